@@ -1,0 +1,1 @@
+"""The comparison: trains, decodes, scores and times every model alike."""

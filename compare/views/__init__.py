@@ -1,0 +1,1 @@
+"""What looks at results: tables and plots."""

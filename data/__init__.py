@@ -1,0 +1,1 @@
+"""Parallel text in, batches of tensors and masks out; imports no other room."""

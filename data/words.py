@@ -1,0 +1,30 @@
+"""Split text into words and punctuation, and join them again without loss."""
+
+import re
+
+TOKEN = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")
+"""A word (inner hyphens and apostrophes belong to it), or one sign of punctuation."""
+
+JOINER = "￭"
+"""Stands before a token that follows its neighbour without a space."""
+
+
+def split_words(text: str) -> list[str]:
+    """Split ``text`` into words and punctuation signs: "Hello, you." gives Hello , you ."""
+    return TOKEN.findall(text)
+
+
+def mark_words(text: str) -> list[str]:
+    """Split ``text`` and mark with JOINER what had no space before it: Hello ￭, you ￭."""
+    tokens = []
+    end = 0
+    for match in TOKEN.finditer(text):
+        joined = match.start() == end and end > 0
+        tokens.append(JOINER + match.group() if joined else match.group())
+        end = match.end()
+    return tokens
+
+
+def join_words(tokens: list[str]) -> str:
+    """Undo ``mark_words``: the text with runs of white space reduced to one space."""
+    return " ".join(tokens).replace(" " + JOINER, "").replace(JOINER, "")

@@ -1,0 +1,1 @@
+"""Recurrent encoder-decoders with and without attention; imports no other room."""

@@ -1,0 +1,1 @@
+"""The Transformer encoder-decoder (Vaswani et al. 2017); imports no other room."""
