@@ -1,0 +1,71 @@
+"""What all rows of an experiment share: corpus, vocabularies, encoded splits, the stream of batches."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from compare.config import DataConfig, Experiment, VocabularyConfig
+from data.corpus import Corpus, Pairs, embedded_corpus, read_corpus
+from data.encoded import EncodedSplit, encode_split
+from data.loader import BatchStream
+from data.vocabulary import VocabularyPair, build_pair
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """The same for every row of an experiment and seed."""
+
+    corpus: Corpus
+    vocabularies: VocabularyPair
+    train: EncodedSplit
+    valid: EncodedSplit
+    stream: BatchStream
+    batch_hash: str
+
+
+def load_corpus(config: DataConfig) -> Corpus:
+    """The corpus that a ``[data]`` section names."""
+    if not config.root:
+        return embedded_corpus(seed=config.seed, train=config.train_size)
+    return read_corpus(Path(config.root).expanduser(), config.src, config.tgt)
+
+
+def prepare(experiment: Experiment, folder: Path, say: Callable[[str], None]) -> Prepared:
+    """Read, check and encode; what was encoded before for the same text is taken from ``folder``."""
+    corpus = load_corpus(experiment.data)
+    pairs = corpus.splits["train"]
+    say(f"corpus {corpus.name} {corpus.src_lang} -> {corpus.tgt_lang}: " + _sizes(corpus))
+    for test in corpus.tests:
+        if overlap := corpus.overlap(test):
+            say(f"warning: {overlap} of {len(corpus.splits[test].src)} sources of {test} also stand in train")
+    vocabularies = build_vocabularies(pairs, experiment.vocabulary)
+    limit = experiment.data.max_tokens
+    encoded = encode_split(pairs, vocabularies, folder=folder, max_tokens=limit)
+    if encoded.dropped:
+        say(
+            f"warning: {encoded.dropped} of {len(pairs.src)} training pairs are left out: over {limit} tokens"
+        )
+    train = experiment.train
+    stream = BatchStream(encoded, batch_tokens=train.batch_tokens, seed=train.seed)
+    say(
+        f"vocabulary {len(vocabularies.src)} / {len(vocabularies.tgt)}, {len(stream.plan(1))} batches an epoch"
+    )
+    return Prepared(
+        corpus=corpus,
+        vocabularies=vocabularies,
+        train=encoded,
+        valid=encode_split(corpus.splits["valid"], vocabularies, folder=folder, max_tokens=None),
+        stream=stream,
+        batch_hash=stream.stream_hash(1),
+    )
+
+
+def build_vocabularies(train: Pairs, config: VocabularyConfig) -> VocabularyPair:
+    """Vocabularies of the training split, which is all they may be built from."""
+    return build_pair(
+        train, kind=config.kind, size=config.size, joint=config.joint, min_count=config.min_count
+    )
+
+
+def _sizes(corpus: Corpus) -> str:
+    return ", ".join(f"{name} {len(pairs.src):,}" for name, pairs in corpus.splits.items())

@@ -1,0 +1,241 @@
+"""One training loop for every model: batches in, validated weights out, resumable at any update."""
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from compare.checkpoint import (
+    average,
+    load_state,
+    load_weights,
+    model_weights,
+    remove,
+    save_state,
+    save_weights,
+)
+from compare.config import TrainConfig
+from compare.interrupt import Interrupted, StopRequest, stop_on_signals
+from compare.ledger import Ledger, Validation, Window
+from compare.objective import Objective
+from compare.optim import OptimConfig, build_optimizer, learning_rate
+from data.batch import Batch
+from data.loader import BatchStream
+
+STATE = "trainer.pt"
+FINAL = "final.safetensors"
+
+
+class Diverged(Exception):
+    """The loss is no longer a finite number; the message says when and what to change."""
+
+
+class Trainer:
+    """Trains one model; everything it must remember is in ``folder``."""
+
+    def __init__(
+        self,
+        objective: Objective,
+        stream: BatchStream,
+        validate: Callable[[], Validation],
+        train: TrainConfig,
+        optim: OptimConfig,
+        folder: Path,
+        report: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self.objective, self.stream, self.validate = objective, stream, validate
+        self.train, self.optim, self.report = train, optim, report
+        self.metrics, self.checkpoints = folder / "metrics.jsonl", folder / "checkpoints"
+        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        self.device = next(objective.parameters()).device
+        self.model: nn.Module = objective.model  # type: ignore[assignment]
+        self.optimizer = build_optimizer(objective.parameters(), optim)
+        self.ledger = Ledger()
+        self.window = Window(self.device)
+
+    def run(self) -> Ledger:
+        """Train to the end, or on from the saved state, and leave the chosen weights in the model.
+
+        Raises:
+            Diverged: loss or gradient became NaN or infinite.
+            Interrupted: SIGINT or SIGTERM; the state is saved and the same call goes on from it.
+        """
+        self._resume()
+        with stop_on_signals() as stop:
+            while not self._finished():
+                for batch in self._batches():
+                    self._update(batch)
+                    self._after_update(stop)
+                    if self._finished():
+                        break
+        self._choose()
+        return self.ledger
+
+    def _finished(self) -> bool:
+        """Whether the budget is used up, or validation has stopped improving."""
+        patience = self.train.patience
+        return self.ledger.update >= self.train.max_updates or 0 < patience <= self.ledger.worse
+
+    def _batches(self) -> Iterator[Batch]:
+        """The rest of the current epoch; the time spent waiting for data is booked."""
+        batches = iter(self.stream.epoch(self.ledger.epoch, start=self.ledger.position))
+        while True:
+            with self._timed("data"):
+                batch = next(batches, None)
+                if batch is not None:
+                    batch = batch.to(self.device, non_blocking=True)
+            if batch is None:
+                self.ledger.epoch, self.ledger.position = self.ledger.epoch + 1, 0
+                return
+            yield batch
+
+    def _update(self, batch: Batch) -> None:
+        """One optimizer step on the mean loss of a batch's target tokens."""
+        ledger = self.ledger
+        with self._timed("train"):
+            ledger.update += 1
+            ledger.position += 1
+            rate = learning_rate(self.optim, ledger.update, self.train.max_updates)
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate
+            self.objective.train()
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.train.precision == "bf16"):
+                loss = self.objective(batch.src, batch.src_mask, batch.tgt_in, batch.tgt_out, batch.tgt_mask)
+            (loss.smoothed / loss.tokens).backward()
+            norm = nn.utils.clip_grad_norm_(self.objective.parameters(), self.train.clip_norm)
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+        ledger.tokens += batch.src_tokens + batch.tgt_tokens
+        self.window.add(loss.nll, norm, batch)
+
+    def _after_update(self, stop: StopRequest) -> None:
+        """Log, validate, save and stop, each where it is due."""
+        ledger, train = self.ledger, self.train
+        last = ledger.update == train.max_updates
+        due = ledger.update % train.valid_every == 0 or last
+        if ledger.update % train.log_every == 0 or due:
+            self._log_window()
+        if due:
+            self._validate()
+        if due or ledger.update % train.checkpoint_every == 0 or stop.signum:
+            self._save()
+        if stop.signum and not self._finished():
+            raise Interrupted(stop.signum, f"stopped at update {ledger.update} of {train.max_updates}")
+
+    def _log_window(self) -> None:
+        """Write one line about the updates since the last; end the run if they are not finite."""
+        with self._timed("train"):
+            self.window.wait()
+        line = self.window.close(self.ledger.seconds)
+        if not torch.isfinite(torch.tensor([line["nll"], line["grad_norm"]])).all():
+            raise Diverged(
+                f"loss or gradient became NaN or infinite by update {self.ledger.update}: "
+                f"lower learning_rate (now {self.optim.learning_rate:g}) or raise warmup_updates"
+            )
+        rate = self.optimizer.param_groups[0]["lr"]
+        self._write({"kind": "train", **self._place(), **line, "learning_rate": rate})
+
+    def _validate(self) -> None:
+        """Measure the weights on the validation set and keep them."""
+        ledger = self.ledger
+        with self._timed("validation"):
+            self.objective.eval()
+            result = self.validate()
+        if not result.loss < float("inf"):
+            raise Diverged(f"validation loss is {result.loss} at update {ledger.update}: lower learning_rate")
+        better = result.bleu > ledger.best_bleu or (
+            result.bleu == ledger.best_bleu and result.loss < ledger.best_loss
+        )
+        ledger.worse = 0 if better else ledger.worse + 1
+        if better:
+            ledger.best_update, ledger.best_bleu, ledger.best_loss = ledger.update, result.bleu, result.loss
+        ledger.snapshots = [*ledger.snapshots, ledger.update][-self.train.average :]
+        with self._timed("checkpoint"):
+            save_weights(self._snapshot(ledger.update), model_weights(self.model))
+        self._write({"kind": "valid", **self._place(), "loss": result.loss, "bleu": result.bleu})
+
+    def _choose(self) -> None:
+        """Take the best weights, or the average of the last ones if validation prefers it."""
+        ledger, final = self.ledger, self.checkpoints / FINAL
+        best = load_weights(self._snapshot(ledger.best_update))
+        chosen = f"update {ledger.best_update}"
+        if len(ledger.snapshots) > 1:
+            self._load(average([self._snapshot(update) for update in ledger.snapshots]))
+            with self._timed("validation"):
+                self.objective.eval()
+                result = self.validate()
+            self._write({"kind": "average", **self._place(), "loss": result.loss, "bleu": result.bleu})
+            if result.bleu > ledger.best_bleu:
+                best, chosen = dict(model_weights(self.model)), f"average of updates {ledger.snapshots}"
+                ledger.best_bleu, ledger.best_loss = result.bleu, result.loss
+        save_weights(final, best)
+        self._load(best)
+        self._write({"kind": "final", **self._place(), "chosen": chosen, "bleu": ledger.best_bleu})
+
+    def _load(self, weights: dict[str, torch.Tensor]) -> None:
+        for name, tensor in model_weights(self.model).items():
+            tensor.copy_(weights[name])
+
+    def _save(self) -> None:
+        """Save the state from which ``run`` goes on to the same weights, then drop old snapshots."""
+        with self._timed("checkpoint"):
+            cuda = torch.cuda.get_rng_state() if self.device.type == "cuda" else torch.empty(0)
+            state = {
+                "ledger": dataclasses.asdict(self.ledger),
+                "window": self.window.state(),
+                "weights": model_weights(self.model),
+                "optimizer": self.optimizer.state_dict(),
+                "rng": torch.get_rng_state(),
+                "rng_cuda": cuda,
+            }
+            save_state(self.checkpoints / STATE, state)
+            wanted = {self._snapshot(u) for u in (*self.ledger.snapshots, self.ledger.best_update)}
+            for path in self.checkpoints.glob("update-*.safetensors"):
+                if path not in wanted:
+                    remove(path)
+
+    def _resume(self) -> None:
+        """Go on from the saved state, if there is one; lines written after it are written again."""
+        state = load_state(self.checkpoints / STATE)
+        if state is None:
+            remove(self.metrics)
+            return
+        self.ledger = Ledger(**state["ledger"])
+        self.window.restore(state["window"])
+        self._load(state["weights"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        torch.set_rng_state(state["rng"])
+        if self.device.type == "cuda":
+            torch.cuda.set_rng_state(state["rng_cuda"])
+        lines = self.metrics.read_text().splitlines(keepends=True) if self.metrics.exists() else []
+        kept = [line for line in lines if line.endswith("\n") and self._earlier(json.loads(line))]
+        self.metrics.write_text("".join(kept))
+
+    def _earlier(self, line: dict[str, Any]) -> bool:
+        return line["update"] <= self.ledger.update and line["kind"] in ("train", "valid")
+
+    def _place(self) -> dict[str, Any]:
+        """Where in the run a line of metrics belongs."""
+        seconds = sum(self.ledger.seconds[phase] for phase in ("data", "train"))
+        return {"update": self.ledger.update, "epoch": self.ledger.epoch, "seconds": round(seconds, 3)}
+
+    def _write(self, line: dict[str, Any]) -> None:
+        with self.metrics.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        self.report(line)
+
+    def _snapshot(self, update: int) -> Path:
+        return self.checkpoints / f"update-{update:07d}.safetensors"
+
+    @contextmanager
+    def _timed(self, phase: str) -> Iterator[None]:
+        """Book the time of a block; work that an accelerator still does is booked where it is waited for."""
+        start = time.perf_counter()
+        yield
+        self.ledger.seconds[phase] += time.perf_counter() - start
