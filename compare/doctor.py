@@ -13,6 +13,7 @@ from typing import Literal
 
 FAST_BF16 = {"amx_bf16", "avx512_bf16", "bf16"}
 """Flags in /proc/cpuinfo of processors that multiply bfloat16 numbers themselves (x86 and Arm names)."""
+CPUINFO = Path("/proc/cpuinfo")
 MIN_FREE_GIB = 2.0
 
 
@@ -32,7 +33,7 @@ def diagnose(*, yardstick: bool = False) -> list[Finding]:
     try:
         findings += [_threads(), *_gpus(), *(_matrix_products() if yardstick else ())]
     except (ImportError, OSError) as error:  # OSError: a library that torch was built for is not there
-        findings.append(Finding(topic="torch", text=f"does not load: {error}", level="missing"))
+        findings.append(Finding(topic="torch loads", text=f"no: {error}", level="missing"))
     return [*findings, _disk(Path.cwd())]
 
 
@@ -90,9 +91,9 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _cpu_name_and_flags(path: Path = Path("/proc/cpuinfo")) -> tuple[str, set[str]]:
+def _cpu_name_and_flags() -> tuple[str, set[str]]:
     """The processor's name and feature flags; no flags where the system does not tell."""
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    text = CPUINFO.read_text(encoding="utf-8") if CPUINFO.is_file() else ""
     name = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
     flags = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, re.MULTILINE)
     return name[1] if name else platform.processor() or platform.machine(), set(
@@ -132,7 +133,7 @@ def _matrix_products(seconds: float = 0.5) -> Iterator[Finding]:
                 best = min(best, time.perf_counter() - start)
             rate = 2 * size**3 / best / 1e9
             yield Finding(
-                topic=f"{device} {name}", text=f"{rate:,.0f} GFLOP/s, {size} x {size} matrix product"
+                topic=f"{device} {name} speed", text=f"{rate:,.0f} GFLOP/s, {size} x {size} matrix product"
             )
 
 

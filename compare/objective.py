@@ -92,7 +92,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
                     delta = _softmax_minus_target(logits, targets[part], smoothing)
                     _accumulate(grads, part, delta, inputs, narrow)
         ctx.grads = grads
-        return sums[0], sums[1]
+        smoothed, nll = sums.unbind()
+        ctx.mark_non_differentiable(nll)
+        return smoothed.clone(), nll.clone()
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:

@@ -5,10 +5,11 @@ A run's result.json is the truth of its row; results.jsonl, frames, tables and p
 
 import json
 import re
+import tomllib
 from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from compare.files import write_atomically
 from compare.row import Result, Status
@@ -26,6 +27,7 @@ __all__ = [
     "to_frame",
     "write_view",
 ]
+DTYPES: dict[Any, str] = {int: "int64", int | None: "Int64", float | None: "float64"}
 RUN_NAME = re.compile(r"(?P<label>.+)-seed(?P<seed>\d+)")
 
 
@@ -35,13 +37,13 @@ def save_result(folder: Path, result: Result) -> None:
     write_atomically(folder / "result.json", result.to_json() + "\n")
 
 
-def read_result(folder: Path, *, preset: str = "") -> Result:
-    """The row of the run in ``folder``; "unfinished" (label and seed from its name) without a result.json."""
+def read_result(folder: Path) -> Result:
+    """The row of the run in ``folder``; where it has no result.json yet, an unfinished row of that name."""
     path = folder / "result.json"
     if path.is_file():
         return Result.from_json(path.read_bytes(), path)
     label, seed = _label_and_seed(folder.name)
-    return Result(label=label, preset=preset, seed=seed, status="unfinished")
+    return Result(label=label, preset=_preset(folder), seed=seed, status="unfinished")
 
 
 def read_results(experiment: Path) -> list[Result]:
@@ -85,10 +87,11 @@ def to_frame(results: Iterable[Result]) -> "pd.DataFrame":
     names = [item.name for item in fields(Result) if item.name != "tests"]
     rows = [result.flat() for result in results]
     further = dict.fromkeys(name for row in rows for name in row if name not in names)
-    frame = pd.DataFrame(rows, columns=[*names, *further])
-    whole = {item.name: "Int64" for item in fields(Result) if item.type == int | None}
-    real = {item.name: "float64" for item in fields(Result) if item.type == float | None}
-    return frame.astype(whole | real)  # pandas would make floats of integers beside a None
+    frame = pd.DataFrame(rows, columns=[*names, *further], dtype=object)
+    # pandas left alone would make floats of integers beside a None.
+    kinds = {item.name: DTYPES[item.type] for item in fields(Result) if item.type in DTYPES}
+    texts = {name for row in rows for name, value in row.items() if isinstance(value, str)}
+    return frame.astype(kinds | {name: "float64" for name in further if name not in texts})
 
 
 def _planned_runs(path: Path) -> list[str]:
@@ -115,3 +118,12 @@ def _label_and_seed(name: str) -> tuple[str, int]:
     """Take <label>-seed<k> apart; a folder renamed by hand is all label."""
     match = RUN_NAME.fullmatch(name)
     return (match["label"], int(match["seed"])) if match else (name, 0)
+
+
+def _preset(folder: Path) -> str:
+    """The preset in a run's config.toml; empty where that is not there or not ours."""
+    try:
+        config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+        return str(config["models"][0]["preset"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return ""

@@ -23,7 +23,8 @@ def plan(experiment: Experiment, folder: Path, place: str = "config") -> list[Ro
     for model in experiment.models:
         blueprint = resolve(model, place)
         settings = {**dataclasses.asdict(blueprint.architecture), **dataclasses.asdict(blueprint.optim)}
-        full = dataclasses.replace(model, overrides=settings)
+        given = {name: value for name, value in settings.items() if value is not None}
+        full = dataclasses.replace(model, overrides=given)
         single = dataclasses.replace(experiment, models=(full,))
         rows.append(Row(experiment=single, folder=folder / f"{model.label}-seed{experiment.train.seed}"))
     return rows

@@ -31,6 +31,17 @@ class Score:
     chrf_signature: str
     ter_signature: str | None
 
+    def __str__(self) -> str:
+        """One line a score, its signature at the end; BLEU to the two places that WMT publishes."""
+        interval = f"[{self.bleu_ci_low:.2f}, {self.bleu_ci_high:.2f}]"
+        lines = [
+            f"BLEU  {self.bleu:5.2f} {interval}  {self.bleu_signature}",
+            f"chrF  {self.chrf:5.2f}  {self.chrf_signature}",
+        ]
+        if self.ter is not None:
+            lines.append(f"TER   {self.ter:5.2f}  {self.ter_signature}")
+        return "\n".join([*lines, f"length ratio {self.length_ratio:.3f}"])
+
 
 def score(
     hypotheses: Sequence[str], references: Sequence[str], *, n_bootstrap: int = 1000, ter: bool = False
@@ -52,9 +63,9 @@ def score(
     chrf = chrf_metric.corpus_score(hypotheses, [references])
     edits = ter_metric.corpus_score(hypotheses, [references]) if ter else None
     return Score(
-        bleu=bleu.score,
-        bleu_ci_low=max(bleu._mean - bleu._ci, 0.0),  # sacrebleu reports mean +- half the width
-        bleu_ci_high=min(bleu._mean + bleu._ci, 100.0),
+        bleu=_on_scale(bleu.score),
+        bleu_ci_low=_on_scale(bleu._mean - bleu._ci),  # sacrebleu reports mean +- half the width
+        bleu_ci_high=_on_scale(bleu._mean + bleu._ci),
         chrf=chrf.score,
         ter=edits.score if edits else None,
         length_ratio=bleu.ratio,
@@ -69,7 +80,7 @@ def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     from sacrebleu.metrics.bleu import BLEU
 
     _check(hypotheses, references)
-    return float(BLEU().corpus_score(hypotheses, [references]).score)
+    return _on_scale(BLEU().corpus_score(hypotheses, [references]).score)
 
 
 def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:
@@ -81,6 +92,11 @@ def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:
         )
     if not references:
         raise ValueError("nothing to score: both hypotheses and references have no lines")
+
+
+def _on_scale(value: float) -> float:
+    """``value`` without the rounding that makes a perfect score of 100.00000000000004."""
+    return min(max(float(value), 0.0), 100.0)
 
 
 @contextmanager

@@ -27,4 +27,14 @@ def mark_words(text: str) -> list[str]:
 
 def join_words(tokens: list[str]) -> str:
     """Undo ``mark_words``: the text with runs of white space reduced to one space."""
-    return " ".join(tokens).replace(" " + JOINER, "").replace(JOINER, "")
+    return "".join(token[1:] if _is_marked(token) else f" {token}" for token in tokens).removeprefix(" ")
+
+
+def unmarked(token: str) -> str:
+    """``token`` without its mark, as shown to people."""
+    return token[1:] if _is_marked(token) else token
+
+
+def _is_marked(token: str) -> bool:
+    """Whether ``token`` bears the mark; a JOINER alone is a sign of the text itself."""
+    return len(token) > 1 and token.startswith(JOINER)

@@ -1,0 +1,135 @@
+"""Parallel corpora: folders of line-by-line files, plain or .gz, and the grammar that needs no file."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from data.lines import hash_texts, read_lines
+
+KINDS = {"train": re.compile("train"), "valid": re.compile("val|valid.*|dev.*"), "test": re.compile("test.*")}
+"""What a file is for, by its name without language and .gz."""
+
+EMBEDDED_SIZES = {"valid": 500, "test": 1_000, "test_long": 500}
+
+
+class Pairs(NamedTuple):
+    """Sentence pairs: line i of ``tgt`` translates line i of ``src``."""
+
+    src: tuple[str, ...]
+    tgt: tuple[str, ...]
+    links: tuple[str, ...] = ()
+    """Gold word alignments in Pharaoh format ("0-0 1-2"), one entry a pair; empty where there are none."""
+
+    def texts(self) -> Iterator[str]:
+        """All lines, each column led by its size; what content hashes are made of."""
+        for lines in self:
+            yield str(len(lines))
+            yield from lines
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus:
+    """The splits of a language pair: "train", "valid", then the test sets in order of name."""
+
+    name: str
+    src_lang: str
+    tgt_lang: str
+    splits: Mapping[str, Pairs]
+
+    @cached_property
+    def content_hash(self) -> str:
+        """The sha256 over languages, split names and all lines; the corpus' name does not count."""
+        return hash_texts(self._texts())
+
+    def _texts(self) -> Iterator[str]:
+        """Everything the hash covers."""
+        yield from (self.src_lang, self.tgt_lang)
+        for split, pairs in self.splits.items():
+            yield split
+            yield from pairs.texts()
+
+    @property
+    def tests(self) -> tuple[str, ...]:
+        """The names of the test sets."""
+        return tuple(name for name in self.splits if name.startswith("test"))
+
+    def overlap(self, split: str) -> int:
+        """How many sources of ``split`` also stand in train."""
+        seen = set(self.splits["train"].src)
+        return sum(line in seen for line in self.splits[split].src)
+
+
+def read_pairs(src_path: Path, tgt_path: Path) -> Pairs:
+    """Read two files, plain or .gz, whose lines translate each other; a fault is an error of one line."""
+    src, tgt = read_lines(src_path), read_lines(tgt_path)
+    if len(src) != len(tgt):
+        raise ValueError(
+            f"{src_path} has {len(src)} lines but {tgt_path} has {len(tgt)}: "
+            "line i of one must translate line i of the other; make the files parallel"
+        )
+    return Pairs(src, tgt)
+
+
+def read_corpus(root: Path, src_lang: str, tgt_lang: str) -> Corpus:
+    """Read a folder of ``train``, ``val|valid*|dev*`` and ``test*`` files named NAME.LANG or NAME.LANG.gz."""
+    if not root.is_dir():
+        raise FileNotFoundError(
+            f"{root}: no such folder; expected one with train.{src_lang}, train.{tgt_lang}, ..."
+        )
+    if src_lang == tgt_lang:
+        raise ValueError(f"source and target language are both {src_lang!r}; name two different ones")
+    src_files, tgt_files = _files(root, src_lang), _files(root, tgt_lang)
+    names = {kind: _names_of(kind, root, src_files | tgt_files, (src_lang, tgt_lang)) for kind in KINDS}
+    splits = {}
+    for kind, found in names.items():
+        for name in found:
+            if name not in src_files or name not in tgt_files:
+                have, lacks = (src_files, tgt_lang) if name in src_files else (tgt_files, src_lang)
+                raise FileNotFoundError(
+                    f"{have[name]} has no counterpart {name}.{lacks}[.gz]; add it, or take this file away"
+                )
+            splits[name if kind == "test" else kind] = read_pairs(src_files[name], tgt_files[name])
+    return Corpus(name=root.resolve().name, src_lang=src_lang, tgt_lang=tgt_lang, splits=splits)
+
+
+def embedded_corpus(*, seed: int = 1, train: int = 20_000) -> Corpus:
+    """Make the embedded English-German corpus with gold links, a function of ``seed`` and ``train`` alone."""
+    from data.grammar import embedded_splits  # imported here: only this corpus needs the grammar
+
+    made = embedded_splits(seed=seed, train=train, **EMBEDDED_SIZES)
+    splits = {
+        name: Pairs(tuple(p.src for p in pairs), tuple(p.tgt for p in pairs), tuple(p.links for p in pairs))
+        for name, pairs in made.items()
+    }
+    return Corpus(name="embedded", src_lang="en", tgt_lang="de", splits=splits)
+
+
+def _files(root: Path, lang: str) -> dict[str, Path]:
+    """The files of one language in ``root``, by their name without language and .gz."""
+    files: dict[str, Path] = {}
+    for path in sorted(root.iterdir()):
+        plain = path.name.removesuffix(".gz")
+        if not plain.endswith(f".{lang}"):
+            continue
+        name = plain.removesuffix(f".{lang}")
+        if name in files and any(kind.fullmatch(name) for kind in KINDS.values()):
+            raise ValueError(f"{files[name]} and {path.name} are two versions of one text; take one away")
+        files[name] = path
+    return files
+
+
+def _names_of(kind: str, root: Path, files: Mapping[str, Path], langs: tuple[str, str]) -> list[str]:
+    """The names in ``files`` that serve as ``kind``: one for train and valid, one or more for test."""
+    names = sorted(name for name in files if KINDS[kind].fullmatch(name))
+    if not names:
+        stems = {"train": "train", "valid": "val, valid* or dev*", "test": "test*"}[kind]
+        raise FileNotFoundError(
+            f"{root}: no {kind} files; looked for {stems} with the endings "
+            + " and ".join(f".{lang}[.gz]" for lang in langs)
+        )
+    if kind != "test" and len(names) > 1:
+        raise ValueError(f"{root}: {len(names)} {kind} sets ({', '.join(names)}); keep one")
+    return names

@@ -1,0 +1,208 @@
+"""Read the German side off a tree."""
+
+from .inflection import (
+    CONTRACTIONS,
+    HABEN,
+    PRONOUNS,
+    RELATIVE,
+    SEIN,
+    WAR,
+    german_adjective,
+    german_determiner,
+    german_modal,
+    german_noun,
+    german_present,
+)
+from .lexicon import BE
+from .trees import (
+    Clause,
+    Gap,
+    Infinitive,
+    Nominal,
+    NounPhrase,
+    Pair,
+    PrepPhrase,
+    Pronoun,
+    Sentence,
+    Subordinate,
+    Token,
+    fixed_tokens,
+    grammatical_gender,
+    person_of,
+    relative_front,
+    tag,
+)
+
+GERMAN = 1
+COMMA = Token(",")
+PRONOUN_CASES = ("nom", "acc", "dat")
+
+
+def german(sentence: Sentence) -> list[Token]:
+    """Say a sentence in German; the tokens are not yet capitalised."""
+    return _tidy_commas(_sentence(sentence))
+
+
+def _sentence(sentence: Sentence) -> list[Token]:
+    sign = tag(sentence, "sign")
+    tokens = []
+    if sentence.before is not None:
+        tokens += [*_subordinate(sentence.before), Token(",", (tag(sentence, "comma"),))]
+    order = "first" if sentence.before is not None else "second"
+    tokens += _clause(sentence.main, order)
+    for after in sentence.after:
+        tokens += [COMMA, *(_infinitive(after) if isinstance(after, Infinitive) else _subordinate(after))]
+    if sentence.second is not None:
+        tokens += [Token(",", (sign,)), *fixed_tokens(sentence.conjunction, GERMAN)]
+        return tokens + _sentence(sentence.second)
+    return [*tokens, Token("?" if sentence.asks else ".", (sign,))]
+
+
+def _tidy_commas(tokens: list[Token]) -> list[Token]:
+    """Let one comma stand where several clauses end, and none before the final sign."""
+    tidy: list[Token] = []
+    for token in tokens:
+        if token.text in ",.?" and tidy[-1].text == ",":
+            token = Token(token.text, tidy.pop().tags + token.tags)
+        tidy.append(token)
+    return tidy
+
+
+def _subordinate(subordinate: Subordinate) -> list[Token]:
+    return fixed_tokens(subordinate.conjunction, GERMAN) + _clause(subordinate.clause, "last")
+
+
+def _infinitive(infinitive: Infinitive) -> list[Token]:
+    opening = [Token("um", (tag(infinitive, "purpose"),))] if infinitive.purpose else []
+    return opening + _clause(infinitive.clause, "last")
+
+
+def _clause(clause: Clause, order: str, antecedent: NounPhrase | None = None) -> list[Token]:
+    """Say a clause with its finite verb "first", "second" or "last"."""
+    front = relative_front(clause) if antecedent is not None else clause.front
+    parts = dict(_middle_field(clause, antecedent))
+    fronted = parts.pop(front, []) if order != "first" else []
+    middle = [token for spoken in parts.values() for token in spoken]
+    finite, closing = _verbs(clause, order == "last", antecedent)
+    if order == "last":
+        tokens = [*fronted, *middle, *closing, *finite]
+    else:
+        tokens = [*fronted, *finite, *middle, *closing]
+    if isinstance(clause.complement, Subordinate):
+        tokens += [COMMA, *_subordinate(clause.complement), COMMA]
+    elif clause.complement is not None:
+        tokens += [COMMA, *_infinitive(clause.complement), COMMA]
+    return tokens
+
+
+def _middle_field(clause: Clause, antecedent: NounPhrase | None) -> list[tuple[str, list[Token]]]:
+    """Order what stands between the verbs: pronouns, time, dative, accusative, not, manner, place."""
+    target, recipient = clause.object, clause.recipient
+    parts: list[tuple[str, list[Token]]] = []
+    if clause.question is not None:
+        parts.append(("question", fixed_tokens(clause.question, GERMAN)))
+    if clause.subject is not None:
+        parts.append(("subject", _nominal(clause.subject, "nom", antecedent)))
+    spoken_object = [] if target is None else _nominal(target, clause.verb.case, antecedent)
+    related = clause.verb.de_relation != ""
+    objects = [("object", spoken_object)] if target is not None and not related else []
+    recipients = [] if recipient is None else [("recipient", _nominal(recipient, "dat", antecedent))]
+    early_object, early_recipient = isinstance(target, Pronoun), isinstance(recipient, Pronoun)
+    parts += objects if early_object else []
+    parts += recipients if early_recipient else []
+    parts.append(("times", fixed_tokens(clause.times, GERMAN)))
+    parts.append(("frequency", fixed_tokens(clause.frequency, GERMAN)))
+    parts += [] if early_recipient else recipients
+    parts += [] if early_object else objects
+    if clause.negated:
+        parts.append(("not", [Token("nicht", (tag(clause, "not"),))]))
+    parts.append(("manner", fixed_tokens(clause.manner, GERMAN)))
+    parts.append(("place", _prep_phrase(clause.place, antecedent)))
+    if related:
+        relation = Token(clause.verb.de_relation, (tag(clause, "relation"),))
+        parts.append(("object", _contracted(relation, target, spoken_object)))
+    parts.append(("direction", _prep_phrase(clause.direction, antecedent)))
+    if clause.predicate is not None:
+        adjective = Token(clause.predicate.adjective.de, (tag(clause.predicate, "adjective"),))
+        parts.append(("predicate", [*fixed_tokens(clause.predicate.degree, GERMAN), adjective]))
+    return parts
+
+
+def _verbs(clause: Clause, last: bool, antecedent: NounPhrase | None) -> tuple[list[Token], list[Token]]:
+    """Give the finite verb and the verbal words that close the clause (participle, infinitive, prefix)."""
+    verb, tense = clause.verb, clause.tense
+    finite, main = tag(clause, "finite"), tag(clause, "verb")
+    if clause.subject is None:
+        return [], _zu_infinitive(clause)
+    person = person_of(clause.subject, antecedent)
+    if tense == "present":
+        form = german_present(verb, person)
+        if last or not verb.prefix:
+            return [Token(verb.prefix + form, (finite, main))], []
+        return [Token(form, (finite, main))], [Token(verb.prefix, (main,))]
+    if tense != "past":
+        return [Token(german_modal(tense, person), (finite,))], [Token(verb.prefix + verb.de, (main,))]
+    if verb is BE:
+        return [Token(WAR[person], (finite, main))], []
+    auxiliary = SEIN if verb.sein else HABEN
+    return [Token(auxiliary[person], (finite,))], [Token(verb.participle, (main,))]
+
+
+def _zu_infinitive(clause: Clause) -> list[Token]:
+    zu, main, verb = tag(clause, "zu"), tag(clause, "verb"), clause.verb
+    if verb.prefix:
+        return [Token(f"{verb.prefix}zu{verb.de}", (zu, main))]
+    return [Token("zu", (zu,)), Token(verb.de, (main,))]
+
+
+def _prep_phrase(phrase: PrepPhrase | None, antecedent: NounPhrase | None) -> list[Token]:
+    """Say a prepositional phrase."""
+    if phrase is None:
+        return []
+    case = phrase.preposition.case
+    preposition = Token(phrase.preposition.de, (tag(phrase, "preposition"),))
+    spoken = _nominal(phrase.nominal, case, antecedent)
+    return _contracted(preposition, phrase.nominal, spoken)
+
+
+def _contracted(preposition: Token, nominal: Nominal | None, spoken: list[Token]) -> list[Token]:
+    """Draw preposition and article (never a relative pronoun) together: im, zur, vom."""
+    short = CONTRACTIONS.get((preposition.text, spoken[0].text))
+    if short is None or isinstance(nominal, Gap):
+        return [preposition, *spoken]
+    return [Token(short, preposition.tags + spoken[0].tags), *spoken[1:]]
+
+
+def _nominal(nominal: Nominal, case: str, antecedent: NounPhrase | None) -> list[Token]:
+    if isinstance(nominal, Pronoun):
+        return [Token(PRONOUNS[nominal.en][2 + PRONOUN_CASES.index(case)], (tag(nominal, "pronoun"),))]
+    if isinstance(nominal, Gap):
+        assert antecedent is not None
+        return [Token(RELATIVE[grammatical_gender(antecedent), case], (tag(nominal, "pronoun"),))]
+    if isinstance(nominal, Pair):
+        left, right = (_nominal(part, case, antecedent) for part in (nominal.left, nominal.right))
+        return [*left, Token("und", (tag(nominal, "and"),)), *right]
+    return _noun_phrase(nominal, case, antecedent)
+
+
+def _noun_phrase(phrase: NounPhrase, case: str, antecedent: NounPhrase | None) -> list[Token]:
+    gender = grammatical_gender(phrase)
+    tokens = []
+    if phrase.det == "whose":
+        assert antecedent is not None
+        owner = RELATIVE[grammatical_gender(antecedent), "gen"]
+        tokens.append(Token(owner, (tag(phrase, "determiner"),)))
+    elif phrase.det:
+        form = german_determiner(phrase.det, gender, case)
+        tokens.append(Token(form, (tag(phrase, "determiner"),)))
+    tokens += fixed_tokens(phrase.number, GERMAN)
+    for i, adjective in enumerate(phrase.adjectives):
+        form = german_adjective(adjective, phrase.det, gender, case)
+        tokens.append(Token(form, (tag(phrase, f"adjective{i}"),)))
+    tokens.append(Token(german_noun(phrase.noun, phrase.plural, case), (tag(phrase, "noun"),)))
+    if phrase.of is not None:
+        tokens += _noun_phrase(phrase.of, "gen", None)
+    tokens += _prep_phrase(phrase.modifier, None)
+    if phrase.relative is not None:
+        tokens += [COMMA, *_clause(phrase.relative.clause, "last", phrase), COMMA]
+    return tokens

@@ -1,0 +1,92 @@
+"""The stream of training batches, a function of (split, token budget, seed, epoch) alone."""
+
+import hashlib
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from data.batch import Batch, make_batch
+from data.encoded import EncodedSplit, Ints
+
+
+class BatchStream:
+    """Batches of pairs of like length, in an order of each epoch's own.
+
+    Args:
+        split: the pairs.
+        batch_tokens: upper bound on the target tokens of a batch, EOS and padding included.
+        seed: with the epoch's number, what the order is drawn from.
+    """
+
+    def __init__(self, split: EncodedSplit, *, batch_tokens: int, seed: int) -> None:
+        longest = int(split.tgt_lengths.max()) + 1
+        if batch_tokens < longest:
+            raise ValueError(
+                f"batch_tokens ({batch_tokens}) must hold the longest target ({longest} tokens with EOS); "
+                "raise it, or drop long pairs by max_tokens"
+            )
+        self._split = split
+        self.batch_tokens = batch_tokens
+        self.seed = seed
+
+    def plan(self, epoch: int) -> list[Ints]:
+        """The places in the split of each batch's pairs; every pair stands in one batch."""
+        generator = np.random.default_rng([self.seed, epoch])
+        tgt_tokens = np.minimum(_rounded_up(self._split.tgt_lengths + 1), self.batch_tokens)
+        groups = np.unique(tgt_tokens, return_inverse=True)[1]
+        # A group of like targets is ordered by source length, up and down in turn, so that neighbours over
+        # the border fit too. Which groups go up changes with the epoch, chance settles the ties, and a first
+        # batch of random size moves all later cuts: so epochs differ in their batches, not in order alone.
+        src_order = self._split.src_lengths + generator.random(len(groups))
+        order = np.lexsort((np.where((groups + epoch) % 2, src_order, -src_order), -tgt_tokens))
+        first = int(generator.integers(1, self.batch_tokens // int(tgt_tokens[order[0]]), endpoint=True))
+        batches = [order[:first], *_cut(order[first:], tgt_tokens, self.batch_tokens)]
+        return [batches[i] for i in generator.permutation(len(batches))]
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch from number ``start`` on; those before it are never built."""
+        for rows in self.plan(epoch)[start:]:
+            yield make_batch(self._split, rows)
+
+    def stream_hash(self, epoch: int = 1) -> str:
+        """The sha256 of all ids an epoch feeds, padding and order included."""
+        digest = hashlib.sha256()
+        for batch in self.epoch(epoch):
+            for ids in (batch.src, batch.tgt_in, batch.tgt_out):
+                digest.update(repr(tuple(ids.shape)).encode())
+                digest.update(ids.numpy().tobytes())
+        return digest.hexdigest()
+
+    def padding(self, epoch: int = 1) -> tuple[float, float]:
+        """The share of positions that are padding: of the target's, and of source and target together."""
+        src, tgt = self._split.src_lengths + 1, self._split.tgt_lengths + 1
+        plan = self.plan(epoch)
+        src_places = sum(len(rows) * int(src[rows].max()) for rows in plan)
+        tgt_places = sum(len(rows) * int(tgt[rows].max()) for rows in plan)
+        total = 1 - (src.sum() + tgt.sum()) / (src_places + tgt_places)
+        return float(1 - tgt.sum() / tgt_places), float(total)
+
+
+def decode_batches(split_or_lengths: EncodedSplit | Ints, batch_tokens: int) -> list[Ints]:
+    """Group sources for search, longest first, each group of at most ``batch_tokens`` places, EOS included.
+
+    A source that is longer by itself is a group of its own: what has to be translated cannot be refused.
+    """
+    given = split_or_lengths
+    lengths = given.src_lengths if isinstance(given, EncodedSplit) else np.asarray(given)
+    return _cut(np.argsort(-lengths, kind="stable"), lengths + 1, batch_tokens)
+
+
+def _rounded_up(lengths: Ints) -> Ints:
+    """Lengths from 25 on, rounded up by 4% at most: a little target padding saves more of the source's."""
+    steps = 1 + lengths // 25
+    return -(-lengths // steps) * steps
+
+
+def _cut(order: Ints, tokens: Ints, budget: int) -> list[Ints]:
+    """Cut rows ordered from the longest down into groups of at most ``budget`` places, or of one row."""
+    edges = [0]
+    while edges[-1] < len(order):
+        edges.append(edges[-1] + max(1, budget // int(tokens[order[edges[-1]]])))
+    return [order[start:end] for start, end in pairwise(edges)]

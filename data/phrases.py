@@ -1,0 +1,237 @@
+"""Draw random noun phrases and adverbials of the embedded grammar."""
+
+import random
+from collections.abc import Sequence
+from functools import cache
+from typing import TypeVar
+
+from . import lexicon as lex
+from .lexicon import Adjective, Noun, Preposition, Verb
+from .numerals import clock, date, number_words, weekday
+from .trees import Fixed, Nominal, NounPhrase, Pair, PrepPhrase, Pronoun, Relative
+
+T = TypeVar("T")
+POSSESSIVES = ("my", "his", "her", "our", "your", "their")
+SINGULAR_DETERMINERS = (["the"] * 14) + (["a"] * 8) + ["this", "this", "every", "no"] + [*POSSESSIVES]
+PLURAL_DETERMINERS = (["the"] * 12) + ["this", "all", "many", "some", "some", "", "", ""] + [*POSSESSIVES]
+MASS_DETERMINERS = ["", "", "", "", "the", "the", "this", "my", "his"]
+DEFINITE_DETERMINERS = [*(["the"] * 14), "this", *POSSESSIVES]
+TIMES = ("day", "day", "part", "weekday", "date", "month", "clock", "weekday clock")
+BRIEF_TIMES = TIMES[:6]
+PERSONS, NAMES = frozenset({"person"}), frozenset({"name"})
+NAMED = frozenset({"name", "city"})
+PRONOUN_WEIGHTS = {"he": 5, "she": 5, "they": 4, "we": 3, "I": 4, "you": 4}
+
+
+@cache
+def nouns_of(kinds: frozenset[str]) -> tuple[list[Noun], list[float]]:
+    """Give the nouns of any of these kinds with cumulative weights, earlier ones more frequent."""
+    chosen = [noun for noun in lex.NOUNS if noun.kinds & kinds]
+    return chosen, falling(len(chosen))
+
+
+@cache
+def verbs_of(frame: str) -> tuple[list[Verb], list[float]]:
+    """Give the verbs of a frame with cumulative weights."""
+    chosen = [verb for verb in lex.VERBS if verb.frame == frame]
+    return chosen, falling(len(chosen))
+
+
+@cache
+def adjectives_of(kinds: frozenset[str]) -> tuple[list[Adjective], list[float]]:
+    """Give the adjectives that describe a noun of these kinds, with cumulative weights."""
+    chosen = [adjective for adjective in lex.ADJECTIVES if adjective.kinds & kinds]
+    return chosen, falling(len(chosen))
+
+
+def falling(count: int) -> list[float]:
+    """Give cumulative weights 1 / (rank + 12): mildly Zipfian, so that no entry is rare."""
+    total, weights = 0.0, []
+    for rank in range(count):
+        total += 1.0 / (rank + 12.0)
+        weights.append(total)
+    return weights
+
+
+class PhraseSampler:
+    """Draws phrases; ``richness`` scales all optional chances, ``depth`` counts nested relative clauses."""
+
+    def __init__(self, rng: random.Random, long: bool = False) -> None:
+        self.rng = rng
+        self.long = long
+        self.richness = 1.0 if long else 0.3 + rng.random() * 0.7
+        self.depth = 0
+
+    def chance(self, probability: float) -> bool:
+        """Toss a coin for something optional."""
+        return self.rng.random() < probability * self.richness
+
+    def weighted(self, table: tuple[list[T], list[float]]) -> T:
+        """Draw from a list with cumulative weights."""
+        return self.rng.choices(table[0], cum_weights=table[1])[0]
+
+    def fixed(self, table: Sequence[tuple[str, str]]) -> Fixed:
+        """Draw a fixed phrase."""
+        english, german = self.rng.choice(table)
+        return Fixed(tuple(zip(english.split("|"), german.split("|"), strict=True)))
+
+    def manner(self, verb: Verb) -> Fixed:
+        """Draw an adverb of manner, or the price of what is bought or sold."""
+        if verb.en in ("buy", "sell"):
+            return Fixed((("for", "für"), self.number(20, 49), ("euros", "Euro")))
+        return self.fixed(lex.MANNERS)
+
+    def number(self, low: int, high: int) -> tuple[str, str]:
+        """Draw a number and say it."""
+        return number_words(self.rng.randint(low, high))
+
+    def times(self, tense: str, brief: bool = False) -> Fixed:
+        """Draw a phrase of time that fits the tense; a ``brief`` one names no hour."""
+        rng = self.rng
+        kind = rng.choice(BRIEF_TIMES if brief else TIMES)
+        if kind == "day":
+            days = lex.PAST_DAY if tense == "past" else [*lex.ANY_DAY, *lex.COMING_DAY]
+            return self.fixed(days)
+        if kind == "part":
+            return self.fixed(lex.DAY_PARTS)
+        if kind == "month":
+            named = rng.choice([*lex.MONTHS, *lex.SEASONS])
+            return Fixed((("in", "im"), named))
+        if kind == "date":
+            return date(rng.randint(1, 31), rng.randint(1, 12))
+        chunks: tuple[tuple[str, str], ...] = ()
+        if kind != "clock":
+            chunks += weekday(rng.randrange(7)).chunks
+        if kind != "weekday":
+            chunks += clock(rng.randint(1, 12), rng.choice((0, 0, 30, 30, 15, 45, 10, 50, 20, 40))).chunks
+        return Fixed(chunks)
+
+    def prep_phrase(self, prepositions: Sequence[Preposition], closed: bool) -> PrepPhrase:
+        """Draw a preposition, earlier ones more often, and a noun phrase that goes with it."""
+        preposition = self.rng.choices(prepositions, [1 / rank for rank in range(1, len(prepositions) + 1)])[
+            0
+        ]
+        noun = self.weighted(nouns_of(preposition.kinds))
+        return PrepPhrase(preposition, self.noun_phrase(noun, closed, definite=True))
+
+    def subject(self, verb: Verb) -> Nominal:
+        """Draw a subject: a noun phrase, two of them, or a pronoun."""
+        if "person" in verb.subjects and self.rng.random() < 0.28:
+            return Pronoun(self.rng.choices(list(PRONOUN_WEIGHTS), list(PRONOUN_WEIGHTS.values()))[0])
+        kinds = NAMES if "person" in verb.subjects and self.rng.random() < 0.12 else verb.subjects
+        if self.chance(0.1):
+            return self.pair(kinds)
+        return self.noun_phrase(self.weighted(nouns_of(kinds)), opening=True)
+
+    def pair(self, kinds: frozenset[str]) -> Pair:
+        """Draw two different nouns joined by "and"."""
+        left = right = self.short_phrase(kinds)
+        while right.noun is left.noun:
+            right = self.short_phrase(kinds)
+        return Pair(left, right)
+
+    def short_phrase(self, kinds: frozenset[str]) -> NounPhrase:
+        """Draw half of a pair: a definite noun without anything after it."""
+        noun = self.weighted(nouns_of(kinds))
+        if "name" in noun.kinds:
+            return NounPhrase(noun, "")
+        plural = noun.en_plural != "" and self.rng.random() < 0.2
+        return NounPhrase(noun, self.rng.choice(("the", "the", *POSSESSIVES)), plural)
+
+    def target(self, verb: Verb, subject: Nominal | None, closed: bool, definite: bool) -> Nominal:
+        """Draw an object."""
+        if "person" in verb.objects and verb.frame == "object" and self.rng.random() < 0.18:
+            return self.object_pronoun(subject)
+        if self.chance(0.06):
+            return self.pair(verb.objects)
+        return self.noun_phrase(self.weighted(nouns_of(verb.objects)), closed, definite)
+
+    def recipient(self, subject: Nominal | None, closed: bool) -> Nominal:
+        """Draw to whom something is given."""
+        if self.rng.random() < 0.25:
+            return self.object_pronoun(subject)
+        return self.noun_phrase(self.weighted(nouns_of(PERSONS)), closed, definite=True)
+
+    def object_pronoun(self, subject: Nominal | None) -> Pronoun:
+        """Draw a pronoun that is not the subject's own person, which would be reflexive."""
+        others = ["he", "she", "they"]
+        if isinstance(subject, NounPhrase | Pair):
+            others += ["I", "we", "you"]
+        return Pronoun(self.rng.choice(others))
+
+    def noun_phrase(
+        self, noun: Noun, closed: bool = False, definite: bool = False, opening: bool = False
+    ) -> NounPhrase:
+        """Draw a phrase around a noun; a ``closed`` one has no relative clause.
+
+        One that may open a sentence has a determiner: capitals would make rare words of the others.
+        """
+        rng = self.rng
+        if noun.kinds & NAMED:
+            return NounPhrase(noun, "")
+        plural = "mass" not in noun.kinds and rng.random() < 0.28
+        if definite:
+            dets = DEFINITE_DETERMINERS
+        elif "mass" in noun.kinds:
+            dets = MASS_DETERMINERS
+        else:
+            dets = PLURAL_DETERMINERS if plural else SINGULAR_DETERMINERS
+        det = rng.choice(dets) or ("the" if opening else "")
+        number = None
+        if plural and det in ("the", "", *POSSESSIVES) and rng.random() < 0.3:
+            large = det != "" and rng.random() < 0.3
+            number = Fixed((self.number(20, 49) if large else self.number(2, 12),))
+        adjectives = self.adjectives(noun)
+        draw = rng.random() / self.richness
+        of = modifier = relative = None
+        if draw < 0.07 and "mass" not in noun.kinds and det not in POSSESSIVES:
+            of = self.owner()
+        elif draw < 0.13:
+            modifier = self.modifier(noun)
+        elif draw < 0.38 and not closed and self.depth < 2:
+            self.depth += 1
+            relative = self.relative(noun)
+            self.depth -= 1
+        return NounPhrase(noun, det, plural, number, adjectives, of, modifier, relative)
+
+    def adjectives_for(self, noun: Noun) -> tuple[list[Adjective], list[float]]:
+        """Give the adjectives that describe a noun, for ``weighted``."""
+        return adjectives_of(noun.kinds)
+
+    def adjectives(self, noun: Noun) -> tuple[Adjective, ...]:
+        """Draw up to two adjectives."""
+        if not self.chance(0.55):
+            return ()
+        first, second = self.weighted(adjectives_of(noun.kinds)), self.weighted(adjectives_of(noun.kinds))
+        if first.rank < second.rank and self.chance(0.4):
+            return first, second
+        return (first,)
+
+    def owner(self) -> NounPhrase:
+        """Draw what becomes a genitive."""
+        noun = self.weighted(nouns_of(PERSONS))
+        adjectives = self.adjectives(noun) if self.chance(0.3) else ()
+        return NounPhrase(
+            noun,
+            self.rng.choice(("the", "the", *POSSESSIVES)),
+            self.rng.random() < 0.15,
+            adjectives=adjectives,
+        )
+
+    def modifier(self, noun: Noun) -> PrepPhrase | None:
+        """Draw a prepositional phrase that describes a noun."""
+        if "person" in noun.kinds:
+            preposition = self.rng.choice((lex.WITH, lex.WITH, lex.WITHOUT, lex.FROM))
+        elif "thing" in noun.kinds:
+            preposition = lex.FOR
+        else:
+            return None
+        noun = self.weighted(nouns_of(preposition.kinds))
+        if "city" in noun.kinds:
+            return PrepPhrase(preposition, NounPhrase(noun, ""))
+        det = self.rng.choice(("the", "a", *POSSESSIVES))
+        return PrepPhrase(preposition, NounPhrase(noun, det, adjectives=self.adjectives(noun)))
+
+    def relative(self, noun: Noun) -> Relative | None:
+        """Draw a relative clause about a noun: none here, clauses belong to the subclass."""
+        return None

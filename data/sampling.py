@@ -1,0 +1,241 @@
+"""Draw random sentences of the embedded grammar.
+
+Two readings that German would tell apart are never both drawn. What ends in a relative clause ends its clause
+(else a following phrase could belong to either); "with", "without", "from", "for" describe nouns only and the
+prepositions of place, clauses only; before a complement clause nothing else follows the verb.
+"""
+
+from dataclasses import dataclass
+
+from . import lexicon as lex
+from .lexicon import Noun, Verb
+from .phrases import PERSONS, PhraseSampler, falling, nouns_of, verbs_of
+from .trees import (
+    Clause,
+    Fixed,
+    Gap,
+    Infinitive,
+    Nominal,
+    NounPhrase,
+    Predicate,
+    PrepPhrase,
+    Pronoun,
+    Relative,
+    Sentence,
+    Subordinate,
+)
+
+FRAME_WEIGHTS = {
+    "object": 40,
+    "none": 13,
+    "recipient": 14,
+    "put": 6,
+    "direction": 9,
+    "that": 6,
+    "whether": 2,
+    "zu": 5,
+    "be": 9,
+}
+SIMPLE_FRAMES = ("object", "none", "recipient", "put", "direction", "be")
+COMPLEX_FRAMES = ("that", "whether", "zu")
+BELONGINGS = frozenset({"thing", "animal", "room"})
+DOERS = frozenset({"person", "animal"})
+ROOMS = frozenset({"room", "surface", "ground", "edge", "tree", "vehicle"})
+BE_SUBJECTS = frozenset({"person", "animal", "thing", "room", "food", "drink", "name", "big", "art"})
+MODALS = tuple(lex.MODALS)
+COMMON_VERBS = frozenset(verb.de for verb in lex.VERBS[:30])
+"""Only these are said of "I" and "you" in the present: the forms of others would be too rare to learn."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """Parts of a clause that are settled before it is drawn; ``noun`` is what a Gap subject stands for."""
+
+    subject: Nominal | None = None
+    verb: Verb | None = None
+    target: Nominal | None = None
+    recipient: Nominal | None = None
+    place: PrepPhrase | None = None
+    question: Fixed | None = None
+    noun: Noun | None = None
+    bare: bool = False
+
+
+NOTHING = Given()
+BARE = Given(bare=True)
+
+
+class Sampler(PhraseSampler):
+    """Draws one sentence."""
+
+    def sentence(self) -> Sentence:
+        """Draw a whole sentence."""
+        if not self.long and self.rng.random() < 0.1:
+            return self.question()
+        tense = self.tense()
+        before = self.subordinate(tense) if self.chance(0.25) else None
+        main = self.clause(tense, fronting=before is None)
+        after: list[Subordinate | Infinitive] = []
+        if self.chance(0.3):
+            after.append(self.subordinate(tense))
+        elif main.verb.frame not in ("be", "zu") and main.verb not in lex.WEATHER and self.chance(0.15):
+            after.append(Infinitive(self.clause("present", BARE), purpose=True))
+        if not self.chance(0.3):
+            return Sentence(main, before=before, after=tuple(after))
+        second = Sentence(self.clause(self.tense(), fronting=True))
+        conjunction = self.fixed([("and", "und"), ("but", "aber")])
+        return Sentence(main, before=before, after=tuple(after), conjunction=conjunction, second=second)
+
+    def question(self) -> Sentence:
+        """Draw a yes-no question or one with a question word."""
+        kind = self.rng.choice(("yes-no", "adverb", "subject", "object", "which"))
+        tense = self.tense()
+        if kind == "adverb":
+            given = Given(question=self.fixed(lex.QUESTIONS), verb=self.verb("person", simple=True))
+            return Sentence(self.clause(tense, given, front="question"), asks=True)
+        if kind == "yes-no":  # with an auxiliary, or too many rare forms would begin a sentence
+            verb = lex.BE if tense == "present" else None
+            return Sentence(self.clause(tense, Given(verb=verb), front=""), asks=True)
+        if kind == "subject":
+            given = Given(subject=Pronoun("who"), verb=self.verb("person"))
+            return Sentence(self.clause(tense, given), asks=True)
+        verb = self.weighted(verbs_of("object"))
+        target: Nominal = Pronoun("who")
+        if kind == "which" or "person" not in verb.objects:
+            noun = self.weighted(nouns_of(verb.objects - {"city"}))
+            target = NounPhrase(noun, "which", plural=noun.en_plural != "" and self.rng.random() < 0.3)
+        return Sentence(self.clause(tense, Given(verb=verb, target=target), front="object"), asks=True)
+
+    def subordinate(self, tense: str) -> Subordinate:
+        """Draw an adverbial clause in the time of its main clause."""
+        tense = "past" if tense == "past" else "present"
+        pairs = [pair for pair in lex.CONJUNCTIONS if tense == "present" or pair[0] != "if"]
+        return Subordinate(self.fixed(pairs), self.clause(tense))
+
+    def tense(self) -> str:
+        """Draw a tense or a modal verb."""
+        draw = self.rng.random()
+        if draw < 0.45:
+            return "present"
+        return "past" if draw < 0.75 else self.rng.choice(MODALS)
+
+    def clause(
+        self, tense: str, given: Given = NOTHING, *, front: str = "subject", fronting: bool = False
+    ) -> Clause:
+        """Draw a clause around what is given; with ``fronting``, time or place may be said first."""
+        rng = self.rng
+        if given is NOTHING and rng.random() < 0.02:
+            given = Given(verb=rng.choice(lex.WEATHER), subject=Pronoun("it"))
+        verb = given.verb or self.verb("person" if given.bare else "", simple=given.bare or self.depth > 0)
+        noun = given.noun or (self.weighted(nouns_of(BE_SUBJECTS)) if verb is lex.BE else None)
+        subject = given.subject
+        if subject is None and not given.bare:
+            subject = self.subject(verb) if noun is None else self.noun_phrase(noun, opening=True)
+        tense = self.fitting(tense, verb, subject)
+        plain = verb.frame not in COMPLEX_FRAMES
+        free = plain and given.question is None
+        brief = verb is lex.BE or given.bare
+        times = self.times(tense, brief) if free and self.chance(0.4) else None
+        place = given.place
+        if place is None and free and verb.frame in ("object", "none") and self.chance(0.35):
+            place = self.prep_phrase(lex.PLACES, closed=times is not None or fronting)
+        if fronting and (times or place) and rng.random() < 0.5:
+            front = rng.choice([name for name, value in (("times", times), ("place", place)) if value])
+        manner = None
+        if verb.frame in ("none", "object", "direction") and "person" in verb.subjects and self.chance(0.12):
+            manner = self.manner(verb)
+        trailing = (place is not None and front != "place") or (times is not None and front != "times")
+        closed = trailing or manner is not None
+        negated = self.negated(given, subject) and plain
+        target, recipient, direction = given.target, given.recipient, None
+        if target is None and verb.frame in ("object", "recipient", "put"):
+            target = self.target(verb, subject, closed or verb.frame != "object", negated)
+        if recipient is None and verb.frame == "recipient":
+            recipient = self.recipient(subject, closed)
+        if verb.frame in ("direction", "put"):
+            direction = self.prep_phrase(lex.TARGETS if verb.frame == "put" else lex.DIRECTIONS, closed)
+        predicate = self.predicate(noun, subject) if noun is not None and verb is lex.BE else None
+        frequency = None
+        if free and not (negated or brief) and self.chance(0.12):
+            frequency = self.fixed(lex.WORDS_BEFORE_VERB)
+        complement = self.complement(verb.frame)
+        return Clause(
+            subject, verb, tense, negated, target, recipient, predicate, frequency, direction,
+            manner, place, times, given.question, complement, front,
+        )  # fmt: skip
+
+    def fitting(self, tense: str, verb: Verb, subject: Nominal | None) -> str:
+        """Change a tense that does not go with the verb or would make a very rare form."""
+        if verb is lex.BE and tense not in ("past", "will", "must"):
+            return "present"
+        if isinstance(subject, Pronoun) and subject.en in ("I", "you") and verb.de not in COMMON_VERBS:
+            tense = "past" if tense == "present" else tense
+        # "you read" would be present or past
+        return "will" if tense == "past" and verb.past == verb.en else tense
+
+    def negated(self, given: Given, subject: Nominal | None) -> bool:
+        """Draw whether a clause is negated; German would say "kein" of an indefinite object instead."""
+        if given.bare or (isinstance(subject, NounPhrase) and subject.det == "no"):
+            return False
+        return self.chance(0.15)
+
+    def verb(self, subject_kind: str = "", simple: bool = False) -> Verb:
+        """Draw a verb by its frame; ``simple`` ones take no clause, ``subject_kind`` can be their subject."""
+        frames = SIMPLE_FRAMES if simple else tuple(FRAME_WEIGHTS)
+        while True:
+            frame = self.rng.choices(frames, [FRAME_WEIGHTS[name] for name in frames])[0]
+            verb = lex.BE if frame == "be" else self.weighted(verbs_of(frame))
+            if not subject_kind or subject_kind in verb.subjects:
+                return verb
+
+    def complement(self, frame: str) -> Subordinate | Infinitive | None:
+        """Draw the clause that verbs such as say, ask and try take."""
+        if frame == "that":
+            return Subordinate(Fixed((("that", "dass"),)), self.clause(self.tense()))
+        if frame == "whether":
+            if self.rng.random() < 0.5:
+                return Subordinate(Fixed((("whether", "ob"),)), self.clause(self.tense()))
+            given = Given(verb=self.verb("person", simple=True))
+            return Subordinate(self.fixed(lex.QUESTIONS), self.clause(self.tense(), given))
+        return Infinitive(self.clause("present", BARE)) if frame == "zu" else None
+
+    def predicate(self, noun: Noun, subject: Nominal | None) -> Predicate:
+        """Draw a predicative adjective that the subject does not have already, or an age."""
+        if "person" in noun.kinds and self.rng.random() < 0.15:
+            return Predicate(lex.ADJECTIVES[0], Fixed((self.number(20, 49), ("years", "Jahre"))))
+        adjective = self.weighted(self.adjectives_for(noun))
+        while isinstance(subject, NounPhrase) and adjective in subject.adjectives:
+            adjective = self.weighted(self.adjectives_for(noun))
+        return Predicate(adjective, self.fixed(lex.DEGREES) if self.chance(0.5) else None)
+
+    def relative(self, noun: Noun) -> Relative:
+        """Draw a relative clause about a noun."""
+        kind = self.rng.choice(("subject", "object", "object", "other"))
+        if kind == "other" and "person" in noun.kinds:
+            return self.whose() if self.rng.random() < 0.5 else self.to_whom()
+        if kind == "other" and noun.kinds & ROOMS:
+            preposition = self.rng.choice([p for p in lex.PLACES if p.kinds & noun.kinds])
+            verb = self.weighted(verbs_of("none" if self.rng.random() < 0.6 else "object"))
+            given = Given(verb=verb, place=PrepPhrase(preposition, Gap()))
+            return Relative(self.clause(self.tense(), given, front="place"))
+        verbs = [verb for verb in verbs_of("object")[0] if verb.objects & noun.kinds]
+        if kind != "subject" and verbs:
+            verb = self.weighted((verbs, falling(len(verbs))))
+            return Relative(self.clause(self.tense(), Given(verb=verb, target=Gap()), front="object"))
+        doers = sorted(noun.kinds & DOERS)
+        verb = self.verb(doers[0], simple=True) if doers and self.rng.random() < 0.8 else lex.BE
+        return Relative(self.clause(self.tense(), Given(verb=verb, subject=Gap(), noun=noun)))
+
+    def to_whom(self) -> Relative:
+        """Draw a relative clause about a recipient."""
+        verb = self.weighted(verbs_of("recipient"))
+        return Relative(self.clause(self.tense(), Given(verb=verb, recipient=Gap()), front="recipient"))
+
+    def whose(self) -> Relative:
+        """Draw a relative clause about what somebody has."""
+        thing = self.rng.random() < 0.6
+        owned = self.weighted(nouns_of(BELONGINGS if thing else PERSONS))
+        plural = owned.en_plural != "" and self.rng.random() < 0.25
+        subject = NounPhrase(owned, "whose", plural, adjectives=self.adjectives(owned))
+        verb = lex.BE if thing else self.verb("person", simple=True)
+        return Relative(self.clause(self.tense(), Given(verb=verb, subject=subject, noun=owned)))

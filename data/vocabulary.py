@@ -1,0 +1,141 @@
+"""Build, save and load vocabularies: words, characters, SentencePiece unigram or BPE."""
+
+import base64
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from data.corpus import Pairs
+from data.counted import CharacterVocabulary, CountedVocabulary, WordVocabulary
+from data.files import json_bytes, write_bytes
+from data.subwords import KINDS as SUBWORD_KINDS
+from data.subwords import SubwordVocabulary, train_subwords
+from data.symbols import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
+
+__all__ = [
+    "BOS",
+    "EOS",
+    "KINDS",
+    "PAD",
+    "SPECIALS",
+    "UNK",
+    "Vocabulary",
+    "VocabularyPair",
+    "build_pair",
+    "build_vocabulary",
+    "load_pair",
+    "load_vocabulary",
+]
+
+COUNTED: dict[str, type[CountedVocabulary]] = {"words": WordVocabulary, "characters": CharacterVocabulary}
+KINDS = (*COUNTED, *SUBWORD_KINDS)
+FILE_NAME = "vocabulary.json"
+
+
+class VocabularyPair(NamedTuple):
+    """The vocabularies of source and target; one and the same object where they are joint."""
+
+    src: Vocabulary
+    tgt: Vocabulary
+
+    @property
+    def joint(self) -> bool:
+        """Whether both sides share one vocabulary."""
+        return self.src is self.tgt
+
+    @property
+    def content_hash(self) -> str:
+        """The sha256 of the file that ``save`` writes."""
+        return hashlib.sha256(self._content()).hexdigest()
+
+    def save(self, folder: Path) -> None:
+        """Write both sides to one file in ``folder``, so that they cannot part."""
+        write_bytes(folder / FILE_NAME, self._content())
+
+    def _content(self) -> bytes:
+        sides = {"joint": self.src} if self.joint else {"src": self.src, "tgt": self.tgt}
+        return json_bytes({side: vocabulary.to_json() for side, vocabulary in sides.items()})
+
+
+def build_pair(train: Pairs, *, kind: str, size: int, joint: bool, min_count: int = 1) -> VocabularyPair:
+    """Build the vocabularies from ``train`` alone: one over both sides if ``joint``, else one a side."""
+    if joint:
+        shared = build_vocabulary(kind, chain(train.src, train.tgt), size=size, min_count=min_count)
+        return VocabularyPair(shared, shared)
+    src, tgt = (build_vocabulary(kind, side, size=size, min_count=min_count) for side in train[:2])
+    return VocabularyPair(src, tgt)
+
+
+def load_pair(folder: Path) -> VocabularyPair:
+    """Read what ``VocabularyPair.save`` wrote."""
+    path = folder / FILE_NAME
+    content = _read(path)
+    if content.keys() == {"joint"}:
+        shared = _from_json(path, content["joint"])
+        return VocabularyPair(shared, shared)
+    if content.keys() == {"src", "tgt"}:
+        return VocabularyPair(_from_json(path, content["src"]), _from_json(path, content["tgt"]))
+    raise ValueError(f"{path}: holds neither 'joint' nor 'src' and 'tgt'; build the vocabulary again")
+
+
+def build_vocabulary(
+    kind: str, lines: Iterable[str], *, size: int, min_count: int = 1, seed: int = 0
+) -> Vocabulary:
+    """Build a vocabulary from ``lines``.
+
+    Args:
+        kind: "words", "characters", "unigram" or "bpe".
+        lines: the text, without line ends.
+        size: the number of ids, the 4 specials included: an upper bound for words and characters, met
+            exactly by unigram and bpe.
+        min_count: leave out words and characters seen less often; unigram and bpe take only 1.
+        seed: seeds SentencePiece's generator; words and characters draw nothing.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"unknown vocabulary kind {kind!r}; choose one of {', '.join(KINDS)}")
+    if size <= len(SPECIALS):
+        raise ValueError(f"vocabulary size ({size}) must be larger than the {len(SPECIALS)} special ids")
+    if kind in COUNTED:
+        return COUNTED[kind].build(lines, size=size, min_count=min_count)
+    if min_count != 1:
+        raise ValueError(
+            f"min_count ({min_count}) must be 1 for a {kind} vocabulary; it counts whole words only"
+        )
+    return train_subwords(kind, lines, size=size, seed=seed)
+
+
+def load_vocabulary(path: Path) -> Vocabulary:
+    """Read what ``Vocabulary.save`` wrote."""
+    return _from_json(path, _read(path))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The JSON object in ``path``."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file; expected a saved vocabulary")
+    try:
+        content = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path}: damaged vocabulary ({error}); build it again") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: not a vocabulary; build it again")
+    return content
+
+
+def _from_json(path: Path, content: Any) -> Vocabulary:
+    """The vocabulary that ``to_json`` described."""
+    try:
+        kind = content["kind"]
+        if kind in COUNTED:
+            return COUNTED[kind](
+                Counter({str(token): int(count) for token, count in content["counts"].items()})
+            )
+        if kind in SUBWORD_KINDS:
+            return SubwordVocabulary(kind, base64.b64decode(content["model"], validate=True))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{path}: damaged vocabulary ({error!r}); build it again") from None
+    raise ValueError(f"{path}: unknown vocabulary kind {kind!r}; choose one of {', '.join(KINDS)}")

@@ -1,0 +1,322 @@
+"""Tables that refuse what cannot be compared, and plots that show the numbers they were given."""
+
+import csv
+import io
+import json
+import math
+import os
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from PIL import Image
+
+from compare.results import Result, to_frame
+from compare.views.plots import heatmap, learning_curves, read_metrics, save_figure
+from compare.views.table import TableForm, render
+
+SIGNATURE = "nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
+SCORES = {"bleu": 38.125, "bleu_ci_low": 36.5625, "bleu_ci_high": 39.6875, "bleu_signature": SIGNATURE}
+DONE = Result(
+    label="lstm",
+    preset="lstm",
+    seed=1,
+    status="done",
+    params=7_126_000,
+    updates=6_000,
+    **SCORES,
+    chrf=60.25,
+    train_tokens_per_s=4_012.3,
+    greedy_sentences_per_s=1_210.4,
+    beam_sentences_per_s=61.04,
+    latency_ms_p50=14.25,
+    train_s=810.0,
+    beam=5,
+    precision="fp32",
+    device="Some CPU",
+    torch="2.13.0",
+    threads=2,
+    data_hash="data0123456789abcdef",
+    batch_hash="batch0123456789abcdef",
+    code_version="0.1.0",
+)
+FAILED = Result(label="gru", preset="gru", seed=1, status="failed", reason="loss became NaN at update 37")
+UNFINISHED = Result(label="big", preset="big", seed=1, status="unfinished")
+
+
+def parts(text: str) -> tuple[list[dict[str, str]], list[str]]:
+    """The rows of a Markdown table by heading, and the notes below it."""
+    lines = text.splitlines()
+    table = [[cell.strip() for cell in line.strip("|").split(" |")] for line in lines if line.startswith("|")]
+    rows = [dict(zip(table[0], row, strict=True)) for row in table[2:]]
+    return rows, [line.removeprefix("- ") for line in lines if line.startswith("- ")]
+
+
+def test_markdown_shows_what_people_compare():
+    (row,), notes = parts(render([DONE]))
+    assert row == {
+        "model": "lstm",
+        "params (M)": "7.13",
+        "BLEU [95%]": "38.1 [36.6, 39.7]",
+        "chrF": "60.2",
+        "train tokens/s": "4,012",
+        "greedy sent/s": "1,210.4",
+        "beam sent/s": "61.0",
+        "latency p50 (ms)": "14.2",
+        "train (min)": "13.5",
+        "updates": "6,000",
+    }
+    assert notes == [
+        f"BLEU: {SIGNATURE}",
+        "Hardware: Some CPU, torch 2.13.0, 2 threads, fp32",
+        "Search: beam 5",
+        "Data: data01234567, batches batch0123456, code 0.1.0",
+    ]
+
+
+def test_further_test_sets_and_seeds_get_columns_where_there_are_any():
+    longer = replace(DONE, seed=2, tests={"test_long": SCORES | {"bleu": 9.5}})
+    rows, _ = parts(render([DONE, longer]))
+    assert [row["BLEU test_long [95%]"] for row in rows] == ["–", "9.5 [36.6, 39.7]"]
+    assert [row["seed"] for row in rows] == ["1", "2"]
+
+
+def test_rows_of_several_experiments_say_which():
+    frame = to_frame([DONE, DONE])
+    frame.insert(0, "experiment", ["one", "two"])
+    rows, _ = parts(render(frame))
+    assert [row["experiment"] for row in rows] == ["one", "two"]
+    assert "experiment" not in parts(render(frame[:1]))[0][0]
+
+
+def test_failed_and_unfinished_rows_are_shown_as_such():
+    rows, notes = parts(render([FAILED, DONE, UNFINISHED]))
+    assert [row["model"] for row in rows] == ["gru", "lstm", "big"]
+    assert [row["status"] for row in rows] == ["failed: loss became NaN at update 37", "done", "unfinished"]
+    figures = [
+        value for row in (rows[0], rows[2]) for name, value in row.items() if name not in ("model", "status")
+    ]
+    assert set(figures) == {"–"}
+    assert not any("Warning" in note for note in notes)  # what is not known differs from nothing
+    assert parts(render([UNFINISHED]))[1] == []
+
+
+def test_what_a_failed_run_does_know_is_shown():
+    rows, _ = parts(render([replace(FAILED, params=1_000_000, updates=0)]))
+    assert (rows[0]["params (M)"], rows[0]["updates"]) == ("1.00", "0")
+
+
+def test_the_status_is_shown_beside_chosen_columns_too():
+    rows, _ = parts(render([DONE, FAILED], columns=["label", "train_s", "seed", "params", "ter"]))
+    done = {"label": "lstm", "train_s": "810", "seed": "1", "params": "7126000", "ter": "–", "status": "done"}
+    assert rows[0] == done
+    assert rows[1]["status"].startswith("failed: ")
+
+
+def test_a_label_cannot_break_the_table():
+    text = render([replace(DONE, label="a|b\n| c")])
+    assert text.splitlines()[2].startswith(r"| a\|b \| c |")
+
+
+@pytest.mark.parametrize("form", list(TableForm))
+@pytest.mark.parametrize("where", ["test", "test_long"])
+def test_rows_of_different_signatures_are_refused(form: str, where: str):
+    other = "nrefs:1|case:lc|tok:none"
+    if where == "test":
+        rows = [DONE, UNFINISHED, replace(DONE, bleu_signature=other)]
+    else:
+        tests = [{"test_long": SCORES | {"bleu_signature": name}} for name in (SIGNATURE, other)]
+        rows = [replace(DONE, tests=test) for test in tests]
+    with pytest.raises(ValueError, match="one signature only") as caught:
+        render(rows, form)
+    assert SIGNATURE in str(caught.value)
+    assert other in str(caught.value)
+
+
+def warnings_of(*rows: Result) -> list[str]:
+    return [note for note in parts(render(rows))[1] if note.startswith("Warning")]
+
+
+def test_rows_that_saw_other_data_or_batches_are_warned_of():
+    assert warnings_of(DONE, replace(DONE, label="gru")) == []
+    (data,) = warnings_of(DONE, replace(DONE, data_hash="other"))
+    assert "different data (data01234567, other)" in data
+    (batches,) = warnings_of(DONE, replace(DONE, batch_hash="other"))
+    assert "seed 1 saw different batches (batch0123456, other)" in batches
+    assert warnings_of(DONE, replace(DONE, seed=2, batch_hash="other")) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("device", "GPU"), ("torch", "2.11"), ("threads", 1), ("precision", "bf16")]
+)
+def test_speeds_of_different_settings_are_warned_of(name: str, value: str | int):
+    (warning,) = warnings_of(DONE, replace(DONE, **{name: value}))
+    assert warning == f"Warning: {name} differ between rows, so their speeds do not compare"
+
+
+AWKWARD = replace(
+    DONE,
+    label='a "quoted", label\nof two lines',
+    bleu=0.1 + 0.2,
+    train_s=1e-300,
+    params=2**62 + 1,
+    tests={"long": {"bleu": 1 / 3, "bleu_signature": SIGNATURE}},
+)
+
+
+def test_csv_holds_every_column_in_full():
+    frame = to_frame([AWKWARD, FAILED])
+    table = list(csv.reader(io.StringIO(render(frame, "csv"), newline="")))
+    assert table[0] == list(frame.columns)
+    for cells, result in zip(table[1:], (AWKWARD, FAILED), strict=True):
+        flat = result.flat()
+        for name, cell in zip(table[0], cells, strict=True):
+            expected = flat.get(name)
+            assert ("" if expected is None else expected) == (type(expected)(cell) if cell else "")
+
+
+def test_json_holds_every_column_in_full():
+    frame = to_frame([AWKWARD, FAILED])
+    rows = json.loads(render(frame, "json"))
+    assert rows == [{name: result.flat().get(name) for name in frame.columns} for result in (AWKWARD, FAILED)]
+
+
+def test_json_has_no_word_for_nan():
+    (row,) = json.loads(render([replace(DONE, valid_loss=math.nan, ter=math.inf)], "json"))
+    assert (row["valid_loss"], row["ter"]) == (None, None)
+
+
+def test_columns_can_be_chosen_in_every_form():
+    columns = ["bleu", "label"]
+    assert render([DONE], "csv", columns) == "bleu,label\n38.125,lstm\n"
+    assert json.loads(render([DONE], "json", columns)) == [{"bleu": 38.125, "label": "lstm"}]
+    assert list(parts(render([DONE], columns=columns))[0][0]) == columns
+
+
+def test_mistakes_are_named():
+    with pytest.raises(ValueError, match="no column 'blue'; did you mean 'bleu'"):
+        render([DONE], columns=["blue"])
+    with pytest.raises(ValueError, match="no table form 'html': choose markdown, csv, json"):
+        render([DONE], "html")
+    with pytest.raises(ValueError, match="no results"):
+        render([])
+
+
+METRICS = [
+    {"kind": "train", "update": 50, "seconds": 5.0, "loss": 6.0, "tokens_per_s": 10.0},
+    {"kind": "valid", "update": 100, "seconds": 11.0, "loss": 5.0, "bleu": 1.0},
+    {"kind": "valid", "update": 200, "seconds": 19.0, "loss": 9.9, "bleu": 9.9},
+    {"kind": "valid", "update": 150, "seconds": 16.0, "loss": 4.5, "bleu": None},
+    {"kind": "valid", "update": 200, "seconds": 22.0, "loss": 4.0, "bleu": 3.0},
+]
+
+
+@pytest.mark.parametrize(("against", "x"), [("update", [100, 150, 200]), ("seconds", [11, 16, 22])])
+def test_curves_show_validation_and_the_later_line_of_a_resumed_run(against, x):
+    figure = learning_curves({"lstm": METRICS, "gru": []}, against=against)
+    loss, bleu = figure.axes
+    assert loss.lines[0].get_xydata().tolist() == [
+        list(point) for point in zip(x, (5.0, 4.5, 4.0), strict=True)
+    ]
+    assert bleu.lines[0].get_xydata().tolist() == [[x[0], 1.0], [x[2], 3.0]]
+    assert loss.lines[1].get_xydata().size == 0
+    assert loss.lines[0].get_color() == bleu.lines[0].get_color() != loss.lines[1].get_color()
+
+
+def test_the_legend_names_every_run_as_it_is_called():
+    names = ["_lstm", "$x$ and $", "gru", *(f"model {number}" for number in range(9))]
+    (legend,) = learning_curves(dict.fromkeys(names, METRICS)).legends
+    assert [text.get_text() for text in legend.get_texts()] == names
+    assert not any(text.get_parse_math() for text in legend.get_texts())
+    looks = {(line.get_color(), line.get_marker()) for line in legend.get_lines()}
+    assert len(looks) == len(names)  # twelve runs can be told apart
+
+
+def test_no_runs_is_a_mistake():
+    with pytest.raises(ValueError, match="no runs to plot"):
+        learning_curves({})
+
+
+def test_a_heat_map_shows_row_t_for_target_token_t():
+    weights = np.array([[0.25, 0.5, 0.25], [0.75, 0.125, 0.125]])
+    figure = heatmap(weights, ["Ein", "Hund", "</s>"], ["A", "￭dog"], "Luong $x$")
+    axes = figure.axes[0]
+    (image,) = axes.images
+    assert np.array_equal(image.get_array(), weights)
+    assert image.get_clim() == (0, 1)  # heat maps of two models can be laid side by side
+    assert image.origin == "upper"
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["Ein", "Hund", "</s>"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["A", "▪dog"]
+    assert axes.get_title(loc="left") == "Luong $x$"
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(2, 4), (3, 3), (4, 2)])
+def test_weights_must_fit_the_tokens(rows: int, columns: int):
+    with pytest.raises(ValueError, match="do not fit 2 target and 3 source tokens"):
+        heatmap(np.zeros((rows, columns)), ["a", "b", "c"], ["x", "y"], "")
+
+
+@pytest.mark.parametrize("tokens", [1, 5, 40])
+def test_every_token_keeps_room_to_be_read(tokens: int):
+    figure = heatmap(np.eye(tokens), ["▁wort"] * tokens, ["word"] * tokens, "")
+    cell = figure.get_size_inches() * figure.axes[0].get_position().size / tokens
+    assert cell.min() * 72 >= 9 * 1.5  # one and a half times the size of the letters
+
+
+def test_figures_are_valid_and_the_same_bytes_twice(tmp_path: Path):
+    for name in ("one", "two"):
+        maps = heatmap(np.eye(3), ["日本", "$a$", "<&>"], ["x", "y", "z"], "a & b")
+        save_figure(maps, tmp_path / name / "map.v1")
+        save_figure(learning_curves({"a": METRICS}), tmp_path / name / "curves")
+    files = sorted(path.name for path in (tmp_path / "one").iterdir())
+    assert files == ["curves.png", "curves.svg", "map.v1.png", "map.v1.svg"]
+    for name in files:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    with Image.open(tmp_path / "one" / "curves.png") as image:
+        image.verify()
+        assert image.width > 1000
+    text = "".join(ET.parse(tmp_path / "one" / "map.v1.svg").getroot().itertext())
+    assert all(token in text for token in ("日本", "$a$", "<&>", "a & b"))
+    assert "Date" not in (tmp_path / "one" / "curves.svg").read_text()
+
+
+def test_labels_outside_the_axes_are_not_cut_off(tmp_path: Path):
+    long, short = (
+        save_figure(heatmap(np.eye(2), ["a", "b"], [token, "y"], ""), tmp_path / str(len(token)))[0]
+        for token in ("Donaudampfschifffahrt", "x")
+    )
+    with Image.open(long) as wide, Image.open(short) as narrow:
+        assert wide.width > narrow.width + 100
+
+
+def test_a_figure_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def fail(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        save_figure(learning_curves({"a": METRICS}), tmp_path / "curves")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_plots_leave_the_settings_of_others_alone(tmp_path: Path):
+    before = dict(mpl.rcParams)
+    save_figure(learning_curves({"a": METRICS}), tmp_path / "curves")
+    assert dict(mpl.rcParams) == before
+
+
+def test_metrics_tolerate_a_line_cut_off_by_the_end(tmp_path: Path):
+    path = tmp_path / "metrics.jsonl"
+    whole = "".join(json.dumps(line) + "\n" for line in METRICS)
+    path.write_text(whole)
+    assert read_metrics(path) == METRICS
+    path.write_text(whole + '{"kind": "va')
+    assert read_metrics(path) == METRICS
+    path.write_text('{"kind": "va\n' + whole)
+    with pytest.raises(ValueError, match=r"metrics\.jsonl, line 1: not a JSON object"):
+        read_metrics(path)
+    path.write_text("")
+    assert read_metrics(path) == []
