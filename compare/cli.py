@@ -29,7 +29,7 @@ Settings = Annotated[
 def run(
     config: Annotated[Path, typer.Argument(help="The experiment, a TOML file.")],
     settings: Settings = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the experiment [default: runs/<config>].")] = None,
+    out: Annotated[Path | None, typer.Option(help="Its folder [default: runs/<config>].")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, start nothing.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,

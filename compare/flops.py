@@ -12,13 +12,13 @@ from transformer.config import TransformerConfig
 def train_flops_per_token(
     config: Seq2SeqConfig | TransformerConfig, *, src_len: float, tgt_len: float, tgt_vocabulary: int
 ) -> float:
-    """Count an update's operations for each source and target token.
+    """Count an update's operations for each token, as throughput counts them: source without EOS and target.
 
     For each product of the forward pass the backward pass has two, for the gradients of its two factors:
     three times ``forward_flops`` in all. Arguments as there.
     """
     forward = forward_flops(config, src_len=src_len, tgt_len=tgt_len, tgt_vocabulary=tgt_vocabulary)
-    return 3 * forward / (src_len + tgt_len)
+    return 3 * forward / (src_len - 1 + tgt_len)
 
 
 def forward_flops(

@@ -92,9 +92,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
                     delta = _softmax_minus_target(logits, targets[part], smoothing)
                     _accumulate(grads, part, delta, inputs, narrow)
         ctx.grads = grads
-        smoothed, nll = sums.unbind()
+        smoothed, nll = sums[0].clone(), sums[1].clone()
         ctx.mark_non_differentiable(nll)
-        return smoothed.clone(), nll.clone()
+        return smoothed, nll
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:

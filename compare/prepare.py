@@ -47,9 +47,7 @@ def prepare(experiment: Experiment, folder: Path, say: Callable[[str], None]) ->
         )
     train = experiment.train
     stream = BatchStream(encoded, batch_tokens=train.batch_tokens, seed=train.seed)
-    say(
-        f"vocabulary {len(vocabularies.src)} / {len(vocabularies.tgt)}, {len(stream.plan(1))} batches an epoch"
-    )
+    say(f"vocabulary {len(vocabularies.src)}/{len(vocabularies.tgt)}, {len(stream.plan(1))} batches an epoch")
     return Prepared(
         corpus=corpus,
         vocabularies=vocabularies,

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from compare.config import Experiment
-from compare.execute import Row, execute, known_result
+from compare.execute import Row, execute, known_result, pick_device
 from compare.files import write_atomically
+from compare.memory import keep_freed_memory
 from compare.models import resolve
 from compare.prepare import Prepared, prepare
 from compare.progress import Reporter
 from compare.results import Result, read_result, read_results, save_result, write_view
 from compare.train import Diverged
+from compare.version import code_version
 
 
 def plan(experiment: Experiment, folder: Path, place: str = "config") -> list[Row]:
@@ -41,9 +43,9 @@ def run_experiment(
         ValueError: bad settings or data, or ``folder`` holds another experiment.
         Interrupted: by a signal; everything is saved.
     """
-    rows = plan(experiment, folder, place)
-    for row in rows:
-        _refuse_other(row)
+    code_version()  # of the sources as they are now: they may be edited while a long run goes on
+    keep_freed_memory()
+    rows = check_experiment(experiment, folder, place)
     if all(_ended(row) for row in rows):
         reporter.say(f"{folder}: all {len(rows)} rows are done; delete a row's folder to run it again")
         return read_results(folder)
@@ -57,6 +59,15 @@ def run_experiment(
             with reporter.logging_to(row.folder / "log.txt"):
                 _finish(row, prepared, reporter)
     return read_results(folder)
+
+
+def check_experiment(experiment: Experiment, folder: Path, place: str = "config") -> list[Row]:
+    """Find the user's mistakes before any work starts; returns the rows that ``run_experiment`` would run."""
+    pick_device(experiment.train.device)
+    rows = plan(experiment, folder, place)
+    for row in rows:
+        _refuse_other(row)
+    return rows
 
 
 def _finish(row: Row, prepared: Prepared, reporter: Reporter) -> None:
@@ -97,6 +108,8 @@ def _register(folder: Path, rows: list[Row], prepared: Prepared) -> None:
                 f"{folder} was begun with other data ({key} {str(known.get(key))[:12]}, now {value[:12]}): "
                 "choose another folder with --out"
             )
+    first = prepared.corpus.splits[prepared.corpus.tests[0]]
+    write_atomically(folder / "test.src", "".join(f"{line}\n" for line in first.src))  # for plots and people
     known["runs"] += [row.name for row in rows if row.name not in known["runs"]]
     write_atomically(path, json.dumps(known, indent=2) + "\n")
 

@@ -21,6 +21,7 @@ from compare.checkpoint import (
     save_weights,
 )
 from compare.config import TrainConfig
+from compare.files import write_atomically
 from compare.interrupt import Interrupted, StopRequest, stop_on_signals
 from compare.ledger import Ledger, Validation, Window
 from compare.objective import Objective
@@ -215,7 +216,7 @@ class Trainer:
             torch.cuda.set_rng_state(state["rng_cuda"])
         lines = self.metrics.read_text().splitlines(keepends=True) if self.metrics.exists() else []
         kept = [line for line in lines if line.endswith("\n") and self._earlier(json.loads(line))]
-        self.metrics.write_text("".join(kept))
+        write_atomically(self.metrics, "".join(kept))
 
     def _earlier(self, line: dict[str, Any]) -> bool:
         return line["update"] <= self.ledger.update and line["kind"] in ("train", "valid")

@@ -1,157 +1,240 @@
 """A recogniser of the German that the embedded corpus may contain; it knows nothing of the generator.
 
-Paradigms, genders, verb forms and valencies are written out here a second time. ``fault(sentence)`` gives "" for
-a sentence whose noun phrases agree, whose cases fit prepositions and verbs, whose finite verb agrees with its
-subject and stands in its place, and whose other verbal words close the clause; else where reading stopped.
+``accepts(sentence)`` says whether some reading of it has noun phrases that agree, cases that fit prepositions
+and verbs, a finite verb that agrees with its subject and stands in its place, the right auxiliary, and the
+other verbal words at the end of their clause.
+
+Readings of a noun phrase are (case, gender, person): case N A D G;
+gender m f n, p for plurals, - for pronouns; person 1 2 3 p.
 """
 
-import itertools
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from data.words import split_words
 
-MASCULINE = """Mann/Männer Hund/Hunde Lehrer/Lehrer Garten/Gärten Tisch/Tische Brief/Briefe Freund/Freunde Vater/Väter
-Apfel/Äpfel Arzt/Ärzte Bruder/Brüder Schlüssel/Schlüssel Hut/Hüte Sohn/Söhne Kaffee/ Stuhl/Stühle König/Könige
-Vogel/Vögel Laden/Läden Wald/Wälder Mantel/Mäntel Zug/Züge Onkel/Onkel Gast/Gäste Kuchen/Kuchen Tee/ Ball/Bälle
-Park/Parks Bahnhof/Bahnhöfe Schuh/Schuhe Computer/Computer Koffer/Koffer Teller/Teller Löffel/Löffel Käse/ Wein/
-Keller/Keller Berg/Berge See/Seen Fluss/Flüsse Baum/Bäume Bus/Busse Richter/Richter Gärtner/Gärtner Maler/Maler
-Sänger/Sänger Großvater/Großväter Dieb/Diebe Bäcker/Bäcker Jäger/Jäger Regenschirm/Regenschirme Peter/ Paul/
-Thomas/ Martin/"""
-WEAK = "Junge Student Nachbar Bauer Bär Löwe Kollege Kunde"
-FEMININE = """Frau/Frauen Katze/Katzen Tür/Türen Mutter/Mütter Schule/Schulen Schwester/Schwestern Straße/Straßen
-Blume/Blumen Küche/Küchen Zeitung/Zeitungen Kiste/Kisten Tochter/Töchter Milch/ Stadt/Städte Königin/Königinnen
-Lampe/Lampen Tasche/Taschen Tasse/Tassen Geschichte/Geschichten Kirche/Kirchen Flasche/Flaschen Tante/Tanten
-Brücke/Brücken Großmutter/Großmütter Jacke/Jacken Uhr/Uhren Maschine/Maschinen Suppe/Suppen Kartoffel/Kartoffeln
-Fabrik/Fabriken Bibliothek/Bibliotheken Insel/Inseln Kuh/Kühe Maus/Mäuse Ziege/Ziegen Ente/Enten
-Krankenschwester/Krankenschwestern Kellnerin/Kellnerinnen Anna/ Maria/ Lisa/ Clara/"""
-NEUTER = """Kind/Kinder Haus/Häuser Buch/Bücher Mädchen/Mädchen Auto/Autos Fenster/Fenster Brot/ Wasser/ Bett/Betten
-Pferd/Pferde Bild/Bilder Zimmer/Zimmer Geschenk/Geschenke Lied/Lieder Dorf/Dörfer Messer/Messer Hemd/Hemden
-Kleid/Kleider Radio/Radios Gedicht/Gedichte Ei/Eier Fleisch/ Bier/ Hotel/Hotels Büro/Büros
-Krankenhaus/Krankenhäuser Museum/Museen Theater/Theater Schloss/Schlösser Schiff/Schiffe Fahrrad/Fahrräder
-Schwein/Schweine Foto/Fotos Sofa/Sofas Berlin/ Wien/ Hamburg/ München/ Köln/ Zürich/"""
-GENITIVES = """Mannes Lehrers Freundes Vaters Arztes Bruders Sohnes Königs Onkels Gastes Richters Gärtners Malers
-Sängers Großvaters Diebes Bäckers Jägers Kindes Mädchens""".split()
-ADJECTIVES = """alt klein neu jung groß schön rot gut kalt grün freundlich schwarz müd weiß lang glücklich blau krank
-kurz frisch reich hungrig schwer traurig klug stark heiß arm billig hässlich schmutzig berühmt faul sauber seltsam
-wichtig leer ruhig rund wild""".split()
+from . import german_tables as table
+from .german_clauses import Element, governed, well_formed
+from .german_forms import (
+    ADJECTIVES,
+    DETERMINERS,
+    ENDINGS,
+    FINITE,
+    INFINITIVES,
+    NOUNS,
+    PARTICIPLES,
+    PREDICATES,
+    PRONOUNS,
+    RELATIVES,
+    VERBS,
+    ZU_INFINITIVES,
+    Reading,
+)
 
-# infinitive er-form participle auxiliary complements ("-": none, "A", "D", "AD", "C": clause, or preposition:case)
-VERBS = """
-sehen sieht gesehen haben A
-schlafen schläft geschlafen haben -
-geben gibt gegeben haben AD
-lesen liest gelesen haben A
-kaufen kauft gekauft haben A
-sagen sagt gesagt haben C
-auf|machen macht aufgemacht haben A
-arbeiten arbeitet gearbeitet haben -
-suchen sucht gesucht haben A
-helfen hilft geholfen haben D
-gehen geht gegangen sein to
-essen isst gegessen haben A
-wissen weiß gewusst haben C
-finden findet gefunden haben A
-an|rufen ruft angerufen haben A
-warten wartet gewartet haben auf:A
-zeigen zeigt gezeigt haben AD
-lieben liebt geliebt haben A
-trinken trinkt getrunken haben A
-zu|machen macht zugemacht haben A
-glauben glaubt geglaubt haben C
-auf|stehen steht aufgestanden sein -
-versuchen versucht versucht haben C
-spielen spielt gespielt haben mit:D
-schreiben schreibt geschrieben haben AD
-fahren fährt gefahren sein to
-ab|holen holt abgeholt haben A
-tragen trägt getragen haben A/Ato
-lachen lacht gelacht haben -
-besuchen besucht besucht haben A
-ein|laden lädt eingeladen haben A
-hören hört gehört haben A
-singen singt gesungen haben -
-hoffen hofft gehofft haben C
-denken denkt gedacht haben an:A
-danken dankt gedankt haben D
-ein|schalten schaltet eingeschaltet haben A
-verkaufen verkauft verkauft haben A
-schicken schickt geschickt haben AD
-fragen fragt gefragt haben C
-zurück|kommen kommt zurückgekommen sein -
-malen malt gemalt haben A
-waschen wäscht gewaschen haben A
-zu|hören hört zugehört haben D
-laufen läuft gelaufen sein to
-vergessen vergisst vergessen haben A
-erklären erklärt erklärt haben AD
-weg|werfen wirft weggeworfen haben A
-an|kommen kommt angekommen sein -
-bringen bringt gebracht haben AD
-stellen stellt gestellt haben Ato
-sprechen spricht gesprochen haben über:A
-versprechen verspricht versprochen haben C
-aus|schalten schaltet ausgeschaltet haben A
-reparieren repariert repariert haben A
-tanzen tanzt getanzt haben -
-folgen folgt gefolgt sein D
-reisen reist gereist sein to
-weinen weint geweint haben -
-träumen träumt geträumt haben von:D
-mit|bringen bringt mitgebracht haben A
-werfen wirft geworfen haben Ato
-ein|schlafen schläft eingeschlafen sein -
-treffen trifft getroffen haben A
-zurück|geben gibt zurückgegeben haben AD
-stehlen stiehlt gestohlen haben A
-auf|räumen räumt aufgeräumt haben A
-auf|wachen wacht aufgewacht sein -
-beschließen beschließt beschlossen haben C
-beschreiben beschreibt beschrieben haben A
-vor|bereiten bereitet vorbereitet haben A
-antworten antwortet geantwortet haben D
-beobachten beobachtet beobachtet haben A
-kochen kocht gekocht haben A
-schwimmen schwimmt geschwommen sein -
-regnen regnet geregnet haben -
-schneien schneit geschneit haben -
-"""
-SECOND = {  # du-forms that are not the er-form with st for t
-    "liest": "liest", "isst": "isst", "weiß": "weißt", "vergisst": "vergisst", "beschließt": "beschließt",
-    "reist": "reist", "tanzt": "tanzt",
-}  # fmt: skip
-AUXILIARY = {  # ich du er wir
-    "haben": "habe hast hat haben", "sein": "bin bist ist sind", "werden": "werde wirst wird werden",
-    "können": "kann kannst kann können", "müssen": "muss musst muss müssen", "wollen": "will willst will wollen",
-    "sollen": "soll sollst soll sollen", "dürfen": "darf darfst darf dürfen",
-}  # fmt: skip
-WAS = "war warst war waren".split()
-PRONOUNS = """ich:N1 du:N2 er:N3 sie:N3 sie:Np sie:A3 sie:Ap es:N3 wir:Np mich:A1 dich:A2 ihn:A3 uns:Ap uns:Dp mir:D1
-dir:D2 ihm:D3 ihr:D3 ihnen:Dp wer:N3 wen:A3 wem:D3 was:N3 was:A3"""
-CASES = "NADG"
-# rows m f n p, columns nominative accusative dative genitive; 0 is no ending
-ARTICLES = {"m": "der den dem des", "f": "die die der der", "n": "das das dem des", "p": "die die den der"}
-RELATIVES = {"m": "der den dem", "f": "die die der", "n": "das das dem", "p": "die die denen"}
-DIES = {"m": "er en em es", "f": "e e er er", "n": "es es em es", "p": "e e en er"}
-EIN = {"m": "0 en em es", "f": "e e er er", "n": "0 0 em es", "p": "e e en er"}
-AFTER_DER = {"m": "e en en en", "f": "e e en en", "n": "e e en en", "p": "en en en en"}
-AFTER_EIN = {"m": "er en en en", "f": "e e en en", "n": "es es en en", "p": "en en en en"}
-AFTER_NONE = {"m": "er en em en", "f": "e e er er", "n": "es es em en", "p": "e e en er"}
-TWO_WAY = "in an auf unter hinter neben vor über".split()
-FIXED_CASE = {"mit": "D", "zu": "D", "aus": "D", "von": "D", "nach": "D", "ohne": "A", "für": "A", "um": "A", "durch": "A"}
-MERGED = {"im": "in dem", "ins": "in das", "am": "an dem", "zum": "zu dem", "zur": "zu der", "vom": "von dem"}
-SUBORDINATORS = "dass ob weil wenn obwohl während bevor sobald bis wo wann warum wie".split()
-ADVERBS = "oft immer nie manchmal langsam schnell allein vorsichtig leise heimlich".split()
-MONTHS = "Januar Februar März April Mai Juni Juli August September Oktober November Dezember".split()
-SEASONS = "Frühling Sommer Herbst Winter".split()
-DAYS = "Montag Dienstag Mittwoch Donnerstag Freitag Samstag Sonntag Morgen Abend".split()
-UNITS = "ein zwei drei vier fünf sechs sieben acht neun".split()
-SMALL = [*UNITS[1:], "zehn", "elf", "zwölf"]
-TENS = ["zwanzig", "dreißig", "vierzig"]
-NUMBERS = {*SMALL, *TENS, *(f"{unit}und{ten}" for unit in UNITS for ten in TENS)}
-STEMS = [{"eins": "ers", "drei": "drit", "sieben": "sieb", "acht": "ach"}.get(n, n) for n in ["eins", *SMALL]]
-TEENS = [f"{n}zehn" for n in ("drei", "vier", "fünf", "sech", "sieb", "acht", "neun")]
-OVER = ["zwanzig", *(f"{unit}undzwanzig" for unit in UNITS), "dreißig", "einunddreißig"]
-ORDINALS = {*(s + ("en" if s == "ers" + "" and False else "ten") for s in STEMS), *(t + "ten" for t in TEENS)} | {
-    o + "sten" for o in OVER
-}
+Readings = frozenset[Reading]
+
+
+class Recogniser:
+    """Reads one sentence by recursive descent, trying every attachment."""
+
+    def __init__(self, sentence: str) -> None:
+        words = split_words(sentence)
+        if words[0] not in NOUNS:
+            words[0] = words[0].lower()
+        self.words = words
+        self.known: dict[tuple[int, str], list[tuple[Readings, int]]] = {}
+
+    def word(self, i: int) -> str:
+        return self.words[i] if i < len(self.words) else ""
+
+    # noun phrases
+
+    def bare(self, i: int, article: str = "", possessor: bool = False) -> Iterator[tuple[Readings, int]]:
+        """Read determiner, number, adjectives, noun; ``article`` is one hidden in a preposition (im)."""
+        word = self.word(i)
+        if word in PRONOUNS and not article:
+            yield frozenset(PRONOUNS[word]), i + 1
+        options = [("none", None, i)]
+        if article:
+            options = [(declension, agreement, i) for declension, agreement in DETERMINERS[article]]
+        elif word in DETERMINERS and not possessor:
+            options += [(declension, agreement, i + 1) for declension, agreement in DETERMINERS[word]]
+        for declension, agreement, start in options:
+            end, counted = start, False
+            if self.word(end) in table.NUMBERS:
+                end, counted = end + 1, True
+            first_adjective = end
+            while self.word(end) in ADJECTIVES:
+                end += 1
+            endings = [ADJECTIVES[word] for word in self.words[first_adjective:end]]
+            readings = {
+                (case, gender, "p" if gender == "p" else "3")
+                for gender, case, needs in NOUNS.get(self.word(end), ())
+                if agreement is None or (gender, case) in agreement
+                if all((gender, case) in ENDINGS[declension][ending] for ending in endings)
+                if gender == "p" or not counted
+                if agreement is not None or possessor or not needs
+                if agreement is not None or possessor or case != "G"
+            }
+            if readings:
+                yield frozenset(readings), end + 1
+
+    def phrase(self, i: int, article: str = "") -> list[tuple[Readings, int]]:
+        """Read a noun phrase with what may follow its noun, in all ways."""
+        if (i, article) not in self.known:
+            self.known[i, article] = list(self._phrase(i, article))
+        return self.known[i, article]
+
+    def _phrase(self, i: int, article: str) -> Iterator[tuple[Readings, int]]:
+        for readings, end in self.bare(i, article):
+            yield readings, end
+            if any(gender == "-" for _, gender, _ in readings):
+                continue
+            if self.word(end) == "und":
+                for right, last in self.phrase(end + 1):
+                    cases = {case for case, _, _ in readings} & {case for case, _, _ in right}
+                    yield frozenset((case, "p", "p") for case in cases), last
+            yield from self.followed(readings, end)
+            for genitive, last in self.phrase(end):
+                if any(case == "G" for case, _, _ in genitive):
+                    yield readings, last
+            if self.word(end) in ("mit", "ohne", "aus", "für"):
+                for _, last in self.prepositional(end):
+                    yield readings, last
+
+    def followed(self, readings: Readings, end: int) -> Iterator[tuple[Readings, int]]:
+        """Read a relative clause after a noun phrase, which settles its gender."""
+        if self.word(end) != ",":
+            return
+        for gender in sorted({gender for _, gender, _ in readings}):
+            for last in self.relative(end + 1, gender):
+                yield frozenset(reading for reading in readings if reading[1] == gender), last
+
+    def relative(self, i: int, gender: str) -> Iterator[int]:
+        person = "p" if gender == "p" else "3"
+        openings: list[tuple[Element, int]] = []
+        cases = {case for g, case in RELATIVES.get(self.word(i), ()) if g == gender}
+        if cases:
+            openings.append(
+                (Element("np", frozenset((case, gender, person) for case in cases), free=True), i + 1)
+            )
+        preposition = self.word(i)
+        for g, case in RELATIVES.get(self.word(i + 1), ()):
+            if g == gender and case in governed(preposition):
+                openings.append((Element("pp", (preposition, case)), i + 2))
+        if self.word(i) == ("deren" if gender in "fp" else "dessen"):
+            openings += [(Element("np", readings), end) for readings, end in self.bare(i + 1, possessor=True)]
+        for opening, start in openings:
+            for end in self.clause(start, "last", [opening]):
+                if self.word(end) == ",":
+                    yield end + 1
+                elif self.word(end) in ".?" or self.word(end - 1) == ",":
+                    yield end
+
+    def prepositional(self, i: int) -> Iterator[tuple[tuple[str, str], int]]:
+        """Read a prepositional phrase: (preposition, case) and its end."""
+        preposition, _, article = table.MERGED.get(self.word(i), self.word(i)).partition(" ")
+        for readings, end in self.phrase(i + 1, article) if governed(preposition) else ():
+            for case in sorted({case for case, _, _ in readings} & governed(preposition)):
+                yield (preposition, case), end
+
+    # clauses
+
+    def time(self, i: int) -> Iterator[int]:
+        words = [self.word(k) for k in range(i, i + 5)]
+        if words[0] in ("heute", "jetzt", "morgen", "gestern"):
+            yield i + 1
+        for dated in table.DATED:
+            if words[: len(dated.split())] == dated.split():
+                yield i + len(dated.split())
+        months = table.MONTHS + table.SEASONS
+        if (words[0] == "am" and words[1] in table.DAYS) or (words[0] == "im" and words[1] in months):
+            yield i + 2
+        if words[0] == "am" and words[1] in table.ORDINALS and words[2] in table.MONTHS:
+            yield i + 3
+        if words[0] == "um":
+            if words[1] in ["ein", *table.SMALL] and words[2] == "Uhr":
+                yield i + 3
+            if words[1] == "halb" and words[2] in ["eins", *table.SMALL]:
+                yield i + 3
+            minutes = words[1] in ("Viertel", "fünf", "zehn", "zwanzig")
+            if minutes and words[2] in ("vor", "nach") and words[3] in ["eins", *table.SMALL]:
+                yield i + 4
+
+    def element(self, i: int) -> Iterator[tuple[Element, int]]:
+        """Read the next constituent of a clause in all ways."""
+        word = self.word(i)
+        yield from ((Element("time"), end) for end in self.time(i))
+        yield from ((Element("pp", value), end) for value, end in self.prepositional(i))
+        asks = word.startswith("welch") or word in ("wen", "wem", "was")
+        yield from ((Element("np", readings, asks), end) for readings, end in self.phrase(i))
+        if word in FINITE:
+            yield Element("finite", FINITE[word]), i + 1
+        if word in PARTICIPLES:
+            yield Element("participle", PARTICIPLES[word]), i + 1
+        if word in INFINITIVES:
+            yield Element("infinitive", INFINITIVES[word]), i + 1
+        if word in ZU_INFINITIVES:
+            yield Element("zu", ZU_INFINITIVES[word]), i + 1
+        if word == "zu" and self.word(i + 1) in INFINITIVES:
+            lemmas = {
+                lemma for lemma in INFINITIVES[self.word(i + 1)] if lemma in VERBS and not VERBS[lemma].prefix
+            }
+            yield Element("zu", lemmas), i + 2
+        if word in ("auf", "zu", "an", "ab", "ein", "aus", "weg", "mit", "vor", "zurück"):
+            yield Element("prefix", word), i + 1
+        if word == "nicht":
+            yield Element("nicht"), i + 1
+        if word in table.ADVERBS or word in ("schnell", "langsam"):
+            yield Element("adverb"), i + 1
+        if word in ("wo", "wann", "warum", "wie"):
+            yield Element("wh"), i + 1
+        if word == "für" and self.word(i + 1) in table.NUMBERS and self.word(i + 2) == "Euro":
+            yield Element("price"), i + 3
+        start = i + 1 if word in ("sehr", "zu", "ziemlich") else i
+        if word in table.NUMBERS and self.words[i + 1 : i + 3] == ["Jahre", "alt"]:
+            start = i + 2
+        if self.word(start) in PREDICATES:
+            yield Element("predicate"), start + 1
+
+    def clause(self, i: int, kind: str, read: list[Element]) -> Iterator[int]:
+        """Read a clause to its end; ``kind``: finite verb "first", "second", "last", or "zu" for none."""
+        word = self.word(i)
+        if read and (word in ",.?" or self.words[i - 1] == ",") and well_formed(kind, read):
+            yield i
+        if word not in ",.?":
+            for element, end in self.element(i):
+                yield from self.clause(end, kind, [*read, element])
+
+    # sentences
+
+    def ends(self, i: int, state: str) -> bool:
+        """Read clauses from word i; ``state``: "start", "before" (a first subordinate clause is read), "main"."""
+        word, question = self.word(i), self.words[-1] == "?"
+        if word in table.SUBORDINATORS:
+            after = "main" if state == "main" else "before"
+            if any(self.after(end, after) for end in self.clause(i + 1, "last", [])):
+                return True
+        if state == "start":
+            kinds = ["first", "second"] if question else ["second"]
+            return any(self.after(end, "main") for kind in kinds for end in self.clause(i, kind, []))
+        if state == "main" and word in ("und", "aber"):
+            return any(self.after(end, "main") for end in self.clause(i + 1, "second", []))
+        start = i + 1 if word == "um" else i
+        if any(self.after(end, state) for begin in {start, i} for end in self.clause(begin, "zu", [])):
+            return True
+        return state == "before" and any(self.after(end, "main") for end in self.clause(i, "first", []))
+
+    def after(self, end: int, state: str) -> bool:
+        """Go on after a clause: a comma and another clause, or the final sign."""
+        if self.word(end) == ",":
+            return self.ends(end + 1, state)
+        if end == len(self.words) - 1:
+            return state == "main"
+        return self.words[end - 1] == "," and self.ends(end, state)
+
+
+def accepts(sentence: str) -> bool:
+    """Tell whether the sentence is correct German as far as the tables reach."""
+    if not sentence[0].isupper() or sentence[-1] not in ".?":
+        return False
+    return Recogniser(sentence).ends(0, "start")
