@@ -41,10 +41,9 @@ def draw(folder: Path, *, sentence: str | None = None, line: int = 1, say: Say) 
         say(f"{folder}: no finished run to plot")
         return []
     metrics = {label: read_metrics(run / "metrics.jsonl") for label, run in runs.items()}
-    written = save_figure(learning_curves(metrics), folder / "plots" / "learning-curves")
-    written += save_figure(
-        learning_curves(metrics, against="seconds"), folder / "plots" / "learning-curves-seconds"
-    )
+    plots = folder / "plots"
+    written = save_figure(learning_curves(metrics), plots / "learning-curves")
+    written += save_figure(learning_curves(metrics, against="seconds"), plots / "learning-curves-seconds")
     sentence = _test_line(folder, line) if sentence is None else sentence
     for label, run in runs.items():
         written += _draw_attention(label, run, sentence, plots)
