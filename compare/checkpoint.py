@@ -84,11 +84,16 @@ def load_state(path: Path) -> dict[str, Any] | None:
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds for damaged files
-        reason = str(error).splitlines()[0]
         raise ValueError(
-            f"{path}: damaged trainer state ({reason}): delete {path.parent} to train this row anew"
+            f"{path}: damaged trainer state ({first_line(error)}): "
+            f"delete {path.parent} to train this row anew"
         ) from None
     return state
+
+
+def first_line(error: Exception) -> str:
+    """What an error says first, or its kind where it says nothing."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def remove(path: Path) -> None:

@@ -186,9 +186,6 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         status: Any = app(args=arguments, standalone_mode=False)
         return int(status or 0)
-    except typer.TyperException as error:
-        error.show()
-        return 2
     except Interrupted as stop:
         print(f"{stop}; the same command goes on from there", file=sys.stderr)
         return 128 + stop.signum
@@ -197,4 +194,10 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
+        return 2
+    except Exception as error:
+        show = getattr(error, "show", None)  # typer's own errors: a class that differs between its versions
+        if show is None:
+            raise
+        show()
         return 2

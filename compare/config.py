@@ -26,6 +26,7 @@ class DataConfig:
     def __post_init__(self) -> None:
         """Reject what would fail only when the corpus is read."""
         _at_least(1, max_tokens=self.max_tokens, train_size=self.train_size)
+        _at_least(0, seed=self.seed)
         if self.src == self.tgt:
             raise ValueError(f"src and tgt are both {self.src!r}: a translation needs two languages")
         if not self.root and (self.src, self.tgt) != ("en", "de"):

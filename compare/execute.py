@@ -14,7 +14,7 @@ from compare.evaluate import Validator, perplexity
 from compare.files import write_atomically
 from compare.flops import train_flops_per_token
 from compare.ledger import Ledger
-from compare.models import build, resolve
+from compare.models import Architecture, Blueprint, build, resolve
 from compare.objective import Objective
 from compare.parse import to_toml
 from compare.prepare import Prepared
@@ -84,7 +84,7 @@ def known_result(row: Row, prepared: Prepared) -> Result:
         beam=row.experiment.decode.beam_size,
         batch_tokens=train.batch_tokens,
         precision=train.precision,
-        device=_device_name(device),
+        device=device_name(device),
         torch=torch.__version__,
         threads=torch.get_num_threads(),
         data_hash=prepared.corpus.content_hash,
@@ -127,7 +127,7 @@ def execute(row: Row, prepared: Prepared, reporter: Reporter) -> Result:
     )
 
 
-def _size(model: torch.nn.Module, blueprint: Any, prepared: Prepared) -> dict[str, Any]:
+def _size(model: torch.nn.Module, blueprint: Blueprint, prepared: Prepared) -> dict[str, Any]:
     """Parameters, and floating-point operations of training at the corpus' mean lengths."""
     embeddings = [part.weight for part in model.modules() if isinstance(part, torch.nn.Embedding)]
     embedding = sum(weight.numel() for weight in {id(weight): weight for weight in embeddings}.values())
@@ -135,13 +135,18 @@ def _size(model: torch.nn.Module, blueprint: Any, prepared: Prepared) -> dict[st
     return {
         "params": params,
         "params_no_embedding": params - embedding,
-        "train_flops_per_token": train_flops_per_token(
-            blueprint.architecture,
-            src_len=float(prepared.train.src_lengths.mean()) + 1,
-            tgt_len=float(prepared.train.tgt_lengths.mean()) + 1,
-            tgt_vocabulary=len(prepared.vocabularies.tgt),
-        ),
+        "train_flops_per_token": training_flops(blueprint.architecture, prepared),
     }
+
+
+def training_flops(architecture: Architecture, prepared: Prepared) -> float:
+    """Floating-point operations a token of training, at the corpus' mean lengths."""
+    return train_flops_per_token(
+        architecture,
+        src_len=float(prepared.train.src_lengths.mean()) + 1,
+        tgt_len=float(prepared.train.tgt_lengths.mean()) + 1,
+        tgt_vocabulary=len(prepared.vocabularies.tgt),
+    )
 
 
 def _training(ledger: Ledger, folder: Path, prepared: Prepared) -> dict[str, Any]:
@@ -206,9 +211,10 @@ def _speed(
     }
 
 
-def _device_name(device: torch.device) -> str:
+def device_name(device: torch.device) -> str:
+    """The GPU's or the processor's name."""
     if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
+        return str(torch.cuda.get_device_name(device))
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))

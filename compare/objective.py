@@ -65,6 +65,8 @@ def linear_cross_entropy(
     Returns:
         The smoothed loss and, without gradient, the negative log-likelihood; both scalars, summed over N.
     """
+    if not torch.is_grad_enabled():  # forward is told what requires gradients, not whether they are wanted
+        hidden, weight, bias = hidden.detach(), weight.detach(), bias.detach()
     smoothed, nll = _LinearCrossEntropy.apply(hidden, weight, bias, targets, smoothing)  # type: ignore[no-untyped-call]
     return smoothed, nll
 

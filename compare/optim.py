@@ -36,10 +36,14 @@ class OptimConfig:
         """Reject what would fail or diverge only once training has begun."""
         if self.schedule not in SCHEDULES:
             raise ValueError(f"schedule must be one of {', '.join(SCHEDULES)}, found {self.schedule!r}")
-        if not self.learning_rate > 0:
-            raise ValueError(f"learning_rate must be positive, found {self.learning_rate}")
-        if self.warmup_updates < 0 or self.weight_decay < 0 or not 0 < self.beta2 < 1:
-            raise ValueError("warmup_updates and weight_decay must be at least 0, beta2 between 0 and 1")
+        if not 0 < self.learning_rate < math.inf:
+            raise ValueError(f"learning_rate must be positive and finite, found {self.learning_rate}")
+        if self.warmup_updates < 0:
+            raise ValueError(f"warmup_updates must be at least 0, found {self.warmup_updates}")
+        if not 0 <= self.weight_decay < math.inf:
+            raise ValueError(f"weight_decay must be at least 0 and finite, found {self.weight_decay}")
+        if not 0 < self.beta2 < 1:
+            raise ValueError(f"beta2 must be between 0 and 1, found {self.beta2}")
 
 
 def learning_rate(config: OptimConfig, update: int, max_updates: int) -> float:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -89,6 +90,8 @@ def typed(value: Any, kind: Any, place: str) -> Any:
         return float(value)
     if kinds and type(value) not in kinds:
         raise ValueError(f"{place} must be {' or '.join(k.__name__ for k in kinds)}, found {value!r}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{place} must be a finite number, found {value!r}")
     return value
 
 
@@ -115,8 +118,12 @@ def to_toml(experiment: Experiment) -> str:
 
 
 def _assignments(values: Mapping[str, Any]) -> list[str]:
-    """Lines ``key = value``; JSON writes numbers, strings and bools as TOML does. None is left out."""
-    return [f"{key} = {json.dumps(value)}" for key, value in values.items() if value is not None]
+    """Lines ``key = value``, without those that are None.
+
+    JSON writes numbers, strings and bools as TOML does, if it leaves out surrogates and escapes DEL.
+    """
+    texts = {key: json.dumps(value, ensure_ascii=False) for key, value in values.items() if value is not None}
+    return [f"{key} = {text}".replace("\x7f", "\\u007f") for key, text in texts.items()]
 
 
 def _model_row(row: Mapping[str, Any], place: str) -> ModelConfig:
@@ -146,4 +153,5 @@ def _apply(table: dict[str, Any], override: str) -> None:
     known = [f.name for f in dataclasses.fields(SECTIONS[section])]
     if name not in known:
         raise unknown_key(f"--set {override}", f"{section}.{name}", [f"{section}.{k}" for k in known])
-    table.setdefault(section, {})[name] = value
+    if isinstance(table.setdefault(section, {}), dict):  # what is no table is refused with the file
+        table[section][name] = value

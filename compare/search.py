@@ -116,7 +116,7 @@ class _Beams:
         self._finish(ends & first & self.open.unsqueeze(1), scores, parents)
         order = ends.long().sort(dim=1, stable=True).indices[:, : self.beam]
         tokens, parents = tokens.gather(1, order), parents.gather(1, order)
-        self.scores = scores.gather(1, order).masked_fill(tokens == self.special.eos, float("-inf"))
+        self.scores = scores.gather(1, order)
         if self.beam > 1:
             past = self.tokens[:, :, : self.time]
             index = parents.unsqueeze(2).expand(-1, -1, self.time)
@@ -178,8 +178,9 @@ class _Beams:
 
     def _close(self) -> None:
         """Close the rows that are finished: enough ended, the limit reached, or nothing better possible."""
-        longest = length_penalty(self.limits + 1, self.alpha)  # a log-probability only falls, so this
-        reachable = self.scores.max(dim=1).values / longest  # bounds what an open hypothesis can reach
+        longest = length_penalty(self.limits.to(self.scores.dtype) + 1, self.alpha)
+        # A log-probability only falls, so this bounds what an open hypothesis can reach.
+        reachable = self.scores.max(dim=1).values / longest
         hopeless = self.best_scores[self.rows] >= reachable
         self.open &= ~(hopeless | (self.ended >= self.beam) | (self.time > self.limits))
 

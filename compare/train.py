@@ -13,12 +13,14 @@ from torch import nn
 
 from compare.checkpoint import (
     average,
+    first_line,
     load_state,
     load_weights,
     model_weights,
     remove,
     save_state,
     save_weights,
+    set_weights,
 )
 from compare.config import TrainConfig
 from compare.files import write_atomically
@@ -26,6 +28,7 @@ from compare.interrupt import Interrupted, StopRequest, stop_on_signals
 from compare.ledger import Ledger, Validation, Window
 from compare.objective import Objective
 from compare.optim import OptimConfig, build_optimizer, learning_rate
+from compare.step import train_step
 from data.batch import Batch
 from data.loader import BatchStream
 
@@ -106,12 +109,13 @@ class Trainer:
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
             self.objective.train()
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.train.precision == "bf16"):
-                loss = self.objective(batch.src, batch.src_mask, batch.tgt_in, batch.tgt_out, batch.tgt_mask)
-            (loss.smoothed / loss.tokens).backward()
-            norm = nn.utils.clip_grad_norm_(self.objective.parameters(), self.train.clip_norm)
-            self.optimizer.step()
-            self.optimizer.zero_grad(set_to_none=True)
+            loss, norm = train_step(
+                self.objective,
+                self.optimizer,
+                batch,
+                precision=self.train.precision,
+                clip_norm=self.train.clip_norm,
+            )
         ledger.tokens += batch.src_tokens + batch.tgt_tokens
         self.window.add(loss.nll, norm, batch)
 
@@ -126,7 +130,7 @@ class Trainer:
             self._validate()
         if due or ledger.update % train.checkpoint_every == 0 or stop.signum:
             self._save()
-        if stop.signum and not self._finished():
+        if stop.signum:
             raise Interrupted(stop.signum, f"stopped at update {ledger.update} of {train.max_updates}")
 
     def _log_window(self) -> None:
@@ -167,7 +171,8 @@ class Trainer:
         best = load_weights(self._snapshot(ledger.best_update))
         chosen = f"update {ledger.best_update}"
         if len(ledger.snapshots) > 1:
-            self._load(average([self._snapshot(update) for update in ledger.snapshots]))
+            mean = average([self._snapshot(update) for update in ledger.snapshots])
+            set_weights(self.model, mean, "average")
             with self._timed("validation"):
                 self.objective.eval()
                 result = self.validate()
@@ -176,12 +181,8 @@ class Trainer:
                 best, chosen = dict(model_weights(self.model)), f"average of updates {ledger.snapshots}"
                 ledger.best_bleu, ledger.best_loss = result.bleu, result.loss
         save_weights(final, best)
-        self._load(best)
+        set_weights(self.model, best, str(final))
         self._write({"kind": "final", **self._place(), "chosen": chosen, "bleu": ledger.best_bleu})
-
-    def _load(self, weights: dict[str, torch.Tensor]) -> None:
-        for name, tensor in model_weights(self.model).items():
-            tensor.copy_(weights[name])
 
     def _save(self) -> None:
         """Save the state from which ``run`` goes on to the same weights, then drop old snapshots."""
@@ -207,16 +208,26 @@ class Trainer:
         if state is None:
             remove(self.metrics)
             return
+        try:
+            self._restore(state)
+        except (LookupError, TypeError, ValueError, RuntimeError) as error:
+            raise ValueError(
+                f"{self.checkpoints / STATE}: the state of another model or version ({first_line(error)}): "
+                f"delete {self.checkpoints} to train this row anew"
+            ) from None
+        lines = self.metrics.read_text().splitlines(keepends=True) if self.metrics.exists() else []
+        kept = [line for line in lines if line.endswith("\n") and self._earlier(json.loads(line))]
+        write_atomically(self.metrics, "".join(kept))
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        """Take up what ``_save`` wrote."""
         self.ledger = Ledger(**state["ledger"])
         self.window.restore(state["window"])
-        self._load(state["weights"])
+        set_weights(self.model, state["weights"], "weights")
         self.optimizer.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["rng"])
         if self.device.type == "cuda":
             torch.cuda.set_rng_state(state["rng_cuda"])
-        lines = self.metrics.read_text().splitlines(keepends=True) if self.metrics.exists() else []
-        kept = [line for line in lines if line.endswith("\n") and self._earlier(json.loads(line))]
-        write_atomically(self.metrics, "".join(kept))
 
     def _earlier(self, line: dict[str, Any]) -> bool:
         return line["update"] <= self.ledger.update and line["kind"] in ("train", "valid")

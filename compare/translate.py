@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from compare.checkpoint import load_weights, set_weights
+from compare.checkpoint import first_line, load_weights, set_weights
 from compare.config import DecodeConfig
 from compare.models import build, resolve
 from compare.parse import load_experiment
@@ -97,7 +97,8 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
     """Load the model of a finished run, ready to translate lists of strings.
 
     Raises:
-        ValueError: the folder is no run, or its weights are missing, damaged or of another model.
+        ValueError: the folder is no run, or its weights are missing, damaged or of another model,
+            or there is no such device.
     """
     folder = Path(run)
     if not (folder / "config.toml").is_file():
@@ -110,7 +111,10 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
     model = build(architecture, len(vocabularies.src), len(vocabularies.tgt))
     weights = folder / "checkpoints" / FINAL
     set_weights(model, load_weights(weights), str(weights))
-    model.to(device)
+    try:
+        model.to(device)
+    except (RuntimeError, AssertionError) as error:  # of torch: no such device, or one it is not built for
+        raise ValueError(f"device {device!r} cannot be used: {first_line(error)}") from None
     return Translator(model, vocabularies, experiment.decode, torch.device(device))
 
 

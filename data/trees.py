@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .inflection import PRONOUNS
 from .lexicon import Adjective, Noun, Preposition, Verb
 
 TreeTag = tuple[int, str]
@@ -168,8 +169,6 @@ def grammatical_gender(phrase: NounPhrase) -> str:
 
 def person_of(nominal: Nominal, antecedent: NounPhrase | None) -> str:
     """Give the person a verb takes from this subject; ``antecedent`` is what a Gap stands for."""
-    from .inflection import PRONOUNS
-
     if isinstance(nominal, Pronoun):
         return PRONOUNS[nominal.en][1]
     if isinstance(nominal, Gap):

@@ -208,7 +208,7 @@ class Recogniser:
     # sentences
 
     def ends(self, i: int, state: str) -> bool:
-        """Read clauses from word i; ``state``: "start", "before" (a first subordinate clause is read), "main"."""
+        """Read clauses from word i; ``state``: "start", "before" (subordinate clauses so far) or "main"."""
         word, question = self.word(i), self.words[-1] == "?"
         if word in table.SUBORDINATORS:
             after = "main" if state == "main" else "before"

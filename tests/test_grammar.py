@@ -1,5 +1,6 @@
 """The embedded corpus: right German, exact links, splits that keep apart, and work for attention to do."""
 
+import dataclasses
 import os
 import random
 import re
@@ -10,10 +11,13 @@ from collections import Counter, defaultdict
 import pytest
 import sacrebleu
 
+from data import lexicon as lex
 from data import phrases, sampling
+from data.english import PARTS
 from data.grammar import AlignedPair, embedded_splits, realise
 from data.numerals import clock, date, number_words, ordinal_words
 from data.phrases import falling
+from data.trees import Clause, Relative, Sentence
 from data.words import split_words
 
 from .german import accepts
@@ -154,20 +158,77 @@ def few(table_of, count):
     return first
 
 
-def test_german_is_a_function_of_english(splits, monkeypatch):
-    """With two or three words of each kind, different trees often say the same in English."""
+@pytest.fixture
+def few_words(monkeypatch):
+    """Leave the sampler two or three words of each kind: different trees often say the same in English."""
     for name, count in (("nouns_of", 2), ("verbs_of", 2), ("adjectives_of", 3)):
         for module in (phrases, sampling):
             monkeypatch.setattr(module, name, few(getattr(phrases, name), count), raising=False)
+    for name in ("SINGULAR_DETERMINERS", "PLURAL_DETERMINERS", "DEFINITE_DETERMINERS"):
+        monkeypatch.setattr(phrases, name, ["the"])
+    monkeypatch.setattr(phrases, "POSSESSIVES", ("her", "their"))
+    monkeypatch.setattr(phrases, "TIMES", ("part",))
+    monkeypatch.setattr(phrases, "BRIEF_TIMES", ("part",))
+    monkeypatch.setattr(sampling, "MODALS", ("can", "want"))
+    monkeypatch.setattr(phrases.PhraseSampler, "adjectives", lambda self, noun: ())
+    monkeypatch.setattr(phrases.PhraseSampler, "number", lambda self, low, high: ("two", "zwei"))
+    for name in ("PLACES", "DIRECTIONS", "TARGETS", "DAY_PARTS", "CONJUNCTIONS", "QUESTIONS", "MANNERS"):
+        monkeypatch.setattr(lex, name, getattr(lex, name)[:1])
+
+
+@pytest.mark.usefixtures("few_words")
+def test_german_is_a_function_of_english():
     rng = random.Random(8)
-    germans = defaultdict(set, {pair.src: {pair.tgt} for pairs in splits.values() for pair in pairs})
-    again = 0
-    for _ in range(28_000):
-        pair = realise(sampling.Sampler(rng).sentence())
-        again += pair.src in germans
+    germans = defaultdict(set)
+    for _ in range(22_000):
+        sampler = sampling.Sampler(rng)
+        pair = realise(Sentence(sampler.clause(sampler.tense(), fronting=True)))
         germans[pair.src].add(pair.tgt)
-    assert again > 1_000
+    assert len(germans) < 18_000  # thousands came again
     assert [english for english, german in germans.items() if len(german) > 1] == []
+
+
+def nodes(tree):
+    """Walk the nodes of a tree."""
+    if isinstance(tree, tuple) and not hasattr(tree, "_fields"):
+        for part in tree:
+            yield from nodes(part)
+    elif dataclasses.is_dataclass(tree):
+        yield tree
+        for field in dataclasses.fields(tree):
+            yield from nodes(getattr(tree, field.name))
+
+
+def test_a_relative_clause_ends_its_clause():
+    """Else what follows in English could belong to either clause, and German would tell them apart."""
+    rng = random.Random(10)
+    seen = 0
+    for _ in range(4_000):
+        for clause in nodes(sampling.Sampler(rng).sentence()):
+            if isinstance(clause, Clause):
+                spoken = [getattr(clause, name) for name in PARTS if name != clause.front]
+                heavy = [any(isinstance(node, Relative) for node in nodes(part)) for part in spoken if part]
+                assert not any(heavy[:-1])
+                seen += any(heavy)
+    assert seen > 100
+
+
+def test_no_english_has_two_germans_over_seeds(splits):
+    germans = {pair.src: pair.tgt for pairs in splits.values() for pair in pairs}
+    rng = random.Random(9)
+    for _ in range(25_000):
+        pair = realise(sampling.Sampler(rng).sentence())
+        assert germans.setdefault(pair.src, pair.tgt) == pair.tgt
+
+
+@pytest.mark.usefixtures("few_words")
+def test_no_side_stands_twice_even_where_many_are_drawn_again():
+    pairs = [
+        pair
+        for part in embedded_splits(train=1_500, valid=50, test=50, test_long=50).values()
+        for pair in part
+    ]
+    assert len({pair.src for pair in pairs}) == len({pair.tgt for pair in pairs}) == len(pairs) == 1_650
 
 
 def test_no_side_stands_twice(splits):
@@ -221,7 +282,8 @@ def test_a_word_for_word_gloss_is_poor(splits):
 def test_the_corpus_depends_on_its_arguments_alone():
     code = (
         "from data.grammar import embedded_splits as s; import hashlib;"
-        "print(hashlib.sha256(repr(s(seed=5, train=300, valid=20, test=20, test_long=20)).encode()).hexdigest())"
+        "made = repr(s(seed=5, train=300, valid=20, test=20, test_long=20));"
+        "print(hashlib.sha256(made.encode()).hexdigest())"
     )
     printed = {
         subprocess.run(

@@ -1,0 +1,20 @@
+"""One optimizer step: what training does and the benchmark times, so that both are the same."""
+
+import torch
+from torch import Tensor, nn
+
+from compare.objective import Loss, Objective
+from data.batch import Batch
+
+
+def train_step(
+    objective: Objective, optimizer: torch.optim.Optimizer, batch: Batch, *, precision: str, clip_norm: float
+) -> tuple[Loss, Tensor]:
+    """Update the weights on the mean loss of a batch's target tokens; returns the loss and gradient norm."""
+    with torch.autocast(batch.src.device.type, torch.bfloat16, enabled=precision == "bf16"):
+        loss = objective(batch.src, batch.src_mask, batch.tgt_in, batch.tgt_out, batch.tgt_mask)
+    (loss.smoothed / loss.tokens).backward()
+    norm = nn.utils.clip_grad_norm_(objective.parameters(), clip_norm)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return loss, norm

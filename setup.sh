@@ -1,0 +1,34 @@
+#!/bin/sh
+# Make the environment: .venv, or the one whose python is given, whose torch is then left as it is.
+set -eu
+fail() { echo "setup: $1" >&2; exit 2; }
+
+given=${1:-}
+if [ -n "$given" ]; then
+    "$given" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
+        fail "PYTHON=$given is no Python 3.11 or later: give the path of one, or leave PYTHON out"
+    version=$("$given" -c 'import torch; print(torch.__version__)' 2>/dev/null) ||
+        fail "PYTHON=$given has no torch: install torch >= 2.11 there, or leave PYTHON out to make .venv"
+    "$given" -c "import sys; sys.exit(tuple(map(int, '$version'.split('+')[0].split('.')[:2])) < (2, 11))" ||
+        fail "PYTHON=$given has torch $version, but 2.11 or later is needed"
+    pin=$(mktemp)
+    trap 'rm -f "$pin"' EXIT
+    echo "torch==$version" >"$pin"  # pip fails rather than exchange it
+    "$given" -m pip install --quiet --constraint "$pin" --editable ".[dev]"
+    exit 0
+fi
+
+for name in python3 python3.14 python3.13 python3.12 python3.11; do
+    if command -v "$name" >/dev/null 2>&1 && "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+        python=$name
+        break
+    fi
+done
+[ -n "${python:-}" ] || fail "no Python 3.11 or later: install it (Debian, Ubuntu: apt install python3 python3-venv)"
+[ -x .venv/bin/python ] || "$python" -m venv .venv 2>/dev/null || {
+    rm -rf .venv
+    fail "$python has no venv module: install it (Debian, Ubuntu: apt install python3-venv)"
+}
+# torch first and by its exact version, so that a CPU wheel at hand is taken before anything else asks for torch.
+.venv/bin/python -m pip install --quiet "$(grep '^torch==' constraints.txt)"
+.venv/bin/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"

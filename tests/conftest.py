@@ -1,0 +1,106 @@
+"""One tiny experiment, trained once a session, for whoever needs a finished run."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from compare.parse import load_experiment
+from compare.progress import Reporter
+from compare.run import run_experiment
+
+WORDS = {
+    "red": "rot",
+    "old": "alt",
+    "small": "klein",
+    "dog": "Hund",
+    "cat": "Katze",
+    "tree": "Baum",
+    "sees": "sieht",
+}
+
+TINY = """
+[data]
+root = "{root}"
+
+[vocabulary]
+kind = "words"
+joint = true
+
+[train]
+device = "cpu"
+batch_tokens = 36
+max_updates = 90
+valid_every = 40
+average = 2
+log_every = 1
+checkpoint_every = 7
+
+[decode]
+beam_size = 2
+
+[bench]
+sentences = 2
+repeats = 1
+latency_sentences = 1
+
+[[models]]
+preset = "luong-general"
+label = "luong"
+embedding_size = 16
+hidden_size = 16
+dropout = 0.3
+learning_rate = 1e-2
+warmup_updates = 5
+
+[[models]]
+preset = "transformer"
+d_model = 16
+num_heads = 2
+encoder_layers = 1
+decoder_layers = 1
+ffn_size = 32
+dropout = 0.3
+attention_dropout = 0.1
+warmup_updates = 5
+"""
+
+
+def write_corpus(root: Path, sizes: dict[str, int]) -> Path:
+    """A made-up language pair, word for word and back to front; no sentence is drawn from a clock."""
+    rng = random.Random(7)
+    root.mkdir()
+    for name, size in sizes.items():
+        english = [rng.choices(list(WORDS), k=rng.randint(2, 7)) for _ in range(size)]
+        german = [[WORDS[word] for word in reversed(line)] for line in english]
+        for language, lines in (("en", english), ("de", german)):
+            (root / f"{name}.{language}").write_text("".join(" ".join(line) + "\n" for line in lines))
+    return root
+
+
+@pytest.fixture(scope="session")
+def tiny_toml(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two small rows; about 65 batches an epoch, so that 90 updates end in the second."""
+    folder = tmp_path_factory.mktemp("tiny")
+    root = write_corpus(folder / "corpus", {"train": 400, "valid": 8, "test": 8})
+    path = folder / "tiny.toml"
+    path.write_text(TINY.format(root=root.as_posix()))
+    return path
+
+
+@pytest.fixture(scope="session")
+def run_tiny(tiny_toml: Path) -> Callable[..., Path]:
+    """Runs the tiny experiment, with overrides, into a folder."""
+
+    def run(folder: Path, *overrides: str) -> Path:
+        run_experiment(load_experiment(tiny_toml, overrides), folder, Reporter(quiet=True), str(tiny_toml))
+        return folder
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def finished(run_tiny: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the tiny experiment, run to its end without a break."""
+    return run_tiny(tmp_path_factory.mktemp("finished") / "run")
