@@ -48,7 +48,8 @@ def _encode(config: Seq2SeqConfig, s: float) -> float:
     kept = h * (2 if config.cell == "lstm" else 1)  # an LSTM has a cell state beside the h
     rnn = _rnn(config, config.embedding_size, directions=2 if config.bidirectional else 1)
     key = {"none": 0, "dot": 0, "general": h}.get(config.attention, _attention_size(config)) * h
-    return s * (rnn + key) + kept * kept * config.num_layers
+    bridge = 0 if config.attention == "none" else (kept * config.num_layers) ** 2
+    return s * (rnn + key) + bridge
 
 
 def _decode(config: Seq2SeqConfig, s: float, t: float) -> float:

@@ -50,6 +50,9 @@ class Decoder(nn.Module):
     c(t) is computed from h(t); the readout is the attentional vector a(t) = tanh(W [h(t); c(t)]); with input
     feeding feed is a(t-1), at first 0, and without it there is none.
     y(t-1) is the embedding of the token before. The last layer's state is the one that attends.
+    The first states are tanh(W [final states of the encoder]) with attention (Bahdanau, appendix A.2.2), and
+    without it those final states themselves, layer by layer (Sutskever et al. 2014): a map in between that
+    learns the language first saturates, and then lets little of the source through.
     """
 
     def __init__(self, config: Seq2SeqConfig, vocabulary: int, value_size: int, summary_size: int) -> None:
@@ -61,7 +64,8 @@ class Decoder(nn.Module):
         self.feed_size = config.output_size if config.input_feeding else 0
         self.fed_size = value_size if self.before else self.feed_size
         self.embedding = nn.Embedding(vocabulary, config.embedding_size)
-        self.bridge = nn.Linear(summary_size, config.num_layers * size * (2 if config.cell == "lstm" else 1))
+        start_size = config.num_layers * size * (2 if config.cell == "lstm" else 1)
+        self.bridge = nn.Linear(summary_size, start_size) if self.attends else None
         self.rnn = build_rnn(config, config.embedding_size + self.fed_size, size)
         if self.attends:
             self.scorer = SCORES[config.attention](size, value_size, config.attention_size or size)
@@ -71,8 +75,9 @@ class Decoder(nn.Module):
     def remember(self, encoded: Encoded) -> Memory:
         """Prepare what an encoder read: the keys and the first states, once a sentence."""
         states, mask, summary = encoded
+        start = summary if self.bridge is None else self.bridge(summary).tanh()
         # The parameters' type, not autocast's: a cell state is a running sum, which bfloat16 would round.
-        start = self.bridge(summary).tanh().to(self.bridge.weight.dtype)
+        start = start.to(self.readout.weight.dtype)
         start = start.view(start.size(0), self.config.num_layers, -1)
         if not self.attends:
             return Memory(states[:, :0], states[:, :0], mask[:, :0], start)

@@ -37,12 +37,12 @@ class Encoder(nn.Module):
             config, config.embedding_size, config.hidden_size // directions, config.bidirectional
         )
         self.state_size = config.hidden_size
-        self.summary_size = config.hidden_size * (2 if config.cell == "lstm" else 1)
+        self.summary_size = config.num_layers * config.hidden_size * (2 if config.cell == "lstm" else 1)
 
     def forward(self, src: Tensor, mask: Tensor) -> Encoded:
         """Read src (B, S), right-padded; mask (B, S) has at least one True a row.
 
-        The summary is the last layer's final h (and c of an LSTM) of both directions, joined.
+        The summary is the final h (and c of an LSTM) of both directions, joined, layer after layer.
         """
         lengths = mask.sum(1)
         if self.reverse:
@@ -53,8 +53,8 @@ class Encoder(nn.Module):
         states, _ = pad_packed_sequence(outputs, batch_first=True, total_length=src.size(1))
         if self.reverse:
             states = states.gather(1, reversal(lengths, src.size(1)).unsqueeze(2).expand_as(states))
-        last = [part[-2:] if self.rnn.bidirectional else part[-1:] for part in _parts(final)]
-        return Encoded(states, mask, torch.cat(last).transpose(0, 1).flatten(1))
+        layers = [_by_layer(part, self.rnn.num_layers) for part in _parts(final)]
+        return Encoded(states, mask, torch.cat(layers, dim=2).flatten(1))
 
 
 def reversal(lengths: Tensor, size: int) -> Tensor:
@@ -62,6 +62,11 @@ def reversal(lengths: Tensor, size: int) -> Tensor:
     position = torch.arange(size, device=lengths.device)
     mirrored = lengths.unsqueeze(1) - 1 - position
     return mirrored.where(mirrored >= 0, position)
+
+
+def _by_layer(final: Tensor, layers: int) -> Tensor:
+    """Final states (L * directions, B, H') as (B, L, E), the directions joined."""
+    return final.unflatten(0, (layers, -1)).permute(2, 0, 1, 3).flatten(2)
 
 
 def _parts(final: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:

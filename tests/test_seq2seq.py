@@ -355,7 +355,10 @@ def test_the_encoder_is_torchs_rnn_on_each_sentence_alone(shape: str) -> None:
         close(states[row, :length], outputs.flip(0) if encoder.reverse else outputs)
         parts = final if isinstance(final, tuple) else (final,)
         directions = 2 if encoder.rnn.bidirectional else 1
-        close(summary[row], torch.cat([part[-directions:].flatten() for part in parts]))
+        layers = [
+            part[d : d + directions].flatten() for d in range(0, len(parts[0]), directions) for part in parts
+        ]
+        close(summary[row], torch.cat(layers))
     assert states.size(2) == encoder.state_size
     assert summary.size(1) == encoder.summary_size
 
@@ -377,7 +380,7 @@ def test_reversal_changes_a_model_but_not_where_its_weights_stand() -> None:
 
 
 def test_the_decoder_starts_from_the_bridge() -> None:
-    model = make("lstm", "lstm2")
+    model = make("bahdanau", "lstm2")
     encoded = model.encoder(SRC, MASK)
     state = model.init_state(model.encode(SRC, MASK), beam=3, capacity=9)
     expected = torch.tanh(encoded.summary @ model.decoder.bridge.weight.t() + model.decoder.bridge.bias)
@@ -385,6 +388,16 @@ def test_the_decoder_starts_from_the_bridge() -> None:
     close(state.h, expected[..., 0, :])
     close(state.c, expected[..., 1, :])
     assert state.feed.shape == (4, 3, 0)
+
+
+def test_without_attention_the_decoder_starts_from_the_encoders_last_states() -> None:
+    """Nothing may stand between them: what the source says passes here or nowhere."""
+    model = make("lstm", "lstm2")
+    expected = model.encoder(SRC, MASK).summary.view(4, 1, 2, 2, 8)  # (B, K, L, (h, c), H)
+    state = model.init_state(model.encode(SRC, MASK), beam=1, capacity=9)
+    close(state.h, expected[..., 0, :])
+    close(state.c, expected[..., 1, :])
+    assert model.decoder.bridge is None
 
 
 # --- training-time behaviour ------------------------------------------------------------------------------
