@@ -1,1 +1,22 @@
 """The comparison: trains, decodes, scores and times every model alike."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from compare.results import load_results
+    from compare.translate import load_model
+
+__all__ = ["load_model", "load_results"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for only then: ``attnbench --help`` must not wait for torch or pandas."""
+    if name == "load_results":
+        from compare.results import load_results
+
+        return load_results
+    if name == "load_model":
+        from compare.translate import load_model
+
+        return load_model
+    raise AttributeError(f"module 'compare' has no attribute {name!r}")

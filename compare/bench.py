@@ -1,4 +1,4 @@
-"""Time the training of an experiment's models, untrained, in turn on the same batches."""
+"""Time the training of an experiment's models, from fresh weights, in turn on the same batches."""
 
 import statistics
 import tempfile
@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from compare.config import Experiment, ModelConfig
+from compare.config import Experiment
 from compare.execute import device_name, pick_device, training_flops
 from compare.memory import keep_freed_memory
-from compare.models import build, resolve
+from compare.models import Blueprint, build, resolve
 from compare.objective import Objective
 from compare.optim import build_optimizer
 from compare.prepare import Prepared, prepare
@@ -42,16 +42,20 @@ class _Racer:
     """A model ready to be trained for some updates."""
 
     def __init__(
-        self, row: ModelConfig, experiment: Experiment, prepared: Prepared, device: torch.device
+        self,
+        label: str,
+        blueprint: Blueprint,
+        experiment: Experiment,
+        prepared: Prepared,
+        device: torch.device,
     ) -> None:
-        blueprint = resolve(row)
         torch.manual_seed(experiment.train.seed)
         model = build(blueprint.architecture, *(len(side) for side in prepared.vocabularies)).to(device)
         self.objective = Objective(model, experiment.train.label_smoothing).train()
         self.optimizer = build_optimizer(self.objective.parameters(), blueprint.optim)
         self.train, self.device = experiment.train, device
         params = sum(parameter.numel() for parameter in model.parameters())
-        self.timing = Timing(row.label, params, training_flops(blueprint.architecture, prepared))
+        self.timing = Timing(label, params, training_flops(blueprint.architecture, prepared))
 
     def race(self, batches: list[Batch]) -> float:
         """Train on ``batches``; returns tokens a second, the accelerator's queue emptied at both ends."""
@@ -70,18 +74,24 @@ class _Racer:
 
 
 def bench_experiment(
-    experiment: Experiment, *, updates: int, repeats: int, say: Callable[[str], None]
+    experiment: Experiment,
+    *,
+    updates: int,
+    repeats: int,
+    say: Callable[[str], None],
+    place: str = "config",
 ) -> dict[str, Any]:
     """Time every model ``repeats`` times for ``updates`` updates, the models taking turns."""
     keep_freed_memory()
     device = pick_device(experiment.train.device)
+    blueprints = {row.label: resolve(row, place) for row in experiment.models}  # mistakes first, then work
     with tempfile.TemporaryDirectory() as folder:
         prepared = prepare(experiment, Path(folder), say)
         stream = islice(prepared.stream.epoch(1), WARM_UP_UPDATES + updates)
         batches = [batch.to(device) for batch in stream]
     if len(batches) <= WARM_UP_UPDATES:
         raise ValueError(f"an epoch has {len(batches)} batches: too few to time; lower train.batch_tokens")
-    racers = [_Racer(row, experiment, prepared, device) for row in experiment.models]
+    racers = [_Racer(*item, experiment, prepared, device) for item in blueprints.items()]
     for racer in racers:
         racer.race(batches[:WARM_UP_UPDATES])
     for repeat in range(repeats):

@@ -11,7 +11,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from compare.files import write_atomically
+from data.files import write_atomically
 
 
 def save_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
@@ -85,7 +85,7 @@ def load_state(path: Path) -> dict[str, Any] | None:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds for damaged files
         raise ValueError(
-            f"{path}: damaged trainer state ({first_line(error)}): "
+            f"{path}: damaged trainer state ({type(error).__name__}): "  # torch's text advises what is unsafe
             f"delete {path.parent} to train this row anew"
         ) from None
     return state

@@ -40,20 +40,20 @@ def run(
     """
     from compare.parse import load_experiment
     from compare.progress import Reporter
-    from compare.run import check_experiment, run_experiment
+    from compare.run import rehearse, run_experiment
     from compare.views.publish import publish
     from compare.views.table import render
 
     experiment = load_experiment(config, settings or [])
     folder = out or Path("runs") / experiment.name
-    if dry_run:
-        rows = check_experiment(experiment, folder, str(config))
-        print("\n".join(row.name for row in rows))
-        return 0
     reporter = Reporter(quiet=quiet)
+    if dry_run:
+        rows = [row.name for row in rehearse(experiment, folder, reporter.say, str(config))]
+        print(json.dumps(rows) if as_json else "\n".join(rows))
+        return 0
     results = run_experiment(experiment, folder, reporter, str(config))
+    print(render(results, "json" if as_json else "markdown"), end="", flush=True)
     publish(folder, reporter.say)
-    print(render(results, "json" if as_json else "markdown"), end="\n" if not as_json else "")
     return 0 if all(result.status == "done" for result in results) else 1
 
 
@@ -69,8 +69,7 @@ def table(
     from compare.views.table import render
 
     chosen = columns.split(",") if columns else None
-    text = render(load_results(*folders), "json" if as_json else form, chosen)
-    print(text.rstrip("\n"))
+    print(render(load_results(*folders), "json" if as_json else form, chosen), end="")
     return 0
 
 
@@ -99,7 +98,7 @@ def bench(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Time training and forced-length decoding of every model of an experiment, untrained, in turn.
+    """Time the training of every model of an experiment, from fresh weights, the models taking turns.
 
     Example: attnbench bench configs/speed.toml --set data.root=multi30k
     """
@@ -108,7 +107,8 @@ def bench(
     from compare.progress import Reporter
 
     experiment = load_experiment(config, settings or [])
-    report = bench_experiment(experiment, updates=updates, repeats=repeats, say=Reporter(quiet=quiet).say)
+    say = Reporter(quiet=quiet).say
+    report = bench_experiment(experiment, updates=updates, repeats=repeats, say=say, place=str(config))
     print(json.dumps(report, indent=2) if as_json else render(report))
     return 0
 
@@ -145,7 +145,7 @@ def score(
     from compare.score import score as compute
     from data.lines import read_lines
 
-    result = compute(read_lines(hypotheses), read_lines(ref), ter=ter)
+    result = compute(read_lines(hypotheses, allow_blank=True), read_lines(ref), ter=ter)
     print(json.dumps(asdict(result), indent=2) if as_json else str(result))
     return 0
 
@@ -190,10 +190,10 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{stop}; the same command goes on from there", file=sys.stderr)
         return 128 + stop.signum
     except (KeyboardInterrupt, typer.Abort):
-        print("stopped; the same command goes on from the last saved state", file=sys.stderr)
+        print("stopped; a run goes on from its last saved state when it is started again", file=sys.stderr)
         return 130
     except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {_one_line(error)}", file=sys.stderr)
         return 2
     except Exception as error:
         show = getattr(error, "show", None)  # typer's own errors: a class that differs between its versions
@@ -201,3 +201,11 @@ def main(arguments: list[str] | None = None) -> int:
             raise
         show()
         return 2
+
+
+def _one_line(error: ValueError | OSError) -> str:
+    """What went wrong, led by the file where the system speaks of one."""
+    text = str(error)
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        text = f"{error.filename}: {error.strerror}"
+    return " ".join(text.splitlines())

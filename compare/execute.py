@@ -11,7 +11,6 @@ import torch
 
 from compare.config import Experiment, ModelConfig
 from compare.evaluate import Validator, perplexity
-from compare.files import write_atomically
 from compare.flops import train_flops_per_token
 from compare.ledger import Ledger
 from compare.models import Architecture, Blueprint, build, resolve
@@ -32,6 +31,7 @@ from compare.throughput import (
 from compare.train import Trainer
 from compare.translate import Translator
 from compare.version import code_version
+from data.files import write_atomically
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -153,6 +153,11 @@ def _training(ledger: Ledger, folder: Path, prepared: Prepared) -> dict[str, Any
     """What training consumed and reached; its speed is the median over the lines of metrics.jsonl."""
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     windows = [line for line in lines if line["kind"] == "train"]
+    if not windows:
+        raise ValueError(
+            f"{folder / 'metrics.jsonl'} has lost its lines: "
+            f"delete {folder / 'checkpoints'} to train this row anew"
+        )
     steady = windows[1:] or windows  # the first window pays for start-up
     rate = percentile([line["tokens_per_s"] for line in steady], 0.5)
     share = sum(line["tgt_tokens"] for line in steady) / sum(

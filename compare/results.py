@@ -11,8 +11,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compare.files import write_atomically
 from compare.row import Result, Status
+from data.files import write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from compare.translate import Translator
@@ -55,10 +56,8 @@ def time_latency(translator: Translator, lines: Sequence[str], *, beam_size: int
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value below which ``share`` of the values lie, interpolated."""
-    if len(values) == 1:
-        return values[0]
-    return statistics.quantiles(values, n=100, method="inclusive")[round(share * 100) - 1]
+    """The value below which ``share`` (0 to 1) of the values lie, interpolated."""
+    return float(np.quantile(values, share))
 
 
 def matmul_flops_per_s(device: torch.device, precision: str, seconds: float = 0.3) -> float:

@@ -23,13 +23,13 @@ from compare.checkpoint import (
     set_weights,
 )
 from compare.config import TrainConfig
-from compare.files import write_atomically
 from compare.interrupt import Interrupted, StopRequest, stop_on_signals
 from compare.ledger import Ledger, Validation, Window
 from compare.objective import Objective
 from compare.optim import OptimConfig, build_optimizer, learning_rate
 from compare.step import train_step
 from data.batch import Batch
+from data.files import write_atomically
 from data.loader import BatchStream
 
 STATE = "trainer.pt"

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.corpus import Pairs
-from data.files import json_bytes, write_bytes
+from data.files import json_bytes, write_atomically
 from data.lines import hash_texts
 from data.vocabulary import VocabularyPair
 
@@ -119,7 +119,7 @@ def _write(place: Path, split: EncodedSplit) -> None:
     for name, array in zip(ARRAYS, arrays, strict=True):
         content = io.BytesIO()
         np.save(content, array, allow_pickle=False)
-        write_bytes(place / f"{name}.npy", content.getvalue())
+        write_atomically(place / f"{name}.npy", content.getvalue())
         sha256[name] = hashlib.sha256(content.getbuffer()).hexdigest()
     counts = {
         "pairs": len(split),
@@ -127,7 +127,7 @@ def _write(place: Path, split: EncodedSplit) -> None:
         "src_tokens": len(split.src.flat),
         "tgt_tokens": len(split.tgt.flat),
     }
-    write_bytes(place / MANIFEST, json_bytes({**counts, "sha256": sha256}))
+    write_atomically(place / MANIFEST, json_bytes({**counts, "sha256": sha256}))
 
 
 def _open(place: Path) -> EncodedSplit | None:

@@ -1,27 +1,27 @@
-"""Write files so that a reader finds the old one or the whole new one, never a part."""
+"""Write files so that a reader, or a machine that loses power, finds the old one or the whole new one."""
 
 import json
 import os
-import tempfile
+import uuid
 from pathlib import Path
 from typing import Any
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Replace ``path`` by ``content``: temporary file, fsync, rename, fsync of the folder."""
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Replace ``path`` by ``content`` (text as UTF-8), whole or not at all; makes its folder if need be."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    temporary = path.with_name(
+        f".{path.name}.{uuid.uuid4().hex}.tmp"
+    )  # as open as the umask lets any file be
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
+        with temporary.open("xb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)  # mkstemp makes it readable by its owner alone
         os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
+        _sync_folder(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)  # gone already where the replacement succeeded
 
 
 def json_bytes(content: Any) -> bytes:
@@ -30,7 +30,7 @@ def json_bytes(content: Any) -> bytes:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a rename inside ``folder`` outlast a power cut."""
+    """Make a rename inside ``folder`` outlast a power cut: it is the folder that remembers names."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

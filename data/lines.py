@@ -9,8 +9,11 @@ from pathlib import Path
 BYTE_ORDER_MARK = "\ufeff"
 
 
-def read_lines(path: Path) -> tuple[str, ...]:
-    r"""The lines of a UTF-8 file, split at ``\n`` alone; a closing ``\r`` and a leading BOM are cut."""
+def read_lines(path: Path, *, allow_blank: bool = False) -> tuple[str, ...]:
+    r"""The lines of a UTF-8 file, split at ``\n`` alone; a closing ``\r`` and a leading BOM are cut.
+
+    A blank line is an error, for nothing translates it, unless ``allow_blank``: a model may write nothing.
+    """
     lines = _decoded(path, _content(path)).removeprefix(BYTE_ORDER_MARK).split("\n")
     if not lines[-1]:
         lines.pop()  # what follows the last line's end is no line
@@ -18,7 +21,7 @@ def read_lines(path: Path) -> tuple[str, ...]:
         raise ValueError(f"{path} is empty; expected one sentence a line")
     lines = [line.removesuffix("\r") for line in lines]
     for number, line in enumerate(lines, start=1):
-        if not line.strip():
+        if not (allow_blank or line.strip()):
             raise ValueError(f"{path}, line {number}: the line is empty; take this pair out of both files")
     return tuple(lines)
 

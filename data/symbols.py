@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from data.files import json_bytes, write_bytes
+from data.files import json_bytes, write_atomically
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<unk>", "<bos>", "<eos>")
@@ -53,4 +53,4 @@ class Vocabulary(ABC):
 
     def save(self, path: Path) -> None:
         """Write the vocabulary to ``path`` as JSON, whole or not at all."""
-        write_bytes(path, json_bytes(self.to_json()))
+        write_atomically(path, json_bytes(self.to_json()))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from data.corpus import Pairs
 from data.counted import CharacterVocabulary, CountedVocabulary, WordVocabulary
-from data.files import json_bytes, write_bytes
+from data.files import json_bytes, write_atomically
 from data.subwords import KINDS as SUBWORD_KINDS
 from data.subwords import SubwordVocabulary, train_subwords
 from data.symbols import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
@@ -54,7 +54,7 @@ class VocabularyPair(NamedTuple):
 
     def save(self, folder: Path) -> None:
         """Write both sides to one file in ``folder``, so that they cannot part."""
-        write_bytes(folder / FILE_NAME, self._content())
+        write_atomically(folder / FILE_NAME, self._content())
 
     def _content(self) -> bytes:
         sides = {"joint": self.src} if self.joint else {"src": self.src, "tgt": self.tgt}

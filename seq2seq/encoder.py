@@ -66,7 +66,7 @@ def reversal(lengths: Tensor, size: int) -> Tensor:
 
 def _by_layer(final: Tensor, layers: int) -> Tensor:
     """Final states (L * directions, B, H') as (B, L, E), the directions joined."""
-    return final.unflatten(0, (layers, -1)).permute(2, 0, 1, 3).flatten(2)
+    return final.view(layers, -1, *final.shape[1:]).permute(2, 0, 1, 3).flatten(2)
 
 
 def _parts(final: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:

@@ -33,6 +33,8 @@ TINY = {
 EXACT = {"rtol": 0.0, "atol": 1e-12}
 LENGTHS = (5, 3, 1, 4)
 VARIANTS = [(name, tie) for name in PRESETS for tie in (None, "all")]
+SEARCHED = [(name, "all" if number % 2 else None) for number, name in enumerate(PRESETS)]
+"""For what is slow: search does not know how a model's matrices are tied, so one way each is enough."""
 
 
 @pytest.fixture(autouse=True)
@@ -252,9 +254,9 @@ def varied(name: str, tie: str | None) -> "Model":
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-@pytest.mark.parametrize(("name", "tie"), VARIANTS)
+@pytest.mark.parametrize(("name", "tie"), SEARCHED)
 def test_search_does_not_depend_on_batch_order_or_padding(name: str, tie: str | None, beam: int):
-    """64 sentences at once, shuffled, one by one and further padded: the same tokens, the same scores."""
+    """64 sentences at once, shuffled, further padded and some one by one: the same tokens and scores."""
     model = varied(name, tie)
     generator = torch.Generator().manual_seed(3)
     lengths = tuple((1 + torch.randint(0, 8, (64,), generator=generator)).tolist())
@@ -276,11 +278,14 @@ def test_search_does_not_depend_on_batch_order_or_padding(name: str, tie: str | 
     others = {
         "padded": find(everyone, wide, wide_mask),
         "shuffled": [shuffled[int(place)] for place in order.argsort()],
-        "alone": [find(everyone[row : row + 1], src[:, :n], mask[:, :n])[0] for row, n in enumerate(lengths)],
+        "alone": [
+            find(everyone[row : row + 1], src[:, :n], mask[:, :n])[0] for row, n in enumerate(lengths[:24])
+        ],
     }
     for name, found in others.items():
-        assert [one.tokens for one in found] == [one.tokens for one in expected], name
-        scores = torch.tensor([[one.score for one in group] for group in (found, expected)])
+        same = expected[: len(found)]
+        assert [one.tokens for one in found] == [one.tokens for one in same], name
+        scores = torch.tensor([[one.score for one in group] for group in (found, same)])
         torch.testing.assert_close(*scores, rtol=0, atol=1e-10)
 
 

@@ -11,13 +11,12 @@ from collections import Counter, defaultdict
 import pytest
 import sacrebleu
 
-from data import lexicon as lex
-from data import phrases, sampling
-from data.english import PARTS
-from data.grammar import AlignedPair, embedded_splits, realise
-from data.numerals import clock, date, number_words, ordinal_words
-from data.phrases import falling
-from data.trees import Clause, Relative, Sentence
+from data.grammar import AlignedPair, embedded_splits, phrases, realise, sampling
+from data.grammar import lexicon as lex
+from data.grammar.english import PARTS
+from data.grammar.numerals import clock, date, number_words, ordinal_words
+from data.grammar.phrases import falling
+from data.grammar.trees import Clause, Relative, Sentence
 from data.words import split_words
 
 from .german import accepts

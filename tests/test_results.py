@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compare.files import write_atomically
 from compare.results import (
     Result,
     Status,
@@ -25,6 +24,7 @@ from compare.results import (
     to_frame,
     write_view,
 )
+from data.files import write_atomically
 
 DONE = Result(label="lstm", preset="lstm", seed=1, status="done", params=7, bleu=38.125, bleu_signature="v:2")
 SCORES = st.dictionaries(

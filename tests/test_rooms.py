@@ -68,7 +68,7 @@ def test_the_graph_is_read_right():
     assert len(FILES) > 50
     assert {"compare.checkpoint", "data.loader", "torch"} <= GRAPH["compare.train"]
     assert {"seq2seq.attention", "seq2seq.cells"} <= GRAPH["seq2seq.decoder"]  # relative ones
-    assert "data.lexicon" in GRAPH["data.sampling"]  # from . import lexicon
+    assert "data.grammar.lexicon" in GRAPH["data.grammar.sampling"]  # from . import lexicon
     assert "data.grammar" in GRAPH["data.corpus"]  # inside a function
     assert "seq2seq.model" in GRAPH["compare.models"]
 

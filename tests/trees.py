@@ -1,9 +1,9 @@
 """Forty trees built by hand, each with the German a person wrote for it (and its English)."""
 
-from data import lexicon as lex
-from data.lexicon import Adjective, Noun, Preposition, Verb
-from data.numerals import clock, date, number_words, weekday
-from data.trees import (
+from data.grammar import lexicon as lex
+from data.grammar.lexicon import Adjective, Noun, Preposition, Verb
+from data.grammar.numerals import clock, date, number_words, weekday
+from data.grammar.trees import (
     Clause,
     Fixed,
     Gap,

@@ -122,7 +122,7 @@ def _conditions(rows: Sequence[Row]) -> list[str]:
         "Data": [
             *_distinct(rows, "data_hash", 12),
             *(f"batches {value}" for value in _distinct(rows, "batch_hash", 12)),
-            *(f"code {version}" for version in _distinct(rows, "code_version", 12)),
+            *(f"code {version}" for version in _distinct(rows, "code_version")),
         ],
     }
     return [f"{name}: {', '.join(values)}" for name, values in lines.items() if any(values)]

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from compare.files import write_atomically
 from compare.results import read_results
 from compare.views.plots import heatmap, learning_curves, read_metrics, save_figure
 from compare.views.table import TableForm, render
+from data.files import write_atomically
+from data.lines import read_lines
 
 SUFFIX = {TableForm.MARKDOWN: "md", TableForm.CSV: "csv", TableForm.JSON: "json"}
 Say = Callable[[str], None]
@@ -35,16 +36,18 @@ def draw(folder: Path, *, sentence: str | None = None, line: int = 1, say: Say) 
     Returns:
         The PNG and SVG files written to ``folder``/plots.
     """
-    results = read_results(folder)
-    runs = {row.label: folder / f"{row.label}-seed{row.seed}" for row in results if row.status == "done"}
+    done = [row for row in read_results(folder) if row.status == "done"]
+    names = [f"{row.label}-seed{row.seed}" for row in done]
+    several = len({row.seed for row in done}) > 1
+    runs = {name if several else row.label: folder / name for name, row in zip(names, done, strict=True)}
     if not runs:
         say(f"{folder}: no finished run to plot")
         return []
+    sentence = _test_line(folder, line) if sentence is None else sentence
     metrics = {label: read_metrics(run / "metrics.jsonl") for label, run in runs.items()}
     plots = folder / "plots"
     written = save_figure(learning_curves(metrics), plots / "learning-curves")
     written += save_figure(learning_curves(metrics, against="seconds"), plots / "learning-curves-seconds")
-    sentence = _test_line(folder, line) if sentence is None else sentence
     for label, run in runs.items():
         written += _draw_attention(label, run, sentence, plots)
     return written
@@ -68,7 +71,7 @@ def _draw_attention(label: str, run: Path, sentence: str, folder: Path) -> list[
 
 def _test_line(folder: Path, line: int) -> str:
     """A source line of the first test set, as the experiment kept it."""
-    lines = (folder / "test.src").read_text(encoding="utf-8").split("\n")[:-1]
+    lines = read_lines(folder / "test.src")
     if not 1 <= line <= len(lines):
         raise ValueError(f"line {line} is not in the test set of {folder}, which has {len(lines)} lines")
     return lines[line - 1]

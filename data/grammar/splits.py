@@ -1,8 +1,4 @@
-"""The embedded corpus: English-German pairs with gold word links from a grammar of our own.
-
-``sampling`` draws a tree, ``english`` and ``german`` read both sides off it, and words that realise the
-same part of the tree are linked. Nothing is downloaded and nothing depends on hashes or the platform.
-"""
+"""The splits of the embedded corpus, and the gold links between the words of a pair."""
 
 import random
 from typing import NamedTuple
