@@ -18,7 +18,7 @@ help: ## Show this list
 
 setup: $(STAMP) ## Make the environment
 
-compare: $(STAMP) ## Compare four families on the embedded corpus (about 7 minutes on 2 cores)
+compare: $(STAMP) ## Compare four families on the embedded corpus (about 5 minutes on 2 cores)
 	$(PY) -m compare run configs/demo.toml $(ARGS)
 
 test: $(STAMP) ## Run the tests
