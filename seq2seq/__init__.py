@@ -1,22 +1,47 @@
 """Recurrent encoder-decoders with and without attention; imports no other room."""
 
-from .attention import AdditiveScore, DotScore, GeneralScore, attend
-from .config import Seq2SeqConfig
-from .decoder import Decoder, Memory, State
+from .attention import Attended, Attention, Source
+from .config import AttentionConfig, Seq2SeqConfig
+from .decoder import Decoder
 from .encoder import Encoded, Encoder
 from .model import Features, Seq2Seq
+from .place_scores import LocationScore, StaticFactorisedScore, StaticScore
+from .score import Queries, Score
+from .scores import (
+    SCORES,
+    AdditiveScore,
+    DotScore,
+    DynamicFactorisedScore,
+    GeneralScore,
+    ScaledDotScore,
+)
+from .self_attention import SelfAttention
+from .state import Decoded, Memory, State
 
 __all__ = [
+    "SCORES",
     "AdditiveScore",
+    "Attended",
+    "Attention",
+    "AttentionConfig",
+    "Decoded",
     "Decoder",
     "DotScore",
+    "DynamicFactorisedScore",
     "Encoded",
     "Encoder",
     "Features",
     "GeneralScore",
+    "LocationScore",
     "Memory",
+    "Queries",
+    "ScaledDotScore",
+    "Score",
+    "SelfAttention",
     "Seq2Seq",
     "Seq2SeqConfig",
+    "Source",
     "State",
-    "attend",
+    "StaticFactorisedScore",
+    "StaticScore",
 ]

@@ -1,107 +1,78 @@
-"""Attention over encoder states: the score is all in which the papers differ.
+"""Attention over encoder states: score, scope and normaliser put together.
 
 Shapes: B sentences, Q queries each (T in training, K in beam search, 1 in greedy search), S source positions,
-H query size, E encoder state size, A attention size.
+H decoder state s, E encoder state h, A key, C value and context; i is a source position.
 """
 
-from collections.abc import Callable
+from typing import NamedTuple
 
 from torch import Tensor, nn
 
+from .config import AttentionConfig
+from .normalisers import NORMALISERS, Choice
+from .scopes import SCOPES, View
+from .score import Queries, Work, split_heads
+from .scores import SCORES
 
-class Score(nn.Module):
-    """Rates keys against queries; ``project`` is run once a sentence, ``score`` at every step."""
-
-    def project(self, values: Tensor) -> Tensor:
-        """Map encoder states (B, S, E) to keys (B, S, A), once a source sentence."""
-        raise NotImplementedError
-
-    def score(self, query: Tensor, keys: Tensor) -> Tensor:
-        """Rate keys (B, S, A) against queries (B, Q, H); returns (B, Q, S), unnormalised."""
-        raise NotImplementedError
+__all__ = ["Attended", "Attention", "Queries", "Source", "Work", "attention_work"]
 
 
-class AdditiveScore(Score):
-    """v . tanh(W q + U h): Bahdanau et al. 2015, appendix A.1.2.
+class Source(NamedTuple):
+    """What is attended to, one row a sentence."""
 
-    Luong et al. 2015 (eq. 8) write v . tanh(W_a [q; h]) and call it concat: the same score, W and U being the
-    two halves of W_a. What tells the two models apart is when they attend, not this formula.
-    """
+    keys: Tensor
+    """Encoder states as the score wants them, (B, S, A)."""
+    values: Tensor
+    """What is averaged, (B, S, C)."""
+    mask: Tensor
+    """True where attention may look, (B, S)."""
 
-    def __init__(self, query_size: int, value_size: int, attention_size: int) -> None:
+
+class Attended(NamedTuple):
+    """What the queries found."""
+
+    context: Tensor
+    """The values, averaged by the weights, (B, Q, C)."""
+    weights: Tensor
+    """Exactly 0 where there is nothing to see, (B, heads, Q, S)."""
+    choice_logp: Tensor | None
+    """Log-probability of the positions drawn, (B, Q); in training with normaliser "reinforce" only."""
+    value: Tensor | None
+    """The learned baseline of REINFORCE, (B, Q); then only."""
+
+
+class Attention(nn.Module):
+    """c = sum over i of a_i h_i, a = normalise(score(s, h_i) for each i in scope)."""
+
+    def __init__(self, config: AttentionConfig, query_size: int, value_size: int) -> None:
         super().__init__()
-        self.query = nn.Linear(query_size, attention_size, bias=False)
-        self.key = nn.Linear(value_size, attention_size, bias=False)
-        self.energy = nn.Linear(attention_size, 1, bias=False)
+        self.scorer = SCORES[config.score](query_size, value_size, config)
+        self.scope = SCOPES[config.scope](query_size, config)
+        self.normaliser = NORMALISERS[config.normaliser](query_size)
+        self.context_size = self.scorer.context_size
 
-    def project(self, values: Tensor) -> Tensor:
-        """Compute U h."""
-        keys: Tensor = self.key(values)
-        return keys
+    def remember(self, states: Tensor, mask: Tensor) -> Source:
+        """Prepare states (B, S, E), once a sentence; each row of mask (B, S) begins with a True."""
+        return Source(self.scorer.project(states), self.scorer.transform(states), self.scorer.reach(mask))
 
-    def score(self, query: Tensor, keys: Tensor) -> Tensor:
-        """Compute v . tanh(W q + keys)."""
-        hidden = (self.query(query).unsqueeze(2) + keys.unsqueeze(1)).tanh()  # (B, Q, S, A)
-        energy: Tensor = self.energy(hidden)
-        return energy.squeeze(-1)
-
-
-class DotScore(Score):
-    """q . h: Luong et al. 2015, eq. 8 "dot"."""
-
-    def __init__(self, query_size: int, value_size: int) -> None:
-        if query_size != value_size:
-            raise ValueError(
-                f'attention "dot" needs decoder and encoder states of one size, got {query_size} and '
-                f'{value_size}: use "general", which maps one to the other'
-            )
-        super().__init__()
-
-    def project(self, values: Tensor) -> Tensor:
-        """Return the states as they are."""
-        return values
-
-    def score(self, query: Tensor, keys: Tensor) -> Tensor:
-        """Compute q . keys."""
-        return query @ keys.transpose(1, 2)
+    def forward(self, queries: Queries, source: Source) -> Attended:
+        """Attend from Q queries a sentence, each for itself."""
+        view: View = self.scope(queries, source.mask)
+        scores = self.scorer.score(queries, source.keys).masked_fill(~view.visible, float("-inf"))
+        choice: Choice = self.normaliser(scores, queries.state)
+        weights = choice.weights if view.factor is None else choice.weights * view.factor
+        return Attended(average(weights, source.values), weights, choice.logp, choice.value)
 
 
-class GeneralScore(Score):
-    """q . W h: Luong et al. 2015, eq. 8 "general"; W is applied to the keys, so once a sentence."""
-
-    def __init__(self, query_size: int, value_size: int) -> None:
-        super().__init__()
-        self.key = nn.Linear(value_size, query_size, bias=False)
-
-    def project(self, values: Tensor) -> Tensor:
-        """Compute W h."""
-        keys: Tensor = self.key(values)
-        return keys
-
-    def score(self, query: Tensor, keys: Tensor) -> Tensor:
-        """Compute q . keys."""
-        return query @ keys.transpose(1, 2)
+def average(weights: Tensor, values: Tensor) -> Tensor:
+    """Weigh values (B, S, C) by weights (B, heads, Q, S), each head its own part of C: (B, Q, C)."""
+    heads, weights = weights.size(1), weights.to(values.dtype)
+    if heads == 1:
+        return weights.squeeze(1) @ values
+    return (weights @ split_heads(values, heads)).transpose(1, 2).flatten(2)
 
 
-SCORES: dict[str, Callable[[int, int, int], Score]] = {
-    "additive": AdditiveScore,
-    "concat": AdditiveScore,
-    "dot": lambda query_size, value_size, _: DotScore(query_size, value_size),
-    "general": lambda query_size, value_size, _: GeneralScore(query_size, value_size),
-}
-"""From ``Seq2SeqConfig.attention`` and (query size, value size, attention size) to a score."""
-
-
-def attend(scores: Tensor, values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Average values by the softmax of their scores.
-
-    Args:
-        scores: unnormalised scores, (B, Q, S).
-        values: encoder states, (B, S, E).
-        mask: True where attention is allowed, (B, S); each row needs at least one True.
-
-    Returns:
-        The context (B, Q, E) and the weights (B, Q, S); weights are exactly 0 where mask is False.
-    """
-    weights = scores.masked_fill(~mask.unsqueeze(1), float("-inf")).softmax(dim=-1)
-    return weights.to(values.dtype) @ values, weights
+def attention_work(config: AttentionConfig, query_size: int, value_size: int) -> Work:
+    """Count the multiply-adds of ``Attention(config, query_size, value_size)``, as in training."""
+    score = SCORES[config.score].work(query_size, value_size, config)
+    return score + SCOPES[config.scope].work(query_size) + NORMALISERS[config.normaliser].work(query_size)

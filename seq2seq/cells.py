@@ -1,22 +1,12 @@
-"""Recurrent layers: torch's own, and the same ones a step at a time for loops that feed something back.
+"""The arithmetic of recurrent cells: a step of each, products over the steps of a loop, and first weights.
 
-Shapes: T steps, N rows, X known and F fed inputs, H hidden size, G gates (4 H of an LSTM, 3 H of a GRU).
+Shapes: T steps, N rows, H hidden size, O outputs and I inputs of a matrix.
 """
 
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout, linear
-
-from .config import Seq2SeqConfig
-
-
-def build_rnn(config: Seq2SeqConfig, input_size: int, size: int, bidirectional: bool = False) -> nn.RNNBase:
-    """Make the nn.LSTM or nn.GRU that ``config`` asks for; it reads (T, N, input_size)."""
-    kind = nn.LSTM if config.cell == "lstm" else nn.GRU
-    between = config.dropout if config.num_layers > 1 else 0.0
-    return kind(input_size, size, config.num_layers, dropout=between, bidirectional=bidirectional)
 
 
 def lstm_step(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
@@ -65,51 +55,6 @@ class Product:
         """Compute a step from its ``offset`` (N, O), one of ``offsets``, and x (N, I)."""
         self._inputs.append(x.detach())
         return torch.addmm(offset, x, self._weight)
-
-
-class _Layer:
-    """One layer of a ``Stepwise``; ``known`` (T, N, G) is the part of its gates that is known beforehand."""
-
-    def __init__(self, lstm: bool, known: Tensor, fed: Tensor, weight: Tensor, bias: Tensor) -> None:
-        self.lstm = lstm
-        self.fed = Product(fed, known)
-        # The gates of an LSTM are plain sums, so both products add to one; a GRU scales the second by r.
-        self.recurrent = Product(weight, self.fed.offsets if lstm else bias.to(known.dtype).expand_as(known))
-        self.bias = self.recurrent.offsets.unbind()
-        self.known = self.bias if lstm else self.fed.offsets.unbind()
-
-    def __call__(self, t: int, fed: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        inputs = self.fed(self.known[t], fed)
-        if self.lstm:
-            return lstm_step(self.recurrent(inputs, h), c)
-        return gru_step(inputs, self.recurrent(self.bias[t], h), h), c
-
-
-class Stepwise:
-    """The layers of an nn.LSTM or nn.GRU a step at a time, for an input that is only known in part.
-
-    The first X inputs are known beforehand, and their share of the gates is computed for all steps at once;
-    the last F are fed step by step.
-    """
-
-    def __init__(self, rnn: nn.RNNBase, known: Tensor) -> None:
-        """Prepare one run of ``rnn`` over known inputs (T, N, X)."""
-        self.rnn, self.layers = rnn, []
-        lstm, size = isinstance(rnn, nn.LSTM), known.size(-1)
-        for layer, (weight_x, weight_h, bias_x, bias_h) in enumerate(rnn.all_weights):
-            bias = bias_x + bias_h if lstm else bias_x
-            if layer == 0:
-                gates, fed = linear(known, weight_x[:, :size], bias), weight_x[:, size:]
-            else:
-                gates, fed = bias.to(gates.dtype).expand_as(gates), weight_x
-            self.layers.append(_Layer(lstm, gates, fed, weight_h, bias_h))
-
-    def __call__(self, t: int, fed: Tensor, h: list[Tensor], c: list[Tensor]) -> None:
-        """Do step ``t`` with fed (N, F): replace h and c, (N, H) a layer; a GRU leaves c alone."""
-        for i, layer in enumerate(self.layers):
-            if i > 0:
-                fed = dropout(h[i - 1], self.rnn.dropout, self.rnn.training)
-            h[i], c[i] = layer(t, fed, h[i], c[i])
 
 
 def initialise(module: nn.Module) -> None:

@@ -1,6 +1,6 @@
 """The recurrent encoder.
 
-Shapes: B sentences, S source positions, E encoder state size (both directions), L layers.
+Shapes: B sentences, S source positions, E encoder state size (all directions), D directions, L layers.
 """
 
 from typing import NamedTuple
@@ -10,8 +10,12 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from .cells import build_rnn
 from .config import Seq2SeqConfig
+from .self_attention import EncoderSelfAttention
+from .stack import Stack
+
+READS_FORWARD = {"both": (True, False), "forward": (True,), "backward": (False,)}
+"""From ``Seq2SeqConfig.direction`` to whether each of the encoder's directions reads from left to right."""
 
 
 class Encoded(NamedTuple):
@@ -23,21 +27,28 @@ class Encoded(NamedTuple):
     """True for real tokens, (B, S)."""
     summary: Tensor
     """One vector a sentence, (B, E'), from which a decoder may start."""
+    own: Tensor | None = None
+    """Weights of each position on those read before it, (B, D, S, S), where the encoder attends to itself."""
 
 
 class Encoder(nn.Module):
-    """A (bidirectional) LSTM or GRU that never reads padding: Bahdanau et al. 2015, appendix A.2.1."""
+    """An LSTM or GRU, one-way or both ways, that never reads padding: Bahdanau et al. 2015, appendix A.2.1.
+
+    With self-attention its states are the joined ones of ``SelfAttention``, while the summary remains that of
+    the recurrence.
+    """
 
     def __init__(self, config: Seq2SeqConfig, vocabulary: int) -> None:
         super().__init__()
-        directions = 2 if config.bidirectional else 1
-        self.reverse, self.dropout = config.reverse_source, config.dropout
+        directions = READS_FORWARD[config.direction]
+        size = config.states_size // len(directions)
+        self.reverse, self.dropout = config.direction == "backward", config.dropout
         self.embedding = nn.Embedding(vocabulary, config.embedding_size)
-        self.rnn = build_rnn(
-            config, config.embedding_size, config.hidden_size // directions, config.bidirectional
-        )
-        self.state_size = config.hidden_size
-        self.summary_size = config.num_layers * config.hidden_size * (2 if config.cell == "lstm" else 1)
+        self.rnn = Stack(config, config.embedding_size, size, bidirectional=len(directions) == 2)
+        attends = config.self_attention in ("encoder", "both")
+        self.own = EncoderSelfAttention(size, directions) if attends else None
+        self.num_layers, self.state_size = config.num_layers, config.states_size
+        self.summary_size = config.num_layers * config.states_size * (2 if config.cell == "lstm" else 1)
 
     def forward(self, src: Tensor, mask: Tensor) -> Encoded:
         """Read src (B, S), right-padded; mask (B, S) has at least one True a row.
@@ -53,8 +64,11 @@ class Encoder(nn.Module):
         states, _ = pad_packed_sequence(outputs, batch_first=True, total_length=src.size(1))
         if self.reverse:
             states = states.gather(1, reversal(lengths, src.size(1)).unsqueeze(2).expand_as(states))
-        layers = [_by_layer(part, self.rnn.num_layers) for part in _parts(final)]
-        return Encoded(states, mask, torch.cat(layers, dim=2).flatten(1))
+        summary = torch.cat([_by_layer(part, self.num_layers) for part in final], dim=2).flatten(1)
+        if self.own is None:
+            return Encoded(states, mask, summary)
+        joined, weights = self.own(states, mask)
+        return Encoded(joined, mask, summary, weights)
 
 
 def reversal(lengths: Tensor, size: int) -> Tensor:
@@ -65,10 +79,5 @@ def reversal(lengths: Tensor, size: int) -> Tensor:
 
 
 def _by_layer(final: Tensor, layers: int) -> Tensor:
-    """Final states (L * directions, B, H') as (B, L, E), the directions joined."""
+    """Final states (L * D, B, E / D) as (B, L, E), the directions joined."""
     return final.view(layers, -1, *final.shape[1:]).permute(2, 0, 1, 3).flatten(2)
-
-
-def _parts(final: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
-    """The final states of an RNN as a tuple: (h,) of a GRU, (h, c) of an LSTM."""
-    return final if isinstance(final, tuple) else (final,)

@@ -10,8 +10,9 @@ from torch.nn.functional import dropout
 
 from .cells import initialise
 from .config import Seq2SeqConfig
-from .decoder import Decoder, Memory, State
+from .decoder import Decoder
 from .encoder import Encoder
+from .state import Memory, State
 
 
 class Features(NamedTuple):
@@ -20,9 +21,9 @@ class Features(NamedTuple):
     hidden: Tensor
     """Input of the output layer, (B, T, D)."""
     choice_logp: Tensor | None = None
-    """None: nothing is drawn at random here."""
+    """Log-probability of the source positions drawn, (B, T): normaliser "reinforce", in training only."""
     value: Tensor | None = None
-    """None: no baseline is needed."""
+    """The learned baseline that goes with it, (B, T)."""
 
 
 class Seq2Seq(nn.Module):
@@ -55,8 +56,10 @@ class Seq2Seq(nn.Module):
 
     def features(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Features:
         """Run the whole target at once: src (B, S), src_mask (B, S), tgt_in (B, T)."""
-        readout, _ = self.decoder(tgt_in, self.encode(src, src_mask))
-        return Features(self._drop(readout))
+        readout, attended, _ = self.decoder(tgt_in, self.encode(src, src_mask))
+        if attended is None:
+            return Features(self._drop(readout))
+        return Features(self._drop(readout), attended.choice_logp, attended.value)
 
     def encode(self, src: Tensor, src_mask: Tensor) -> Memory:
         """Read src (B, S) once; src_mask (B, S) is True for real tokens."""
@@ -73,11 +76,16 @@ class Seq2Seq(nn.Module):
         return logits, state
 
     def attention(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> dict[str, Tensor]:
-        """Weights {"cross": (B, 1, T, S)}, row t for tgt_out[t]; empty without attention."""
-        if self.config.attention == "none":
-            return {}
-        _, weights = self.decoder(tgt_in, self.encode(src, src_mask))
-        return {"cross": weights.unsqueeze(1)}
+        """Weights by name; in all of them row t belongs to position t.
+
+        "cross" (B, heads, T, S), used to predict tgt_out[t]; with self-attention "encoder" (B, D, S, S), D
+        directions, and "decoder" (B, 1, T, T), whose rows are 0 where nothing came before.
+        """
+        encoded = self.encoder(src, src_mask)
+        _, attended, own = self.decoder(tgt_in, self.decoder.remember(encoded))
+        cross = None if attended is None else attended.weights
+        found = {"encoder": encoded.own, "decoder": own, "cross": cross}
+        return {name: weights for name, weights in found.items() if weights is not None}
 
     def _drop(self, readout: Tensor) -> Tensor:
         return dropout(readout, self.config.dropout, self.training)
