@@ -1,6 +1,30 @@
-"""The Transformer encoder-decoder: tensors and masks in, logits out. Imports nothing of the other rooms."""
+"""Transformers: tensors and masks in, logits out. Imports nothing of the other rooms."""
 
-from .config import TransformerConfig
-from .model import Decoder, Encoder, Features, Memory, State, Transformer
+from .attention import fused_attention, plain_attention
+from .config import DecoderOnlyConfig, TransformerConfig
+from .decoder import Decoder
+from .decoder_only import DecoderOnly
+from .encoder import Encoder
+from .language_model import LanguageModel
+from .model import Transformer
+from .multihead import CrossAttention, SelfAttention
+from .parts import Parts
+from .state import Features, Memory, State
 
-__all__ = ["Decoder", "Encoder", "Features", "Memory", "State", "Transformer", "TransformerConfig"]
+__all__ = [
+    "CrossAttention",
+    "Decoder",
+    "DecoderOnly",
+    "DecoderOnlyConfig",
+    "Encoder",
+    "Features",
+    "LanguageModel",
+    "Memory",
+    "Parts",
+    "SelfAttention",
+    "State",
+    "Transformer",
+    "TransformerConfig",
+    "fused_attention",
+    "plain_attention",
+]

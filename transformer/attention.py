@@ -1,6 +1,6 @@
-"""Multi-head scaled dot-product attention: Vaswani et al. 2017, section 3.2.
+"""Scaled dot-product attention: Vaswani et al. 2017, section 3.2.1.
 
-Shapes: B sentences, Q queries, S keys, K hypotheses, H heads of width E, D = H E model width.
+Shapes: B sentences, Q queries, S keys, H heads of width E, K hypotheses, L tokens written so far.
 Masks are bool, True = may be attended, and broadcast to (B, H, Q, S).
 """
 
@@ -9,18 +9,17 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from .cache import KeyValueCache
-from .config import TransformerConfig
+from .masks import past
 
 Attend = Callable[[Tensor, Tensor, Tensor, Tensor | None, bool, float], Tensor]
 """queries (B, H, Q, E), keys and values (B, H, S, E), mask, causal, dropout -> contexts (B, H, Q, E)."""
 
 
 class KeysValues(NamedTuple):
-    """What cross-attention reads of a source sentence, projected once."""
+    """What is attended to, projected once."""
 
     keys: Tensor
     """(B, H, S, E)"""
@@ -48,8 +47,7 @@ def plain_attention(
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
     if causal:
-        future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
-        scores = scores.masked_fill(future, float("-inf"))
+        scores = scores.masked_fill(~past(scores.size(-1), scores.device), float("-inf"))
     weights = scores.softmax(dim=-1).to(values.dtype)
     return F.dropout(weights, dropout) @ values, weights
 
@@ -64,67 +62,50 @@ def fused_attention(
     """
     if queries.device.type == "cpu" and queries.dtype in (torch.bfloat16, torch.float16):
         return plain_attention(queries, keys, values, mask, causal, dropout)[0]
+    if causal and mask is not None:  # torch's kernels take one or the other
+        mask, causal = mask & past(keys.size(-2), keys.device), False
     return F.scaled_dot_product_attention(queries, keys, values, mask, dropout, causal)
 
 
-class SelfAttention(nn.Module):
-    """Every position of a sequence attends to the sequence; queries, keys and values are one product."""
+def prefix_attention(queries: Tensor, own: KeysValues, prefix: KeysValues, mask: Tensor | None) -> Tensor:
+    """Let each hypothesis attend to what it has written and to a prefix that its sentence's others share.
 
-    def __init__(self, config: TransformerConfig, *, causal: bool) -> None:
-        super().__init__()
-        self.num_heads, self.causal, self.dropout = config.num_heads, causal, config.attention_dropout
-        self.project_in = nn.Linear(config.d_model, 3 * config.d_model)
-        self.project_out = nn.Linear(config.d_model, config.d_model)
+    One softmax over both, each read where it lies. For 5 hypotheses each of 16 or 64 sentences, on one core,
+    copying the prefix for every hypothesis and fusing took 3 to 8 times as long; letting all of a sentence's
+    hypotheses attend at once, the others' tokens hidden by a mask, 1.2 to 5 times (fp32, torch 2.13).
 
-    def forward(self, x: Tensor, mask: Tensor | None, attend: Attend = fused_attention) -> Tensor:
-        """Read x (B, T, D); returns (B, T, D)."""
-        queries, keys, values = (
-            split_heads(part, self.num_heads) for part in self.project_in(x).chunk(3, -1)
-        )
-        dropout = self.dropout if self.training else 0.0
-        contexts = attend(queries, keys, values, mask, self.causal, dropout)
-        output: Tensor = self.project_out(contexts.transpose(1, 2).flatten(2))
-        return output
+    Args:
+        queries: (B, K, H, E).
+        own: keys and values of the hypotheses, time first, (L, B, K, H, E) each.
+        prefix: keys and values of the sentences.
+        mask: real tokens of the prefix, (B, 1, 1, S).
 
-    def step(self, x: Tensor, cache: KeyValueCache) -> Tensor:
-        """Read one more token x (B, K, D) of each hypothesis; returns (B, K, D)."""
-        query, key, value = self.project_in(x).chunk(3, -1)
-        past = cache.append(key, value)
-        # Each hypothesis is a batch row of its own: (B K, H, 1, E) against (B K, H, length, E).
-        queries = query.reshape(-1, self.num_heads, 1, query.size(-1) // self.num_heads)
-        keys, values = (split_heads(part.flatten(1, 2).transpose(0, 1), self.num_heads) for part in past)
-        context = fused_attention(queries, keys, values, None, False, 0.0)
-        output: Tensor = self.project_out(context.reshape(x.shape))
-        return output
+    Returns:
+        The contexts, (B, K, H, E).
+    """
+    queries = queries / math.sqrt(queries.size(-1))
+    far = queries.transpose(1, 2) @ prefix.keys.transpose(-2, -1)  # (B, H, K, S)
+    if mask is not None:
+        far = far.masked_fill(~mask, float("-inf"))
+    near = queries.unsqueeze(3) @ own.keys.permute(1, 2, 3, 4, 0)  # (B, K, H, 1, L)
+    weights = torch.cat((far.transpose(1, 2), near.squeeze(3)), dim=-1).softmax(dim=-1)
+    split, weights = far.size(-1), weights.to(queries.dtype)  # (B, K, H, S + L)
+    shared = weights[..., :split].transpose(1, 2) @ prefix.values  # (B, H, K, E)
+    alone = weights[..., split:].unsqueeze(3) @ own.values.permute(1, 2, 3, 0, 4)  # (B, K, H, 1, E)
+    return shared.transpose(1, 2) + alone.squeeze(3)
 
 
-class CrossAttention(nn.Module):
-    """Target positions attend to source states; keys and values are one product, made once a sentence."""
+def recording(attend: Attend, found: list[Tensor]) -> Attend:
+    """Wrap ``attend`` so that each call adds its weights (B, H, Q, S), before dropout, to ``found``.
 
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__()
-        self.num_heads, self.dropout = config.num_heads, config.attention_dropout
-        self.project_query = nn.Linear(config.d_model, config.d_model)
-        self.project_memory = nn.Linear(config.d_model, 2 * config.d_model)
-        self.project_out = nn.Linear(config.d_model, config.d_model)
+    They are what it makes of one-hot values, whatever function of queries and keys its weights are.
+    """
 
-    def remember(self, states: Tensor) -> KeysValues:
-        """Project source states (B, S, D)."""
-        keys, values = self.project_memory(states).chunk(2, -1)
-        # Contiguous: made once, read by a batched product at every step.
-        return KeysValues(*(split_heads(part, self.num_heads).contiguous() for part in (keys, values)))
-
-    def forward(
-        self, x: Tensor, memory: KeysValues, mask: Tensor, attend: Attend = fused_attention
+    def record(
+        queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool, dropout: float
     ) -> Tensor:
-        """Let x (B, Q, D), target positions or hypotheses, read the memory; returns (B, Q, D)."""
-        queries = split_heads(self.project_query(x), self.num_heads)
-        dropout = self.dropout if self.training else 0.0
-        contexts = attend(queries, memory.keys, memory.values, mask, False, dropout)
-        output: Tensor = self.project_out(contexts.transpose(1, 2).flatten(2))
-        return output
+        one_hot = torch.eye(keys.size(-2), dtype=values.dtype, device=values.device)
+        found.append(attend(queries, keys, one_hot.expand(*keys.shape[:-1], -1), mask, causal, 0.0))
+        return attend(queries, keys, values, mask, causal, dropout)
 
-
-def split_heads(x: Tensor, num_heads: int) -> Tensor:
-    """(B, T, D) to (B, H, T, E)."""
-    return x.view(*x.shape[:-1], num_heads, -1).transpose(1, 2)
+    return record

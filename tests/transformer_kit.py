@@ -1,0 +1,77 @@
+"""Small Transformers far from their start, and a batch for them: what their tests share."""
+
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from transformer import DecoderOnly, DecoderOnlyConfig, LanguageModel, Transformer, TransformerConfig
+from transformer.parts import STANDARD, Parts
+
+D, HEADS, SRC_V, TGT_V = 16, 4, 11, 13
+B, S, T = 3, 6, 5
+LENGTHS = (S, 4, 1)
+EXACT = {"rtol": 0.0, "atol": 1e-12}
+NORMS = pytest.mark.parametrize("norm", ["pre", "post"])
+VARIANTS = pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"norm": "post"},
+        {"head_size": 3, "positions": "learned"},
+        {"num_heads": 3, "head_size": 7, "activation": "gelu", "tie": "all"},
+        {"positions": "none", "tie": "none", "num_heads": 1},
+        {"positions": "learned", "norm": "post", "tie": "all"},
+    ],
+    ids=str,
+)
+
+Model = TypeVar("Model", bound=nn.Module)
+
+
+def float64() -> Iterator[None]:
+    """For a fixture of every file: the same seed for each test, and rounding that hides no fault."""
+    torch.manual_seed(0)
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def small(**changes: Any) -> TransformerConfig:
+    sizes = {"d_model": D, "num_heads": HEADS, "encoder_layers": 2, "decoder_layers": 3, "ffn_size": 32}
+    return TransformerConfig(**{**sizes, "dropout": 0.0, **changes})
+
+
+def small_only(**changes: Any) -> DecoderOnlyConfig:
+    sizes = {"d_model": D, "num_heads": HEADS, "num_layers": 3, "ffn_size": 32}
+    return DecoderOnlyConfig(**{**sizes, "dropout": 0.0, **changes})
+
+
+def far(model: Model) -> Model:
+    """Move every weight far from its start: biases and norms count, attention is sharp."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def make(parts: Parts = STANDARD, **changes: Any) -> Transformer:
+    joint = changes.get("tie") == "all"
+    return far(Transformer(small(**changes), TGT_V if joint else SRC_V, TGT_V, parts))
+
+
+def make_only(**changes: Any) -> DecoderOnly:
+    joint = changes.get("tie") == "all"
+    return far(DecoderOnly(small_only(**changes), TGT_V if joint else SRC_V, TGT_V))
+
+
+def make_language_model(parts: Parts = STANDARD, **changes: Any) -> LanguageModel:
+    return far(LanguageModel(small_only(**changes), TGT_V, parts))
+
+
+def batch() -> tuple[Tensor, Tensor, Tensor]:
+    """Sources (B, S) of LENGTHS with noise for padding, their mask, and targets (B, T)."""
+    src_mask = torch.arange(S) < torch.tensor(LENGTHS).unsqueeze(1)
+    return torch.randint(SRC_V, (B, S)), src_mask, torch.randint(TGT_V, (B, T))
