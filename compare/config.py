@@ -18,6 +18,8 @@ class DataConfig:
     """Target language, the ending of its files."""
     max_tokens: int = 100
     """Training pairs with more tokens than this on a side are dropped and counted."""
+    max_test: int = 0
+    """Decode and score only the first so many pairs of each test set, for a quick look; 0: all."""
     train_size: int = 20_000
     """Training pairs of the embedded corpus."""
     seed: int = 1
@@ -26,7 +28,7 @@ class DataConfig:
     def __post_init__(self) -> None:
         """Reject what would fail only when the corpus is read."""
         _at_least(1, max_tokens=self.max_tokens, train_size=self.train_size)
-        _at_least(0, seed=self.seed)
+        _at_least(0, seed=self.seed, max_test=self.max_test)
         if self.src == self.tgt:
             raise ValueError(f"src and tgt are both {self.src!r}: a translation needs two languages")
         if not self.root and (self.src, self.tgt) != ("en", "de"):

@@ -24,10 +24,12 @@ class Prepared:
 
 
 def load_corpus(config: DataConfig) -> Corpus:
-    """The corpus that a ``[data]`` section names."""
-    if not config.root:
-        return embedded_corpus(seed=config.seed, train=config.train_size)
-    return read_corpus(Path(config.root).expanduser(), config.src, config.tgt)
+    """The corpus that a ``[data]`` section names, its test sets cut short if told to."""
+    if config.root:
+        corpus = read_corpus(Path(config.root).expanduser(), config.src, config.tgt)
+    else:
+        corpus = embedded_corpus(seed=config.seed, train=config.train_size)
+    return corpus.with_tests_cut(config.max_test) if config.max_test else corpus
 
 
 def prepare(experiment: Experiment, folder: Path, say: Callable[[str], None]) -> Prepared:

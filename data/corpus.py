@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -55,6 +55,14 @@ class Corpus:
     def tests(self) -> tuple[str, ...]:
         """The names of the test sets."""
         return tuple(name for name in self.splits if name.startswith("test"))
+
+    def with_tests_cut(self, size: int) -> "Corpus":
+        """The same corpus with the first ``size`` pairs of each test set only."""
+        cut = {
+            name: Pairs(*(lines[:size] for lines in pairs)) if name in self.tests else pairs
+            for name, pairs in self.splits.items()
+        }
+        return replace(self, splits=cut)
 
     def overlap(self, split: str) -> int:
         """How many sources of ``split`` also stand in train."""
