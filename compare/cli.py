@@ -151,16 +151,58 @@ def score(
 
 
 @app.command()
-def models(as_json: AsJson = False) -> int:
-    """List the presets: what each is, and where it was published."""
-    from compare.models import PRESETS
+def models(
+    name: Annotated[str | None, typer.Argument(help="Take this preset apart.")] = None,
+    vocabulary: Annotated[int, typer.Option(min=5, help="Entries of each side's vocabulary.")] = 8000,
+    as_json: AsJson = False,
+) -> int:
+    """List the presets, what each is and costs; or show one's formulas, modules and shapes.
 
-    rows = [{"preset": name, "about": p.about, "source": p.source} for name, p in PRESETS.items()]
-    if as_json:
-        print(json.dumps(rows, indent=2))
-    else:
-        width = max(map(len, PRESETS))
-        print("\n".join(f"{row['preset']:<{width}}  {row['about']} ({row['source']})" for row in rows))
+    Example: attnbench models luong-local-p
+    """
+    from dataclasses import asdict
+
+    from compare.catalogue import catalogue, describe, render_description, render_list
+
+    if name is not None:
+        found = describe(name, vocabulary)
+        print(json.dumps(found, indent=2) if as_json else render_description(found))
+        return 0
+    entries = catalogue(vocabulary)
+    as_text = json.dumps([asdict(entry) for entry in entries], indent=2)
+    print(as_text if as_json else render_list(entries, vocabulary))
+    return 0
+
+
+@app.command()
+def study(
+    name: Annotated[str | None, typer.Argument(help="The study to run [default: list them].")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the reports.")] = Path("runs/studies"),
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn.")] = 1,
+    runs: Annotated[
+        Path | None, typer.Option(help="A finished experiment to read instead of training (reversal).")
+    ] = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Set a claim of the lecture notes against a measurement: tables, a plot and a verdict.
+
+    Example: attnbench study scaling
+    """
+    from compare.analysis.studies import STUDIES, run_study
+    from compare.progress import Reporter
+
+    if name is None:
+        rows = [{"study": key, "about": one.about, "source": one.source} for key, one in STUDIES.items()]
+        lines = [
+            f"{row['study']:<{max(map(len, STUDIES))}}  {row['about']} ({row['source']})" for row in rows
+        ]
+        print(json.dumps(rows, indent=2) if as_json else "\n".join(lines))
+        return 0
+    reporter = Reporter(quiet=quiet)
+    report = run_study(name, out, seed=seed, runs=runs, say=reporter.say)
+    print(report.to_json() if as_json else report.to_markdown(), end="")
+    reporter.say(f"written to {out / name}")
     return 0
 
 

@@ -13,10 +13,11 @@ from compare.config import Experiment, ModelConfig
 from compare.evaluate import Validator, perplexity
 from compare.flops import train_flops_per_token
 from compare.ledger import Ledger
-from compare.models import Architecture, Blueprint, build, resolve
+from compare.models import Blueprint, build, resolve
 from compare.objective import Objective
 from compare.parse import to_toml
 from compare.prepare import Prepared
+from compare.presets import Architecture
 from compare.progress import Reporter
 from compare.results import Result
 from compare.score import Score, score

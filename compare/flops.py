@@ -5,12 +5,17 @@ on real tokens (no padding), causal attention as the whole square. Not counted: 
 norms, softmax, gates and all else that works element by element.
 """
 
+from compare.hybrid_config import HybridConfig
+from compare.presets import Architecture
+from seq2seq.attention import attention_work
 from seq2seq.config import Seq2SeqConfig
-from transformer.config import TransformerConfig
+from seq2seq.scores import SCORES
+from transformer.config import DecoderOnlyConfig, TransformerConfig
+from transformer.flops import decoder_multiply_adds, encoder_multiply_adds, multiply_adds
 
 
 def train_flops_per_token(
-    config: Seq2SeqConfig | TransformerConfig, *, src_len: float, tgt_len: float, tgt_vocabulary: int
+    config: Architecture, *, src_len: float, tgt_len: float, tgt_vocabulary: int
 ) -> float:
     """Count an update's operations for each token, as throughput counts them: source without EOS and target.
 
@@ -21,9 +26,7 @@ def train_flops_per_token(
     return 3 * forward / (src_len - 1 + tgt_len)
 
 
-def forward_flops(
-    config: Seq2SeqConfig | TransformerConfig, *, src_len: float, tgt_len: float, tgt_vocabulary: int
-) -> float:
+def forward_flops(config: Architecture, *, src_len: float, tgt_len: float, tgt_vocabulary: int) -> float:
     """Count the operations that give the logits of one sentence pair, all of the target being known.
 
     Args:
@@ -33,56 +36,66 @@ def forward_flops(
         tgt_vocabulary: entries of the target vocabulary.
     """
     match config:
+        case TransformerConfig() | DecoderOnlyConfig():
+            found, width = multiply_adds(config, src_len, tgt_len), config.d_model
         case Seq2SeqConfig():
-            multiply_adds = _encode(config, src_len) + _decode(config, src_len, tgt_len)
+            summary = config.num_layers * config.states_size * _kept(config)
+            found = _read(config, src_len) + _write(config, src_len, tgt_len, config.states_size, summary)
             width = config.output_size
-        case TransformerConfig():
-            multiply_adds = _transform(config, src_len, tgt_len)
-            width = config.d_model
-    return 2 * (multiply_adds + tgt_len * width * tgt_vocabulary)
+        case HybridConfig(encoder=TransformerConfig() as reads, decoder=Seq2SeqConfig() as writes):
+            found = encoder_multiply_adds(reads, src_len)
+            found += _write(writes, src_len, tgt_len, reads.d_model, reads.d_model)
+            width = writes.output_size
+        case HybridConfig(encoder=Seq2SeqConfig() as reads, decoder=TransformerConfig() as writes):
+            found = _read(reads, src_len) + decoder_multiply_adds(writes, src_len, tgt_len, reads.states_size)
+            width = writes.d_model
+    return 2 * (found + tgt_len * width * tgt_vocabulary)
 
 
-def _encode(config: Seq2SeqConfig, s: float) -> float:
-    """Multiply-adds of the recurrent encoder, of the keys and of the bridge to the decoder's first state."""
-    h = config.hidden_size
-    kept = h * (2 if config.cell == "lstm" else 1)  # an LSTM has a cell state beside the h
-    rnn = _rnn(config, config.embedding_size, directions=2 if config.bidirectional else 1)
-    key = {"none": 0, "dot": 0, "general": h}.get(config.attention, _attention_size(config)) * h
-    bridge = 0 if config.attention == "none" else (kept * config.num_layers) ** 2
-    return s * (rnn + key) + bridge
+def _read(config: Seq2SeqConfig, s: float) -> float:
+    """Multiply-adds of the recurrent encoder."""
+    size, directions = config.states_size, 2 if config.direction == "both" else 1
+    found = s * _rnn(config, config.embedding_size, size, directions)
+    if config.self_attention in ("encoder", "both"):
+        found += directions * _look_back(size // directions, s)
+    return found
 
 
-def _decode(config: Seq2SeqConfig, s: float, t: float) -> float:
-    """Multiply-adds of the recurrent decoder, its attention and its readout."""
-    h, attends = config.hidden_size, config.attention != "none"
-    before = attends and config.placement == "before"
-    fed = h if before else config.output_size if config.input_feeding else 0
-    rnn = _rnn(config, config.embedding_size + fed)
-    query, score = 0, h
-    if config.attention in ("additive", "concat"):
-        query, score = h * _attention_size(config), _attention_size(config)
-    attention = query + s * (score + h) if attends else 0
-    found = h + (h if attends else 0) + (0 if config.placement == "after" else config.embedding_size)
-    return t * (rnn + attention + found * config.output_size)
+def _write(config: Seq2SeqConfig, s: float, t: float, value_size: int, summary_size: int) -> float:
+    """Multiply-adds of the recurrent decoder: bridge, cells, attention and readout."""
+    h, attention, known = config.hidden_size, config.attention, config.embedding_size
+    context = fed = bridge = 0
+    found = 0.0
+    if attention is None:
+        known += h if config.feed_summary else 0
+    else:
+        context = SCORES[attention.score].context_width(h, value_size, attention)
+        fed = context if attention.placement == "before" else config.output_size * attention.input_feeding
+        bridge = summary_size * config.num_layers * h * _kept(config)
+        found = attention_work(attention, h, value_size).total(s, t)
+    if config.self_attention in ("decoder", "both"):
+        found += _look_back(h, t)
+    after = attention is not None and attention.placement == "after"
+    read = (
+        (h + context + (0 if after else known))
+        * config.output_size
+        * (2 if config.readout == "maxout" else 1)
+    )
+    return found + bridge + t * (_rnn(config, known + fed, h) + read)
 
 
-def _rnn(config: Seq2SeqConfig, input_size: int, directions: int = 1) -> int:
-    """Multiply-adds of a token through all layers, whose directions are hidden_size wide together."""
-    h, gates = config.hidden_size, 4 if config.cell == "lstm" else 3
-    read = input_size + h * (config.num_layers - 1)
-    return gates * h * (read + config.num_layers * (h // directions))
+def _kept(config: Seq2SeqConfig) -> int:
+    """States that a layer hands on: an LSTM has a cell state beside the h."""
+    return 2 if config.cell == "lstm" else 1
 
 
-def _attention_size(config: Seq2SeqConfig) -> int:
-    """Width of the hidden layer of an additive score."""
-    return config.attention_size or config.hidden_size
+def _rnn(config: Seq2SeqConfig, input_size: int, size: int, directions: int = 1) -> int:
+    """Multiply-adds of a token through all layers, whose directions are ``size`` wide together."""
+    gates = 4 if config.cell == "lstm" else 3
+    read = input_size + size * (config.num_layers - 1)
+    return gates * size * (read + config.num_layers * (size // directions))
 
 
-def _transform(config: TransformerConfig, s: float, t: float) -> float:
-    """Multiply-adds of the Transformer: an attention has 4 projections, and 2 D for each query and key."""
-    d = config.d_model
-    feed_forward = 2 * d * config.ffn_size
-    encoder = s * (4 * d * d + feed_forward) + 2 * s * s * d
-    own = t * (4 * d * d + feed_forward) + 2 * t * t * d
-    cross = (t + s) * 2 * d * d + 2 * t * s * d
-    return config.encoder_layers * encoder + config.decoder_layers * (own + cross)
+def _look_back(size: int, length: float) -> float:
+    """Self-attention of an RNN: scores and sums over the whole square, and the join of state and context."""
+    return length * length * 2 * size + length * 2 * size * size

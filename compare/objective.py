@@ -1,4 +1,4 @@
-"""The training loss: label-smoothed cross-entropy that never holds all logits.
+"""The training loss: label-smoothed cross-entropy that never holds all logits; REINFORCE for hard attention.
 
 Shapes: B sentences, T target positions, N real target tokens, D hidden size, V vocabulary.
 """
@@ -17,8 +17,8 @@ CHUNK_ELEMENTS = 1 << 22
 class Loss(NamedTuple):
     """Sums over the real target tokens of a batch."""
 
-    smoothed: Tensor
-    """What is minimised: cross-entropy against the smoothed target, summed, scalar."""
+    minimised: Tensor
+    """Cross-entropy against the smoothed target, and ``reinforce`` of choices drawn; summed, scalar."""
     nll: Tensor
     """Negative log-likelihood of the reference, summed, scalar; has no gradient."""
     tokens: int
@@ -37,14 +37,36 @@ class Objective(nn.Module):
         self, src: Tensor, src_mask: Tensor, tgt_in: Tensor, tgt_out: Tensor, tgt_mask: Tensor
     ) -> Loss:
         """Compute the loss of src (B, S), tgt_in, tgt_out (B, T) under masks (B, S) and (B, T)."""
-        hidden = self.model.features(src, src_mask, tgt_in).hidden
+        features = self.model.features(src, src_mask, tgt_in)
         output = self.model.output
         real = tgt_mask.flatten().nonzero().squeeze(1)
-        hidden = hidden.flatten(0, 1).index_select(0, real)  # (N, D): no logits for padding
+        hidden = features.hidden.flatten(0, 1).index_select(0, real)  # (N, D): no logits for padding
         targets = tgt_out.flatten().index_select(0, real)
         bias = output.bias if output.bias is not None else output.weight.new_zeros(output.out_features)
-        smoothed, nll = linear_cross_entropy(hidden, output.weight, bias, targets, self.label_smoothing)
-        return Loss(smoothed, nll, int(real.numel()))
+        minimised, nll = linear_cross_entropy(hidden, output.weight, bias, targets, self.label_smoothing)
+        if features.choice_logp is not None and features.value is not None:
+            rewards = nll.new_zeros(tgt_mask.numel()).index_copy(0, real, -nll).view(tgt_mask.shape)
+            minimised = minimised + reinforce(rewards, features.choice_logp, features.value, tgt_mask)
+        return Loss(minimised, nll.sum(), int(real.numel()))
+
+
+def reinforce(rewards: Tensor, choice_logp: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    """Loss of the choices drawn (Williams 1992; for attention Xu et al. 2015, section 4.1), summed, scalar.
+
+    A choice is credited with all rewards from its own position on, less what the baseline expected; that is
+    the gradient of the expected log-likelihood, whatever later positions make of the choice. The baseline
+    learns those returns by half their squared error.
+
+    Args:
+        rewards: log-likelihood of each reference token, 0 at padding, (B, T).
+        choice_logp: log-probability of the choice made before it, (B, T).
+        value: the baseline, (B, T).
+        mask: True at real tokens, (B, T).
+    """
+    returns = rewards.flip(1).cumsum(1).flip(1).detach()
+    advantage = returns - value.to(returns.dtype)
+    losses = advantage.square() / 2 - advantage.detach() * choice_logp.to(returns.dtype)
+    return losses.where(mask, 0.0).sum()
 
 
 def linear_cross_entropy(
@@ -63,7 +85,7 @@ def linear_cross_entropy(
         smoothing: in [0, 1).
 
     Returns:
-        The smoothed loss and, without gradient, the negative log-likelihood; both scalars, summed over N.
+        The smoothed loss, summed over N, and, without gradient, the negative log-likelihoods (N,).
     """
     if not torch.is_grad_enabled():  # forward is told what requires gradients, not whether they are wanted
         hidden, weight, bias = hidden.detach(), weight.detach(), bias.detach()
@@ -84,17 +106,17 @@ class _LinearCrossEntropy(torch.autograd.Function):
         with torch.autocast(device, enabled=False):
             narrow = weight.to(low)
             grads = [torch.zeros_like(tensor) for tensor in (hidden, weight, bias) if wants_grad]
-            sums = weight.new_zeros(2)
+            smoothed, nll = weight.new_zeros(()), weight.new_empty(hidden.size(0))
             rows = max(1, CHUNK_ELEMENTS // weight.size(0))
             for start in range(0, hidden.size(0), rows):
                 part = slice(start, start + rows)
                 logits, inputs = _logits(hidden[part], narrow, bias)
-                sums += _losses(logits, targets[part], smoothing)
+                nll[part], spread = _losses(logits, targets[part], smoothing)
+                smoothed += (1 - smoothing) * nll[part].sum() + smoothing * spread
                 if wants_grad:
                     delta = _softmax_minus_target(logits, targets[part], smoothing)
                     _accumulate(grads, part, delta, inputs, narrow)
         ctx.grads = grads
-        smoothed, nll = sums[0].clone(), sums[1].clone()
         ctx.mark_non_differentiable(nll)
         return smoothed, nll
 
@@ -110,13 +132,14 @@ def _logits(hidden: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tenso
     return (inputs @ weight.t()).to(bias.dtype).add_(bias), inputs
 
 
-def _losses(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-    """Summed (smoothed loss, nll) of a chunk; turns ``logits`` into log-probabilities in place."""
+def _losses(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor | float]:
+    """The nll (N,) of a chunk and its summed cross-entropy against the even distribution, where it counts.
+
+    Turns ``logits`` into log-probabilities in place.
+    """
     logits -= logits.logsumexp(dim=1, keepdim=True)
-    nll = -logits.gather(1, targets.unsqueeze(1)).sum()
-    if smoothing == 0:
-        return torch.stack([nll, nll])
-    return torch.stack([(1 - smoothing) * nll - smoothing * logits.mean(dim=1).sum(), nll])
+    nll = -logits.gather(1, targets.unsqueeze(1)).squeeze(1)
+    return nll, -logits.mean(dim=1).sum() if smoothing else 0.0
 
 
 def _softmax_minus_target(logp: Tensor, targets: Tensor, smoothing: float) -> Tensor:

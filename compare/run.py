@@ -29,8 +29,7 @@ def plan(experiment: Experiment, folder: Path, place: str = "config") -> list[Ro
     """The rows of an experiment; fails on whatever is wrong with any of them before work starts."""
     rows = []
     for model in experiment.models:
-        blueprint = resolve(model, place)
-        settings = {**dataclasses.asdict(blueprint.architecture), **dataclasses.asdict(blueprint.optim)}
+        settings = resolve(model, place).settings()
         given = {name: value for name, value in settings.items() if value is not None}
         full = dataclasses.replace(model, overrides=given)
         single = dataclasses.replace(experiment, models=(full,))

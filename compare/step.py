@@ -13,7 +13,7 @@ def train_step(
     """Update the weights on the mean loss of a batch's target tokens; returns the loss and gradient norm."""
     with torch.autocast(batch.src.device.type, torch.bfloat16, enabled=precision == "bf16"):
         loss = objective(batch.src, batch.src_mask, batch.tgt_in, batch.tgt_out, batch.tgt_mask)
-    (loss.smoothed / loss.tokens).backward()
+    (loss.minimised / loss.tokens).backward()
     norm = nn.utils.clip_grad_norm_(objective.parameters(), clip_norm)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)

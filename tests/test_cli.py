@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,9 @@ import pytest
 import torch
 
 from compare.cli import main
-from compare.models import PRESETS
+from compare.flops import forward_flops
+from compare.models import build
+from compare.presets import PRESETS
 from compare.progress import Reporter
 from compare.results import Result
 from compare.score import corpus_bleu
@@ -407,12 +410,32 @@ def test_a_published_score_is_met_to_its_last_place(capsys: pytest.CaptureFixtur
 
 def test_the_presets_are_listed(capsys: pytest.CaptureFixture[str]):
     assert main(["models"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == list(PRESETS)
-    assert all(preset.source in line for preset, line in zip(PRESETS.values(), lines, strict=True))
-    assert main(["models", "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)
-    assert [row["preset"] for row in rows] == list(PRESETS)
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.split()[:1] != []]
+    found = {line.split()[0]: line for line in lines if line.split()[0] in PRESETS}
+    assert list(found) == list(PRESETS)
+    assert all(PRESETS[name].source in line for name, line in found.items())
+    assert main(["models", "--json", "--vocabulary", "5000"]) == 0
+    rows = {row["preset"]: row for row in json.loads(capsys.readouterr().out)}
+    assert list(rows) == list(PRESETS)
+    row, architecture = rows["transformer"], PRESETS["transformer"].architecture
+    made = build(architecture, 5000, 5000)
+    assert row["params"] == sum(weight.numel() for weight in made.parameters())
+    assert row["forward_flops"] == forward_flops(architecture, src_len=20, tgt_len=20, tgt_vocabulary=5000)
+
+
+def test_a_preset_is_taken_apart(capsys: pytest.CaptureFixture[str]):
+    assert main(["models", "luong-local-p", "--vocabulary", "50"]) == 0
+    out = capsys.readouterr().out
+    assert "scope = local-p" in out
+    assert "GeneralScore: s W h" in out
+    assert re.search(r"^ +output +Linear +12,850 +2 x 6 x 50$", out, re.MULTILINE)  # 256 x 50 + 50
+    assert main(["models", "luong-local-p", "--vocabulary", "50", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["tree"][0]["params"] == sum(
+        weight.numel() for weight in build(PRESETS["luong-local-p"].architecture, 50, 50).parameters()
+    )
+    assert main(["models", "luong-locl-p"]) == 2
+    assert "did you mean 'luong-local-p'?" in capsys.readouterr().err
 
 
 def test_the_doctor_speaks_json(capsys: pytest.CaptureFixture[str]):

@@ -1,6 +1,7 @@
 """The closed formulas against torch's own counter, under settings where that counts every product."""
 
 import itertools
+from typing import Any
 
 import pytest
 import torch
@@ -8,9 +9,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from compare.flops import forward_flops, train_flops_per_token
-from compare.models import PRESETS, build
-from seq2seq.config import Seq2SeqConfig
-from transformer.config import TransformerConfig
+from compare.hybrid_config import HybridConfig
+from compare.models import build
+from compare.presets import PRESETS, Architecture
+from seq2seq.config import AttentionConfig, Seq2SeqConfig
+from seq2seq.scores import SCORES
+from transformer.config import DecoderOnlyConfig, TransformerConfig
 
 pytestmark = pytest.mark.filterwarnings("ignore:TF32 acceleration")  # said when oneDNN is switched off
 
@@ -18,7 +22,7 @@ B, S, T, V = 2, 5, 7, 23
 SIZES = {"src_len": S, "tgt_len": T, "tgt_vocabulary": V}
 
 
-def counted(config: Seq2SeqConfig | TransformerConfig) -> tuple[int, int]:
+def counted(config: Architecture) -> tuple[int, int]:
     """What torch counts in a forward pass and in an update; its fused kernels, which count 0, are off."""
     model = build(config, V, V)
     src, tgt = torch.randint(V, (B, S)), torch.randint(V, (B, T))
@@ -30,26 +34,42 @@ def counted(config: Seq2SeqConfig | TransformerConfig) -> tuple[int, int]:
     return forward.get_total_flops(), forward.get_total_flops() + backward.get_total_flops()
 
 
-def recurrent(**changes) -> Seq2SeqConfig:
-    return Seq2SeqConfig(**{"embedding_size": 6, "hidden_size": 10, **changes})
+ADDITIVE = AttentionConfig()
 
 
+def recurrent(attention: AttentionConfig | None = ADDITIVE, **changes: Any) -> Seq2SeqConfig:
+    return Seq2SeqConfig(attention=attention, **{"embedding_size": 6, "hidden_size": 10, **changes})
+
+
+def transformer(**changes: Any) -> TransformerConfig:
+    sizes = {"d_model": 12, "num_heads": 3, "encoder_layers": 2, "decoder_layers": 3, "ffn_size": 20}
+    return TransformerConfig(**{**sizes, **changes})
+
+
+PLACEMENTS: list[dict[str, Any]] = [{}, {"placement": "after"}, {"placement": "after", "input_feeding": True}]
 RECURRENT = [
-    recurrent(attention=attention, cell=cell, num_layers=layers, bidirectional=layers == 1, **rest)
-    for attention, cell, layers, rest in itertools.product(
-        ["none", "additive", "dot", "general", "concat"],
-        ["lstm", "gru"],
-        [1, 3],
-        [{}, {"placement": "after"}, {"placement": "after", "input_feeding": True, "tie": "output"}],
+    recurrent(
+        AttentionConfig(score=score, **placement),
+        cell=cell,
+        num_layers=layers,
+        direction="both" if layers == 1 else "forward",
     )
-    if attention != "none" or not rest
+    for (score, cell), layers, placement in itertools.product(
+        zip(SCORES, itertools.cycle(["lstm", "gru"])), [1, 3], PLACEMENTS
+    )
 ]
 SPECIAL = [
-    recurrent(attention_size=4),
-    recurrent(tie="all", num_layers=2, reverse_source=True),
-    recurrent(attention="none", tie="output"),
-    TransformerConfig(d_model=12, num_heads=3, encoder_layers=2, decoder_layers=3, ffn_size=20),
-    TransformerConfig(d_model=12, num_heads=2, encoder_layers=1, decoder_layers=1, ffn_size=9, tie="all"),
+    recurrent(AttentionConfig(attention_size=4)),
+    recurrent(AttentionConfig(score="scaled-dot", num_heads=2, attention_size=6), encoder_size=14),
+    recurrent(AttentionConfig(score="general", scope="local-p"), readout="maxout"),
+    recurrent(tie="all", num_layers=2, direction="backward"),
+    recurrent(None, tie="output"),
+    recurrent(None, cell="gru", feed_summary=True),
+    transformer(),
+    transformer(d_model=12, num_heads=2, head_size=5, encoder_layers=1, decoder_layers=1, tie="all"),
+    DecoderOnlyConfig(d_model=12, num_heads=2, num_layers=3, ffn_size=9),
+    HybridConfig(encoder=transformer(), decoder=recurrent(dropout=0.1, tie="output")),
+    HybridConfig(encoder=recurrent(dropout=0.1, tie="output", encoder_size=14), decoder=transformer()),
 ]
 
 
@@ -62,7 +82,7 @@ def test_forward_flops_are_exactly_those_torch_counts(config):
 def test_an_update_is_three_forward_passes(config):
     """Exactly so in a Transformer; an RNN's first state is given, so its product has one gradient less."""
     formula = B * (S - 1 + T) * train_flops_per_token(config, **SIZES)
-    if isinstance(config, TransformerConfig):
+    if isinstance(config, TransformerConfig | DecoderOnlyConfig):
         assert formula == pytest.approx(counted(config)[1], rel=1e-12)
     else:
         assert 0.9 * formula < counted(config)[1] <= formula
@@ -74,8 +94,19 @@ def test_every_preset_has_a_count_that_is_linear_in_a_mean_target_vocabulary(pre
     small, large = (
         forward_flops(config, src_len=11.5, tgt_len=12.25, tgt_vocabulary=size) for size in (8_000, 9_000)
     )
-    width = config.d_model if isinstance(config, TransformerConfig) else config.output_size
-    assert large - small == 2 * 12.25 * width * 1_000
+    with torch.device("meta"):
+        width = build(config, 10, 10).output.in_features
+    assert large - small == pytest.approx(2 * 12.25 * width * 1_000, rel=1e-9)
+
+
+@pytest.mark.parametrize("where", ["encoder", "decoder", "both"])
+def test_looking_back_is_counted_as_the_whole_square(where):
+    """Torch counts what the loop does, the triangle: no more than the formula, and more than without it."""
+    config = recurrent(self_attention=where)
+    found, plain = (B * forward_flops(one, **SIZES) for one in (config, recurrent()))
+    assert plain < counted(config)[0] <= found
+    if where == "encoder":
+        assert counted(config)[0] == found
 
 
 def test_the_transformers_paper_size_by_hand():
