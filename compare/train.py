@@ -1,7 +1,6 @@
 """One training loop for every model: batches in, validated weights out, resumable at any update."""
 
 import dataclasses
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,11 +24,11 @@ from compare.checkpoint import (
 from compare.config import TrainConfig
 from compare.interrupt import Interrupted, StopRequest, stop_on_signals
 from compare.ledger import Ledger, Validation, Window
+from compare.metrics import MetricsLog
 from compare.objective import Objective
 from compare.optim import OptimConfig, build_optimizer, learning_rate
 from compare.step import train_step
 from data.batch import Batch
-from data.files import write_atomically
 from data.loader import BatchStream
 
 STATE = "trainer.pt"
@@ -55,7 +54,7 @@ class Trainer:
     ) -> None:
         self.objective, self.stream, self.validate = objective, stream, validate
         self.train, self.optim, self.report = train, optim, report
-        self.metrics, self.checkpoints = folder / "metrics.jsonl", folder / "checkpoints"
+        self.metrics, self.checkpoints = MetricsLog(folder / "metrics.jsonl"), folder / "checkpoints"
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         self.device = next(objective.parameters()).device
         self.model: nn.Module = objective.model  # type: ignore[assignment]
@@ -206,7 +205,7 @@ class Trainer:
         """Go on from the saved state, if there is one; lines written after it are written again."""
         state = load_state(self.checkpoints / STATE)
         if state is None:
-            remove(self.metrics)
+            self.metrics.clear()
             return
         try:
             self._restore(state)
@@ -215,9 +214,7 @@ class Trainer:
                 f"{self.checkpoints / STATE}: the state of another model or version ({first_line(error)}): "
                 f"delete {self.checkpoints} to train this row anew"
             ) from None
-        lines = self.metrics.read_text().splitlines(keepends=True) if self.metrics.exists() else []
-        kept = [line for line in lines if line.endswith("\n") and self._earlier(json.loads(line))]
-        write_atomically(self.metrics, "".join(kept))
+        self.metrics.rewind(self.ledger.update)
 
     def _restore(self, state: dict[str, Any]) -> None:
         """Take up what ``_save`` wrote."""
@@ -229,17 +226,13 @@ class Trainer:
         if self.device.type == "cuda":
             torch.cuda.set_rng_state(state["rng_cuda"])
 
-    def _earlier(self, line: dict[str, Any]) -> bool:
-        return line["update"] <= self.ledger.update and line["kind"] in ("train", "valid")
-
     def _place(self) -> dict[str, Any]:
         """Where in the run a line of metrics belongs."""
         seconds = sum(self.ledger.seconds[phase] for phase in ("data", "train"))
         return {"update": self.ledger.update, "epoch": self.ledger.epoch, "seconds": round(seconds, 3)}
 
     def _write(self, line: dict[str, Any]) -> None:
-        with self.metrics.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        self.metrics.append(line)
         self.report(line)
 
     def _snapshot(self, update: int) -> Path:

@@ -65,7 +65,7 @@ def test_the_program_runs_as_a_module():
 
 
 def test_the_score_added_in_contributing_is_one_class_and_one_line(monkeypatch: pytest.MonkeyPatch):
-    """CONTRIBUTING's own code, then a model with it trained for a while: every part of the toolkit takes it."""
+    """CONTRIBUTING's own code, then a model with it trained for a while: every part takes it."""
     import torch
 
     import seq2seq.scores
