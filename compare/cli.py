@@ -189,15 +189,11 @@ def study(
 
     Example: attnbench study scaling
     """
-    from compare.analysis.studies import STUDIES, run_study
+    from compare.analysis.studies import list_studies, run_study
     from compare.progress import Reporter
 
     if name is None:
-        rows = [{"study": key, "about": one.about, "source": one.source} for key, one in STUDIES.items()]
-        lines = [
-            f"{row['study']:<{max(map(len, STUDIES))}}  {row['about']} ({row['source']})" for row in rows
-        ]
-        print(json.dumps(rows, indent=2) if as_json else "\n".join(lines))
+        print(list_studies(as_json=as_json))
         return 0
     reporter = Reporter(quiet=quiet)
     report = run_study(name, out, seed=seed, runs=runs, say=reporter.say)

@@ -1,0 +1,105 @@
+"""A study's findings as files: study.md to read, study.json and CSV tables to compute with, and a plot."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from compare.views.plots import save_figure
+from data.files import write_atomically
+
+from .study import Findings, Row, number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What a study found, and what the figures hold for."""
+
+    name: str
+    about: str
+    source: str
+    findings: Findings
+    conditions: Mapping[str, Any]
+    """Seed, device, threads, versions and seconds."""
+
+    @property
+    def verdict(self) -> list[Row]:
+        """One row a claim: what was predicted, what was measured, and whether it holds."""
+        return [
+            {
+                "claim": claim.text,
+                "predicted": claim.prediction,
+                "measured": claim.measurement,
+                "holds": claim.holds,
+            }
+            for claim in self.findings.claims
+        ]
+
+    def to_markdown(self) -> str:
+        """The report people read."""
+        claims, held = self.findings.claims, sum(claim.holds for claim in self.findings.claims)
+        parts = [
+            f"# {self.name}: {self.about}",
+            f"Source: {self.source}",
+            self.findings.method,
+            f"## Verdict: {held} of {len(claims)} claims hold",
+            markdown(self.verdict),
+            "![plot](plot.png)",
+        ]
+        for name, table in self.findings.tables.items():
+            parts += [f"## {name.replace('-', ' ').capitalize()}", table.caption, markdown(table.rows)]
+        conditions = ", ".join(f"{name} {number(value)}" for name, value in self.conditions.items())
+        return "\n\n".join([*parts, f"Measured with: {conditions}."]) + "\n"
+
+    def to_json(self) -> str:
+        """All figures as one JSON object; a number that is not finite becomes null."""
+        claims = [
+            {"claim": claim.text, "low": claim.low, "high": claim.high, "measured": claim.measured}
+            | {"expected": claim.expected, "holds": claim.holds}
+            for claim in self.findings.claims
+        ]
+        content = {
+            "name": self.name,
+            "about": self.about,
+            "source": self.source,
+            **self.conditions,
+            "claims": claims,
+            "tables": {name: list(table.rows) for name, table in self.findings.tables.items()},
+        }
+        return json.dumps(_finite(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write the report into ``folder``/<name>; study.json comes last, so that it vouches for the rest."""
+        place = folder / self.name
+        written = save_figure(self.findings.figure, place / "plot")
+        texts = {
+            f"{name}.csv": pd.DataFrame(table.rows).to_csv(index=False, lineterminator="\n")
+            for name, table in self.findings.tables.items()
+        }
+        for name, text in {**texts, "study.md": self.to_markdown(), "study.json": self.to_json()}.items():
+            write_atomically(place / name, text)
+            written.append(place / name)
+        return written
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """``rows`` as a Markdown table, numbers to the right."""
+    cells = [{name: number(value).replace("|", r"\|") for name, value in row.items()} for row in rows]
+    words = {name for row in rows for name, value in row.items() if isinstance(value, str)}
+    frame = pd.DataFrame(cells).fillna("–")
+    align = ["left" if name in words else "right" for name in frame.columns]
+    # Left alone, tabulate would round what is rounded already.
+    return str(frame.to_markdown(index=False, tablefmt="pipe", disable_numparse=True, colalign=align))
+
+
+def _finite(value: Any) -> Any:
+    """``value`` with what JSON does not know, NaN and infinities, replaced by None at any depth."""
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
