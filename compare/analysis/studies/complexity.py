@@ -11,12 +11,13 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from compare.analysis.tables import Row, Table
 from transformer.attention import plain_attention
 
 from .complexity_models import crossing, parameters, second_language
 from .figures import draw_lines, make_figure
 from .measure import best_seconds, exponent, kept_bytes, multiply_adds
-from .study import Claim, Findings, Row, Settings, Table, near
+from .study import Claim, Findings, Settings, near
 
 D, HEADS = 256, 4
 CROSS_KEYS = 512

@@ -4,12 +4,13 @@ import math
 
 import torch
 
+from compare.analysis.tables import Row, Table
 from transformer.attention import plain_attention
 from transformer.config import TransformerConfig
 from transformer.model import Transformer
 
 from .measure import best_seconds, exponent, multiply_adds
-from .study import Claim, Row, Table, between, near
+from .study import Claim, between, near
 
 Part = tuple[Table, list[Claim]]
 """A table and what it shows."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from compare.analysis.tables import Row
 from compare.optim import OptimConfig
 from data.batch import make_batch
 from data.encoded import EncodedSplit
@@ -13,7 +14,6 @@ from data.symbols import EOS
 from transformer.config import Positions, TransformerConfig
 from transformer.model import Transformer
 
-from .study import Row
 from .training import accuracy, fit, make_split
 
 SYMBOLS = 20

@@ -10,9 +10,11 @@ from collections import defaultdict
 import torch
 from matplotlib.figure import Figure
 
+from compare.analysis.tables import Table
+
 from .families import FAMILIES, Model, source_table
 from .figures import draw_lines, make_figure
-from .study import Claim, Findings, Settings, Table, at_least, at_most
+from .study import Claim, Findings, Settings, at_least, at_most
 
 METHOD = """\
 Fresh encoder-decoders of width {d} in float64: one LSTM layer a side that reads from left to right, the

@@ -6,12 +6,13 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn import functional as F
 
+from compare.analysis.tables import Row, Table
 from compare.views.plots import PALETTE
 from transformer.attention import plain_attention
 
 from .figures import make_figure
 from .measure import draw, relative_error
-from .study import Claim, Findings, Row, Settings, Table, at_least, at_most
+from .study import Claim, Findings, Settings, at_least, at_most
 
 Layer = Callable[[Tensor], Tensor]
 """(N, d) to (N, d)."""

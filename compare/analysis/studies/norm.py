@@ -7,12 +7,13 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from compare.analysis.tables import Row, Table
 from transformer.config import TransformerConfig
 from transformer.model import Transformer
 
 from .figures import draw_lines, make_figure
 from .measure import exponent
-from .study import Claim, Findings, Row, Settings, Table, at_least, at_most, near
+from .study import Claim, Findings, Settings, at_least, at_most, near
 
 Norm = Literal["pre", "post"]
 NORMS: tuple[Norm, ...] = ("pre", "post")

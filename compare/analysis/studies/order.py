@@ -9,6 +9,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from compare.analysis.tables import Row, Table
 from transformer.config import Positions
 from transformer.model import Transformer
 from transformer.positions import sinusoids
@@ -16,7 +17,7 @@ from transformer.positions import sinusoids
 from .copying import CONFIG, SYMBOLS, learn_to_copy, probe_copying
 from .figures import draw_lines, make_figure
 from .measure import relative_error
-from .study import Claim, Findings, Row, Settings, Table, at_least, at_most
+from .study import Claim, Findings, Settings, at_least, at_most
 
 POSITIONS: tuple[Positions, ...] = ("none", "sinusoidal", "learned")
 ROUNDING = 1e-11

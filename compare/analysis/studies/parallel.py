@@ -11,12 +11,13 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from compare.analysis.tables import Row, Table
 from compare.objective import Objective
 
 from .families import FAMILIES, Model
 from .figures import draw_lines, make_figure
 from .measure import best_seconds, multiply_adds
-from .study import Claim, Findings, Row, Settings, Table, at_least, at_most, near
+from .study import Claim, Findings, Settings, at_least, at_most, near
 
 PRODUCTS = ("MmBackward", "AddmmBackward", "BmmBackward", "BaddbmmBackward")
 """Nodes of the autograd graph that stand for a matrix product, by the beginning of their name."""

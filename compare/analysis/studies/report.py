@@ -2,17 +2,18 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from compare.analysis.tables import Row, markdown, number
 from compare.views.plots import save_figure
 from data.files import write_atomically
 
-from .study import Findings, Row, number
+from .study import Findings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,16 +85,6 @@ class Report:
             write_atomically(place / name, text)
             written.append(place / name)
         return written
-
-
-def markdown(rows: Sequence[Row]) -> str:
-    """``rows`` as a Markdown table, numbers to the right."""
-    cells = [{name: number(value).replace("|", r"\|") for name, value in row.items()} for row in rows]
-    words = {name for row in rows for name, value in row.items() if isinstance(value, str)}
-    frame = pd.DataFrame(cells).fillna("–")
-    align = ["left" if name in words else "right" for name in frame.columns]
-    # Left alone, tabulate would round what is rounded already.
-    return str(frame.to_markdown(index=False, tablefmt="pipe", disable_numparse=True, colalign=align))
 
 
 def _finite(value: Any) -> Any:

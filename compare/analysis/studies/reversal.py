@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import torch
 
+from compare.analysis.tables import Row, Table
 from compare.config import DecodeConfig
 from compare.optim import OptimConfig
 from compare.score import corpus_bleu
@@ -18,7 +19,7 @@ from seq2seq.model import Seq2Seq
 
 from .figures import draw_lines, make_figure
 from .finished import ATTENTION, FORWARD, REVERSED, Translations, read_translations
-from .study import Claim, Findings, Row, Settings, Table, at_least
+from .study import Claim, Findings, Settings, at_least
 from .training import fit, make_split
 
 EDGES = (0, 5, 7, 10, 15, 20, 25, 1_000)

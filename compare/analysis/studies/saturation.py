@@ -8,8 +8,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from compare.analysis.tables import Row
+
 from .measure import draw, exponent
-from .study import Claim, Row, near
+from .study import Claim, near
 
 SCALES: dict[str, Callable[[int], float]] = {
     "1": lambda d: 1.0,

@@ -6,10 +6,12 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from compare.analysis.tables import Row, Table
+
 from .figures import draw_lines, make_figure
 from .measure import draw, exponent
 from .saturation import KEYS, SCALES, judge_softmax, measure_softmax
-from .study import Claim, Findings, Row, Settings, Table, at_most, near
+from .study import Claim, Findings, Settings, at_most, near
 
 NORMALS = ((0.0, 1.0), (0.5, 1.0), (0.25, 1.5))
 """(mu, sigma) of each entry of q and k."""

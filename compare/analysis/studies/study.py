@@ -4,13 +4,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
+
+from compare.analysis.tables import Table, number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-Row = dict[str, Any]
-"""One row of a table by column name, units in the names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,13 +83,6 @@ def between(text: str, measured: float, low: float, high: float) -> Claim:
     return Claim(text=text, measured=float(measured), low=low, high=high)
 
 
-class Table(NamedTuple):
-    """Figures under a caption."""
-
-    caption: str
-    rows: Sequence[Row]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Findings:
     """All that a study found."""
@@ -101,16 +93,3 @@ class Findings:
     """By the name of the file each is written to."""
     claims: Sequence[Claim]
     figure: "Figure"
-
-
-def number(value: Any) -> str:
-    """A cell of a table: four digits of a float, all of an integer, a dash for what is not known."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            return "–"
-        return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
-    return "–" if value is None else str(value)
