@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 from compare.config import Experiment
-from compare.execute import device_name, pick_device, training_flops
+from compare.derive import training_flops
+from compare.execute import device_name, pick_device
 from compare.memory import keep_freed_memory
 from compare.models import Blueprint, build, resolve
 from compare.objective import Objective
@@ -38,7 +39,7 @@ class Timing:
     """Source (without EOS) and target (with EOS) tokens a second, one entry a repeat."""
 
 
-class _Racer:
+class Racer:
     """A model ready to be trained for some updates."""
 
     def __init__(
@@ -91,7 +92,7 @@ def bench_experiment(
         batches = [batch.to(device) for batch in stream]
     if len(batches) <= WARM_UP_UPDATES:
         raise ValueError(f"an epoch has {len(batches)} batches: too few to time; lower train.batch_tokens")
-    racers = [_Racer(*item, experiment, prepared, device) for item in blueprints.items()]
+    racers = [Racer(*item, experiment, prepared, device) for item in blueprints.items()]
     for racer in racers:
         racer.race(batches[:WARM_UP_UPDATES])
     for repeat in range(repeats):

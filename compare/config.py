@@ -145,6 +145,26 @@ class BenchConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BudgetConfig:
+    """What the models are made equal in, beside the batches that they share (see compare/budget.py)."""
+
+    match: str = "none"
+    """none, params (trainable weights), flops (of training, a token) or time (seconds of training)."""
+    reference: str = ""
+    """Label of the model that stays as it is and whose amount the others get; empty: the first."""
+    amount: float = 0.0
+    """The budget itself in weights, FLOPs a token or seconds; 0: what the reference has."""
+
+    def __post_init__(self) -> None:
+        """Reject what would be ignored."""
+        _one_of(match=(self.match, ("none", "params", "flops", "time")))
+        if self.amount < 0:
+            raise ValueError(f"amount must be at least 0, found {self.amount:g}")
+        if self.match == "none" and (self.reference or self.amount):
+            raise ValueError("reference and amount mean nothing without match: set match too")
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """One row of the comparison: a preset, its label, and what it overrides (see compare/models.py)."""
 
@@ -170,6 +190,7 @@ class Experiment:
     train: TrainConfig
     decode: DecodeConfig
     bench: BenchConfig
+    budget: BudgetConfig
     models: tuple[ModelConfig, ...]
 
 

@@ -31,3 +31,16 @@ class MetricsLog:
             line for line, found in whole if found["update"] <= update and found["kind"] in ("train", "valid")
         ]
         write_atomically(self.path, "".join(kept))
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The lines of a metrics.jsonl; a last line cut off by the end of its process is left out."""
+    lines = path.read_bytes().splitlines()
+    metrics: list[dict[str, Any]] = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            metrics.append(json.loads(line))
+        except ValueError:
+            if number < len(lines):
+                raise ValueError(f"{path}, line {number}: not a JSON object") from None
+    return metrics

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, get_args
 
 from compare.config import (
     BenchConfig,
+    BudgetConfig,
     DataConfig,
     DecodeConfig,
     Experiment,
@@ -27,6 +28,7 @@ SECTIONS: dict[str, type] = {
     "train": TrainConfig,
     "decode": DecodeConfig,
     "bench": BenchConfig,
+    "budget": BudgetConfig,
 }
 
 

@@ -1,7 +1,7 @@
 """What all rows of an experiment share: corpus, vocabularies, encoded splits, the stream of batches."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from compare.config import DataConfig, Experiment, VocabularyConfig
@@ -13,7 +13,7 @@ from data.vocabulary import VocabularyPair, build_pair
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """The same for every row of an experiment and seed."""
+    """The same for every row of an experiment and seed; other seeds differ in their batches alone."""
 
     corpus: Corpus
     vocabularies: VocabularyPair
@@ -21,6 +21,13 @@ class Prepared:
     valid: EncodedSplit
     stream: BatchStream
     batch_hash: str
+
+    def for_seed(self, seed: int) -> "Prepared":
+        """The same with the batches of another seed."""
+        if seed == self.stream.seed:
+            return self
+        stream = BatchStream(self.train, batch_tokens=self.stream.batch_tokens, seed=seed)
+        return replace(self, stream=stream, batch_hash=stream.stream_hash(1))
 
 
 def load_corpus(config: DataConfig) -> Corpus:

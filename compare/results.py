@@ -25,6 +25,7 @@ __all__ = [
     "read_results",
     "save_result",
     "to_frame",
+    "to_view",
     "write_view",
 ]
 DTYPES: dict[Any, str] = {int: "int64", int | None: "Int64", float | None: "float64"}
@@ -63,8 +64,13 @@ def read_results(experiment: Path) -> list[Result]:
 def write_view(experiment: Path) -> Path:
     """Rebuild results.jsonl, one row a line, from the result files; returns its path."""
     path = experiment / "results.jsonl"
-    write_atomically(path, "".join(row.to_json(indent=None) + "\n" for row in read_results(experiment)))
+    write_atomically(path, to_view(read_results(experiment)))
     return path
+
+
+def to_view(results: Iterable[Result]) -> str:
+    """What results.jsonl holds."""
+    return "".join(row.to_json(indent=None) + "\n" for row in results)
 
 
 def load_results(*folders: str | Path) -> "pd.DataFrame":
@@ -84,7 +90,7 @@ def to_frame(results: Iterable[Result]) -> "pd.DataFrame":
     """One row a result, a column for each of its fields and for each score of each further test set."""
     import pandas as pd
 
-    names = [item.name for item in fields(Result) if item.name != "tests"]
+    names = [item.name for item in fields(Result) if item.name not in ("tests", "files")]
     rows = [result.flat() for result in results]
     further = dict.fromkeys(name for row in rows for name in row if name not in names)
     frame = pd.DataFrame(rows, columns=[*names, *further], dtype=object)

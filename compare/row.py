@@ -7,7 +7,7 @@ import json
 import math
 from collections import abc
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -80,6 +80,12 @@ class Result:
     batch_hash: str | None = None
     config_hash: str | None = None
     code_version: str | None = None
+    budget: str | None = None
+    """What was made equal over the models: params, flops or time; None: nothing beside the batches."""
+    budget_off: float | None = None
+    """Share by which the row misses that budget; positive: over it."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """The sha256 of each file that the figures come from, by its path in the run's folder."""
 
     def __post_init__(self) -> None:
         """Reject a status no view would know how to show."""
@@ -101,8 +107,9 @@ class Result:
         return cls(**row)
 
     def flat(self) -> dict[str, Any]:
-        """The row without nesting: score s of further test set t becomes ``s_t``, after all the rest."""
+        """The row without nesting or hashes of files: score s of further test set t becomes ``s_t``."""
         row = asdict(self)
+        del row["files"]
         for test, scores in row.pop("tests").items():
             for name, value in scores.items():
                 if f"{name}_{test}" in row:
@@ -127,7 +134,8 @@ def _check(row: Any, source: str | Path) -> None:
     types = {item.name: item.type for item in fields(Result)}
     if unknown := sorted(row.keys() - types.keys()):
         raise ValueError(f"{source}: unknown key {unknown[0]!r}")
-    if missing := [name for name in types if name not in row]:
+    needed = [item.name for item in fields(Result) if item.default is item.default_factory is MISSING]
+    if missing := [name for name in needed if name not in row]:  # earlier versions had fewer figures
         raise ValueError(f"{source}: key {missing[0]!r} is missing")
     if wrong := [name for name, value in row.items() if not _fits(value, types[name])]:
         raise ValueError(f"{source}: {wrong[0]} cannot be {row[wrong[0]]!r}")

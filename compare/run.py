@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import unified_diff
 from pathlib import Path
@@ -12,37 +12,64 @@ from typing import Any
 
 import torch
 
+from compare.budget import calibrate, each_model, find_reference, meet
 from compare.checkpoint import first_line
 from compare.config import Experiment
-from compare.execute import Row, execute, known_result, pick_device
+from compare.execute import execute, known_result, pick_device
 from compare.memory import keep_freed_memory
 from compare.models import resolve
 from compare.prepare import Prepared, prepare
 from compare.progress import Reporter
 from compare.results import Result, read_result, read_results, save_result, write_view
+from compare.run_folder import RunFolder
 from compare.train import Diverged
 from compare.version import code_version
 from data.files import write_atomically
 
 
-def plan(experiment: Experiment, folder: Path, place: str = "config") -> list[Row]:
-    """The rows of an experiment; fails on whatever is wrong with any of them before work starts."""
-    rows = []
-    for model in experiment.models:
-        settings = resolve(model, place).settings()
-        given = {name: value for name, value in settings.items() if value is not None}
-        full = dataclasses.replace(model, overrides=given)
-        single = dataclasses.replace(experiment, models=(full,))
-        rows.append(Row(experiment=single, folder=folder / f"{model.label}-seed{experiment.train.seed}"))
-    return rows
+def plan(
+    experiment: Experiment, folder: Path, seeds: Sequence[int] = (), place: str = "config"
+) -> list[RunFolder]:
+    """The runs of an experiment whose budget is not yet met; fails on whatever is wrong with any of them."""
+    return _spell_out(each_model(experiment), folder, seeds, place)
+
+
+def _spell_out(
+    models: Sequence[Experiment], folder: Path, seeds: Sequence[int], place: str
+) -> list[RunFolder]:
+    """The runs of experiments of one model each, with every setting written out, seed after seed."""
+    runs = []
+    for seed in seeds or (models[0].train.seed,):
+        for single in models:
+            (row,) = single.models
+            settings = resolve(row, place).settings()
+            given = {name: value for name, value in settings.items() if value is not None}
+            train = dataclasses.replace(single.train, seed=seed)
+            full = dataclasses.replace(
+                single, train=train, models=(dataclasses.replace(row, overrides=given),)
+            )
+            runs.append(RunFolder(experiment=full, folder=folder / f"{row.label}-seed{seed}"))
+    return runs
 
 
 def run_experiment(
-    experiment: Experiment, folder: Path, reporter: Reporter, place: str = "config"
+    experiment: Experiment,
+    folder: Path,
+    reporter: Reporter,
+    *,
+    seeds: Sequence[int] = (),
+    place: str = "config",
 ) -> list[Result]:
-    """Bring every row of ``experiment`` to its end in ``folder`` and return the rows.
+    """Bring every run of ``experiment`` to its end in ``folder`` and return the rows.
 
-    Rows that are done stay as they are; a row that was stopped goes on from its last state.
+    Runs that are done stay as they are; one that was stopped goes on from its last state.
+
+    Args:
+        experiment: the models and what they share.
+        folder: where the runs are kept.
+        reporter: told how it goes.
+        seeds: each model is trained once from each; by default from ``[train] seed`` alone.
+        place: what to name in errors of the settings.
 
     Raises:
         ValueError: bad settings or data, or ``folder`` holds another experiment.
@@ -50,47 +77,61 @@ def run_experiment(
     """
     code_version()  # of the sources as they are now: they may be edited while a long run goes on
     keep_freed_memory()
-    rows = check_experiment(experiment, folder, place)
-    if all(_ended(row) for row in rows):
-        reporter.say(f"{folder}: all {len(rows)} rows have ended; delete a row's folder to run it again")
+    runs = check_experiment(experiment, folder, seeds, place)
+    if experiment.budget.match == "none" and all(_ended(run) for run in runs):
+        reporter.say(f"{folder}: all {len(runs)} rows have ended; delete a row's folder to run it again")
         return read_results(folder)
     with _nothing_left_of_a_mistake(folder):
         prepared = prepare(experiment, folder / "encoded", reporter.say)
         registry = _registry(folder, prepared)
-    _register(folder, registry, rows, prepared)
-    for number, row in enumerate(rows, start=1):
-        reporter.say(f"[{number}/{len(rows)}] {row.name}: {'done before' if _ended(row) else 'start'}")
-        if not _ended(row):
-            _begin(row, prepared)
-            with reporter.logging_to(row.folder / "log.txt"):
-                _finish(row, prepared, reporter)
+        if experiment.budget.match == "time":
+            known = registry.get("seconds_per_update", {})
+            registry["seconds_per_update"] = calibrate(experiment, prepared, known, reporter.say)
+        if experiment.budget.match != "none":
+            models = meet(experiment, prepared, registry.get("seconds_per_update", {}))
+            runs = _refuse_others(_spell_out(models, folder, seeds, place))
+    _register(folder, registry, runs, prepared)
+    for number, run in enumerate(runs, start=1):
+        reporter.say(f"[{number}/{len(runs)}] {run.name}: {'done before' if _ended(run) else 'start'}")
+        if not _ended(run):
+            _begin(run, prepared)
+            with reporter.logging_to(run.folder / "log.txt"):
+                _finish(run, prepared.for_seed(run.experiment.train.seed), reporter)
     return read_results(folder)
 
 
-def check_experiment(experiment: Experiment, folder: Path, place: str = "config") -> list[Row]:
-    """Find the mistakes in settings and folder; returns the rows that ``run_experiment`` would run."""
+def check_experiment(
+    experiment: Experiment, folder: Path, seeds: Sequence[int] = (), place: str = "config"
+) -> list[RunFolder]:
+    """Find the mistakes in settings and folder; returns the runs, their budget not yet met."""
     pick_device(experiment.train.device)
-    rows = plan(experiment, folder, place)
+    find_reference(experiment)
+    runs = plan(experiment, folder, seeds, place)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is no folder: choose another place with --out")
-    for row in rows:
-        _refuse_other(row)
+    if experiment.budget.match == "none":
+        _refuse_others(runs)
     if (folder / "experiment.json").is_file():
         read_results(folder)  # names what is damaged
-    return rows
+    return runs
 
 
 def rehearse(
-    experiment: Experiment, folder: Path, say: Callable[[str], None], place: str = "config"
-) -> list[Row]:
+    experiment: Experiment,
+    folder: Path,
+    say: Callable[[str], None],
+    *,
+    seeds: Sequence[int] = (),
+    place: str = "config",
+) -> list[RunFolder]:
     """Check settings, folder and data as ``run_experiment`` would, and leave nothing behind."""
-    rows = check_experiment(experiment, folder, place)
+    runs = check_experiment(experiment, folder, seeds, place)
     with TemporaryDirectory() as encoded:
         _registry(folder, prepare(experiment, Path(encoded), say))
-    return rows
+    return runs
 
 
-def _finish(row: Row, prepared: Prepared, reporter: Reporter) -> None:
+def _finish(row: RunFolder, prepared: Prepared, reporter: Reporter) -> None:
     """Bring one row to its end and write its result."""
     try:
         result = execute(row, prepared, reporter)
@@ -112,7 +153,7 @@ def _out_of_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
-def _ended(row: Row) -> bool:
+def _ended(row: RunFolder) -> bool:
     return row.folder.is_dir() and read_result(row.folder).status != "unfinished"
 
 
@@ -133,7 +174,14 @@ def _nothing_left_of_a_mistake(folder: Path) -> Iterator[None]:
         raise
 
 
-def _refuse_other(row: Row) -> None:
+def _refuse_others(runs: list[RunFolder]) -> list[RunFolder]:
+    """Each of ``runs``, if none of their folders was made with other settings."""
+    for run in runs:
+        _refuse_other(run)
+    return runs
+
+
+def _refuse_other(row: RunFolder) -> None:
     """A folder made with other settings is neither continued nor overwritten."""
     path = row.folder / "config.toml"
     if not path.is_file() and (row.folder / "checkpoints").exists():
@@ -163,7 +211,7 @@ def _registry(folder: Path, prepared: Prepared) -> dict[str, Any]:
     return known
 
 
-def _register(folder: Path, registry: dict[str, Any], rows: list[Row], prepared: Prepared) -> None:
+def _register(folder: Path, registry: dict[str, Any], rows: list[RunFolder], prepared: Prepared) -> None:
     """Note the rows of an experiment, for later calls may add some, and the sources it is tested on."""
     first = prepared.corpus.splits[prepared.corpus.tests[0]]
     write_atomically(folder / "test.src", "".join(f"{line}\n" for line in first.src))  # for plots and people
@@ -172,7 +220,7 @@ def _register(folder: Path, registry: dict[str, Any], rows: list[Row], prepared:
     write_atomically(folder / "experiment.json", json.dumps(registry, indent=2) + "\n")
 
 
-def _begin(row: Row, prepared: Prepared) -> None:
+def _begin(row: RunFolder, prepared: Prepared) -> None:
     """Make a row's folder; its config.toml, written last, tells that the rest is there."""
     if not (row.folder / "config.toml").is_file():
         prepared.vocabularies.save(row.folder)

@@ -58,7 +58,7 @@ def score(
     if n_bootstrap < 2:
         raise ValueError(f"n_bootstrap is {n_bootstrap}, but an interval takes at least 2 samples")
     bleu_metric, chrf_metric, ter_metric = BLEU(), CHRF(), TER()
-    with _fixed_seed():
+    with fixed_seed():
         bleu = bleu_metric.corpus_score(hypotheses, [references], n_bootstrap=n_bootstrap)
     chrf = chrf_metric.corpus_score(hypotheses, [references])
     edits = ter_metric.corpus_score(hypotheses, [references]) if ter else None
@@ -100,7 +100,7 @@ def _on_scale(value: float) -> float:
 
 
 @contextmanager
-def _fixed_seed() -> Iterator[None]:
+def fixed_seed() -> Iterator[None]:
     """Keep a SACREBLEU_SEED of the user's shell from changing the interval between two runs."""
     before = os.environ.get("SACREBLEU_SEED")
     os.environ["SACREBLEU_SEED"] = BOOTSTRAP_SEED

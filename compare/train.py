@@ -27,12 +27,12 @@ from compare.ledger import Ledger, Validation, Window
 from compare.metrics import MetricsLog
 from compare.objective import Objective
 from compare.optim import OptimConfig, build_optimizer, learning_rate
+from compare.run_folder import FINAL
 from compare.step import train_step
 from data.batch import Batch
 from data.loader import BatchStream
 
 STATE = "trainer.pt"
-FINAL = "final.safetensors"
 
 
 class Diverged(Exception):
@@ -181,7 +181,9 @@ class Trainer:
                 ledger.best_bleu, ledger.best_loss = result.bleu, result.loss
         save_weights(final, best)
         set_weights(self.model, best, str(final))
-        self._write({"kind": "final", **self._place(), "chosen": chosen, "bleu": ledger.best_bleu})
+        reached = {"loss": ledger.best_loss, "bleu": ledger.best_bleu, "best_update": ledger.best_update}
+        spent = {f"{phase}_s": ledger.seconds[phase] for phase in ("validation", "checkpoint")}
+        self._write({"kind": "final", **self._place(), "chosen": chosen, **reached, **spent})
 
     def _save(self) -> None:
         """Save the state from which ``run`` goes on to the same weights, then drop old snapshots."""

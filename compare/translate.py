@@ -12,9 +12,8 @@ from torch import Tensor
 from compare.checkpoint import first_line, load_weights, set_weights
 from compare.config import DecodeConfig
 from compare.models import build, resolve
-from compare.parse import load_experiment
+from compare.run_folder import RunFolder
 from compare.search import Hypothesis, SpecialIds, search
-from compare.train import FINAL
 from data.batch import make_source_batch
 from data.loader import decode_batches
 from data.vocabulary import BOS, EOS, PAD, VocabularyPair, load_pair
@@ -105,17 +104,16 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
         raise ValueError(
             f"{folder}: no config.toml: give the folder of one run, such as runs/demo/bahdanau-seed1"
         )
-    experiment = load_experiment(folder / "config.toml")
+    found = RunFolder.read(folder)
     vocabularies = load_pair(folder)
-    architecture = resolve(experiment.models[0], str(folder / "config.toml")).architecture
+    architecture = resolve(found.model, str(folder / "config.toml")).architecture
     model = build(architecture, len(vocabularies.src), len(vocabularies.tgt))
-    weights = folder / "checkpoints" / FINAL
-    set_weights(model, load_weights(weights), str(weights))
+    set_weights(model, load_weights(found.weights), str(found.weights))
     try:
         model.to(device)
     except (RuntimeError, AssertionError) as error:  # of torch: no such device, or one it is not built for
         raise ValueError(f"device {device!r} cannot be used: {first_line(error)}") from None
-    return Translator(model, vocabularies, experiment.decode, torch.device(device))
+    return Translator(model, vocabularies, found.experiment.decode, torch.device(device))
 
 
 def _array(weights: Tensor) -> NDArray[np.float32]:

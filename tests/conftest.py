@@ -1,14 +1,22 @@
-"""One tiny experiment, trained once a session, for whoever needs a finished run."""
+"""What several files need: a tiny experiment, the embedded corpus and studies, each made once a session."""
 
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from compare.analysis.studies.registry import run_study
+from compare.analysis.studies.report import Report
+from compare.cli import main
 from compare.parse import load_experiment
 from compare.progress import Reporter
 from compare.run import run_experiment
+from data.grammar import embedded_splits
+
+from .cli_kit import Refusal
+from .grammar_kit import Splits
 
 WORDS = {
     "red": "rot",
@@ -94,7 +102,7 @@ def run_tiny(tiny_toml: Path) -> Callable[..., Path]:
     """Runs the tiny experiment, with overrides, into a folder."""
 
     def run(folder: Path, *overrides: str) -> Path:
-        run_experiment(load_experiment(tiny_toml, overrides), folder, Reporter(quiet=True), str(tiny_toml))
+        run_experiment(load_experiment(tiny_toml, overrides), folder, Reporter(quiet=True))
         return folder
 
     return run
@@ -104,3 +112,44 @@ def run_tiny(tiny_toml: Path) -> Callable[..., Path]:
 def finished(run_tiny: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the tiny experiment, run to its end without a break."""
     return run_tiny(tmp_path_factory.mktemp("finished") / "run")
+
+
+@pytest.fixture
+def copy(finished: Path, tmp_path: Path) -> Path:
+    """The finished experiment, to be changed."""
+    return Path(shutil.copytree(finished, tmp_path / "copy"))
+
+
+@pytest.fixture
+def refusal(capsys: pytest.CaptureFixture[str]) -> Refusal:
+    """Runs a command that must be refused; gives what follows "error: "."""
+
+    def refuse(*arguments: str | Path) -> str:
+        assert main([str(argument) for argument in arguments]) == 2
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err.startswith("error: ")
+        assert captured.err.count("\n") == 1
+        assert captured.err.endswith("\n")
+        return captured.err.removeprefix("error: ").rstrip("\n")
+
+    return refuse
+
+
+@pytest.fixture(scope="session")
+def reports(tmp_path_factory: pytest.TempPathFactory):
+    """Runs a study in quick mode, once a session."""
+    folder, done = tmp_path_factory.mktemp("studies"), {}
+
+    def report(name: str) -> Report:
+        if name not in done:
+            done[name] = run_study(name, folder, quick=True)
+        return done[name]
+
+    report.folder = folder
+    return report
+
+
+@pytest.fixture(scope="session")
+def splits() -> Splits:
+    return embedded_splits()

@@ -1,9 +1,6 @@
-"""Encoded splits, batches and the stream: nothing lost, nothing repeated, the same again from anywhere."""
+"""The stream of batches: nothing lost, nothing repeated, the same again from anywhere."""
 
-import json
-import os
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,245 +9,20 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.batch import Batch, make_batch, make_source_batch
-from data.corpus import Pairs, read_corpus
-from data.encoded import EncodedSplit, Sequences, encode_split
-from data.loader import BatchStream, decode_batches
-from data.symbols import BOS, EOS, PAD
-from data.vocabulary import VocabularyPair, build_pair
+from data.batch import Batch, make_batch
+from data.corpus import read_corpus
+from data.encoded import EncodedSplit, encode_split
+from data.loader import BatchStream
+from data.vocabulary import build_pair
+
+from .loader_kit import LENGTHS, many, random_split
 
 MULTI30K = Path(__file__).resolve().parents[2] / "shared" / "data" / "multi30k"
-TRAIN = Pairs(
-    ("a b c", "d", "e f g h i j", "k l", "a d e k"),
-    ("A B", "C D E", "F G", "H I J K L M N", "A"),
-)
-
-
-def split_of(src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> EncodedSplit:
-    """An encoded split of these ids, its rows numbered in tens."""
-    rows = 10 * np.arange(len(src))
-    return EncodedSplit(src=Sequences.of(src), tgt=Sequences.of(tgt), rows=rows, dropped=0)
-
-
-def random_split(lengths: Sequence[tuple[int, int]], seed: int = 0) -> EncodedSplit:
-    """A split of random ids with these source and target lengths."""
-    generator = np.random.default_rng(seed)
-    src, tgt = (
-        [generator.integers(4, 99, size=n).tolist() for n in side] for side in zip(*lengths, strict=True)
-    )
-    return split_of(src, tgt)
-
-
-def many(count: int = 300, seed: int = 0) -> EncodedSplit:
-    """A split of ``count`` pairs of 1 to 30 ids a side."""
-    generator = np.random.default_rng(seed)
-    return random_split(generator.integers(1, 31, size=(count, 2)).tolist(), seed)
-
-
-LENGTHS = st.lists(st.tuples(st.integers(0, 120), st.integers(0, 120)), min_size=1, max_size=60)
-
-
-@pytest.fixture(scope="module")
-def words() -> VocabularyPair:
-    return build_pair(TRAIN, kind="words", size=100, joint=False)
 
 
 def assert_same(first: Batch, second: Batch) -> None:
     for name, value in vars(first).items():
         assert torch.equal(torch.as_tensor(value), torch.as_tensor(getattr(second, name))), name
-
-
-# Encoded splits
-
-
-def test_encoding_keeps_all_pairs_within_the_limit(words: VocabularyPair, tmp_path: Path) -> None:
-    every = encode_split(TRAIN, words, folder=tmp_path, max_tokens=None)
-    assert (len(every), every.dropped) == (5, 0)
-    assert every.src_lengths.tolist() == [3, 1, 6, 2, 4]
-    assert every.tgt_lengths.tolist() == [2, 3, 2, 7, 1]
-    some = encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
-    assert (len(some), some.dropped) == (3, 2)
-    assert some.rows.tolist() == [0, 1, 4]
-    for place, row in enumerate(some.rows):
-        for side, vocabulary, lines in ((some.src, words.src, TRAIN.src), (some.tgt, words.tgt, TRAIN.tgt)):
-            ids = side.flat[side.offsets[place] : side.offsets[place + 1]]
-            assert vocabulary.decode(ids.tolist()) == lines[row]
-    with pytest.raises(ValueError, match=r"max_tokens \(1\) leaves none of 5 pairs; the shortest has 3 ids"):
-        encode_split(TRAIN, words, folder=tmp_path, max_tokens=1)
-
-
-def test_the_cache_is_memory_mapped_and_its_manifest_counts(words: VocabularyPair, tmp_path: Path) -> None:
-    split = encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
-    assert isinstance(split.src.flat, np.memmap)
-    assert isinstance(split.tgt.flat, np.memmap)
-    assert split.src.flat.dtype == np.int32
-    manifest = json.loads(next(tmp_path.glob("*/manifest.json")).read_bytes())
-    assert {name: manifest[name] for name in ("pairs", "dropped", "src_tokens", "tgt_tokens")} == {
-        "pairs": 3,
-        "dropped": 2,
-        "src_tokens": 8,
-        "tgt_tokens": 6,
-    }
-    assert not list(tmp_path.rglob("*.tmp"))
-
-
-class Forbidden:
-    """A vocabulary that may not be asked to encode."""
-
-    def __init__(self, pair: VocabularyPair) -> None:
-        self.content_hash = pair.content_hash
-
-
-def test_the_second_call_encodes_nothing(words: VocabularyPair, tmp_path: Path) -> None:
-    first = encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
-    second = encode_split(TRAIN, Forbidden(words), folder=tmp_path, max_tokens=4)  # type: ignore[arg-type]
-    assert second.dropped == first.dropped
-    for mine, theirs in zip(
-        (*second.src, *second.tgt, second.rows), (*first.src, *first.tgt, first.rows), strict=True
-    ):
-        np.testing.assert_array_equal(mine, theirs)
-
-
-def test_another_text_vocabulary_or_limit_is_another_cache(words: VocabularyPair, tmp_path: Path) -> None:
-    letters = build_pair(TRAIN, kind="characters", size=100, joint=False)
-    other = Pairs((*TRAIN.src[:-1], "a d e l"), TRAIN.tgt)
-    moved = Pairs(("a b c d", *TRAIN.src[1:]), TRAIN.tgt)
-    for pairs, vocabularies, limit in (
-        (TRAIN, words, None),
-        (TRAIN, words, 4),
-        (TRAIN, letters, None),
-        (other, words, None),
-        (moved, words, None),
-    ):
-        encode_split(pairs, vocabularies, folder=tmp_path, max_tokens=limit)
-    assert len(os.listdir(tmp_path)) == 5
-
-
-@pytest.mark.parametrize("name", ["src_ids", "src_offsets", "tgt_ids", "tgt_offsets", "rows"])
-@pytest.mark.parametrize("damage", ["flip", "cut", "grow", "remove"])
-def test_a_damaged_array_is_built_again(
-    words: VocabularyPair, tmp_path: Path, name: str, damage: str
-) -> None:
-    encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
-    path = next(tmp_path.glob(f"*/{name}.npy"))
-    whole = path.read_bytes()
-    path.unlink()
-    if damage != "remove":
-        flipped = whole[:-4] + bytes([whole[-4] ^ 1]) + whole[-3:]
-        path.write_bytes({"flip": flipped, "cut": whole[:-1], "grow": whole + b"\0"}[damage])
-    split = encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
-    assert split.src_lengths.tolist() == [3, 1, 4]
-    assert path.read_bytes() == whole
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"{", b"[]", b"{}", b'{"dropped":0,"sha256":{}}', b'{"sha256":null}', b"\xff"]
-)
-def test_a_damaged_manifest_is_built_again(words: VocabularyPair, tmp_path: Path, content: bytes) -> None:
-    encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
-    path = next(tmp_path.glob("*/manifest.json"))
-    whole = path.read_bytes()
-    path.write_bytes(content)
-    assert encode_split(TRAIN, words, folder=tmp_path, max_tokens=4).dropped == 2
-    assert path.read_bytes() == whole
-
-
-def test_a_run_killed_at_any_write_leaves_nothing_that_is_used(
-    words: VocabularyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Die at rename number 1, 2, ...: the arrays, then the manifest; the next run must start over."""
-    replace = os.replace
-    for survived in range(6):
-        renames = 0
-
-        def dying(source: str, target: Path, survived: int = survived) -> None:
-            nonlocal renames
-            if renames == survived:
-                raise KeyboardInterrupt
-            renames += 1
-            replace(source, target)
-
-        folder = tmp_path / str(survived)
-        monkeypatch.setattr(os, "replace", dying)
-        with pytest.raises(KeyboardInterrupt):
-            encode_split(TRAIN, words, folder=folder, max_tokens=4)
-        monkeypatch.setattr(os, "replace", replace)
-        assert len(list(folder.rglob("*.npy"))) == survived
-        assert not list(folder.rglob("manifest.json"))
-        with pytest.raises(AttributeError):  # it has to encode again
-            encode_split(TRAIN, Forbidden(words), folder=folder, max_tokens=4)  # type: ignore[arg-type]
-        assert encode_split(TRAIN, words, folder=folder, max_tokens=4).rows.tolist() == [0, 1, 4]
-
-
-# Batches
-
-
-def test_a_batch_by_hand() -> None:
-    split = split_of([[5, 6, 7], [8], []], [[9], [10, 11], [12, 13, 14]])
-    batch = make_batch(split, np.array([1, 0]))
-    assert batch.src.tolist() == [[8, EOS, PAD, PAD], [5, 6, 7, EOS]]
-    assert batch.src_mask.tolist() == [[True, True, False, False], [True] * 4]
-    assert batch.tgt_in.tolist() == [[BOS, 10, 11], [BOS, 9, PAD]]
-    assert batch.tgt_out.tolist() == [[10, 11, EOS], [9, EOS, PAD]]
-    assert batch.tgt_mask.tolist() == [[True] * 3, [True, True, False]]
-    assert batch.rows.tolist() == [10, 0]
-    assert (batch.src_tokens, batch.tgt_tokens, len(batch)) == (4, 5, 2)
-    assert batch.src.dtype == batch.tgt_in.dtype == batch.tgt_out.dtype == batch.rows.dtype == torch.int64
-    assert batch.src_mask.dtype == batch.tgt_mask.dtype == torch.bool
-
-
-@given(lengths=LENGTHS, seed=st.integers(0, 9))
-@settings(deadline=None)
-def test_batches_equal_a_plain_loop(lengths: list[tuple[int, int]], seed: int) -> None:
-    split = random_split(lengths, seed)
-    rows = np.random.default_rng(seed).permutation(len(split))
-    batch = make_batch(split, rows)
-    for i, row in enumerate(rows):
-        src, tgt = (
-            side.flat[side.offsets[row] : side.offsets[row + 1]].tolist() for side in (split.src, split.tgt)
-        )
-        for tensor, ids in (
-            (batch.src, [*src, EOS]),
-            (batch.tgt_in, [BOS, *tgt]),
-            (batch.tgt_out, [*tgt, EOS]),
-        ):
-            assert tensor[i].tolist() == ids + [PAD] * (tensor.shape[1] - len(ids))
-        assert batch.src_mask[i].tolist() == [k <= len(src) for k in range(batch.src.shape[1])]
-        assert batch.tgt_mask[i].tolist() == [k <= len(tgt) for k in range(batch.tgt_in.shape[1])]
-    assert batch.src.shape[1] == max(n for n, _ in lengths) + 1
-    assert batch.tgt_in.shape[1] == max(n for _, n in lengths) + 1
-    assert batch.src_tokens == sum(n for n, _ in lengths)
-    assert batch.tgt_tokens == sum(n + 1 for _, n in lengths) == int(batch.tgt_mask.sum())
-
-
-def test_a_row_does_not_depend_on_its_neighbours() -> None:
-    split = many(40)
-    batch = make_batch(split, np.arange(40))
-    for row in range(40):
-        alone = make_batch(split, np.array([row]))
-        assert torch.equal(batch.src[row][batch.src_mask[row]], alone.src[0])
-        assert torch.equal(batch.tgt_in[row][batch.tgt_mask[row]], alone.tgt_in[0])
-        assert torch.equal(batch.tgt_out[row][batch.tgt_mask[row]], alone.tgt_out[0])
-
-
-def test_sources_to_translate_are_framed_like_training_sources() -> None:
-    src, mask = make_source_batch([[5, 6, 7], [], [8]])
-    assert src.tolist() == [[5, 6, 7, EOS], [EOS, PAD, PAD, PAD], [8, EOS, PAD, PAD]]
-    assert mask.sum(dim=1).tolist() == [4, 1, 2]
-    batch = make_batch(split_of([[5, 6, 7], [], [8]], [[9]] * 3), np.arange(3))
-    assert torch.equal(src, batch.src)
-    assert torch.equal(mask, batch.src_mask)
-
-
-def test_moving_a_batch_moves_all_its_tensors() -> None:
-    moved = make_batch(many(3), np.arange(3)).to("meta")
-    tensors = [value for value in vars(moved).values() if isinstance(value, torch.Tensor)]
-    assert len(tensors) == 6
-    assert all(tensor.device.type == "meta" for tensor in tensors)
-    assert moved.tgt_tokens == make_batch(many(3), np.arange(3)).tgt_tokens
-
-
-# The stream
 
 
 @given(lengths=LENGTHS, spare=st.integers(0, 400), seed=st.integers(0, 99), epoch=st.integers(0, 9))
@@ -386,21 +158,6 @@ def test_a_budget_below_the_longest_target_is_refused() -> None:
         ValueError, match=r"batch_tokens \(9\) must hold the longest target \(10 tokens with EOS\)"
     ):
         BatchStream(random_split([(2, 3), (5, 9)]), batch_tokens=9, seed=1)
-
-
-@settings(deadline=None)
-@given(lengths=st.lists(st.integers(0, 80), max_size=60), budget=st.integers(1, 300))
-def test_decode_batches_hold_all_sources_longest_first(lengths: list[int], budget: int) -> None:
-    groups = decode_batches(np.array(lengths, dtype=np.int64), budget)
-    order = [int(row) for rows in groups for row in rows]
-    assert order == sorted(range(len(lengths)), key=lambda row: -lengths[row])  # stable
-    for rows in groups:
-        assert len(rows) == 1 or len(rows) * (max(lengths[row] for row in rows) + 1) <= budget
-
-
-def test_decode_batches_take_a_split_by_its_sources() -> None:
-    split = random_split([(2, 9), (8, 1), (5, 5)])
-    assert [rows.tolist() for rows in decode_batches(split, 12)] == [[1], [2, 0]]
 
 
 def test_padding_on_multi30k_stays_within_the_goal(tmp_path: Path) -> None:

@@ -25,7 +25,15 @@ FILES = {
 }
 """Every module of ours, by its dotted name."""
 
-SPINE = ("protocol config", "models objective search score flops results", "train", "run", "cli")
+SPINE = (
+    "protocol config",
+    "models objective search score flops results run_folder",
+    "train",
+    "derive execute",
+    "budget",
+    "run",
+    "cli",
+)
 """The layers of compare, from the lowest; a module imports nothing of a higher layer."""
 
 
@@ -104,8 +112,14 @@ def test_no_module_imports_itself_by_a_detour():
     assert set(order) == FILES.keys()
 
 
+def part(module: str, package: str) -> bool:
+    """Whether ``module`` is ``package`` or a module in it."""
+    return f"{module}.".startswith(f"{package}.")
+
+
 def test_nothing_but_the_entry_point_imports_the_command_line():
-    assert {module for module, names in GRAPH.items() if "compare.cli" in names} == {"compare.__main__"}
+    users = {module for module, names in GRAPH.items() if any(part(name, "compare.cli") for name in names)}
+    assert {module for module in users if not part(module, "compare.cli")} == {"compare.__main__"}
 
 
 def test_the_spine_imports_downwards():
@@ -144,7 +158,7 @@ def test_the_command_line_starts_without_anything_heavy(tmp_path: Path):
     }
     assert "compare.cli" in loaded
     assert not loaded & heavy
-    assert not {name for name in loaded if name.startswith("compare.")} - {"compare.cli"}
+    assert all(part(name, "compare.cli") for name in loaded if name.startswith("compare."))
 
 
 def test_listing_the_presets_needs_little(tmp_path: Path):

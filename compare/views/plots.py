@@ -3,7 +3,6 @@
 Shapes: S source and T target positions.
 """
 
-import json
 import warnings
 from collections.abc import Mapping, Sequence
 from io import BytesIO
@@ -25,20 +24,7 @@ CELL_INCHES = 0.27
 """Room for one token of a heat map at 9 points."""
 
 Metrics = Sequence[Mapping[str, Any]]
-"""Lines of a metrics.jsonl, as ``read_metrics`` gives them."""
-
-
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The lines of a metrics.jsonl; a last line cut off by the end of its process is left out."""
-    lines = path.read_bytes().splitlines()
-    metrics: list[dict[str, Any]] = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            metrics.append(json.loads(line))
-        except ValueError:
-            if number < len(lines):
-                raise ValueError(f"{path}, line {number}: not a JSON object") from None
-    return metrics
+"""Lines of a metrics.jsonl, as ``compare.metrics.read_metrics`` gives them."""
 
 
 def learning_curves(

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
+from compare.metrics import read_metrics
 from compare.results import read_results
-from compare.views.plots import heatmap, learning_curves, read_metrics, save_figure
+from compare.views.plots import heatmap, learning_curves, save_figure
 from compare.views.table import TableForm, render
 from data.files import write_atomically
 from data.lines import read_lines

@@ -1,0 +1,47 @@
+"""Commands that say what there is: models, doctor."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from compare.cli.app import AsJson, app
+
+
+@app.command()
+def models(
+    name: Annotated[str | None, typer.Argument(help="Take this preset apart.")] = None,
+    vocabulary: Annotated[int, typer.Option(min=5, help="Entries of each side's vocabulary.")] = 8000,
+    as_json: AsJson = False,
+) -> int:
+    """List the presets, what each is and costs; or show one's formulas, modules and shapes.
+
+    Example: attnbench models luong-local-p
+    """
+    from dataclasses import asdict
+
+    from compare.catalogue import catalogue, describe, render_description, render_list
+
+    if name is not None:
+        found = describe(name, vocabulary)
+        print(json.dumps(found, indent=2) if as_json else render_description(found))
+        return 0
+    entries = catalogue(vocabulary)
+    as_text = json.dumps([asdict(entry) for entry in entries], indent=2)
+    print(as_text if as_json else render_list(entries, vocabulary))
+    return 0
+
+
+@app.command()
+def doctor(
+    yardstick: Annotated[bool, typer.Option("--yardstick", help="Time matrix products, 2 s.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Say what this machine has for training, and what is missing."""
+    from dataclasses import asdict
+
+    from compare.doctor import diagnose, render
+
+    findings = diagnose(yardstick=yardstick)
+    print(json.dumps([asdict(item) for item in findings], indent=2) if as_json else render(findings))
+    return 1 if any(item.level == "missing" for item in findings) else 0

@@ -1,0 +1,109 @@
+"""Commands that run experiments, and measure: run, bench, study."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from compare.cli.app import AsJson, Quiet, Settings, app
+
+
+@app.command()
+def run(
+    config: Annotated[Path, typer.Argument(help="The experiment, a TOML file.")],
+    settings: Settings = None,
+    seeds: Annotated[
+        str,
+        typer.Option(help="Train each model once from each of these, such as 1,2,3 [default: train.seed]."),
+    ] = "",
+    out: Annotated[Path | None, typer.Option(help="Its folder [default: runs/<config>].")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, start nothing.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Train, decode, score and time every model of an experiment; run again to go on.
+
+    Example: attnbench run configs/multi30k.toml --set data.root=multi30k
+    """
+    from compare.parse import load_experiment
+    from compare.progress import Reporter
+    from compare.run import rehearse, run_experiment
+    from compare.views.publish import publish
+    from compare.views.table import render
+
+    experiment = load_experiment(config, settings or [])
+    folder = out or Path("runs") / experiment.name
+    reporter, drawn = Reporter(quiet=quiet), _seeds(seeds)
+    if dry_run:
+        runs = rehearse(experiment, folder, reporter.say, seeds=drawn, place=str(config))
+        names = [run.name for run in runs]
+        print(json.dumps(names) if as_json else "\n".join(names))
+        return 0
+    results = run_experiment(experiment, folder, reporter, seeds=drawn, place=str(config))
+    print(render(results, "json" if as_json else "markdown"), end="", flush=True)
+    publish(folder, reporter.say)
+    return 0 if all(result.status == "done" for result in results) else 1
+
+
+@app.command()
+def bench(
+    config: Annotated[Path, typer.Argument(help="The experiment whose models are timed.")],
+    settings: Settings = None,
+    updates: Annotated[int, typer.Option(min=1, help="Timed training updates a repeat.")] = 10,
+    repeats: Annotated[int, typer.Option(min=1, help="Repeats, the models taking turns.")] = 3,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Time the training of every model of an experiment, from fresh weights, the models taking turns.
+
+    Example: attnbench bench configs/speed.toml --set data.root=multi30k
+    """
+    from compare.bench import bench_experiment, render
+    from compare.parse import load_experiment
+    from compare.progress import Reporter
+
+    experiment = load_experiment(config, settings or [])
+    say = Reporter(quiet=quiet).say
+    report = bench_experiment(experiment, updates=updates, repeats=repeats, say=say, place=str(config))
+    print(json.dumps(report, indent=2) if as_json else render(report))
+    return 0
+
+
+@app.command()
+def study(
+    name: Annotated[str | None, typer.Argument(help="The study to run [default: list them].")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the reports.")] = Path("runs/studies"),
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn.")] = 1,
+    runs: Annotated[
+        Path | None, typer.Option(help="A finished experiment to read instead of training (reversal).")
+    ] = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Set a claim of the lecture notes against a measurement: tables, a plot and a verdict.
+
+    Example: attnbench study scaling
+    """
+    from compare.analysis.studies import list_studies, run_study
+    from compare.progress import Reporter
+
+    if name is None:
+        print(list_studies(as_json=as_json))
+        return 0
+    reporter = Reporter(quiet=quiet)
+    report = run_study(name, out, seed=seed, runs=runs, say=reporter.say)
+    print(report.to_json() if as_json else report.to_markdown(), end="")
+    reporter.say(f"written to {out / name}")
+    return 0
+
+
+def _seeds(text: str) -> list[int]:
+    """The numbers of "1,2,3"."""
+    try:
+        seeds = [int(part) for part in text.split(",")] if text else []
+    except ValueError:
+        seeds = [-1]
+    if any(seed < 0 for seed in seeds) or len(set(seeds)) < len(seeds):
+        raise ValueError(f"--seeds {text}: must be different whole numbers from 0 on, such as 1,2,3")
+    return seeds

@@ -1,0 +1,34 @@
+"""What the tests of the command line share: a real process, a spoilt corpus, what stands in a folder."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+ROWS = ("luong-seed1", "transformer-seed1")
+Refusal = Callable[..., str]
+
+
+def files(folder: Path) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+
+
+def corpus_with(tiny_toml: Path, tmp_path: Path, name: str, content: bytes | None) -> Path:
+    root = Path(shutil.copytree(tiny_toml.parent / "corpus", tmp_path / "corpus"))
+    if content is None:
+        (root / name).unlink()
+    else:
+        (root / name).write_bytes(content)
+    return root
+
+
+def real(*arguments: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
+    command = [sys.executable, "-m", "compare", *map(str, arguments)]
+    return subprocess.run(
+        command, input=stdin, capture_output=True, text=True, env=environment, check=False, timeout=120
+    )

@@ -1,0 +1,13 @@
+"""What the tests of the embedded corpus share: the links of a pair, and what counts as a word."""
+
+from data.grammar import AlignedPair
+
+Splits = dict[str, list[AlignedPair]]
+
+
+def links_of(pair: AlignedPair) -> list[tuple[int, int]]:
+    return [(int(i), int(j)) for i, j in (link.split("-") for link in pair.links.split())]
+
+
+def is_word(token: str) -> bool:
+    return token[0].isalnum()

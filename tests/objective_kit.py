@@ -1,0 +1,44 @@
+"""A tiny model and a batch for it: what the tests of loss, REINFORCE and optimizer share."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+PAD = 0
+ROWS, SIZE, TOKENS = 7, 5, 11
+
+
+class Hidden(NamedTuple):
+    hidden: Tensor
+    choice_logp: None = None
+    value: None = None
+
+
+class TinyModel(nn.Module):
+    """Each target position sees its own token and the mean of the source."""
+
+    def __init__(self, *, tied: bool = False, bias: bool = True, dtype: torch.dtype = torch.float64) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.embedding = nn.Embedding(TOKENS, SIZE, dtype=dtype)
+        self.output = nn.Linear(SIZE, TOKENS, bias=bias, dtype=dtype)
+        if tied:
+            self.output.weight = self.embedding.weight
+
+    def features(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Hidden:
+        memory = (self.embedding(src) * src_mask.unsqueeze(2)).sum(dim=1) / src_mask.sum(dim=1, keepdim=True)
+        return Hidden(torch.tanh(self.embedding(tgt_in) + memory.unsqueeze(1)))
+
+
+def batch() -> tuple[Tensor, ...]:
+    """Four pairs, with padding on both sides of three; one target is the end alone."""
+    generator = torch.Generator().manual_seed(4)
+    src_mask = torch.arange(6) < torch.tensor([[6], [2], [3], [1]])
+    tgt_mask = torch.arange(5) < torch.tensor([[4], [5], [1], [2]])
+    src, tgt_in, tgt_out = (torch.randint(1, TOKENS, (4, size), generator=generator) for size in (6, 5, 5))
+    return src * src_mask, src_mask, tgt_in * tgt_mask, tgt_out * tgt_mask, tgt_mask
+
+
+def close(found: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)

@@ -1,0 +1,107 @@
+"""A small recurrent model of every kind, and sentences for it: what their tests share."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seq2seq import AttentionConfig, Seq2Seq, Seq2SeqConfig
+
+V = 11  # vocabulary
+LENGTHS = torch.tensor([6, 2, 4, 1])
+MASK = torch.arange(6) < LENGTHS.unsqueeze(1)
+SRC = torch.randint(V, (4, 6), generator=torch.Generator().manual_seed(1))
+TGT = torch.randint(V, (4, 5), generator=torch.Generator().manual_seed(2))
+
+
+def before(score: str = "additive", **changes: Any) -> AttentionConfig:
+    return AttentionConfig(score=score, placement="before", **changes)
+
+
+def after(score: str = "general", **changes: Any) -> AttentionConfig:
+    return AttentionConfig(score=score, placement="after", **changes)
+
+
+def feeding(score: str = "general", **changes: Any) -> AttentionConfig:
+    return after(score, input_feeding=True, **changes)
+
+
+MODELS: dict[str, dict[str, Any]] = {
+    "lstm": {"attention": None},
+    "lstm-reversed": {"attention": None, "direction": "backward", "num_layers": 2, "tie": "output"},
+    "gru-forward": {"attention": None, "cell": "gru", "direction": "forward"},
+    "lstm-summary": {"attention": None, "feed_summary": True, "num_layers": 2, "readout": "maxout"},
+    "gru-summary": {"attention": None, "feed_summary": True, "cell": "gru", "tie": "all"},
+    "bahdanau": {"attention": before()},
+    "bahdanau-gru": {"attention": before(), "cell": "gru", "num_layers": 2, "tie": "all"},
+    "bahdanau-maxout": {"attention": before(), "cell": "gru", "readout": "maxout", "tie": "output"},
+    "dot-before": {"attention": before("dot")},
+    "luong-general": {"attention": after(), "num_layers": 2},
+    "luong-dot-feed": {"attention": feeding("dot"), "direction": "backward"},
+    "luong-concat-feed": {"attention": feeding("concat"), "cell": "gru", "num_layers": 2, "tie": "output"},
+    "luong-maxout-feed": {"attention": feeding(), "readout": "maxout"},
+    "heads-before": {"attention": before("scaled-dot", num_heads=2, attention_size=6), "cell": "gru"},
+    "heads-after": {"attention": after("scaled-dot", num_heads=2, attention_size=6), "encoder_size": 6},
+    "heads-feed": {"attention": feeding("scaled-dot", num_heads=4), "direction": "forward"},
+    "location-feed": {"attention": feeding("location", max_source=4)},
+    "static-before": {"attention": before("static", max_source=4, max_target=3)},
+    "static-factorised": {"attention": after("static-factorised", attention_size=3), "cell": "gru"},
+    "dynamic-feed": {"attention": feeding("dynamic-factorised", attention_size=3), "encoder_size": 10},
+    "local-m-after": {"attention": after(scope="local-m", window=1)},
+    "local-m-before": {"attention": before(scope="local-m", window=1), "cell": "gru"},
+    "local-p-feed": {"attention": feeding(scope="local-p", window=2)},
+    "hard-before": {"attention": before(normaliser="straight-through")},
+    "reinforce-before": {"attention": before(normaliser="reinforce"), "cell": "gru"},
+    "reinforce-after": {"attention": after(normaliser="reinforce")},
+    "reinforce-feed": {"attention": feeding("scaled-dot", normaliser="reinforce", num_heads=2)},
+    "deep-lstm": {"attention": None, "num_layers": 3, "direction": "backward"},
+    "deep-before": {"attention": before(), "num_layers": 4},
+    "deep-after": {"attention": after(), "num_layers": 4, "cell": "gru"},
+    "deep-feed": {"attention": feeding(), "num_layers": 3, "cell": "gru", "direction": "forward"},
+    "own-encoder": {"attention": before(), "self_attention": "encoder"},
+    "own-encoder-gru": {
+        "attention": after(),
+        "self_attention": "encoder",
+        "cell": "gru",
+        "direction": "backward",
+    },
+    "own-decoder": {"attention": None, "self_attention": "decoder"},
+    "own-before": {"attention": before(), "self_attention": "decoder", "cell": "gru"},
+    "own-after": {"attention": after(), "self_attention": "decoder", "cell": "gru"},
+    "own-feed": {"attention": feeding(), "self_attention": "decoder"},
+    "own-both": {"attention": before(), "self_attention": "both", "num_layers": 3, "direction": "forward"},
+}
+"""Every mechanism with an LSTM and with a GRU, in every place where it meets another."""
+SMOOTH = [name for name in MODELS if not name.startswith(("hard", "reinforce"))]
+"""Those without a choice, which has no gradient and may be turned over by rounding."""
+
+
+def feeds_back(attention: AttentionConfig | None) -> bool:
+    """Whether a step needs more of the step before than the RNN's own state."""
+    return attention is not None and (attention.placement == "before" or attention.input_feeding)
+
+
+FUSED = [name for name, settings in MODELS.items() if not feeds_back(settings["attention"])]
+
+
+def make(name: str, **changes: Any) -> Seq2Seq:
+    """A small float64 model with weights large enough for every part of it to matter."""
+    settings = {"embedding_size": 6, "hidden_size": 8, **MODELS[name], **changes}
+    torch.manual_seed(3)
+    model = Seq2Seq(Seq2SeqConfig(**settings), V, V).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.uniform_(-0.8, 0.8)
+    return model
+
+
+def close(left: Tensor, right: Tensor, atol: float = 1e-12) -> None:
+    torch.testing.assert_close(left, right, rtol=0, atol=atol)
+
+
+def double(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+
+
+def leaves(tree: Any) -> list[Tensor]:
+    return [tree] if isinstance(tree, Tensor) else [leaf for part in tree for leaf in leaves(part)]
