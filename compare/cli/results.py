@@ -12,32 +12,49 @@ from compare.cli.app import AsJson, Folders, Quiet, app
 @app.command()
 def table(
     folders: Folders,
-    form: Annotated[str, typer.Option(help="markdown, csv or json.")] = "markdown",
+    form: Annotated[str, typer.Option(help="markdown, csv, json or latex.")] = "markdown",
+    shape: Annotated[
+        str, typer.Option(help="rows, aggregated over seeds, or wide: a column a seed.")
+    ] = "rows",
     columns: Annotated[str | None, typer.Option(help="Columns to show, separated by commas.")] = None,
     as_json: AsJson = False,
 ) -> int:
     """Print the results of experiments as one table."""
-    from compare.results import load_results
+    from compare.views.shapes import Shape, shaped
     from compare.views.table import render
 
-    chosen = columns.split(",") if columns else None
-    print(render(load_results(*folders), "json" if as_json else form, chosen), end="")
+    frame = shaped(folders, shape)
+    chosen = columns.split(",") if columns else list(frame.columns) if shape == Shape.WIDE else None
+    print(render(frame, "json" if as_json else form, chosen), end="")
     return 0
 
 
 @app.command()
 def plot(
     folder: Annotated[Path, typer.Argument(help="An experiment folder.")],
+    kind: Annotated[
+        str, typer.Argument(help="Draw this figure alone; `list` names them [default: curves and heat-maps].")
+    ] = "",
+    forms: Annotated[str, typer.Option("--format", help="Of a figure alone: png, svg, pdf.")] = "png,svg",
     sentence: Annotated[str | None, typer.Option(help="Draw the attention weights of this sentence.")] = None,
     line: Annotated[int, typer.Option(help="Draw those of this line of the test set.")] = 1,
     quiet: Quiet = False,
 ) -> int:
-    """Draw learning curves and attention heat-maps as PNG and SVG into the folder's plots/."""
+    """Draw learning curves and attention heat-maps, or a figure of your choice, into the folder's plots/.
+
+    Example: attnbench plot runs/demo length --format pdf
+    """
     from compare.progress import Reporter
+    from compare.views.gallery import KINDS, draw_kind
     from compare.views.publish import draw
 
-    for path in draw(folder, sentence=sentence, line=line, say=Reporter(quiet=quiet).say):
-        print(path)
+    if kind == "list":
+        print("\n".join(f"{name:<17} {found.about}" for name, found in KINDS.items()))
+    elif kind:
+        print("\n".join(map(str, draw_kind(folder, kind, forms.split(",")))))
+    else:
+        for path in draw(folder, sentence=sentence, line=line, say=Reporter(quiet=quiet).say):
+            print(path)
     return 0
 
 

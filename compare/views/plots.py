@@ -20,6 +20,12 @@ from data.files import write_atomically
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Colours that differ for colour-blind readers too (Okabe and Ito 2008)."""
 MARKERS = "osD^vPX*"
+FORMATS: dict[str, dict[str, Any]] = {
+    "png": {"dpi": 150},
+    "svg": {"metadata": {"Date": None}},
+    "pdf": {"metadata": {"CreationDate": None}},
+}
+"""What each form of a figure needs to be the same bytes again."""
 CELL_INCHES = 0.27
 """Room for one token of a heat map at 9 points."""
 
@@ -97,17 +103,17 @@ def _shown(tokens: Sequence[str]) -> list[str]:
     return [token.replace("￭", "▪") for token in tokens]
 
 
-def save_figure(figure: Figure, path: Path) -> list[Path]:
-    """Write ``path``.png and ``path``.svg; the same figure gives the same bytes again."""
+def save_figure(figure: Figure, path: Path, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
+    """Write ``path``.png, .svg or .pdf; the same figure gives the same bytes again."""
     path.parent.mkdir(parents=True, exist_ok=True)
     written = []
-    for suffix, options in ((".png", {"dpi": 150}), (".svg", {"metadata": {"Date": None}})):
+    for suffix in formats:
         buffer = BytesIO()
         # Text stays text in SVG: small, searchable, and any script the reader has a font for.
         with mpl.rc_context({"svg.hashsalt": "attnbench", "svg.fonttype": "none"}), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-            figure.savefig(buffer, format=suffix[1:], bbox_inches="tight", **options)
-        target = path.with_name(path.name + suffix)  # a label may hold a dot
+            figure.savefig(buffer, format=suffix, bbox_inches="tight", **FORMATS[suffix])
+        target = path.with_name(f"{path.name}.{suffix}")  # a label may hold a dot
         write_atomically(target, buffer.getvalue())
         written.append(target)
     return written

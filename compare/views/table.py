@@ -12,7 +12,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from compare.results import Result, to_frame
-from compare.views.markdown import Row, markdown
+from compare.views.grid import Row, lay_out
+from compare.views.latex import latex
+from compare.views.markdown import markdown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,6 +26,7 @@ class TableForm(StrEnum):
     MARKDOWN = "markdown"
     CSV = "csv"
     JSON = "json"
+    LATEX = "latex"
 
 
 def render(
@@ -53,7 +56,9 @@ def render(
         case TableForm.JSON:
             return json.dumps(_rows(chosen), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         case TableForm.MARKDOWN:
-            return markdown(_rows(frame), columns)
+            return markdown(lay_out(_rows(frame), columns))
+        case TableForm.LATEX:
+            return latex(lay_out(_rows(frame), columns))
     raise ValueError(f"no table form {form!r}: choose {', '.join(TableForm)}")
 
 
