@@ -127,7 +127,10 @@ def rehearse(
     """Check settings, folder and data as ``run_experiment`` would, and leave nothing behind."""
     runs = check_experiment(experiment, folder, seeds, place)
     with TemporaryDirectory() as encoded:
-        _registry(folder, prepare(experiment, Path(encoded), say))
+        prepared = prepare(experiment, Path(encoded), say)
+        _registry(folder, prepared)
+        if experiment.budget.match in ("params", "flops"):  # for time the models would have to be timed
+            runs = _spell_out(meet(experiment, prepared, {}), folder, seeds, place)
     return runs
 
 

@@ -21,7 +21,7 @@ from seq2seq.cells import initialise
 VALUES = 8
 """Values of a word, which are the answers."""
 SOLVED, NOISE = 0.99, 0.05
-"""Share of right answers from which a task counts as solved; what a thousand sentences leave to chance."""
+"""The share of right answers that solves a task, and how much of it is chance with a thousand sentences."""
 KEYS = SECTIONS = 3
 """A source of sections has every key once in each of them."""
 
@@ -46,10 +46,8 @@ Draw = Callable[[int], Questions]
 def lookup(sentences: int, size: int = 8) -> Questions:
     """What is the value of this key? Words are (key, value); every key occurs once, in any place."""
     keys, values = _permutations(sentences, size), torch.randint(VALUES, (sentences, size))
-    place = torch.randint(size, (sentences, 1))
-    return Questions(
-        _words(keys, values), keys.gather(1, place), values.gather(1, place), values.unsqueeze(1)
-    )
+    place = torch.randint(size, (sentences, 2))
+    return Questions(_words(keys, values), keys.gather(1, place), values.gather(1, place), _each(values, 2))
 
 
 def copy(sentences: int, order: tuple[int, ...] = (3, 6, 1, 7, 0, 4, 2, 5)) -> Questions:
@@ -68,8 +66,8 @@ def recall(sentences: int, size: int = 5) -> Questions:
 def find(sentences: int) -> Questions:
     """What is the value of this key in this section? The step says nothing.
 
-    Who knows the key alone is left with its value in every section; who knows the section alone, with as many
-    values, one for every key.
+    Who knows the key but not the section is left with its value in every section; who knows the section but
+    not the key, with as many values, one for every key.
     """
     keys, values = _sections(sentences)
     place = torch.randint(keys.size(1), keys.shape)
@@ -81,9 +79,10 @@ def find(sentences: int) -> Questions:
 
 
 def follow(sentences: int) -> Questions:
-    """What is the value of this key, in the place whose number is the step's or next to it? Told is the key.
+    """What is the value of this key, in one of the three places about the step's? Told is the key.
 
-    Who knows the step alone is left with the values in those places. Who knows the key alone is worse off.
+    Who knows the step but not the key is left with the values in those places; who knows the key but not the
+    step is worse off.
     """
     keys, values = _sections(sentences)
     near = torch.arange(keys.size(1)).unsqueeze(1) + torch.tensor((-1, 0, 1))  # (Q, 3)
