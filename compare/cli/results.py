@@ -1,4 +1,4 @@
-"""Commands that look at results: table, plot, check."""
+"""Commands that look at results: table, plot, report, check."""
 
 import json
 from pathlib import Path
@@ -55,6 +55,25 @@ def plot(
     else:
         for path in draw(folder, sentence=sentence, line=line, say=Reporter(quiet=quiet).say):
             print(path)
+    return 0
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="An experiment folder.")],
+    baseline: Annotated[
+        str, typer.Option(help="Label to set the others against [default: that of the highest BLEU].")
+    ] = "",
+    quiet: Quiet = False,
+) -> int:
+    """Write report.html, one page that shows an experiment: results, significance, analysis, sentences.
+
+    Example: attnbench report runs/demo
+    """
+    from compare.progress import Reporter
+    from compare.views.report import build_report
+
+    print(build_report(folder, Reporter(quiet=quiet).say, baseline=baseline))
     return 0
 
 

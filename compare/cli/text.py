@@ -1,4 +1,4 @@
-"""Commands that take and judge text: translate, score."""
+"""Commands that take and judge text: translate, score, align."""
 
 import json
 import sys
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from compare.cli.app import AsJson, app
+from compare.cli.app import AsJson, Quiet, app
 
 
 @app.command()
@@ -44,4 +44,39 @@ def score(
 
     result = compute(read_lines(hypotheses, allow_blank=True), read_lines(ref), ter=ter)
     print(json.dumps(asdict(result), indent=2) if as_json else str(result))
+    return 0
+
+
+@app.command()
+def align(
+    run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
+    gold: Annotated[Path, typer.Option(help="Gold links, Pharaoh or NAACL format, plain or .gz.")],
+    src: Annotated[Path, typer.Option(help="The source text that they are of, tokenised.")],
+    tgt: Annotated[Path, typer.Option(help="The target text, tokenised.")],
+    first_word: Annotated[int, typer.Option(min=0, max=1, help="The number of a first word there.")] = 0,
+    turned: Annotated[bool, typer.Option("--turned", help="Links are of target-source.")] = False,
+    method: Annotated[
+        str, typer.Option(help="arg max, intersection, or a threshold such as 0.2.")
+    ] = "arg max",
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Set a run's attention against word alignments made by others: AER, precision, recall of every head.
+
+    Example: attnbench align runs/demo/bahdanau-seed1 --gold gold.talp.gz --src test.en.gz --tgt test.de.gz
+    """
+    from compare.analysis.alignment.gold import read_gold
+    from compare.analysis.alignment.measured import measure
+    from compare.analysis.tables import markdown
+    from compare.progress import Reporter
+    from compare.translate import load_model
+
+    found = read_gold(gold, *((tgt, src) if turned else (src, tgt)), first_word=first_word)
+    for line in found.skipped:
+        Reporter(quiet=quiet).say(line)
+    measured = measure(load_model(run), found.turned() if turned else found)
+    if measured is None:
+        raise ValueError(f"{run}: this model has no attention to align by")
+    rows = measured.rows(method)
+    print(json.dumps(rows, indent=2) if as_json else markdown(rows))
     return 0

@@ -57,6 +57,17 @@ class Measured:
         errors = [self.agreement(choice).aer for choice in choices]
         return choices[int(np.argmin([np.inf if error is None else error for error in errors]))]
 
+    def rows(self, method: str) -> list[Row]:
+        """The figures of every head, and mean of heads, by "arg max", "intersection" or a threshold ("0.2").
+
+        Raises:
+            ValueError: there is no such method.
+        """
+        names = [found.name if found.threshold is None else str(found.threshold) for found in METHODS]
+        if method not in names:
+            raise ValueError(f"no method {method!r} to read links by: choose of {', '.join(names)}")
+        return [self.row(Choice(names.index(method), head)) for head in range(len(self.heads))]
+
     def row(self, choice: Choice) -> Row:
         """The figures of one choice, entropy_share as a share of log S; a mean of nothing is None."""
         method, (nats, share) = METHODS[choice.method], self.spread.means()
