@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,9 @@ def test_a_column_sorts_both_ways_by_mouse_and_keyboard(opened: Chrome):
         assert names.get_attribute("aria-sort") == order
         assert labels(opened)[:2] == found
     assert head.get_attribute("aria-sort") is None
+    (against,) = (th for th in find(opened, "#results thead th") if th.text.startswith("against"))
+    against.find_element(By.TAG_NAME, "button").click()  # differences below 0
+    assert labels(opened) == ["transformer", "rnn", "lstm"]
 
 
 def test_runs_unfold_below_their_model_and_move_with_it(opened: Chrome):
@@ -123,6 +127,13 @@ def test_the_viewer_shows_the_picked_sentence_and_its_weights(opened: Chrome, ma
     ActionChains(opened).move_to_element(cell).perform()
     tip = opened.find_element(By.ID, "tip")
     assert tip.text == "rot ← red: 0.97, gold link"
+    read = [each.get_attribute("aria-label") for each in find(maps[1], "tbody td")]
+    assert read[1:5] == [
+        "rot ← dog: 0.03",
+        "Hund ← red: 0.04",
+        "Hund ← dog: 0.96, gold link",
+        "! ← red: 0.50",
+    ]
     ActionChains(opened).move_to_element(opened.find_element(By.TAG_NAME, "h1")).perform()
     assert not tip.is_displayed()
     opened.find_element(By.ID, "next").click()
@@ -168,8 +179,13 @@ def test_sentences_are_filtered_by_length_and_text(opened: Chrome, made: Content
     within = [each for each in made.sentences if 4 <= each.words <= 5]
     assert 0 < shown() == len(within) < 40
     assert form.find_element(By.TAG_NAME, "output").text == f"{len(within)} of 40 shown"
-    form.find_element(By.NAME, "text").send_keys("NO SUCH WORDS", Keys.ENTER)
+    text = form.find_element(By.NAME, "text")
+    text.send_keys("HUND")
+    assert 0 < shown() == sum("Hund" in str(asdict(each)) for each in within) < len(within)
+    opened.execute_script("window.sameAsBefore = true")
+    text.send_keys(" no such words", Keys.ENTER)
     assert shown() == 0
+    assert opened.execute_script("return window.sameAsBefore")  # nothing was sent away
 
 
 def test_one_drawing_of_a_choice_is_seen_at_a_time(opened: Chrome):

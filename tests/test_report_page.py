@@ -133,6 +133,9 @@ def test_drawings_speak_and_take_the_colours_of_the_page(made: Content, shown: P
         assert drawing.description
         assert not re.search("#000000|#ffffff|font-family|width=.?[0-9.]+pt", drawing.svg)
         assert "style" not in found.texts
+        assert "xlink" not in drawing.svg
+        used = {*re.findall(r"#([\w-]+)", " ".join([*found.values("href"), *found.values("clip-path")]))}
+        assert set(found.values("id")) == used | {f"{drawing.name}-title", f"{drawing.name}-desc"}
         assert "transformer" in drawing.svg
     assert sum(tag == "svg" for tag, _ in shown.elements) == len(drawings)
 

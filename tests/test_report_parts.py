@@ -1,6 +1,7 @@
 """The parts of the report one by one: settings, hashes, sentences, tables."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from compare.analysis.tables import Table
 from compare.parse import load_experiment
 from compare.views.report.load import Loaded, load
 from compare.views.report.methods import methods
-from compare.views.report.parts import Grid, first_to_last, grid, heading
+from compare.views.report.parts import Drawing, Grid, cell, first_to_last, grid, heading
 from compare.views.report.sentences import SENTENCES, differences, draw_numbers, draw_sentences
+from compare.views.report.speed import speed
 from data.words import split_words
 
 from .report_kit import write_experiment
@@ -106,6 +108,7 @@ def test_differences_worked_out_by_hand():
         ("same", ".", False),
     ]
     assert marked("Hund", "Der Hund") == [("missing", "Der", True), ("same", "Hund", True)]
+    assert marked("ja, ja", "ja , ja") == [("same", "ja, ja", True)]  # white space is no difference
     assert marked("", "Der Hund") == [("missing", "Der Hund", True)]
     assert marked("ja, ja", "ja") == [("same", "ja", True), ("extra", ", ja", False)]
 
@@ -127,6 +130,27 @@ def test_a_line_is_told_by_its_ends_over_seeds():
         for label, seed, bleu in [("a", 1, 1.0), ("a", 1, 9.0), ("a", 2, 3.0), ("b", 1, None), ("b", 1, 2.0)]
     ]
     assert first_to_last(rows, "bleu") == "a 2 to 6; b 2 to 2"
+
+
+def test_speeds_that_nobody_knows_are_not_drawn(loaded: Loaded):
+    unknown = {"train_tokens_per_s": None, "beam_sentences_per_s": None}
+    without = dict(unknown, latency_ms_p50=None)
+    for lost, drawings in ((unknown, ["speed-bars"]), (without, [])):
+        runs = tuple(replace(run, result=replace(run.result, **lost)) for run in loaded.finished.runs)
+        found = list(speed(replace(loaded.finished, runs=runs)))
+        assert [part.name for part in found if isinstance(part, Drawing)] == drawings
+        assert any("seconds" in part.title for part in found)
+
+
+def test_a_figure_that_is_no_number_is_not_sorted_as_one():
+    assert [cell(value).order for value in (2, 0.5, float("nan"), float("inf"), None, "2")] == [
+        2.0,
+        0.5,
+        None,
+        None,
+        None,
+        None,
+    ]
 
 
 def test_a_grid_leaves_out_what_nobody_knows():

@@ -13,7 +13,11 @@ UNKNOWN = Cell(text="–")
 KINDS = {
     "test_set": ("test set 95%", "for other sentences, these very models (bootstrap)"),
     "seeds": ("seeds 95%", "for other seeds, these very sentences (Student's t)"),
-    "combined": ("combined 95%", "for other seeds and other sentences (variances added, Satterthwaite)"),
+    "combined": (
+        "combined 95%",
+        "for other seeds and other sentences (variances added, Satterthwaite: with more degrees of freedom "
+        "than the seeds alone have, so it may be the narrower of the two)",
+    ),
 }
 """Heading and hint of each interval."""
 COSTS = (

@@ -52,7 +52,7 @@ def bar_plot(panels: Mapping[str, Mapping[str, Sequence[float]]]) -> Figure:
         _draw_bars(axes, [values[model] for model in models])
         axes.set_xlabel(name)
     grid[0].set_yticks(range(len(models)), models, parse_math=False)
-    grid[0].invert_yaxis()
+    grid[0].set_ylim(len(models) - 0.5, -0.5)  # the first on top; a model without a bar has room too
     return figure
 
 

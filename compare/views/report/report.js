@@ -120,7 +120,6 @@
       count.value = `${sentences.filter((each) => !each.hidden).length} of ${sentences.length} shown`;
     };
     form.addEventListener("input", filter);
-    form.addEventListener("submit", (event) => event.preventDefault());
     form.hidden = false;
     filter();
   }
