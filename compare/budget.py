@@ -7,12 +7,13 @@ machine says how many updates each model can do. What is solved is written into 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice, product
+from itertools import chain, count, islice, product
+from statistics import median
 from typing import NamedTuple
 
 import torch
 
-from compare.bench import WARM_UP_UPDATES, Racer
+from compare.bench import Racer
 from compare.config import Experiment, ModelConfig
 from compare.derive import training_flops
 from compare.execute import pick_device
@@ -36,7 +37,8 @@ GRIDS = (64, 32, 16, 8, 4, 2, 1)
 """Widths are multiples of one of these; the coarsest that comes near enough wins, as it runs fastest."""
 NEAR, TOLERANCE = 0.005, 0.02
 """Share of the budget within which a grid is fine enough, and within which a model must come."""
-CALIBRATION_UPDATES = 20
+TURNS, TURN_UPDATES = 7, 25
+"""Of a calibration: how often each model is timed, and for how many updates."""
 Seconds = Mapping[str, float]
 """Of one update, by label."""
 Measure = Callable[[Architecture], float]
@@ -94,20 +96,23 @@ def find_reference(experiment: Experiment) -> ModelConfig:
 def calibrate(
     experiment: Experiment, prepared: Prepared, known: Seconds, say: Callable[[str], None]
 ) -> Seconds:
-    """Seconds of an update of each model, measured where they are not yet ``known``."""
+    """Seconds of an update of each model, measured where they are not yet ``known``.
+
+    Each is trained from fresh weights for some turns, alone as it will be; the first turn warms up, and the
+    median of the others counts.
+    """
     device = pick_device(experiment.train.device)
-    plan = prepared.stream.plan(1)
+    stream = islice(chain.from_iterable(map(prepared.stream.epoch, count(1))), (TURNS + 1) * TURN_UPDATES)
+    batches = [batch.to(device) for batch in stream]
+    turns = [batches[start : start + TURN_UPDATES] for start in range(0, len(batches), TURN_UPDATES)]
     tokens = int(prepared.train.src_lengths.sum() + prepared.train.tgt_lengths.sum()) + len(prepared.train)
-    found = dict(known)
+    tokens_per_update = tokens / len(prepared.stream.plan(1))
+    found = {**known}
     for row in experiment.models:
-        if row.label in found:
-            continue
-        stream = islice(prepared.stream.epoch(1), WARM_UP_UPDATES + CALIBRATION_UPDATES)
-        batches = [batch.to(device) for batch in stream]
-        racer = Racer(row.label, resolve(row), experiment, prepared, device)
-        racer.race(batches[:WARM_UP_UPDATES])
-        found[row.label] = tokens / len(plan) / racer.race(batches[WARM_UP_UPDATES:] or batches)
-        say(f"{row.label}: {1e3 * found[row.label]:.1f} ms an update")
+        if row.label not in found:
+            racer = Racer(row.label, resolve(row), experiment, prepared, device)
+            found[row.label] = tokens_per_update / median([racer.race(turn) for turn in turns][1:])
+            say(f"{row.label}: {1e3 * found[row.label]:.1f} ms an update")
     return found
 
 
