@@ -3,10 +3,10 @@
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, get_args
 
 from compare.config import ModelConfig
+from compare.hint import hint
 from compare.hybrid_config import UNUSED, HybridConfig
 from compare.optim import OptimConfig
 from compare.parse import typed, unknown_key
@@ -45,9 +45,7 @@ def find_preset(name: str, place: str = "") -> Preset:
     """
     if name in PRESETS:
         return PRESETS[name]
-    close = get_close_matches(name, PRESETS, n=1, cutoff=0.4)
-    hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(PRESETS)}"
-    raise ValueError(f"{place}unknown preset {name!r}; {hint}")
+    raise ValueError(f"{place}unknown preset {name!r}; {hint(name, PRESETS)}")
 
 
 def resolve(row: ModelConfig, place: str = "config") -> Blueprint:

@@ -5,7 +5,6 @@ import json
 import math
 import tomllib
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -19,6 +18,7 @@ from compare.config import (
     TrainConfig,
     VocabularyConfig,
 )
+from compare.hint import hint
 
 Section = TypeVar("Section")
 
@@ -99,10 +99,7 @@ def typed(value: Any, kind: Any, place: str) -> Any:
 
 def unknown_key(place: str, key: str, known: Iterable[str]) -> ValueError:
     """The error for a key that does not exist, with the nearest one that does."""
-    known = list(known)
-    close = get_close_matches(key, known, n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
-    return ValueError(f"{place}: unknown key {key!r}; {hint}")
+    return ValueError(f"{place}: unknown key {key!r}; {hint(key, known, cutoff=0.5)}")
 
 
 def to_toml(experiment: Experiment) -> str:

@@ -14,6 +14,11 @@ from typing import Any, Literal, get_args, get_origin
 Status = Literal["done", "failed", "unfinished"]
 
 
+def run_name(label: str, seed: int) -> str:
+    """The name of the folder of one model and seed."""
+    return f"{label}-seed{seed}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """One row of a comparison; units stand in the names, scores are 0 to 100."""
@@ -92,9 +97,14 @@ class Result:
         if self.status not in get_args(Status):
             raise ValueError(f"status is {self.status!r}, not one of {', '.join(get_args(Status))}")
 
+    @property
+    def run(self) -> str:
+        """The name of its folder."""
+        return run_name(self.label, self.seed)
+
     def to_json(self, indent: int | None = 2) -> str:
         """The row as one JSON object; a loss of NaN or infinity is no figure and becomes null."""
-        return json.dumps(_finite(asdict(self)), indent=indent, ensure_ascii=False, allow_nan=False)
+        return json.dumps(finite(asdict(self)), indent=indent, ensure_ascii=False, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str | bytes, source: str | Path = "result.json") -> "Result":
@@ -120,10 +130,12 @@ class Result:
         return row
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """``value`` with NaN and infinities, which JSON does not know, replaced by None at any depth."""
     if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -21,6 +21,7 @@ from compare.models import resolve
 from compare.prepare import Prepared, prepare
 from compare.progress import Reporter
 from compare.results import Result, read_result, read_results, save_result, write_view
+from compare.row import run_name
 from compare.run_folder import RunFolder
 from compare.train import Diverged
 from compare.version import code_version
@@ -48,7 +49,7 @@ def _spell_out(
             full = dataclasses.replace(
                 single, train=train, models=(dataclasses.replace(row, overrides=given),)
             )
-            runs.append(RunFolder(experiment=full, folder=folder / f"{row.label}-seed{seed}"))
+            runs.append(RunFolder(experiment=full, folder=folder / run_name(row.label, seed)))
     return runs
 
 

@@ -68,7 +68,7 @@ def check(folder: Path, say: Callable[[str], None]) -> Check:
     done = [row for row in rows if row.status == "done"]
     if not done:
         raise ValueError(f"{folder} holds no finished run: nothing to check")
-    runs = [RunFolder.read(folder / f"{row.label}-seed{row.seed}") for row in done]
+    runs = [RunFolder.read(folder / row.run) for row in done]
     findings: list[Finding] = []
     with TemporaryDirectory() as encoded:
         prepared = prepare(runs[0].experiment, Path(encoded), lambda line: None)

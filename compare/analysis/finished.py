@@ -40,6 +40,12 @@ class Finished:
             found.setdefault(run.result.label, []).append(run)
         return found
 
+    @property
+    def named(self) -> dict[str, FinishedRun]:
+        """The runs by label, or by the name of their folders where there are several seeds."""
+        several = len({run.result.seed for run in self.runs}) > 1
+        return {run.folder.name if several else run.result.label: run for run in self.runs}
+
 
 def load_finished(folder: Path) -> Finished:
     """Read the finished runs of an experiment's folder, and its corpus again from where it was.
@@ -50,7 +56,7 @@ def load_finished(folder: Path) -> Finished:
     done = [row for row in read_results(folder) if row.status == "done"]
     if not done:
         raise ValueError(f"{folder} holds no finished run: run the experiment to its end first")
-    places = [folder / f"{row.label}-seed{row.seed}" for row in done]
+    places = [folder / row.run for row in done]
     experiments = [load_experiment(place / "config.toml") for place in places]
     corpus = load_corpus(experiments[0].data)
     runs = tuple(

@@ -1,11 +1,11 @@
 """Every figure of a finished experiment under its name, to be drawn alone."""
 
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from compare.hint import hint
 from compare.views.plots import FORMATS, save_figure
 
 if TYPE_CHECKING:
@@ -30,9 +30,7 @@ def draw_kind(folder: Path, kind: str, formats: Sequence[str] = ("png", "svg")) 
     from compare.analysis.finished import load_finished
 
     if kind not in KINDS:
-        close = get_close_matches(kind, KINDS, n=1, cutoff=0.4)
-        hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(KINDS)}"
-        raise ValueError(f"no figure {kind!r}; {hint}")
+        raise ValueError(f"no figure {kind!r}; {hint(kind, KINDS)}")
     if unknown := [form for form in formats if form not in FORMATS]:
         raise ValueError(f"no format {unknown[0]!r}: choose of {', '.join(FORMATS)}")
     return save_figure(KINDS[kind].draw(load_finished(folder)), folder / "plots" / kind, formats)
@@ -42,10 +40,8 @@ def _learning(against: str, finished: "Finished") -> "Figure":
     from compare.metrics import read_metrics
     from compare.views.plots import learning_curves
 
-    several = len({run.result.seed for run in finished.runs}) > 1
-    names = [run.folder.name if several else run.result.label for run in finished.runs]
-    metrics = [read_metrics(run.folder / "metrics.jsonl") for run in finished.runs]
-    return learning_curves(dict(zip(names, metrics, strict=True)), against=against)  # type: ignore[arg-type]
+    metrics = {name: read_metrics(run.folder / "metrics.jsonl") for name, run in finished.named.items()}
+    return learning_curves(metrics, against=against)  # type: ignore[arg-type]
 
 
 def _length(finished: "Finished") -> "Figure":

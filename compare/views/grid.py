@@ -34,10 +34,10 @@ def lay_out(rows: Sequence[Row], names: Sequence[str] | None = None) -> Grid:
 
 def _readable(rows: Sequence[Row]) -> dict[str, Cell]:
     """The columns most comparisons need, by heading; further test sets and seeds where there are any."""
-    several = [name for name in ("experiment", "seed", "seeds") if len(_distinct(rows, name)) > 1]
+    several = [name for name in ("experiment", "seed") if len(_distinct(rows, name)) > 1]
     if all("seeds" in row for row in rows):
         quality = _over_seeds(rows)
-        several = list(dict.fromkeys([*several, "seeds"]))
+        several.append("seeds")
     else:
         quality = {
             "BLEU [95%]": _interval("bleu_ci", ""),

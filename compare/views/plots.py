@@ -4,7 +4,8 @@ Shapes: S source and T target positions.
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
@@ -103,15 +104,21 @@ def _shown(tokens: Sequence[str]) -> list[str]:
     return [token.replace("￭", "▪") for token in tokens]
 
 
+@contextmanager
+def same_bytes_and_real_text() -> Iterator[None]:
+    """Write SVG the same way each time, its text as text: small, searchable, in any font the reader has."""
+    with mpl.rc_context({"svg.hashsalt": "attnbench", "svg.fonttype": "none"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        yield
+
+
 def save_figure(figure: Figure, path: Path, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
     """Write ``path``.png, .svg or .pdf; the same figure gives the same bytes again."""
     path.parent.mkdir(parents=True, exist_ok=True)
     written = []
     for suffix in formats:
         buffer = BytesIO()
-        # Text stays text in SVG: small, searchable, and any script the reader has a font for.
-        with mpl.rc_context({"svg.hashsalt": "attnbench", "svg.fonttype": "none"}), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        with same_bytes_and_real_text():
             figure.savefig(buffer, format=suffix, bbox_inches="tight", **FORMATS[suffix])
         target = path.with_name(f"{path.name}.{suffix}")  # a label may hold a dot
         write_atomically(target, buffer.getvalue())

@@ -38,7 +38,7 @@ def draw(folder: Path, *, sentence: str | None = None, line: int = 1, say: Say) 
         The PNG and SVG files written to ``folder``/plots.
     """
     done = [row for row in read_results(folder) if row.status == "done"]
-    names = [f"{row.label}-seed{row.seed}" for row in done]
+    names = [row.run for row in done]
     several = len({row.seed for row in done}) > 1
     runs = {name if several else row.label: folder / name for name, row in zip(names, done, strict=True)}
     if not runs:

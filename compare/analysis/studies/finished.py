@@ -28,9 +28,7 @@ def read_translations(folder: Path) -> Translations:
     finished = load_finished(folder)
     test = finished.corpus.tests[0]
     found = Translations(finished.corpus.splits[test], {}, {})
-    several = len({run.result.seed for run in finished.runs}) > 1
-    for run in finished.runs:
-        name = run.folder.name if several else run.result.label
+    for name, run in finished.named.items():
         found.lines[name] = list(run.outputs[test])
         kind = kind_of(resolve(run.experiment.models[0]).architecture)
         if kind is not None:

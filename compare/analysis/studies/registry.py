@@ -4,10 +4,11 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from compare.hint import hint
 
 from .study import Findings, Settings
 
@@ -104,9 +105,7 @@ def run_study(
         ValueError: no such study, or ``runs`` for one that reads none.
     """
     if name not in STUDIES:
-        close = get_close_matches(name, STUDIES, n=1, cutoff=0.4)
-        hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(STUDIES)}"
-        raise ValueError(f"unknown study {name!r}; {hint}")
+        raise ValueError(f"unknown study {name!r}; {hint(name, STUDIES)}")
     study = STUDIES[name]
     if runs is not None and not study.reads_runs:
         raise ValueError(f"study {name} reads no finished runs: leave them out")

@@ -1,7 +1,6 @@
 """A study's findings as files: study.md to read, study.json and CSV tables to compute with, and a plot."""
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from compare.analysis.tables import Row, markdown, number
+from compare.row import finite
 from compare.views.plots import save_figure
 from data.files import write_atomically
 
@@ -71,7 +71,7 @@ class Report:
             "claims": claims,
             "tables": {name: list(table.rows) for name, table in self.findings.tables.items()},
         }
-        return json.dumps(_finite(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        return json.dumps(finite(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
     def write(self, folder: Path) -> list[Path]:
         """Write the report into ``folder``/<name>; study.json comes last, so that it vouches for the rest."""
@@ -85,12 +85,3 @@ class Report:
             write_atomically(place / name, text)
             written.append(place / name)
         return written
-
-
-def _finite(value: Any) -> Any:
-    """``value`` with what JSON does not know, NaN and infinities, replaced by None at any depth."""
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -44,7 +44,7 @@ def progress_plot(rows: Sequence[Row], against: Cost) -> Figure:
         raise ValueError(f"{lacking[0]}: {against} were not read in training; choose another axis")
     figure, (axes,) = make_panels(1, len(models))
     for number, own in enumerate(models.values()):
-        draw_line(axes, _mean_curve(own, against), number)
+        draw_line(axes, mean_curve(own, against, "bleu"), number)
     axes.set(xlabel=SPENT[against], ylabel="validation BLEU", xlim=(0, None), ylim=(0, None))
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     return finish(figure, list(models))
@@ -68,14 +68,15 @@ def pareto_plot(rows: Sequence[Row], against: Rival) -> Figure:
     return finish(figure, list(models))
 
 
-def _mean_curve(rows: Sequence[Row], against: Cost) -> Points:
-    """The mean over seeds, at the updates that all of them came to."""
+def mean_curve(rows: Sequence[Row], against: Cost, column: str) -> Points:
+    """One model's ``column`` over its seeds, at the updates that all of them came to."""
     seeds = len({row["seed"] for row in rows})
-    ordered = sorted(rows, key=lambda row: row["updates"])
+    known = (row for row in rows if row[column] is not None)
+    ordered = sorted(known, key=lambda row: row["updates"])
     groups = (list(group) for _, group in groupby(ordered, key=lambda row: row["updates"]))
     whole = (group for group in groups if len(group) == seeds)
     return points_of(
-        (fmean(row[against] for row in group), [row["bleu"] for row in group]) for group in whole
+        (fmean(row[against] for row in group), [row[column] for row in group]) for group in whole
     )
 
 

@@ -1,7 +1,6 @@
 """Figures that only the report draws: learning curves, and bars with the range of the seeds."""
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from statistics import fmean
 
 from matplotlib.axes import Axes
@@ -9,7 +8,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
 from compare.analysis.tables import Row
-from compare.views.figures.lines import Points, by_label, draw_line, finish, make_panels, points_of
+from compare.views.figures.costs import mean_curve
+from compare.views.figures.lines import by_label, draw_line, finish, make_panels
 from compare.views.plots import PALETTE
 
 BAR_INCHES = 0.26
@@ -22,20 +22,10 @@ def learning_plot(rows: Sequence[Row]) -> Figure:
     names = {"loss": "validation loss (nats a token)", "bleu": "validation BLEU"}
     for axes, (column, name) in zip(panels, names.items(), strict=True):
         for number, own in enumerate(models.values()):
-            draw_line(axes, _over_updates(own, column), number)
+            draw_line(axes, mean_curve(own, "updates", column), number)
         axes.set(xlabel="updates", ylabel=name, xlim=(0, None))
     panels[1].set_ylim(bottom=0)
     return finish(figure, list(models))
-
-
-def _over_updates(rows: Sequence[Row], column: str) -> Points:
-    """One model's values at each update that all of its seeds came to."""
-    seeds = len({row["seed"] for row in rows})
-    ordered = sorted((row for row in rows if row[column] is not None), key=lambda row: row["updates"])
-    groups = [(update, list(group)) for update, group in groupby(ordered, key=lambda row: row["updates"])]
-    return points_of(
-        (update, [row[column] for row in group]) for update, group in groups if len(group) == seeds
-    )
 
 
 def bar_plot(panels: Mapping[str, Mapping[str, Sequence[float]]]) -> Figure:

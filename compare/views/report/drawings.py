@@ -1,13 +1,12 @@
 """Matplotlib figures as drawings inside a page: they take its colours, and say in words what they show."""
 
 import re
-import warnings
 from io import BytesIO
 from xml.etree import ElementTree as Tree
 
-import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from compare.views.plots import same_bytes_and_real_text
 from compare.views.report.parts import Drawing
 
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
@@ -36,9 +35,7 @@ def to_svg(figure: Figure, name: str, title: str, description: str) -> str:
         description: what one sees in it.
     """
     buffer = BytesIO()
-    # Text stays text: small, searchable, in the font of the page.
-    with mpl.rc_context({"svg.hashsalt": "attnbench", "svg.fonttype": "none"}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+    with same_bytes_and_real_text():
         figure.savefig(buffer, format="svg", bbox_inches="tight", transparent=True)
     root = Tree.fromstring(buffer.getvalue())
     for tag in ("metadata", "defs"):  # who made it, and a style that would reach beyond the drawing

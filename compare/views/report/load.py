@@ -52,7 +52,7 @@ def load(folder: Path) -> Loaded:
 
 def _without_texts(folder: Path, done: list[Result]) -> Finished:
     """What the run folders alone say."""
-    places = [folder / f"{row.label}-seed{row.seed}" for row in done]
+    places = [folder / row.run for row in done]
     runs = tuple(
         FinishedRun(result=row, folder=place, experiment=load_experiment(place / "config.toml"), outputs={})
         for row, place in zip(done, places, strict=True)
