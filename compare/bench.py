@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from compare.config import Experiment
+from compare.cpu import tune_cpu
 from compare.derive import training_flops
 from compare.execute import device_name, pick_device
-from compare.memory import keep_freed_memory
 from compare.models import Blueprint, build, resolve
 from compare.objective import Objective
 from compare.optim import build_optimizer
@@ -83,7 +83,7 @@ def bench_experiment(
     place: str = "config",
 ) -> dict[str, Any]:
     """Time every model ``repeats`` times for ``updates`` updates, the models taking turns."""
-    keep_freed_memory()
+    tune_cpu()
     device = pick_device(experiment.train.device)
     blueprints = {row.label: resolve(row, place) for row in experiment.models}  # mistakes first, then work
     with tempfile.TemporaryDirectory() as folder:

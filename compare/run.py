@@ -15,8 +15,8 @@ import torch
 from compare.budget import calibrate, each_model, find_reference, meet
 from compare.checkpoint import first_line
 from compare.config import Experiment
+from compare.cpu import tune_cpu
 from compare.execute import execute, known_result, pick_device
-from compare.memory import keep_freed_memory
 from compare.models import resolve
 from compare.prepare import Prepared, prepare
 from compare.progress import Reporter
@@ -77,7 +77,7 @@ def run_experiment(
         Interrupted: by a signal; everything is saved.
     """
     code_version()  # of the sources as they are now: they may be edited while a long run goes on
-    keep_freed_memory()
+    tune_cpu()
     runs = check_experiment(experiment, folder, seeds, place)
     if experiment.budget.match == "none" and all(_ended(run) for run in runs):
         reporter.say(f"{folder}: all {len(runs)} rows have ended; delete a row's folder to run it again")

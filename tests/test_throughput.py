@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compare import memory, throughput
+from compare import throughput
 from compare.throughput import (
     DecodeSpeed,
     matmul_flops_per_s,
@@ -158,13 +158,6 @@ def test_the_peak_is_positive_without_proc(monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.setattr(Path, "read_text", absent)
     assert 2**20 < peak_memory_bytes(CPU) < 2**44
-
-
-def test_memory_is_kept_only_where_there_is_glibc(monkeypatch: pytest.MonkeyPatch):
-    """Elsewhere the call does nothing; it must not look for mallopt either."""
-    monkeypatch.setattr(memory.platform, "libc_ver", lambda: ("", ""))
-    monkeypatch.setattr(memory.ctypes, "CDLL", lambda _: pytest.fail("no glibc, no mallopt"))
-    memory.keep_freed_memory()
 
 
 def test_medians_are_not_means():

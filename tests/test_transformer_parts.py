@@ -103,7 +103,7 @@ def test_dropout_acts_on_embeddings_sublayers_and_weights_in_training_alone():
     for residual in (dropped.encoder.layers[0].around_attention, dropped.decoder.layers[0].around_cross):
         kept = residual(torch.zeros(40, 50, D), torch.ones_like)
         assert (kept == 0).double().mean().item() == pytest.approx(0.4, abs=0.02)
-        torch.testing.assert_close(kept.max().item(), 1 / 0.6)
+        assert kept.max().item() == pytest.approx(1 / 0.6, rel=1e-4)  # of 16 bits
     assert torch.equal(
         thinned.encoder.place(ones, torch.arange(50)), plain.encoder.place(ones, torch.arange(50))
     )

@@ -57,10 +57,11 @@ def fused_attention(
 ) -> Tensor:
     """Compute the contexts of ``plain_attention`` in the fastest way there is.
 
-    That is torch's kernels, but for bf16 on a CPU: forward and backward of 230 sentences of 15 tokens, with
-    4 heads of 64, took them 59 ms on one core, the written-out formula 9 ms (in fp32 both 15 ms; torch 2.13).
+    On a GPU that is torch's kernels, on a CPU the written-out formula: forward and backward of 3,300 tokens
+    in sentences of 17, 100 and 400, with 4 heads of 64, took it 3, 7 and 20 ms on two cores, torch's kernel
+    39, 28 and 25 ms (fp32, torch 2.13; in bf16 it loses by more).
     """
-    if queries.device.type == "cpu" and queries.dtype in (torch.bfloat16, torch.float16):
+    if queries.device.type == "cpu":
         return plain_attention(queries, keys, values, mask, causal, dropout)[0]
     if causal and mask is not None:  # torch's kernels take one or the other
         mask, causal = mask & past(keys.size(-2), keys.device), False

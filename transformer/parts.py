@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from .attention import Attend, fused_attention
 from .config import LayerConfig
+from .dropout import Dropout
 from .positions import Placed
 
 
@@ -24,7 +25,7 @@ class Residual(nn.Module):
         super().__init__()
         self.pre = config.norm == "pre"
         self.norm = nn.LayerNorm(config.d_model)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """Run ``sublayer`` on x (B, T, D); returns (B, T, D)."""

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from .config import LayerConfig
+from .dropout import Dropout
 
 BASE = 10000.0
 """The longest wave is 2 pi times this many positions (Vaswani et al. 2017, section 3.5)."""
@@ -38,7 +39,7 @@ class Placed(nn.Module):
         self.scale = math.sqrt(config.d_model)
         self.sinusoidal = config.positions == "sinusoidal"
         self.places = nn.Embedding(LEARNED, config.d_model) if config.positions == "learned" else None
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, embedded: Tensor, positions: Tensor) -> Tensor:
         """Place embedded tokens (B, T, D) at ``positions``, counted from 0, (T,), (B, T) or (B, 1)."""

@@ -111,11 +111,11 @@ def run_study(
         raise ValueError(f"study {name} reads no finished runs: leave them out")
     import torch
 
-    from compare.memory import keep_freed_memory
+    from compare.cpu import tune_cpu
 
     from .report import Report
 
-    keep_freed_memory()
+    tune_cpu()
     start = time.perf_counter()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
