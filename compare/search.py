@@ -9,9 +9,12 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from compare.protocol import EncoderDecoder, keep, select
 
+BLOCK = 64
+"""Neighbours in the vocabulary of which search looks at the best one first."""
 COMPACT_SHARE = 0.8
 """Finished sentences leave the batch once fewer than this share of its rows are still searched."""
 
@@ -144,20 +147,16 @@ class _Beams:
 
     def _candidates(self, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The 2K best continuations of each sentence: scores, parents and tokens, each (B, 2K)."""
-        logits = logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits.clone()
-        norm = logits.logsumexp(dim=2, keepdim=True)
-        logits[:, :, self.special.pad] = float("-inf")
-        logits[:, :, self.special.bos] = float("-inf")
+        narrow = logits.dtype in (torch.bfloat16, torch.float16)
+        logp = logits.log_softmax(2, torch.float32 if narrow else None)
+        logp[:, :, self.special.pad] = float("-inf")
+        logp[:, :, self.special.bos] = float("-inf")
         must_end = (self.limits == self.time) & self.open
         if must_end.any():
-            end = logits[:, :, self.special.eos].clone()
-            logits[must_end] = float("-inf")
-            logits[:, :, self.special.eos] = end
-        wide = min(2 * self.beam, logits.size(2))
-        values, tokens = _stable_topk(logits, wide)  # (B, K, 2K): the rest of a hypothesis cannot be among
-        values = self.scores.unsqueeze(2).to(values.dtype) + (values - norm)  # the sentence's 2K best
-        scores, index = _stable_topk(values.flatten(1), min(2 * self.beam, self.beam * wide))
-        return scores, index // wide, tokens.flatten(1).gather(1, index)
+            end = logp[:, :, self.special.eos].clone()
+            logp[must_end] = float("-inf")
+            logp[:, :, self.special.eos] = end
+        return _best(self.scores.to(logp.dtype), logp, 2 * self.beam)
 
     def _finish(self, ends: Tensor, scores: Tensor, parents: Tensor) -> None:
         """Remember the best hypothesis that ends now in each row; ends and scores are (B, 2K)."""
@@ -183,6 +182,24 @@ class _Beams:
         reachable = self.scores.max(dim=1).values / longest
         hopeless = self.best_scores[self.rows] >= reachable
         self.open &= ~(hopeless | (self.ended >= self.beam) | (self.time > self.limits))
+
+
+def _best(scores: Tensor, logp: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The best sums of scores (B, K) and logp (B, K, V) of each sentence, with their k and v, (B, count).
+
+    Ties go to the lowest k, then to the lowest v. Only the ``count`` blocks of the highest maxima are
+    searched: whatever lies in another one is preceded by as many maxima. A maximum costs a tenth of a sort.
+    """
+    size = logp.size(2)
+    logp = pad(logp, (0, -size % BLOCK), value=float("-inf"))
+    width = logp.size(2)
+    blocks = logp.view(len(logp), -1, BLOCK)  # (B, K * blocks of a hypothesis, BLOCK)
+    start = scores.repeat_interleave(width // BLOCK, dim=1)
+    chosen = _stable_topk(blocks.amax(2) + start, min(count, blocks.size(1)))[1].sort(dim=1).values
+    sums = blocks.gather(1, chosen.unsqueeze(2).expand(-1, -1, BLOCK)) + start.gather(1, chosen).unsqueeze(2)
+    found, index = _stable_topk(sums.flatten(1), min(count, scores.size(1) * size))
+    place = chosen.gather(1, index // BLOCK) * BLOCK + index % BLOCK
+    return found, place // width, (place % width).clamp(max=size - 1)  # past it are impossible ones alone
 
 
 def _stable_topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
