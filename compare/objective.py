@@ -111,10 +111,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
             for start in range(0, hidden.size(0), rows):
                 part = slice(start, start + rows)
                 logits, inputs = _logits(hidden[part], narrow, bias)
-                nll[part], spread = _losses(logits, targets[part], smoothing)
-                smoothed += (1 - smoothing) * nll[part].sum() + smoothing * spread
+                nll[part], loss = _losses(logits, targets[part], smoothing)
+                smoothed += loss
                 if wants_grad:
-                    delta = _softmax_minus_target(logits, targets[part], smoothing)
+                    delta = _minus_target(logits, targets[part], smoothing)
                     _accumulate(grads, part, delta, inputs, narrow)
         ctx.grads = grads
         ctx.mark_non_differentiable(nll)
@@ -132,19 +132,22 @@ def _logits(hidden: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tenso
     return (inputs @ weight.t()).to(bias.dtype).add_(bias), inputs
 
 
-def _losses(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor | float]:
-    """The nll (N,) of a chunk and its summed cross-entropy against the even distribution, where it counts.
+def _losses(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    """The nll (N,) of a chunk and its summed smoothed loss; turns ``logits`` into probabilities in place.
 
-    Turns ``logits`` into log-probabilities in place.
+    With one exponential an entry: that of the largest logit tells the normaliser, log p = logit - log Z.
     """
-    logits -= logits.logsumexp(dim=1, keepdim=True)
-    nll = -logits.gather(1, targets.unsqueeze(1)).squeeze(1)
-    return nll, -logits.mean(dim=1).sum() if smoothing else 0.0
+    largest, reference = logits.amax(dim=1), logits.gather(1, targets.unsqueeze(1)).squeeze(1)
+    mean = logits.mean(dim=1) if smoothing else None
+    probability = torch.softmax(logits, 1, out=logits)
+    log_z = largest - probability.amax(dim=1).log()
+    nll = log_z - reference
+    loss = nll.sum()
+    return nll, loss if mean is None else (1 - smoothing) * loss + smoothing * (log_z - mean).sum()
 
 
-def _softmax_minus_target(logp: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-    """The gradient by the logits, in place of the log-probabilities."""
-    delta = logp.exp_()
+def _minus_target(delta: Tensor, targets: Tensor, smoothing: float) -> Tensor:
+    """The gradient by the logits, in place of the probabilities."""
     if smoothing:
         delta -= smoothing / delta.size(1)
     return delta.scatter_add_(1, targets.unsqueeze(1), delta.new_full((len(targets), 1), smoothing - 1))
