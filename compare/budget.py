@@ -7,20 +7,23 @@ machine says how many updates each model can do. What is solved is written into 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, count, islice, product
-from statistics import median
-from typing import NamedTuple
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 import torch
 
-from compare.bench import Racer
 from compare.config import Experiment, ModelConfig
 from compare.derive import training_flops
 from compare.execute import pick_device
 from compare.hybrid_config import HybridConfig
+from compare.ledger import Validation
 from compare.models import build, resolve
+from compare.objective import Objective
 from compare.prepare import Prepared
 from compare.presets import Architecture
+from compare.train import Trainer
 from seq2seq.config import Seq2SeqConfig
 from transformer.config import DecoderOnlyConfig, TransformerConfig
 
@@ -37,8 +40,8 @@ GRIDS = (64, 32, 16, 8, 4, 2, 1)
 """Widths are multiples of one of these; the coarsest that comes near enough wins, as it runs fastest."""
 NEAR, TOLERANCE = 0.005, 0.02
 """Share of the budget within which a grid is fine enough, and within which a model must come."""
-TURNS, TURN_UPDATES = 7, 25
-"""Of a calibration: how often each model is timed, and for how many updates."""
+ROUNDS, WINDOWS, WINDOW_UPDATES = 3, 4, 25
+"""Of a calibration: how often each model is trained, and how long."""
 Seconds = Mapping[str, float]
 """Of one update, by label."""
 Measure = Callable[[Architecture], float]
@@ -98,22 +101,48 @@ def calibrate(
 ) -> Seconds:
     """Seconds of an update of each model, measured where they are not yet ``known``.
 
-    Each is trained from fresh weights for some turns, alone as it will be; the first turn warms up, and the
-    median of the others counts.
+    Each is trained as it will be, from fresh weights for some updates, several times over: the rounds lie
+    apart, so that what else the machine does is spread over all models. The windows of all rounds are
+    averaged, for a run adds them up; the first of each round warms up.
     """
-    device = pick_device(experiment.train.device)
-    stream = islice(chain.from_iterable(map(prepared.stream.epoch, count(1))), (TURNS + 1) * TURN_UPDATES)
-    batches = [batch.to(device) for batch in stream]
-    turns = [batches[start : start + TURN_UPDATES] for start in range(0, len(batches), TURN_UPDATES)]
-    tokens = int(prepared.train.src_lengths.sum() + prepared.train.tgt_lengths.sum()) + len(prepared.train)
-    tokens_per_update = tokens / len(prepared.stream.plan(1))
-    found = {**known}
-    for row in experiment.models:
-        if row.label not in found:
-            racer = Racer(row.label, resolve(row), experiment, prepared, device)
-            found[row.label] = tokens_per_update / median([racer.race(turn) for turn in turns][1:])
-            say(f"{row.label}: {1e3 * found[row.label]:.1f} ms an update")
-    return found
+    todo = [single for single in each_model(experiment) if single.models[0].label not in known]
+    spent = {single.models[0].label: 0.0 for single in todo}
+    tokens = dict.fromkeys(spent, 0)
+    for number, single in product(range(ROUNDS), todo):
+        label = single.models[0].label
+        for line in _trial(single, prepared):
+            spent[label] += line["train_s"]
+            tokens[label] += line["src_tokens"] + line["tgt_tokens"]
+        rate = tokens[label] / spent[label]
+        say(f"calibrating, round {number + 1} of {ROUNDS}: {label} {rate:,.0f} tokens/s")
+    per_epoch = int(prepared.train.src_lengths.sum() + prepared.train.tgt_lengths.sum()) + len(prepared.train)
+    per_update = per_epoch / len(prepared.stream.plan(1))
+    return {**known, **{label: per_update * spent[label] / tokens[label] for label in spent}}
+
+
+def _trial(single: Experiment, prepared: Prepared) -> list[dict[str, Any]]:
+    """The windows of a short training after the first, by the very loop that a run goes through."""
+    updates = WINDOWS * WINDOW_UPDATES
+    short = replace(
+        single.train,
+        max_updates=updates,
+        log_every=WINDOW_UPDATES,
+        valid_every=updates,
+        checkpoint_every=updates,
+        patience=0,
+        average=1,
+    )
+    torch.manual_seed(single.train.seed)
+    blueprint = resolve(single.models[0])
+    model = build(blueprint.architecture, *(len(side) for side in prepared.vocabularies))
+    objective = Objective(model.to(pick_device(short.device)), short.label_smoothing)
+    lines: list[dict[str, Any]] = []
+    with TemporaryDirectory() as folder:
+        no_validation = partial(Validation, loss=0.0, bleu=0.0)
+        Trainer(
+            objective, prepared.stream, no_validation, short, blueprint.optim, Path(folder), lines.append
+        ).run()
+    return [line for line in lines if line["kind"] == "train"][1:]
 
 
 def _in_time(single: Experiment, amount: float, seconds: Seconds) -> Experiment:

@@ -93,16 +93,19 @@ def training_figures(lines: Sequence[Mapping[str, Any]], stream: BatchStream) ->
     steady = windows[1:] or windows  # the first window pays for start-up
     rate = percentile([line["tokens_per_s"] for line in steady], 0.5)
     tgt_tokens = sum(line["tgt_tokens"] for line in steady)
+    seen = sum(line["src_tokens"] + line["tgt_tokens"] for line in windows)
+    joules: list[Any] = [line.get("joules") for line in windows]
     share = tgt_tokens / (tgt_tokens + sum(line["src_tokens"] for line in steady))
     return {
         "updates": updates,
         "epochs": _epochs(stream, updates),
-        "tokens_seen": sum(line["src_tokens"] + line["tgt_tokens"] for line in windows),
+        "tokens_seen": seen,
         "best_update": final["best_update"],
         "valid_loss": final["loss"],
         "valid_perplexity": perplexity(final["loss"]),
         "train_tokens_per_s": rate,
         "train_tgt_tokens_per_s": rate * share,
+        "energy_j_per_1k_tokens": None if None in joules else 1000 * sum(joules) / seen,
         **{f"{phase}_s": sum(line[f"{phase}_s"] for line in windows) for phase in ("data", "train")},
         **{f"{phase}_s": final[f"{phase}_s"] for phase in ("validation", "checkpoint")},
     }

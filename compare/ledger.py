@@ -51,6 +51,7 @@ class Window:
         self.nll = torch.zeros((), device=self.device)
         self.norm = torch.zeros((), device=self.device)
         self.src_tokens = self.tgt_tokens = self.updates = 0
+        self.joules: float | None = 0.0
         self.began = {phase: seconds.get(phase, 0.0) for phase in ("data", "train")}
 
     def add(self, nll: torch.Tensor, norm: torch.Tensor, batch: Batch) -> None:
@@ -60,6 +61,10 @@ class Window:
         self.src_tokens += batch.src_tokens
         self.tgt_tokens += batch.tgt_tokens
         self.updates += 1
+
+    def use(self, joules: float | None) -> None:
+        """Count energy; the window's is not known unless all of it is."""
+        self.joules = None if joules is None or self.joules is None else self.joules + joules
 
     def wait(self) -> None:
         """Wait until the accelerator has done the window's work."""
@@ -78,6 +83,7 @@ class Window:
             "tgt_tokens": self.tgt_tokens,
             "data_s": data_s,
             "train_s": train_s,
+            "joules": self.joules,
             "tokens_per_s": (self.src_tokens + self.tgt_tokens) / max(1e-9, data_s + train_s),
         }
         self._reset(seconds)

@@ -66,6 +66,7 @@ class Result:
     latency_ms_p95: float | None = None
     peak_memory_bytes: int | None = None
     energy_j_per_1k_tokens: float | None = None
+    """Joules of training by processor and GPU; None where they cannot be read."""
 
     # Where the time went.
     data_s: float | None = None

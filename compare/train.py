@@ -22,6 +22,7 @@ from compare.checkpoint import (
     set_weights,
 )
 from compare.config import TrainConfig
+from compare.energy import EnergyMeter
 from compare.interrupt import Interrupted, StopRequest, stop_on_signals
 from compare.ledger import Ledger, Validation, Window
 from compare.metrics import MetricsLog
@@ -61,6 +62,7 @@ class Trainer:
         self.optimizer = build_optimizer(objective.parameters(), optim)
         self.ledger = Ledger()
         self.window = Window(self.device)
+        self.energy = EnergyMeter(self.device)
 
     def run(self) -> Ledger:
         """Train to the end, or on from the saved state, and leave the chosen weights in the model.
@@ -70,6 +72,7 @@ class Trainer:
             Interrupted: SIGINT or SIGTERM; the state is saved and the same call goes on from it.
         """
         self._resume()
+        self.energy.take()
         with stop_on_signals() as stop:
             while not self._finished():
                 for batch in self._batches():
@@ -123,12 +126,16 @@ class Trainer:
         ledger, train = self.ledger, self.train
         last = ledger.update == train.max_updates
         due = ledger.update % train.valid_every == 0 or last
+        save = due or ledger.update % train.checkpoint_every == 0 or bool(stop.signum)
         if ledger.update % train.log_every == 0 or due:
             self._log_window()
+        elif save:
+            self.window.use(self.energy.take())
         if due:
             self._validate()
-        if due or ledger.update % train.checkpoint_every == 0 or stop.signum:
+        if save:
             self._save()
+            self.energy.take()  # validating and saving are no training
         if stop.signum:
             raise Interrupted(stop.signum, f"stopped at update {ledger.update} of {train.max_updates}")
 
@@ -136,6 +143,7 @@ class Trainer:
         """Write one line about the updates since the last; end the run if they are not finite."""
         with self._timed("train"):
             self.window.wait()
+        self.window.use(self.energy.take())
         line = self.window.close(self.ledger.seconds)
         if not torch.isfinite(torch.tensor([line["nll"], line["grad_norm"]])).all():
             raise Diverged(
