@@ -1,0 +1,168 @@
+"""eole in the race: its model, loss, optimizer and translator, as its ``Trainer`` calls them."""
+
+from typing import Any
+
+import numpy as np
+import pyonmttok
+import torch
+from eole.config.run import PredictConfig, TrainConfig
+from eole.models.model import get_model_class
+from eole.predict import GNMTGlobalScorer, Translator
+from eole.utils.loss import LossCompute
+from eole.utils.optimizers import Optimizer
+
+from work import Pairs, Sources, Work
+from worker import (
+    BETA2,
+    CLIP_NORM,
+    D_MODEL,
+    DROPOUT,
+    EMBEDDING,
+    FFN,
+    HEADS,
+    HIDDEN,
+    LABEL_SMOOTHING,
+    LAYERS,
+    LEARNING_RATE,
+    STEPS,
+    Racer,
+    Task,
+    autocast,
+    count,
+    serve,
+)
+
+SPECIALS = {"pad_token": "<blank>", "unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
+"""In the order of our ids."""
+TRANSFORMER = {
+    "architecture": "transformer",
+    "layers": LAYERS,
+    "heads": HEADS,
+    "hidden_size": D_MODEL,
+    "transformer_ff": FFN,
+    "embeddings": {"word_vec_size": D_MODEL, "position_encoding_type": "SinusoidalInterleaved"},
+    "share_embeddings": True,
+    "share_decoder_embeddings": True,
+}
+ATTENTION = {"lstm-general": "general", "lstm-additive": "mlp"}
+TRAINING = {
+    "dropout": [DROPOUT],
+    "attention_dropout": [0.0],
+    "dropout_steps": [0],
+    "label_smoothing": LABEL_SMOOTHING,
+    "optim": "adam",
+    "adam_beta2": BETA2,
+    "learning_rate": LEARNING_RATE,
+    "max_grad_norm": CLIP_NORM,
+    "normalization": "tokens",
+    "param_init_method": "xavier_uniform",
+    "log_attention_entropy": False,
+}
+
+
+def lstm_settings(attention: str) -> dict[str, Any]:
+    """The ``model`` section of its configuration."""
+    both = {"rnn_type": "LSTM", "layers": 1, "hidden_size": HIDDEN}
+    return {
+        "architecture": "custom",
+        "hidden_size": HIDDEN,
+        "layers": 1,
+        "embeddings": {"word_vec_size": EMBEDDING},
+        "encoder": {"encoder_type": "brnn", **both},
+        "decoder": {
+            "decoder_type": "rnn",
+            **both,
+            "global_attention": attention,
+            "bidirectional_encoder": True,
+        },
+        "input_feed": 1,
+    }
+
+
+class Eole(Racer):
+    """eole 0.6."""
+
+    packages = ("eole", "pyonmttok", "torch", "numpy")
+
+    def __init__(self, work: Work, task: Task) -> None:
+        torch.manual_seed(1)
+        self.work, self.task = work, task
+        transformer = task.model == "transformer"
+        model = TRANSFORMER if transformer else lstm_settings(ATTENTION[task.model])
+        config = TrainConfig(data={}, src_vocab="none", share_vocab=True, model=model, training=TRAINING)
+        vocabularies = _vocabularies(work)
+        kind = get_model_class(config.model)
+        self.model = kind.for_training(config.model, vocabularies, config.training, device_id=-1)
+        self.about = (
+            "pre-norm, its default; one matrix for embeddings and output, output bias"
+            if transformer
+            else "output layer 512 x V with bias; encoder not packed; projects its side of the attention at each step"
+        )
+        if task.phase == "train":
+            self.model.train()
+            self.loss = LossCompute.from_config(config, self.model, vocabularies)
+            self.optimizer = Optimizer.from_config(self.model, config)
+        else:
+            self.model.eval()
+            self.translator = _translator(self.model, vocabularies, config, task.beam)
+        self.model.decoder.register_forward_pre_hook(self._count_step)
+
+    @property
+    def params(self) -> int:
+        return count(self.model.parameters())
+
+    def pairs(self, pairs: Pairs) -> dict[str, Any]:
+        first = np.full((len(pairs.src), 1), self.work.bos)
+        tgt = torch.from_numpy(np.concatenate((first, pairs.tgt_out), 1))
+        sources = self.sources(Sources(pairs.src, pairs.src_lengths))
+        names = {"cid": ["race"] * len(tgt), "cid_line_number": list(range(len(tgt)))}
+        return sources | {"tgt": tgt, "tokens": int(pairs.tgt_lengths.sum())} | names
+
+    def sources(self, sources: Sources) -> dict[str, Any]:
+        ids, lengths = map(torch.from_numpy, sources)
+        return {"src": ids, "srclen": lengths}
+
+    def update(self, pairs: dict[str, Any]) -> torch.Tensor:
+        self.optimizer.zero_grad(set_to_none=True)
+        with autocast(self.task.precision):
+            hidden, attention, _ = self.model(pairs["src"], pairs["tgt"], pairs["srclen"])
+            loss, _, _ = self.loss(pairs, hidden, attention)
+        loss = loss / pairs["tokens"]
+        self.optimizer.backward(loss)
+        self.optimizer.step()
+        return loss.detach()
+
+    def translate(self, sources: dict[str, Any]) -> list[list[torch.Tensor]]:
+        self.steps = 0
+        with autocast(self.task.precision):
+            found: list[list[torch.Tensor]] = self.translator.predict_batch(sources, False)["predictions"]
+        return found
+
+    def ids(self, found: list[list[torch.Tensor]]) -> list[list[int]]:
+        return [best[0].tolist() for best in found]
+
+    def _count_step(self, *_: Any) -> None:
+        self.steps += 1
+
+
+def _vocabularies(work: Work) -> dict[str, Any]:
+    """Vocabularies of our size whose special ids are ours."""
+    pieces = [f"piece{index}" for index in range(len(SPECIALS), work.vocabulary)]
+    vocabulary = pyonmttok.build_vocab_from_tokens(pieces, special_tokens=list(SPECIALS.values()))
+    vocabulary.default_id = work.unk
+    both = {"src": vocabulary, "tgt": vocabulary}
+    return both | {"decoder_start_token": SPECIALS["bos_token"], "specials": SPECIALS}
+
+
+def _translator(model: Any, vocabularies: dict[str, Any], config: TrainConfig, beam: int) -> Translator:
+    """Its ``predict`` with the length forced; greedy is its own greedy search, which a top_k of 1 asks for."""
+    forced = {"min_length": STEPS, "max_length": STEPS, "max_length_ratio": 0}
+    predict = PredictConfig(
+        model_path=["none"], src="none", beam_size=beam, top_k=int(beam == 1), **forced, transforms=[]
+    )
+    scorer = GNMTGlobalScorer.from_config(predict)
+    return Translator(model, vocabularies, predict, config.model, device_id=-1, global_scorer=scorer)
+
+
+if __name__ == "__main__":
+    serve(Eole)
