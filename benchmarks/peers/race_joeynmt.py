@@ -1,39 +1,29 @@
-"""JoeyNMT in the race: its model, loss, clipping, optimizer and search, as its ``TrainManager`` calls them."""
+"""JoeyNMT in the race: its model, loss, clipping, optimizer and search, called as it calls them."""
 
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import recipe
 import torch
 from joeynmt.batch import Batch
 from joeynmt.builders import build_gradient_clipper, build_optimizer
 from joeynmt.model import build_model
 from joeynmt.search import search
 from joeynmt.vocabulary import Vocabulary
-
 from work import Pairs, Sources, Work
-from worker import (
-    BETA2,
-    CLIP_NORM,
-    D_MODEL,
-    DROPOUT,
-    EMBEDDING,
-    FFN,
-    HEADS,
-    HIDDEN,
-    LABEL_SMOOTHING,
-    LAYERS,
-    LEARNING_RATE,
-    STEPS,
-    Racer,
-    Task,
-    autocast,
-    count,
-    serve,
-)
+from worker import Racer, Task, autocast, serve
 
 ATTENTION = {"lstm-general": "luong", "lstm-additive": "bahdanau"}
 """Its names; both attend after the cell."""
+ABOUT_TRANSFORMER = (
+    "post-norm, its default; one matrix for embeddings and output; dropout on attention weights too; "
+    "feeds the whole prefix again at every step"
+)
+ABOUT_LSTM = (
+    "output layer 512 x V without bias; encoder packed; first states from the last h by one matrix; "
+    "projects the encoder states again at every step of a search"
+)
 SPECIALS = {"pad": "<pad>", "unk": "<unk>", "bos": "<s>", "eos": "</s>"}
 """In the order of our ids."""
 
@@ -42,12 +32,12 @@ def transformer_settings() -> dict[str, Any]:
     """The ``model`` section of its configuration: post-norm is what it does when nothing is said."""
     side = {
         "type": "transformer",
-        "num_layers": LAYERS,
-        "num_heads": HEADS,
-        "embeddings": {"embedding_dim": D_MODEL, "scale": True, "dropout": DROPOUT},
-        "hidden_size": D_MODEL,
-        "ff_size": FFN,
-        "dropout": DROPOUT,
+        "num_layers": recipe.LAYERS,
+        "num_heads": recipe.HEADS,
+        "embeddings": {"embedding_dim": recipe.D_MODEL, "scale": True, "dropout": recipe.DROPOUT},
+        "hidden_size": recipe.D_MODEL,
+        "ff_size": recipe.FFN,
+        "dropout": recipe.DROPOUT,
         "layer_norm": "post",
     }
     return {"tied_embeddings": True, "tied_softmax": True, "encoder": side, "decoder": side}
@@ -55,15 +45,20 @@ def transformer_settings() -> dict[str, Any]:
 
 def lstm_settings(attention: str) -> dict[str, Any]:
     """The ``model`` section of its configuration."""
-    embeddings = {"embedding_dim": EMBEDDING, "scale": False, "dropout": DROPOUT}
+    embeddings = {"embedding_dim": recipe.EMBEDDING, "scale": False, "dropout": recipe.DROPOUT}
     both = {"type": "recurrent", "rnn_type": "lstm", "num_layers": 1, "embeddings": embeddings}
     return {
-        "encoder": {**both, "hidden_size": HIDDEN // 2, "bidirectional": True, "dropout": DROPOUT},
+        "encoder": {
+            **both,
+            "hidden_size": recipe.HIDDEN // 2,
+            "bidirectional": True,
+            "dropout": recipe.DROPOUT,
+        },
         "decoder": {
             **both,
-            "hidden_size": HIDDEN,
-            "dropout": DROPOUT,
-            "hidden_dropout": DROPOUT,
+            "hidden_size": recipe.HIDDEN,
+            "dropout": recipe.DROPOUT,
+            "hidden_dropout": recipe.DROPOUT,
             "input_feeding": True,
             "init_hidden": "bridge",
             "attention": attention,
@@ -83,37 +78,32 @@ class JoeyNMT(Racer):
         transformer = task.model == "transformer"
         settings = transformer_settings() if transformer else lstm_settings(ATTENTION[task.model])
         self.model = build_model(settings, vocabulary, vocabulary)
-        self.about = (
-            "post-norm, its default; one matrix for embeddings and output; dropout on attention weights too; "
-            "feeds the whole prefix again at each step"
-            if transformer
-            else "output layer 512 x V without bias; encoder packed; bridge of the last h alone"
-        )
-        self.model.loss_function = ("crossentropy", LABEL_SMOOTHING)
+        self.about = ABOUT_TRANSFORMER if transformer else ABOUT_LSTM
+        self.model.loss_function = ("crossentropy", recipe.LABEL_SMOOTHING)
         self.model.train(task.phase == "train")
         training = {
             "optimizer": "adam",
-            "learning_rate": LEARNING_RATE,
-            "adam_betas": (0.9, BETA2),
-            "clip_grad_norm": CLIP_NORM,
+            "learning_rate": recipe.LEARNING_RATE,
+            "adam_betas": (0.9, recipe.BETA2),
+            "clip_grad_norm": recipe.CLIP_NORM,
             "clip_grad_val": None,
         }
         self.clip = build_gradient_clipper(training)
         self.optimizer = build_optimizer(training, self.model.parameters())
-        self.model.decoder.register_forward_pre_hook(self._count_step)
-
-    @property
-    def params(self) -> int:
-        return count(self.model.parameters())
+        if task.phase != "train":
+            self.count_steps(self.model.decoder)
 
     def pairs(self, pairs: Pairs) -> Batch:
+        """Make them its ``Batch``, sorted as it would."""
         first = np.full((len(pairs.src), 1), self.work.bos)
         return self._batch(*pairs.longest_first[:2], np.concatenate((first, pairs.longest_first.tgt_out), 1))
 
     def sources(self, sources: Sources) -> Batch:
+        """Make them its ``Batch``."""
         return self._batch(*sources, None)
 
     def update(self, pairs: Batch) -> torch.Tensor:
+        """Do what its ``_train_step`` and the loop around it do."""
         with autocast(self.task.precision):
             loss, _, _, _ = self.model(return_type="loss", **vars(pairs))
         loss = pairs.normalize(loss, normalization="tokens")
@@ -124,12 +114,13 @@ class JoeyNMT(Racer):
         return loss.detach()
 
     def translate(self, sources: Batch) -> np.ndarray:
+        """Call its ``search``."""
         self.steps = 0
         found, _, _ = search(
             model=self.model,
             batch=sources,
-            max_output_length=STEPS,
-            min_output_length=STEPS,
+            max_output_length=recipe.STEPS,
+            min_output_length=recipe.STEPS,
             beam_size=self.task.beam,
             beam_alpha=-1,
             n_best=1,
@@ -154,9 +145,6 @@ class JoeyNMT(Racer):
             eos_index=self.work.eos,
             is_train=tgt is not None,
         )
-
-    def _count_step(self, *_: Any) -> None:
-        self.steps += 1
 
 
 class _Vocabulary(Vocabulary):

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pyonmttok
+import recipe
 import torch
 from onmt.model_builder import build_model
 from onmt.opts import train_opts, translate_opts
@@ -12,44 +13,32 @@ from onmt.translate import GNMTGlobalScorer, Translator
 from onmt.utils.loss import LossCompute
 from onmt.utils.optimizers import Optimizer
 from onmt.utils.parse import ArgumentParser
-
 from work import Pairs, Sources, Work
-from worker import (
-    BETA2,
-    CLIP_NORM,
-    D_MODEL,
-    DROPOUT,
-    EMBEDDING,
-    FFN,
-    HEADS,
-    HIDDEN,
-    LABEL_SMOOTHING,
-    LAYERS,
-    LEARNING_RATE,
-    STEPS,
-    Racer,
-    Task,
-    autocast,
-    count,
-    serve,
-)
+from worker import Racer, Task, autocast, serve
 
 SPECIALS = ["<blank>", "<unk>", "<s>", "</s>"]
 """Its names, in the order of our ids."""
 TRANSFORMER = (
-    f"-encoder_type transformer -decoder_type transformer -layers {LAYERS} -heads {HEADS} "
-    f"-hidden_size {D_MODEL} -word_vec_size {D_MODEL} -transformer_ff {FFN} -attention_dropout 0.0 "
-    "-position_encoding -share_embeddings -share_decoder_embeddings -param_init 0 -param_init_glorot"
+    f"-encoder_type transformer -decoder_type transformer -layers {recipe.LAYERS} -heads {recipe.HEADS} "
+    f"-hidden_size {recipe.D_MODEL} -word_vec_size {recipe.D_MODEL} -transformer_ff {recipe.FFN} "
+    "-attention_dropout 0.0 -position_encoding -share_embeddings -share_decoder_embeddings "
+    "-param_init 0 -param_init_glorot"
 )
 LSTM = (
-    f"-encoder_type brnn -decoder_type rnn -rnn_type LSTM -layers 1 -hidden_size {HIDDEN} "
-    f"-word_vec_size {EMBEDDING} -input_feed 1 -global_attention "
+    f"-encoder_type brnn -decoder_type rnn -rnn_type LSTM -layers 1 -hidden_size {recipe.HIDDEN} "
+    f"-word_vec_size {recipe.EMBEDDING} -input_feed 1 -global_attention "
 )
 ATTENTION = {"lstm-general": "general", "lstm-additive": "mlp"}
+ABOUT_TRANSFORMER = "pre-norm, all it has; one matrix for embeddings and output; only the output has a bias"
+_BOTH = "output layer 512 x V with bias; encoder packed"
+ABOUT_LSTM = {
+    "lstm-general": _BOTH,
+    "lstm-additive": f"{_BOTH}; projects all encoder states at every step: in training 11 MFLOP/token more",
+}
 TRAINING = (
-    f"-dropout {DROPOUT} -label_smoothing {LABEL_SMOOTHING} -optim adam -adam_beta2 {BETA2} "
-    f"-learning_rate {LEARNING_RATE} -max_grad_norm {CLIP_NORM} -normalization tokens "
-    "-data none -src_vocab none -share_vocab"
+    f"-dropout {recipe.DROPOUT} -label_smoothing {recipe.LABEL_SMOOTHING} -normalization tokens "
+    f"-optim adam -adam_beta2 {recipe.BETA2} -learning_rate {recipe.LEARNING_RATE} "
+    f"-max_grad_norm {recipe.CLIP_NORM} -data none -src_vocab none -share_vocab"
 )
 
 
@@ -68,11 +57,7 @@ class OpenNMT(Racer):
         vocabulary.default_id = work.unk
         vocabularies = {"src": vocabulary, "tgt": vocabulary, "decoder_start_token": SPECIALS[work.bos]}
         self.model = build_model(options, options, vocabularies, None, -1)
-        self.about = (
-            "pre-norm, all it has; one matrix for embeddings and output, output bias; no bias in attention"
-            if transformer
-            else "output layer 512 x V with bias; encoder packed; projects its side of the attention at each step"
-        )
+        self.about = ABOUT_TRANSFORMER if transformer else ABOUT_LSTM[task.model]
         if task.phase == "train":
             self.model.train()
             self.loss = LossCompute.from_opts(options, self.model, vocabulary)
@@ -80,23 +65,22 @@ class OpenNMT(Racer):
         else:
             self.model.eval()
             self.translator = _translator(self.model, vocabularies, options, task.beam)
-        self.model.decoder.register_forward_pre_hook(self._count_step)
-
-    @property
-    def params(self) -> int:
-        return count(self.model.parameters())
+            self.count_steps(self.model.decoder)
 
     def pairs(self, pairs: Pairs) -> dict[str, Any]:
+        """Make them what its data loader yields."""
         first = np.full((len(pairs.src), 1), self.work.bos)
         tgt = torch.from_numpy(np.concatenate((first, pairs.tgt_out), 1)).unsqueeze(2)
         sources = self.sources(Sources(pairs.src, pairs.src_lengths))
         return sources | {"tgt": tgt, "tokens": int(pairs.tgt_lengths.sum())}
 
     def sources(self, sources: Sources) -> dict[str, Any]:
+        """Make them what its data loader yields."""
         ids, lengths = map(torch.from_numpy, sources)
         return {"src": ids.unsqueeze(2), "srclen": lengths}
 
     def update(self, pairs: dict[str, Any]) -> torch.Tensor:
+        """Do what its ``_gradient_accumulation`` does."""
         self.optimizer.zero_grad()
         with autocast(self.task.precision):
             hidden, attention = self.model(pairs["src"], pairs["tgt"], pairs["srclen"])
@@ -107,16 +91,15 @@ class OpenNMT(Racer):
         return loss.detach()
 
     def translate(self, sources: dict[str, Any]) -> list[list[torch.Tensor]]:
+        """Call its ``translate_batch``."""
         self.steps = 0
         with autocast(self.task.precision):
             found: list[list[torch.Tensor]] = self.translator.translate_batch(sources, False)["predictions"]
         return found
 
     def ids(self, found: list[list[torch.Tensor]]) -> list[list[int]]:
+        """The tokens of each best hypothesis."""
         return [best[0].tolist() for best in found]
-
-    def _count_step(self, *_: Any) -> None:
-        self.steps += 1
 
 
 def _training_options(model: str) -> Namespace:
@@ -129,10 +112,10 @@ def _training_options(model: str) -> Namespace:
 
 
 def _translator(model: Any, vocabularies: dict[str, Any], training: Namespace, beam: int) -> Translator:
-    """Its ``translate`` with the length forced; greedy is its own greedy search, which a topk of 1 asks for."""
+    """Its ``translate``, length forced; greedy is its greedy search, which a topk of 1 asks for."""
     parser = ArgumentParser()
     translate_opts(parser)
-    forced = f"-min_length {STEPS} -max_length {STEPS} -max_length_ratio 0"
+    forced = f"-min_length {recipe.STEPS} -max_length {recipe.STEPS} -max_length_ratio 0"
     greedy = " -random_sampling_topk 1" if beam == 1 else ""
     options = parser.parse_args(f"-model none -src none -beam_size {beam} {forced}{greedy}".split())
     scorer = GNMTGlobalScorer.from_opt(options)

@@ -1,7 +1,12 @@
 """attnbench in the race: the same calls that its training and its translation make."""
 
+from typing import Any
+
+import recipe
 import torch
 from torch import nn
+from work import Pairs, Sources, Work
+from worker import Racer, Task, autocast, serve
 
 from compare.config import ModelConfig
 from compare.models import Blueprint, build, resolve
@@ -11,40 +16,26 @@ from compare.search import Hypothesis, SpecialIds, search
 from compare.step import train_step
 from compare.translate import EXTRA_TOKENS, load_model
 from data.batch import Batch
-from work import Pairs, Sources, Work
-from worker import (
-    BETA2,
-    CLIP_NORM,
-    D_MODEL,
-    DROPOUT,
-    EMBEDDING,
-    FFN,
-    HEADS,
-    HIDDEN,
-    LABEL_SMOOTHING,
-    LAYERS,
-    LEARNING_RATE,
-    STEPS,
-    Racer,
-    Task,
-    autocast,
-    count,
-    serve,
-)
 
 _TRANSFORMER = {
-    "d_model": D_MODEL,
-    "num_heads": HEADS,
-    "encoder_layers": LAYERS,
-    "decoder_layers": LAYERS,
-    "ffn_size": FFN,
+    "d_model": recipe.D_MODEL,
+    "num_heads": recipe.HEADS,
+    "encoder_layers": recipe.LAYERS,
+    "decoder_layers": recipe.LAYERS,
+    "ffn_size": recipe.FFN,
     "tie": "all",
 }
-_LSTM = {"embedding_size": EMBEDDING, "hidden_size": HIDDEN, "input_feeding": True, "tie": "none"}
+_SAID = "output layer 512 x V with bias; encoder packed; first states from the last h and c by one matrix"
+_LSTM = {
+    "embedding_size": recipe.EMBEDDING,
+    "hidden_size": recipe.HIDDEN,
+    "input_feeding": True,
+    "tie": "none",
+}
 ROWS = {
     "transformer": ("transformer", _TRANSFORMER, "pre-norm, one matrix for embeddings and output"),
-    "lstm-general": ("luong-general", _LSTM, "output layer 512 x V with bias; encoder packed"),
-    "lstm-additive": ("luong-concat", _LSTM, "output layer 512 x V with bias; encoder packed"),
+    "lstm-general": ("luong-general", _LSTM, _SAID),
+    "lstm-additive": ("luong-concat", _LSTM, _SAID),
 }
 """Preset, overrides and a word about each model."""
 NEVER = -1e4
@@ -54,7 +45,7 @@ NEVER = -1e4
 def blueprint(model: str) -> Blueprint:
     """Size and optimizer of one of the race's models."""
     preset, overrides, _ = ROWS[model]
-    training = {"dropout": DROPOUT, "learning_rate": LEARNING_RATE, "beta2": BETA2}
+    training = {"dropout": recipe.DROPOUT, "learning_rate": recipe.LEARNING_RATE, "beta2": recipe.BETA2}
     return resolve(ModelConfig(preset=preset, label=model, overrides=overrides | training), "race")
 
 
@@ -71,19 +62,15 @@ class Ours(Racer):
             found = blueprint(task.model)
             self.model = build(found.architecture, work.vocabulary, work.vocabulary)
             self.about = ROWS[task.model][2]
-            self.objective = Objective(self.model, LABEL_SMOOTHING).train()
+            self.objective = Objective(self.model, recipe.LABEL_SMOOTHING).train()
             self.optimizer = build_optimizer(self.objective.parameters(), found.optim)
-        self._params = count(self.model.parameters())
         if task.phase != "train":
             self.model.eval()
         if task.phase == "decode":
             self._never_end()
 
-    @property
-    def params(self) -> int:
-        return self._params
-
     def pairs(self, pairs: Pairs) -> Batch:
+        """Make them a ``Batch``."""
         src, src_lengths, tgt_in, tgt_out, tgt_lengths = map(torch.from_numpy, pairs)
         return Batch(
             src=src,
@@ -97,18 +84,22 @@ class Ours(Racer):
         )
 
     def sources(self, sources: Sources) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Ids, mask and limits, which keep a forced translation from any other length."""
         ids, lengths = map(torch.from_numpy, sources)
-        forced = torch.full_like(lengths, STEPS - 1)  # the end of sentence is a step of its own
+        forced = torch.full_like(lengths, recipe.STEPS - 1)  # the end of sentence is a step of its own
         return ids, _mask(ids, lengths), forced if self.task.phase == "decode" else 2 * lengths + EXTRA_TOKENS
 
     def update(self, pairs: Batch) -> torch.Tensor:
+        """Take the step that training takes."""
         loss, _ = train_step(
-            self.objective, self.optimizer, pairs, precision=self.task.precision, clip_norm=CLIP_NORM
+            self.objective, self.optimizer, pairs, precision=self.task.precision, clip_norm=recipe.CLIP_NORM
         )
         return loss.minimised.detach() / loss.tokens
 
     def translate(self, sources: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> list[Hypothesis]:
+        """Search without length penalty."""
         ids, mask, limits = sources
+        self.steps = 0
         special = SpecialIds(pad=self.work.pad, bos=self.work.bos, eos=self.work.eos)
         with autocast(self.task.precision):
             return search(
@@ -116,15 +107,25 @@ class Ours(Racer):
             )
 
     def ids(self, found: list[Hypothesis]) -> list[list[int]]:
+        """The tokens of each hypothesis."""
         return [hypothesis.tokens for hypothesis in found]
 
     def _never_end(self) -> None:
-        output = self.model.output
+        """Keep every sentence from ending early, and count the steps.
+
+        The last of them gives the end of sentence, so that translations have one token less.
+        """
+        output, step = self.model.output, self.model.step
         if output.bias is None:
-            output.bias = nn.Parameter(torch.zeros(output.out_features))
+            output.bias = nn.Parameter(torch.zeros(output.out_features), requires_grad=False)
         with torch.no_grad():
             output.bias[self.work.eos] = NEVER
-        self.steps = STEPS  # of which the last is the end of sentence, so that translations have one less
+
+        def counted(*arguments: Any) -> Any:
+            self.steps += 1
+            return step(*arguments)
+
+        self.model.step = counted
 
 
 def _mask(ids: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:

@@ -61,6 +61,11 @@ class Work(NamedTuple):
     pairs: Sequence[Pairs]
     sources: Sequence[Sources]
 
+    @property
+    def sentences(self) -> int:
+        """Sentences to translate."""
+        return sum(len(batch.ids) for batch in self.sources)
+
 
 def save_work(path: Path, work: Work) -> None:
     """Write ``work`` to ``path``, an .npz file."""

@@ -8,22 +8,12 @@ import os
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from contextlib import nullcontext
 from importlib import metadata
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from work import Pairs, Sources, Work, load_work
-
-LABEL_SMOOTHING, CLIP_NORM, DROPOUT, LEARNING_RATE, BETA2 = 0.1, 1.0, 0.1, 1e-3, 0.98
-"""What every racer trains with, through its own loss, clipping and optimizer."""
-D_MODEL, HEADS, LAYERS, FFN = 256, 4, 3, 1024
-"""The Transformer; as many layers on each side."""
-EMBEDDING, HIDDEN = 256, 512
-"""The LSTMs; the encoder has half of HIDDEN for each direction."""
-STEPS = 20
-"""Decoder steps of forced decoding."""
 
 
 class Task(NamedTuple):
@@ -38,7 +28,9 @@ class Task(NamedTuple):
     beam: int
     """Hypotheses of the search; 1 is greedy search."""
     run: str
-    """Folder of a trained model, or the file that its weights were exported to; for phase ct2."""
+    """Folder of a trained model; for phase ct2."""
+    weights: str
+    """File with the same model's weights as plain arrays; for phase ct2."""
 
 
 class Unsupported(Exception):
@@ -50,6 +42,8 @@ class Racer(ABC):
 
     packages: ClassVar[tuple[str, ...]] = ("torch", "numpy")
     """Distributions whose versions are reported."""
+    model: Any = None
+    """The torch module, where there is one."""
     about: str = ""
     """How the model, its loss or its search differ from ours."""
     steps: int = 0
@@ -60,9 +54,10 @@ class Racer(ABC):
         """Build what ``task`` asks for, with fresh weights."""
 
     @property
-    @abstractmethod
     def params(self) -> int:
-        """Trainable weights, each once."""
+        """Trainable weights, shared ones once."""
+        weights = [weight for weight in self.model.parameters() if weight.requires_grad]
+        return sum({id(weight): weight.numel() for weight in weights}.values())
 
     def pairs(self, pairs: Pairs) -> Any:
         """Give ``pairs`` the form that ``update`` takes; not timed."""
@@ -79,6 +74,14 @@ class Racer(ABC):
     def translate(self, sources: Any) -> Any:
         """Search; what it returns ``ids`` can read."""
         raise Unsupported("does not translate")
+
+    def count_steps(self, decoder: Any) -> None:
+        """Let ``steps`` grow by one at each call of ``decoder``, a torch module."""
+
+        def count(*_: Any) -> None:
+            self.steps += 1
+
+        decoder.register_forward_pre_hook(count)
 
     def ids(self, found: Any) -> list[list[int]]:
         """The best hypothesis of each sentence, without EOS; not timed."""
@@ -142,11 +145,6 @@ def autocast(precision: str) -> Any:
     return torch.autocast("cpu", torch.bfloat16) if precision == "bf16" else nullcontext()
 
 
-def count(parameters: Any) -> int:
-    """Number of weights, shared ones once."""
-    return sum({id(weight): weight.numel() for weight in parameters}.values())
-
-
 def _place(kind: type[Racer]) -> dict[str, Any]:
     """Versions and threads of this process."""
     versions = {name: metadata.version(name) for name in kind.packages}
@@ -162,11 +160,3 @@ def _peak_memory() -> int:
     except OSError:
         return 0
     return 1024 * int(status.split("VmHWM:")[1].split()[0])
-
-
-def spread(values: Sequence[float]) -> tuple[float, float, float]:
-    """Median, least and greatest."""
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-    return median, ordered[0], ordered[-1]
