@@ -1,0 +1,108 @@
+"""Make the work of a race from Multi30k, through the pipeline that our own training and translation use."""
+
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import numpy as np
+from race_ours import ROWS, blueprint
+from work import Pairs, Sources, Work
+
+from compare.bench import WARM_UP_UPDATES
+from compare.flops import train_flops_per_token
+from compare.parse import load_experiment
+from compare.prepare import prepare
+from compare.run_folder import RunFolder
+from compare.translate import load_model
+from data.batch import Batch, make_source_batch
+from data.corpus import read_corpus
+from data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary, load_pair
+from transformer.config import TransformerConfig
+
+CONFIG = Path(__file__).parents[2] / "configs" / "speed.toml"
+SENTENCES = 64
+"""Of a batch to translate."""
+
+
+class Made(NamedTuple):
+    """The work, and what is to be known of it."""
+
+    work: Work
+    warm_up: int
+    """Batches before the clock starts; in decoding they are among the timed ones."""
+    mflop_per_token: dict[str, float]
+    """Of training, by our closed formulas, for each model."""
+
+
+def training_work(root: Path, phase: str, updates: int) -> Made:
+    """Batches of ``configs/speed.toml`` to train on, or ``updates`` batches of test sentences."""
+    experiment = load_experiment(CONFIG, [f"data.root={root}"])
+    with TemporaryDirectory() as folder:
+        prepared = prepare(experiment, Path(folder), lambda text: None)
+        size = len(prepared.vocabularies.tgt)
+        trains = phase == "train"
+        batches = islice(prepared.stream.epoch(1), (WARM_UP_UPDATES + updates) * trains)
+        pairs = [_pairs(batch) for batch in batches]
+        lengths = [
+            float(side.mean()) + 1 for side in (prepared.train.src_lengths, prepared.train.tgt_lengths)
+        ]
+    if trains and len(pairs) < WARM_UP_UPDATES + updates:
+        raise ValueError(f"--updates {updates}: an epoch has {len(pairs)} batches, 3 of them to warm up")
+    lines = prepared.corpus.splits[prepared.corpus.tests[0]].src
+    sources = [] if trains else _sources(prepared.vocabularies.src, lines, updates)
+    flops = {
+        model: train_flops_per_token(
+            blueprint(model).architecture, src_len=lengths[0], tgt_len=lengths[1], tgt_vocabulary=size
+        )
+        for model in ROWS
+    }
+    return Made(
+        Work(size, PAD, UNK, BOS, EOS, pairs, sources),
+        WARM_UP_UPDATES if trains else 1,
+        {model: count / 1e6 for model, count in flops.items()},
+    )
+
+
+def translation_work(root: Path, run: Path, updates: int) -> Made:
+    """Test sentences for the model of a finished run, encoded with its vocabulary."""
+    config = RunFolder.read(run).experiment.data
+    corpus = read_corpus(root, config.src, config.tgt)
+    vocabularies = load_pair(run)
+    sources = _sources(vocabularies.src, corpus.splits[corpus.tests[0]].src, updates)
+    return Made(Work(len(vocabularies.tgt), PAD, UNK, BOS, EOS, [], sources), len(sources), {})
+
+
+def save_weights(run: Path, path: Path) -> None:
+    """Write the weights of a finished run's Transformer, and what of its settings they do not tell."""
+    model = load_model(run).model
+    config = model.config
+    if not isinstance(config, TransformerConfig) or config.positions != "sinusoidal" or config.head_size:
+        raise ValueError(
+            f"{run}: only a Transformer with sinusoidal positions and even heads can be exported"
+        )
+    numbers = {
+        "params": sum(weight.numel() for weight in model.parameters()),
+        "vocabulary": model.output.out_features,
+        **{name: getattr(config, name) for name in ("encoder_layers", "decoder_layers", "num_heads")},
+        "pre_norm": int(config.norm == "pre"),
+        "gelu": int(config.activation == "gelu"),
+        **{"unk": UNK, "bos": BOS, "eos": EOS},
+    }
+    arrays = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+    np.savez(path, allow_pickle=False, **arrays, **{f"config/{name}": n for name, n in numbers.items()})
+
+
+def _pairs(batch: Batch) -> Pairs:
+    tensors = (batch.src, batch.src_mask.sum(1), batch.tgt_in, batch.tgt_out, batch.tgt_mask.sum(1))
+    return Pairs(*(tensor.numpy() for tensor in tensors))
+
+
+def _sources(vocabulary: Vocabulary, lines: tuple[str, ...], batches: int) -> list[Sources]:
+    """The first lines, those of like length in one batch."""
+    sentences = sorted(vocabulary.encode_all(lines[: SENTENCES * batches]), key=len, reverse=True)
+    found = []
+    for start in range(0, len(sentences), SENTENCES):
+        ids, mask = make_source_batch(sentences[start : start + SENTENCES])
+        found.append(Sources(ids.numpy(), np.asarray(mask.sum(1))))
+    return found

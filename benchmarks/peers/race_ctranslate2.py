@@ -1,0 +1,67 @@
+"""CTranslate2 in the race: a trained Transformer of ours, the same weights, its own search."""
+
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import ctranslate2
+from ctranslate2 import TranslationResult, Translator
+from export_ctranslate2 import Weights, convert
+from work import Sources, Work
+from worker import Racer, Task, Unsupported, serve
+
+TYPES = {"fp32": "float32", "bf16": "bfloat16"}
+
+
+class CTranslate2(Racer):
+    """CTranslate2 4.8."""
+
+    packages = ("ctranslate2", "numpy")
+
+    def __init__(self, work: Work, task: Task) -> None:
+        if task.phase != "ct2":
+            raise Unsupported("races in phase ct2 alone")
+        kind = TYPES[task.precision]
+        if kind not in ctranslate2.get_supported_compute_types("cpu"):
+            raise Unsupported(f"has no {kind} on this processor")
+        self.beam = task.beam
+        self._params = Weights(Path(task.weights)).number("params")
+        with TemporaryDirectory() as folder:
+            convert(Path(task.weights), Path(folder) / "model")
+            self.translator = Translator(
+                f"{folder}/model",
+                device="cpu",
+                compute_type=kind,
+                inter_threads=1,
+                intra_threads=int(os.environ["OMP_NUM_THREADS"]),
+            )
+        self.about = f"our weights in {self.translator.compute_type}; length penalty 0, one limit for a batch"
+
+    @property
+    def params(self) -> int:
+        """As many as the model it was exported from."""
+        return self._params
+
+    def sources(self, sources: Sources) -> tuple[list[list[str]], int]:
+        """Pieces, and the limit of the longest sentence for all."""
+        pieces = [
+            [str(index) for index in ids[:length]]
+            for ids, length in zip(sources.ids.tolist(), sources.lengths.tolist(), strict=True)
+        ]
+        return pieces, 2 * int(sources.lengths.max()) + 10
+
+    def translate(self, sources: tuple[list[list[str]], int]) -> list[TranslationResult]:
+        """Search without length penalty."""
+        pieces, limit = sources
+        found: list[TranslationResult] = self.translator.translate_batch(
+            pieces, beam_size=self.beam, length_penalty=0, max_decoding_length=limit
+        )
+        return found
+
+    def ids(self, found: list[TranslationResult]) -> list[list[int]]:
+        """The tokens of each best hypothesis."""
+        return [[int(piece) for piece in result.hypotheses[0]] for result in found]
+
+
+if __name__ == "__main__":
+    serve(CTranslate2)

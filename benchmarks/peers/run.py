@@ -1,0 +1,196 @@
+"""Race attnbench against other toolkits: the same batches, in turn, in one run.
+
+    python benchmarks/peers/run.py --root FOLDER_OF_MULTI30K --phase train --updates 20 --repeats 5 --out FILE
+
+Every racer is a process in an environment of its own (``install.sh`` makes them) that reads the same file of
+ids; they take turns on one machine, with the same threads and the same settings of the C library's memory.
+What a toolkit does to get from text to batches is left out.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import recipe
+from contestant import MEMORY, OURS, RACERS, ROOT, Contestant, Failed
+from table import render, title
+from work import save_work
+
+if TYPE_CHECKING:
+    from make_work import Made
+
+PHASES = {
+    "train": (OURS, "joeynmt", "eole", "opennmt-py"),
+    "decode": (OURS, "joeynmt", "eole", "opennmt-py"),
+    "ct2": (OURS, "ctranslate2"),
+}
+"""Who races in each phase, unless told otherwise."""
+WORK, WEIGHTS = "work.npz", "weights.npz"
+MODELS = ("transformer", "lstm-general", "lstm-additive")
+BEAMS = (1, 5)
+PAUSE_S = 0.5
+"""Before each turn, so that the threads of the racer before have gone to sleep."""
+
+
+def race(
+    names: Sequence[str], options: argparse.Namespace, threads: int, made: "Made", folder: Path
+) -> list[dict[str, Any]]:
+    """Race over every model and beam; each model has processes, and so a peak of memory, of its own."""
+    task = {
+        "phase": options.phase,
+        "precision": options.precision,
+        "run": str(options.run or ""),
+        "weights": str(folder / WEIGHTS),
+    }
+    found = []
+    for model in options.models if options.phase != "ct2" else ["transformer"]:
+        with ExitStack() as stack:
+            contestants = []
+            for name in names:
+                contestants.append(Contestant(name, folder / WORK, options.environments, threads))
+                stack.callback(contestants[-1].close)
+            for beam in (0,) if options.phase == "train" else BEAMS:
+                found.append(_one_race(contestants, {**task, "model": model, "beam": beam}, options, made))
+    return found
+
+
+def _one_race(
+    contestants: Sequence[Contestant], task: dict[str, Any], options: argparse.Namespace, made: "Made"
+) -> dict[str, Any]:
+    """Prepare all racers, warm them up, and let those that can do the task take turns."""
+    trains, work = task["phase"] == "train", made.work
+    batches = work.pairs[made.warm_up :] if trains else work.sources
+    amount = sum(pairs.tokens for pairs in work.pairs[made.warm_up :]) if trains else work.sentences
+    first = made.warm_up if trains else 0
+    rows = [_prepared(contestant, task, made.warm_up) for contestant in contestants]
+    for repeat in range(options.repeats):
+        for contestant, row in zip(contestants, rows, strict=True):
+            if "unsupported" in row:
+                continue
+            time.sleep(PAUSE_S)
+            row["last"] = contestant.ask("turn", first=first, last=first + len(batches), show=False)
+            row.setdefault("seconds", []).append(row["last"].pop("seconds"))
+            if task["phase"] == "decode" and row["last"]["steps"] != recipe.STEPS:
+                raise Failed(f"{contestant.name} took {row['last']['steps']} steps, not {recipe.STEPS}")
+            rate = amount / row["seconds"][-1]
+            _say(f"{repeat + 1}/{options.repeats} {title(task)} {contestant.name}: {rate:,.1f} a second")
+    _compare_translations(rows)
+    return {
+        "model": task["model"],
+        "beam": task["beam"],
+        "unit": "tokens" if trains else "sentences",
+        "amount": amount,
+        "mflop_per_token": made.mflop_per_token.get(task["model"]) if trains else None,
+        "racers": rows,
+    }
+
+
+def _prepared(contestant: Contestant, task: dict[str, Any], warm_up: int) -> dict[str, Any]:
+    """A racer's row before its first turn: what it is and how its warm-up went, or why it takes no part."""
+    row = {"name": contestant.name, **contestant.ask("prepare", **task)}
+    if "unsupported" not in row:
+        row["warm_up"] = contestant.ask("turn", first=0, last=warm_up, show=task["phase"] == "ct2")
+    if reason := row.get("unsupported") or row["warm_up"].get("unsupported"):
+        _say(f"{title(task)}: {contestant.name} takes no part: {reason}")
+        return {"name": contestant.name, "unsupported": reason}
+    return row
+
+
+def _compare_translations(rows: list[dict[str, Any]]) -> None:
+    """Replace the translations, where they were asked for, by how many of them are the same as ours."""
+    shown = {row["name"]: row["warm_up"].pop("ids") for row in rows if "ids" in row.get("warm_up", {})}
+    for row in rows:
+        if {row["name"], OURS} <= shown.keys():
+            pairs = zip(shown[OURS], shown[row["name"]], strict=True)
+            row["same_translations"] = sum(ours == theirs for ours, theirs in pairs)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--root", type=Path, required=True, help="folder of Multi30k's raw files")
+    parser.add_argument("--phase", choices=PHASES, required=True)
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
+    parser.add_argument("--updates", type=int, default=20, help="batches of a turn [%(default)s]")
+    parser.add_argument("--repeats", type=int, default=5, help="turns of each racer [%(default)s]")
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
+    parser.add_argument("--racers", nargs="+", choices=RACERS, default=None, help="[all of the phase]")
+    parser.add_argument("--run", type=Path, help="folder of a finished run of a Transformer, for phase ct2")
+    parser.add_argument("--environments", type=Path, default=ROOT / ".peers")
+    parser.add_argument("--threads", type=int, default=0, help="[OMP_NUM_THREADS, or every core]")
+    parser.add_argument("--out", type=Path, required=True, help="JSON file to write")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Run the race, write the JSON and print the table."""
+    options = _options()
+    threads = options.threads or int(os.environ.get("OMP_NUM_THREADS", 0)) or os.cpu_count() or 1
+    os.environ["OMP_NUM_THREADS"] = str(threads)  # before torch is imported, for the yardstick's sake
+    report = _report(options, threads)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    print(render(report))
+
+
+def _report(options: argparse.Namespace, threads: int) -> dict[str, Any]:
+    """Make the work, race, and say with what and on what."""
+    import torch
+    from make_work import save_weights, training_work, translation_work
+
+    from compare.execute import device_name
+    from compare.throughput import matmul_flops_per_s
+    from compare.version import code_version
+
+    translates_trained = options.phase == "ct2"
+    if translates_trained and options.run is None:
+        raise ValueError("--phase ct2 needs --run: the folder of a finished run of a Transformer")
+    device = torch.device("cpu")
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        if translates_trained:
+            options.run = options.run.resolve()
+            made = translation_work(options.root, options.run, options.updates)
+            save_weights(options.run, folder / WEIGHTS)
+        else:
+            made = training_work(options.root, options.phase, options.updates)
+        save_work(folder / WORK, made.work)
+        names = options.racers or [name for name in RACERS if name in PHASES[options.phase]]
+        before = matmul_flops_per_s(device, options.precision, seconds=2)
+        races = race(names, options, threads, made, folder)
+        after = matmul_flops_per_s(device, options.precision, seconds=2)
+    trained = made.work.pairs[made.warm_up :]
+    return {
+        "phase": options.phase,
+        "precision": options.precision,
+        "updates": options.updates,
+        "repeats": options.repeats,
+        "tgt_tokens_per_update": sum(int(p.tgt_lengths.sum()) for p in trained) / max(1, len(trained)),
+        "vocabulary": made.work.vocabulary,
+        "device": device_name(device),
+        "threads": threads,
+        "environment": MEMORY,
+        "yardstick_flops_per_s": [before, after],
+        "code_version": code_version(),
+        "races": races,
+    }
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (ValueError, OSError, Failed) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,84 @@
+"""The report of a race as a Markdown table."""
+
+from collections.abc import Sequence
+from typing import Any
+
+HEAD = ("model", "toolkit", "params (M)", "MFLOP/token", "a second", "min-max", "ours / theirs", "peak GB")
+
+
+def render(report: dict[str, Any]) -> str:
+    """One row a racer; the ratio is that of the medians, with the least and greatest of the turns."""
+    rows = [row for race in report["races"] for row in _rows(race)]
+    lines = [
+        f"| {' | '.join(cells)} |" for cells in (HEAD, ("---", "---", *["---:"] * (len(HEAD) - 2)), *rows)
+    ]
+    what = {"train": "training", "decode": "decoding of 20 forced steps, batch 64", "ct2": "translating"}
+    yardstick = " and ".join(f"{value / 1e9:,.0f}" for value in report["yardstick_flops_per_s"])
+    notes = [
+        f"{what[report['phase']]}, {report['precision']}, median of {report['repeats']} turns of "
+        f"{report['updates']} batches; {report['device']}, {report['threads']} threads; "
+        f"yardstick {yardstick} GFLOP/s before and after",
+        *_notes(report),
+    ]
+    return "\n".join([*lines, "", *(f"- {note}" for note in notes)])
+
+
+def title(race: dict[str, Any]) -> str:
+    """Model and beam of a race or of its task."""
+    return str(race["model"]) + {0: "", 1: ", greedy"}.get(race["beam"], f", beam {race['beam']}")
+
+
+def _rows(race: dict[str, Any]) -> list[tuple[str, ...]]:
+    ours = next((row for row in race["racers"] if row["name"] == "attnbench" and "seconds" in row), None)
+    rows = []
+    for row in race["racers"]:
+        if "seconds" not in row:
+            rows.append((title(race), row["name"], *["-"] * (len(HEAD) - 2)))
+            continue
+        rate, low, high = _spread([race["amount"] / seconds for seconds in row["seconds"]])
+        flops = race["mflop_per_token"]
+        rows.append(
+            (
+                title(race),
+                row["name"],
+                f"{row['params'] / 1e6:.2f}",
+                f"{flops:.1f}" if flops and row is ours else "",
+                f"{rate:,.1f} {race['unit']}",
+                f"{low:,.1f}-{high:,.1f}",
+                "" if ours is None or row is ours else _ratio(ours["seconds"], row["seconds"]),
+                f"{row['last']['peak_memory_bytes'] / 1e9:.2f}",
+            )
+        )
+    return rows
+
+
+def _ratio(ours: list[float], theirs: list[float]) -> str:
+    """How many times as fast as theirs ours is: of the medians, and in the worst and best turn."""
+    _, low, high = _spread([their / our for our, their in zip(ours, theirs, strict=True)])
+    return f"{_spread(theirs)[0] / _spread(ours)[0]:.2f} ({low:.2f}-{high:.2f})"
+
+
+def _notes(report: dict[str, Any]) -> list[str]:
+    """What is to be known of each racer's models, each thing once."""
+    notes: dict[str, None] = {}
+    for race in report["races"]:
+        for row in race["racers"]:
+            if "unsupported" in row:
+                notes[f"{row['name']}, {race['model']}: takes no part: {row['unsupported']}"] = None
+                continue
+            versions = ", ".join(f"{name} {version}" for name, version in row["versions"].items())
+            notes[f"{row['name']}, {race['model']}: {row['about']} ({versions})"] = None
+            if row["name"] != "attnbench" and "same_translations" in row:
+                notes[
+                    f"{row['name']}, beam {race['beam']}: {row['same_translations']} of {race['amount']} "
+                    "translations are the same as ours"
+                ] = None
+    return list(notes)
+
+
+def _spread(values: Sequence[float]) -> tuple[float, float, float]:
+    """Median, least and greatest."""
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+    return median, ordered[0], ordered[-1]
