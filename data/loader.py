@@ -9,13 +9,17 @@ import numpy as np
 from data.batch import Batch, make_batch
 from data.encoded import EncodedSplit, Ints
 
+SRC_SHARE = 1.5
+"""How much more of the source a batch may hold: thousands of long sources have short targets."""
+
 
 class BatchStream:
     """Batches of pairs of like length, in an order of each epoch's own.
 
     Args:
         split: the pairs.
-        batch_tokens: upper bound on the target tokens of a batch, EOS and padding included.
+        batch_tokens: upper bound on the target tokens of a batch, EOS and padding included; its source may
+            hold ``SRC_SHARE`` times as many, so that the memory that training takes has a bound.
         seed: with the epoch's number, what the order is drawn from.
     """
 
@@ -27,7 +31,7 @@ class BatchStream:
                 "raise it, or drop long pairs by max_tokens"
             )
         self._split = split
-        self.batch_tokens = batch_tokens
+        self.batch_tokens, self._src_tokens = batch_tokens, int(SRC_SHARE * batch_tokens)
         self.seed = seed
 
     def plan(self, epoch: int) -> list[Ints]:
@@ -41,7 +45,8 @@ class BatchStream:
         src_order = self._split.src_lengths + generator.random(len(groups))
         order = np.lexsort((np.where((groups + epoch) % 2, src_order, -src_order), -tgt_tokens))
         first = int(generator.integers(1, self.batch_tokens // int(tgt_tokens[order[0]]), endpoint=True))
-        batches = [order[:first], *_cut(order[first:], tgt_tokens, self.batch_tokens)]
+        sides = (tgt_tokens, self.batch_tokens), (self._split.src_lengths + 1, self._src_tokens)
+        batches = [*_cut(order[:first], *sides), *_cut(order[first:], *sides)]
         return [batches[i] for i in generator.permutation(len(batches))]
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
@@ -75,7 +80,7 @@ def decode_batches(split_or_lengths: EncodedSplit | Ints, batch_tokens: int) -> 
     """
     given = split_or_lengths
     lengths = given.src_lengths if isinstance(given, EncodedSplit) else np.asarray(given)
-    return _cut(np.argsort(-lengths, kind="stable"), lengths + 1, batch_tokens)
+    return _cut(np.argsort(-lengths, kind="stable"), (lengths + 1, batch_tokens))
 
 
 def _rounded_up(lengths: Ints) -> Ints:
@@ -84,9 +89,16 @@ def _rounded_up(lengths: Ints) -> Ints:
     return -(-lengths // steps) * steps
 
 
-def _cut(order: Ints, tokens: Ints, budget: int) -> list[Ints]:
-    """Cut rows ordered from the longest down into groups of at most ``budget`` places, or of one row."""
+def _cut(order: Ints, *sides: tuple[Ints, int]) -> list[Ints]:
+    """Cut rows into groups of one row or of at most so many places on each side, (tokens, budget) given.
+
+    Rows are ordered from the longest down of the first side, whose tokens bound the size of a group.
+    """
     edges = [0]
-    while edges[-1] < len(order):
-        edges.append(edges[-1] + max(1, budget // int(tokens[order[edges[-1]]])))
+    while (start := edges[-1]) < len(order):
+        tokens, budget = sides[0]
+        rows = order[start : start + max(1, budget // int(tokens[order[start]]))]
+        counts = np.arange(1, len(rows) + 1)
+        fit = (int(np.sum(np.maximum.accumulate(side[rows]) * counts <= most)) for side, most in sides)
+        edges.append(start + max(1, min(fit)))
     return [order[start:end] for start, end in pairwise(edges)]

@@ -45,9 +45,9 @@ def plain_attention(
     """
     scores = (queries / math.sqrt(queries.size(-1))) @ keys.transpose(-2, -1)
     if mask is not None:
-        scores = scores.masked_fill(~mask, float("-inf"))
+        scores = scores.masked_fill_(~mask, float("-inf"))
     if causal:
-        scores = scores.masked_fill(~past(scores.size(-1), scores.device), float("-inf"))
+        scores = scores.masked_fill_(~past(scores.size(-1), scores.device), float("-inf"))
     weights = scores.softmax(dim=-1).to(values.dtype)
     return F.dropout(weights, dropout) @ values, weights
 

@@ -20,7 +20,8 @@ class FeedForward(nn.Module):
         super().__init__()
         self.widen = nn.Linear(config.d_model, config.ffn_size)
         self.narrow = nn.Linear(config.ffn_size, config.d_model)
-        self.activation = F.relu if config.activation == "relu" else F.gelu
+        # In place: no second copy of what is widest.
+        self.activation = F.relu_ if config.activation == "relu" else F.gelu
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, D) to (B, T, D)."""
