@@ -1,9 +1,10 @@
 # Every target makes the environment it needs; a second call installs nothing.
 #   make PYTHON=/path/to/python ...   uses an environment that already has torch >= 2.11 and leaves its torch alone
 #   make ARGS="--set ..." compare     passes arguments on to attnbench run
+#   make DATA=FOLDER bench            times on your copy of Multi30k instead of random ids
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compare test lint bench clean
+.PHONY: help setup compare bench bench-gpu test lint clean
 
 ifdef PYTHON
 PY := $(PYTHON)
@@ -13,13 +14,26 @@ PY := .venv/bin/python
 STAMP := .venv/.setup
 endif
 
+BENCH := $(PY) -m compare bench
+CORPUS := $(if $(DATA),--set 'data.root=$(DATA)',--synthetic 14)
+
 help: ## Show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 setup: $(STAMP) ## Make the environment
 
 compare: $(STAMP) ## Compare four families on the embedded corpus (about 5 minutes on 2 cores)
 	$(PY) -m compare run configs/demo.toml $(ARGS)
+
+bench: $(STAMP) ## Time training and decoding at the sizes of configs/speed.toml (about 4 minutes on 2 cores)
+	$(BENCH) configs/speed.toml $(CORPUS) --phase train --out runs/bench/fp32.json $(ARGS)
+	$(BENCH) configs/speed.toml $(CORPUS) --set train.precision=auto --out runs/bench/auto.json $(ARGS)
+
+bench-gpu: $(STAMP) ## The same for large models on one GPU (planned for 8 minutes on an H100)
+	$(BENCH) configs/speed-gpu.toml --synthetic 27 --batch 32 --out runs/bench-gpu/transformers.json $(ARGS)
+	$(BENCH) configs/speed-gpu-gnmt.toml --synthetic 27 --batch 512 --out runs/bench-gpu/gnmt.json $(ARGS)
+	$(BENCH) configs/speed.toml --synthetic 14 --set train.device=cuda --set train.precision=bf16 \
+	    --out runs/bench-gpu/small.json $(ARGS)
 
 test: $(STAMP) ## Run the tests
 	$(PY) -m pytest $(ARGS)

@@ -16,9 +16,9 @@ import torch
 
 from compare.config import Experiment, ModelConfig
 from compare.derive import training_flops
-from compare.execute import pick_device
 from compare.hybrid_config import HybridConfig
 from compare.ledger import Validation
+from compare.machine import pick_device
 from compare.models import build, resolve
 from compare.objective import Objective
 from compare.prepare import Prepared

@@ -66,8 +66,8 @@ class TrainConfig:
     """Seed of weights, dropout and batch order."""
     device: str = "auto"
     """cpu, cuda, or auto: cuda where there is one."""
-    precision: str = "fp32"
-    """fp32, or bf16 autocast (weights stay fp32)."""
+    precision: str = "auto"
+    """fp32, bf16 autocast (weights stay fp32), or auto: bf16 where the device multiplies bf16 itself."""
     batch_tokens: int = 4_096
     """Upper bound on target tokens of a batch, padding included."""
     max_updates: int = 6_000
@@ -89,7 +89,10 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         """Reject values that would fail only after minutes of training."""
-        _one_of(device=(self.device, ("auto", "cpu", "cuda")), precision=(self.precision, ("fp32", "bf16")))
+        _one_of(
+            device=(self.device, ("auto", "cpu", "cuda")),
+            precision=(self.precision, ("auto", "fp32", "bf16")),
+        )
         _at_least(
             1,
             batch_tokens=self.batch_tokens,

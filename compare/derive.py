@@ -19,7 +19,7 @@ from compare.presets import Architecture
 from compare.results import Result
 from compare.run_folder import RunFolder
 from compare.score import score
-from compare.throughput import DecodeSpeed, percentile
+from compare.throughput import Speed, percentile
 from data.corpus import Corpus
 from data.lines import read_lines
 from data.loader import BatchStream
@@ -138,7 +138,7 @@ def quality_figures(run: RunFolder, corpus: Corpus) -> Figures:
 
 def speed_figures(raw: Mapping[str, Any]) -> Figures:
     """Medians and percentiles of what was timed."""
-    greedy, beam = (DecodeSpeed(**raw[kind]) for kind in ("greedy", "beam"))
+    greedy, beam = (Speed(**raw[kind]) for kind in ("greedy", "beam"))
     return {
         "greedy_sentences_per_s": greedy.sentences_per_s,
         "beam_sentences_per_s": beam.sentences_per_s,

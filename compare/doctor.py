@@ -11,9 +11,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-FAST_BF16 = {"amx_bf16", "avx512_bf16", "bf16"}
-"""Flags in /proc/cpuinfo of processors that multiply bfloat16 numbers themselves (x86 and Arm names)."""
-CPUINFO = Path("/proc/cpuinfo")
+from compare.machine import FAST_BF16, FAST_BF16_GPU, processor
+
 MIN_FREE_GIB = 2.0
 
 
@@ -67,7 +66,7 @@ def _packages() -> Iterator[Finding]:
 
 def _processor() -> Iterator[Finding]:
     """The CPU, how much of it is ours, and whether bfloat16 is worth using on it."""
-    name, flags = _cpu_name_and_flags()
+    name, flags = processor()
     yield Finding(topic="cpu", text=f"{name}, {_cores()} cores")
     if flags:
         fast = sorted(FAST_BF16 & flags)
@@ -91,16 +90,6 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _cpu_name_and_flags() -> tuple[str, set[str]]:
-    """The processor's name and feature flags; no flags where the system does not tell."""
-    text = CPUINFO.read_text(encoding="utf-8") if CPUINFO.is_file() else ""
-    name = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    flags = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, re.MULTILINE)
-    return name[1] if name else platform.processor() or platform.machine(), set(
-        flags[1].split() if flags else ()
-    )
-
-
 def _gpus() -> Iterator[Finding]:
     """Every CUDA device torch can use, or why there is none."""
     import torch
@@ -110,7 +99,7 @@ def _gpus() -> Iterator[Finding]:
         yield Finding(topic="gpu", text=f"none usable; torch is {built}", level="note")
     for index in range(torch.cuda.device_count()):
         device = torch.cuda.get_device_properties(index)
-        bf16 = "fast" if (device.major, device.minor) >= (8, 0) else "emulated"
+        bf16 = "fast" if (device.major, device.minor) >= FAST_BF16_GPU else "emulated"
         memory = f"{device.total_memory / 2**30:.1f} GiB"
         text = f"{device.name}, {memory}, compute capability {device.major}.{device.minor}, bf16 {bf16}"
         yield Finding(topic=f"cuda:{index}", text=text)

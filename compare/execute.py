@@ -3,13 +3,13 @@
 import dataclasses
 import json
 import time
-from pathlib import Path
 
 import torch
 
 from compare.config import Experiment
 from compare.derive import derive
 from compare.evaluate import Validator
+from compare.machine import device_name, pick_device
 from compare.models import build, resolve
 from compare.objective import Objective
 from compare.prepare import Prepared
@@ -28,15 +28,6 @@ from compare.translate import Translator
 from compare.version import code_version
 from data.corpus import Corpus
 from data.files import write_atomically
-
-
-def pick_device(name: str) -> torch.device:
-    """The device that ``[train] device`` names; auto takes the GPU where there is one."""
-    if name == "cuda" and not torch.cuda.is_available():
-        raise ValueError(
-            "train.device is cuda, but torch finds no GPU: use cpu or auto (see `attnbench doctor`)"
-        )
-    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
 
 def known_result(run: RunFolder, prepared: Prepared) -> Result:
@@ -101,6 +92,7 @@ def measure(
     """Time decoding, and keep the raw repeats of all that is measured."""
     bench, beam_size = experiment.bench, experiment.decode.beam_size
     lines = corpus.splits[corpus.tests[0]].src[: bench.sentences]
+    peak = peak_memory_bytes(translator.device)  # before the clock, which measures each turn's
     greedy = time_decoding(translator, lines, beam_size=1, repeats=bench.repeats)
     beam = time_decoding(translator, lines, beam_size=beam_size, repeats=bench.repeats)
     raw = {
@@ -109,17 +101,6 @@ def measure(
         "latency_ms": time_latency(translator, lines[: bench.latency_sentences], beam_size=beam_size),
         "decode_s": decode_s,
         "matmul_flops_per_s": matmul_flops_per_s(translator.device, experiment.train.precision),
-        "peak_memory_bytes": peak_memory_bytes(translator.device),
+        "peak_memory_bytes": peak,
     }
     write_atomically(run.speed, json.dumps(raw, indent=2) + "\n")
-
-
-def device_name(device: torch.device) -> str:
-    """The GPU's or the processor's name."""
-    if device.type == "cuda":
-        return str(torch.cuda.get_device_name(device))
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return "cpu"

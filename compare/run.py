@@ -16,8 +16,10 @@ from compare.budget import calibrate, each_model, find_reference, meet
 from compare.checkpoint import first_line
 from compare.config import Experiment
 from compare.cpu import tune_cpu
-from compare.execute import execute, known_result, pick_device
+from compare.execute import execute, known_result
+from compare.machine import pick_device
 from compare.models import resolve
+from compare.precision import settled
 from compare.prepare import Prepared, prepare
 from compare.progress import Reporter
 from compare.results import Result, read_result, read_results, save_result, write_view
@@ -78,6 +80,7 @@ def run_experiment(
     """
     code_version()  # of the sources as they are now: they may be edited while a long run goes on
     tune_cpu()
+    experiment = settled(experiment)
     runs = check_experiment(experiment, folder, seeds, place)
     if experiment.budget.match == "none" and all(_ended(run) for run in runs):
         reporter.say(f"{folder}: all {len(runs)} rows have ended; delete a row's folder to run it again")
@@ -126,6 +129,7 @@ def rehearse(
     place: str = "config",
 ) -> list[RunFolder]:
     """Check settings, folder and data as ``run_experiment`` would, and leave nothing behind."""
+    experiment = settled(experiment)
     runs = check_experiment(experiment, folder, seeds, place)
     with TemporaryDirectory() as encoded:
         prepared = prepare(experiment, Path(encoded), say)

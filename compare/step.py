@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from compare.objective import Loss, Objective
+from compare.precision import autocast
 from data.batch import Batch
 
 
@@ -11,7 +12,7 @@ def train_step(
     objective: Objective, optimizer: torch.optim.Optimizer, batch: Batch, *, precision: str, clip_norm: float
 ) -> tuple[Loss, Tensor]:
     """Update the weights on the mean loss of a batch's target tokens; returns the loss and gradient norm."""
-    with torch.autocast(batch.src.device.type, torch.bfloat16, enabled=precision == "bf16"):
+    with autocast(batch.src.device, precision):
         loss = objective(batch.src, batch.src_mask, batch.tgt_in, batch.tgt_out, batch.tgt_mask)
     (loss.minimised / loss.tokens).backward()
     norm = nn.utils.clip_grad_norm_(objective.parameters(), clip_norm)

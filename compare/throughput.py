@@ -1,30 +1,38 @@
-"""Speed of decoding, latency, peak memory, and the yardstick that a device's speed is a share of."""
+"""The clock: work timed in turns, decoding, latency, peak memory, and a device's yardstick."""
 
 import resource
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
+from compare.energy import EnergyMeter
+from compare.precision import DTYPES
+from compare.search import Hypothesis
 from compare.translate import Translator
 
 YARDSTICK_SIZE = {"cpu": 1024, "cuda": 8192}
+Work = Callable[[], object]
+"""What is timed; it can be done again and again."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class DecodeSpeed:
-    """Raw repeats of one way of decoding: what medians and spreads are taken from."""
+class Speed:
+    """Raw repeats of some work: what medians and spreads are taken from."""
 
     sentences: int
+    """Done in one repeat."""
     tokens: int
-    """Target tokens written, end of sentence included."""
+    """Counted in one repeat; of decoding the target tokens written, end of sentence included."""
     seconds: list[float]
+    """Of each repeat."""
 
     @property
     def sentences_per_s(self) -> float:
@@ -37,15 +45,41 @@ class DecodeSpeed:
         return self.tokens / statistics.median(self.seconds)
 
 
-def time_decoding(
-    translator: Translator, lines: Sequence[str], *, beam_size: int, repeats: int
-) -> DecodeSpeed:
+class Turn(NamedTuple):
+    """What one repeat of some work took."""
+
+    seconds: float
+    joules: float | None
+    """By processor and GPU; None where they cannot be read."""
+    peak_memory_bytes: int
+
+
+def take_turns(works: Sequence[Work], device: torch.device, *, repeats: int) -> Iterator[tuple[int, Turn]]:
+    """Do each work once to warm up, then ``repeats`` times in turn; yields its place and what the turn took.
+
+    In turn, so that a machine that gets slower or busier meanwhile does so for all of them.
+    """
+    for work in works:
+        work()
+    energy = EnergyMeter(device)
+    for _ in range(repeats):
+        for place, work in enumerate(works):
+            reset_peak_memory(device)
+            energy.take()
+            seconds = _timed(work, device)
+            yield place, Turn(seconds, energy.take(), peak_memory_bytes(device))
+
+
+def time_decoding(translator: Translator, lines: Sequence[str], *, beam_size: int, repeats: int) -> Speed:
     """Translate ``lines`` ``repeats`` times after one warm-up; the time includes splitting into tokens."""
-    search = partial(translator.search, lines, beam_size)
-    found = search()
-    seconds = [_timed(search, translator.device) for _ in range(repeats)]
+    found: list[Hypothesis] = []
+
+    def translate() -> None:
+        found[:] = translator.search(lines, beam_size)
+
+    seconds = [turn.seconds for _, turn in take_turns([translate], translator.device, repeats=repeats)]
     tokens = sum(len(hypothesis.tokens) + 1 for hypothesis in found)
-    return DecodeSpeed(sentences=len(lines), tokens=tokens, seconds=seconds)
+    return Speed(sentences=len(lines), tokens=tokens, seconds=seconds)
 
 
 def time_latency(translator: Translator, lines: Sequence[str], *, beam_size: int) -> list[float]:
@@ -63,7 +97,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 def matmul_flops_per_s(device: torch.device, precision: str, seconds: float = 0.3) -> float:
     """The device's yardstick: operations per second of a square matrix product, best of some."""
     size = YARDSTICK_SIZE[device.type]
-    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    dtype = DTYPES[precision]
     left, right = (
         torch.randn(size, size, generator=torch.Generator().manual_seed(0)).to(device, dtype) for _ in "ab"
     )
@@ -93,7 +127,7 @@ def peak_memory_bytes(device: torch.device) -> int:
         return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def _timed(work: Callable[[], object], device: torch.device) -> float:
+def _timed(work: Work, device: torch.device) -> float:
     """Seconds that ``work`` takes, the accelerator's queue emptied before and after."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

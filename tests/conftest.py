@@ -38,6 +38,7 @@ joint = true
 
 [train]
 device = "cpu"
+precision = "fp32"
 batch_tokens = 36
 max_updates = 90
 valid_every = 40

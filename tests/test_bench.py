@@ -1,137 +1,169 @@
-"""The benchmark: who runs when, on which batches, and what is made of the times."""
+"""The benchmark: who runs when, on what, and what is counted."""
 
-import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from compare import bench
-from compare.bench import WARM_UP_UPDATES, bench_experiment, render
-from compare.cli import main
+from compare import throughput
+from compare.bench import contender, race
+from compare.bench.inputs import make_inputs
+from compare.bench.plan import PHASES, BenchPlan
+from compare.bench.race import measure, rehearse
+from compare.bench.report import Report
+from compare.config import Experiment
+from compare.flops import train_flops_per_token
 from compare.models import build, resolve
 from compare.parse import load_experiment
 from compare.prepare import prepare
 from data.batch import Batch
+from data.symbols import SPECIALS
+
+from .bench_kit import Clock
 
 LABELS = ["luong", "transformer"]
 
 
-class Stage:
-    """Stands in for the training step: notes every call and puts the clock forward by the next seconds."""
+class Stage(Clock):
+    """Stands in for the training step too: notes every call and takes the next of the seconds."""
 
     def __init__(self, seconds: Iterator[float]) -> None:
-        self.now, self.seconds = 50.0, seconds
-        self.calls: list[tuple[int, Batch]] = []
+        super().__init__()
+        self.seconds, self.calls = seconds, list[tuple[int, Batch]]()
 
     def step(self, objective: Any, optimizer: Any, batch: Batch, *, precision: str, clip_norm: float) -> None:
+        assert (precision, clip_norm, objective.training) == ("fp32", 1.0, True)
         self.calls.append((id(objective), batch))
         self.now += next(self.seconds)
 
 
 @pytest.fixture
-def staged(tiny_toml: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Stage, dict[str, Any], list[str]]:
-    """2 updates a turn, 3 turns: warm-up steps take 100 s each, the timed ones 1, 2, 3, ... s."""
-    warm_up = [100.0] * (2 * WARM_UP_UPDATES)
-    stage = Stage(iter([*warm_up, *map(float, range(1, 13))]))
-    monkeypatch.setattr(bench, "train_step", stage.step)
-    monkeypatch.setattr(bench.time, "perf_counter", lambda: stage.now)
-    monkeypatch.setattr(bench, "matmul_flops_per_s", lambda device, precision, seconds: 1e9)
-    said: list[str] = []
-    report = bench_experiment(load_experiment(tiny_toml), updates=2, repeats=3, say=said.append)
-    return stage, report, said
+def tiny(tiny_toml: Path) -> Experiment:
+    return load_experiment(tiny_toml)
 
 
-def test_the_models_take_turns_on_the_same_batches(staged: tuple[Stage, dict[str, Any], list[str]]):
+@pytest.fixture
+def staged(tiny: Experiment, monkeypatch: pytest.MonkeyPatch) -> tuple[Stage, Report, list[str]]:
+    """Two updates a repeat, 3 repeats: warm-up steps take 100 s each, the timed ones 1, 2, 3, ... s."""
+    stage, said = Stage(iter([100.0] * 4 + [float(second) for second in range(1, 13)])), list[str]()
+    monkeypatch.setattr(contender, "train_step", stage.step)
+    monkeypatch.setattr(throughput, "time", stage)
+    monkeypatch.setattr(race, "yardstick", lambda device, precision: (1e9, f"of {device} in {precision}"))
+    return stage, measure(tiny, BenchPlan(phases=("train",), updates=2), said.append), said
+
+
+def test_the_models_take_turns_on_the_same_batches(staged: tuple[Stage, Report, list[str]]):
     stage, _, said = staged
     who = [caller for caller, _ in stage.calls]
     first, second = dict.fromkeys(who)
-    assert who == [first] * 3 + [second] * 3 + ([first] * 2 + [second] * 2) * 3
-    fed = [[batch.rows.tolist() for caller, batch in stage.calls if caller == one] for one in (first, second)]
-    assert fed[0] == fed[1]
-    assert fed[0][3:5] == fed[0][5:7] == fed[0][7:9]  # every turn on the same two
-    assert not set(map(tuple, fed[0][:3])) & set(map(tuple, fed[0][3:]))  # none of the warm-up's
-    assert [line.split(":")[0] for line in said[-6:]] == [
-        f"{k}/3 {name}" for k in (1, 2, 3) for name in LABELS
-    ]
+    assert who == ([first] * 2 + [second] * 2) * 4  # one turn of each to warm up
+    assert all(stage.calls[k][1].rows.tolist() == stage.calls[k % 2][1].rows.tolist() for k in range(16))
+    assert stage.calls[0][1].rows.tolist() != stage.calls[1][1].rows.tolist()
+    names = [f"{k}/3 {name} train fp32" for k in (1, 2, 3) for name in LABELS]
+    assert [line.split(":")[0] for line in said[-6:]] == names
 
 
-def test_speeds_are_real_tokens_over_the_time_of_a_turn(staged: tuple[Stage, dict[str, Any], list[str]]):
-    stage, report, _ = staged
-    timed = [batch for _, batch in stage.calls[6:8]]
+def test_a_repeat_of_training_is_real_tokens_and_the_time_of_a_turn(
+    staged: tuple[Stage, Report, list[str]], tiny: Experiment
+):
+    stage, report, said = staged
+    timed = [batch for _, batch in stage.calls[-2:]]
     tokens = sum(int(batch.src_mask.sum()) - len(batch) + int(batch.tgt_mask.sum()) for batch in timed)
     turns = [1 + 2, 3 + 4, 5 + 6, 7 + 8, 9 + 10, 11 + 12]
-    for place, model in enumerate(report["models"]):
-        assert model["tokens_per_s"] == pytest.approx([tokens / turn for turn in turns[place::2]])
-    assert report["updates"] == 2
-    assert report["tgt_tokens_per_update"] == sum(int(batch.tgt_mask.sum()) for batch in timed) / 2
+    for place, row in enumerate(report.rows):
+        assert (row.model, row.sentences, row.tokens) == (LABELS[place], sum(map(len, timed)), tokens)
+        assert row.seconds == turns[place::2]
+        assert row.peak_memory_bytes > 2**20
+    assert said[-1].endswith(f" {tokens / 23:.3g} tokens/s")
+    assert report.yardstick == "of cpu in fp32"
+    assert report.conditions["updates"] == 2
+    assert report.changes == []
 
 
-def test_the_report_says_what_was_timed_and_where(
-    staged: tuple[Stage, dict[str, Any], list[str]], tiny_toml: Path, tmp_path: Path
+def test_the_share_is_that_of_the_models_own_operations(
+    staged: tuple[Stage, Report, list[str]], tiny: Experiment
 ):
-    _, report, _ = staged
-    assert json.loads(json.dumps(report)) == report
-    assert {
-        "yardstick_flops_per_s",
-        "precision",
-        "device",
-        "threads",
-        "torch",
-        "code_version",
-    } < report.keys()
-    experiment = load_experiment(tiny_toml)
-    prepared = prepare(experiment, tmp_path, lambda text: None)
-    for row, model in zip(experiment.models, report["models"], strict=True):
-        made = build(resolve(row).architecture, *(len(side) for side in prepared.vocabularies))
-        assert model["label"] == row.label
-        assert model["params"] == sum(parameter.numel() for parameter in made.parameters())
-        assert model["flops_per_token"] > 2 * model["params"]  # forward and backward
+    stage, report, _ = staged
+    timed = [batch for _, batch in stage.calls[-2:]]
+    sentences = sum(map(len, timed))
+    src_len = sum(int(batch.src_mask.sum()) for batch in timed) / sentences
+    tgt_len = sum(int(batch.tgt_mask.sum()) for batch in timed) / sentences
+    vocabulary = len(SPECIALS) + 14  # words of both languages
+    for model, row in zip(tiny.models, report.rows, strict=True):
+        architecture = resolve(model).architecture
+        parameters = build(architecture, vocabulary, vocabulary).parameters()
+        assert row.params == sum(parameter.numel() for parameter in parameters)
+        lengths = {"src_len": src_len, "tgt_len": tgt_len, "tgt_vocabulary": vocabulary}
+        assert row.flops_per_token == pytest.approx(train_flops_per_token(architecture, **lengths))
+        assert report.share(row) == pytest.approx(
+            row.tokens / sorted(row.seconds)[1] * row.flops_per_token / 1e9
+        )
+    assert report.share(replace(row, flops_per_token=None)) is None
 
 
-def test_the_table_shows_medians_and_shares():
-    models = [
-        {"label": "a", "params": 1_500_000, "flops_per_token": 4e6, "tokens_per_s": [90.0, 10.0, 50.0]},
-        {"label": "b", "params": 20_000, "flops_per_token": 5e5, "tokens_per_s": [1234.0, 1000.0, 1500.0]},
-    ]
-    report = {
-        "models": models,
-        "updates": 7,
-        "tgt_tokens_per_update": 3210.4,
-        "yardstick_flops_per_s": 1e9,
-        "precision": "bf16",
-        "device": "abacus",
-        "threads": 2,
-        "torch": "9.9",
-        "code_version": "x",
+def test_sentences_to_decode_are_the_first_of_the_test_set_again_and_again(tiny: Experiment, tmp_path: Path):
+    """The test set has 8; 11 are asked for."""
+    inputs = make_inputs(tiny, BenchPlan(batch=11, updates=2), lambda text: None)
+    prepared = prepare(tiny, tmp_path, lambda text: None)
+    lines = prepared.corpus.splits["test"].src
+    assert inputs.sources == prepared.vocabularies.src.encode_all([*lines, *lines[:3]])
+    assert inputs.vocabulary_sizes == (18, 18)
+    first, second = prepared.stream.plan(1)[:2]
+    assert [batch.rows.tolist() for batch in inputs.batches] == [first.tolist(), second.tolist()]
+
+
+def test_sentences_drawn_have_the_length_asked_for(tiny: Experiment):
+    train = replace(tiny.train, batch_tokens=2000)
+    drawn = replace(tiny, train=train, vocabulary=replace(tiny.vocabulary, size=50))
+    inputs = make_inputs(drawn, BenchPlan(synthetic=12, updates=40, batch=500), pytest.fail)
+    assert len(inputs.batches) == 40
+    assert inputs.vocabulary_sizes == (50, 50)
+    assert inputs.mean_lengths == pytest.approx((13, 13), rel=0.3)  # with EOS; some batches of many
+    lengths = torch.tensor([len(ids) for ids in inputs.sources], dtype=torch.float)
+    assert lengths.mean().item() == pytest.approx(12, rel=0.1)
+    ids = {token for source in inputs.sources for token in source}
+    assert ids == set(range(len(SPECIALS), 50))
+    assert all(batch.tgt_in.numel() <= 2000 for batch in inputs.batches)
+    again = make_inputs(drawn, BenchPlan(synthetic=12, updates=40, batch=500), pytest.fail)
+    assert again.sources == inputs.sources
+
+
+def test_decoding_is_timed_in_fp32_and_in_the_precision_of_training_too(tiny: Experiment):
+    plan = BenchPlan(phases=("train", "beam"))
+    both = [f"{name} beam {precision}" for name in LABELS for precision in ("fp32", "bf16")]
+    bf16 = replace(tiny, train=replace(tiny.train, precision="bf16"))
+    assert rehearse(bf16, plan) == [*(f"{name} train bf16" for name in LABELS), *both]
+    assert rehearse(tiny, plan) == [f"{name} {phase} fp32" for phase in plan.phases for name in LABELS]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_every_phase_counts_what_it_does(tiny: Experiment, precision: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(race, "yardstick", lambda device, precision: (1e9, ""))
+    tiny = replace(
+        tiny, train=replace(tiny.train, precision=precision), bench=replace(tiny.bench, latency_sentences=3)
+    )
+    plan = BenchPlan(phases=PHASES, repeats=2, steps=4, batch=5, updates=2)
+    report = measure(tiny, plan, lambda text: None)
+    batches = make_inputs(tiny, plan, lambda text: None).batches
+    pairs, src_tokens = sum(map(len, batches)), sum(batch.src_tokens for batch in batches)
+    work = {
+        "train": (pairs, src_tokens + sum(batch.tgt_tokens for batch in batches), "tokens/s"),
+        "forced greedy": (5, 20, "sentences/s"),
+        "forced beam 2": (5, 20, "sentences/s"),
+        "forced latency, beam 2": (3, 12, "ms"),
+        "encode": (pairs, src_tokens, "tokens/s"),
     }
-    text = render(report)
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()[2:3]]
-    assert rows == [["a", "1.50", "50", "10-90", "4.0", "20%"]]  # 50 * 4e6 / 1e9
-    assert "62%" in text.splitlines()[3]  # 1234 * 5e5 / 1e9
-    assert "abacus, torch 9.9, 2 threads, bf16; 7 updates of 3,210 real target tokens, median of 3" in text
-    assert "yardstick: 1 GFLOP/s" in text
-
-
-def test_the_command_trains_for_real(
-    tiny_toml: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(bench, "matmul_flops_per_s", lambda device, precision, seconds: 1e9)
-    assert main(["bench", str(tiny_toml), "--updates", "2", "--repeats", "2", "--json", "-q"]) == 0
-    captured = capsys.readouterr()
-    report = json.loads(captured.out)
-    assert captured.err == ""
-    assert [model["label"] for model in report["models"]] == LABELS
-    assert all(len(model["tokens_per_s"]) == 2 for model in report["models"])
-    assert all(speed > 0 for model in report["models"] for speed in model["tokens_per_s"])
-    assert not list(tmp_path.iterdir())
-
-
-def test_too_few_batches_are_a_mistake(tiny_toml: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["bench", str(tiny_toml), "-q", "--set", "train.batch_tokens=100000"]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: ")
-    assert "too few to time; lower train.batch_tokens" in error
-    assert error.count("\n") == 1
+    assert list(dict.fromkeys(row.phase for row in report.rows)) == list(work)
+    for phase, amounts in work.items():
+        found = [row for row in report.rows if row.phase == phase]
+        precisions = [precision] if phase == "train" else list(dict.fromkeys(("fp32", precision)))
+        assert [(row.model, row.precision) for row in found] == [(m, p) for m in LABELS for p in precisions]
+        for row in found:
+            assert (row.sentences, row.tokens, row.unit) == amounts
+            assert len(row.seconds) == 2
+            assert min(row.seconds) > 0
+            assert (row.flops_per_token is None) == (phase != "train")
+    assert len({row.params for row in report.rows}) == len(LABELS)

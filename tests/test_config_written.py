@@ -38,7 +38,7 @@ TRAIN = st.builds(
     TrainConfig,
     seed=st.integers(0, 2**63 - 1),
     device=st.sampled_from(["auto", "cpu", "cuda"]),
-    precision=st.sampled_from(["fp32", "bf16"]),
+    precision=st.sampled_from(["auto", "fp32", "bf16"]),
     max_updates=COUNT,
     label_smoothing=st.floats(0, 1, exclude_max=True),
     clip_norm=POSITIVE,

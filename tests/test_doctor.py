@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from compare import doctor
+from compare import doctor, machine
 from compare.doctor import Finding, diagnose, render
 
 CPUINFO = "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nflags\t\t: fpu sse2 avx512f{}\n\nprocessor\t: 1\n"
@@ -70,7 +70,7 @@ def test_bf16_is_fast_only_where_the_processor_has_it(
     flag: str, level: str, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     (tmp_path / "cpuinfo").write_text(CPUINFO.format(flag))
-    monkeypatch.setattr(doctor, "CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(machine, "CPUINFO", tmp_path / "cpuinfo")
     found = by_topic(diagnose())
     assert found["cpu"].text.startswith("Some CPU @ 2 GHz, ")
     assert found["cpu bf16"].level == level
@@ -80,7 +80,7 @@ def test_bf16_is_fast_only_where_the_processor_has_it(
 def test_a_system_that_does_not_tell_its_flags_is_not_guessed_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(doctor, "CPUINFO", tmp_path / "nothing")
+    monkeypatch.setattr(machine, "CPUINFO", tmp_path / "nothing")
     found = by_topic(diagnose())
     assert "cpu bf16" not in found
     assert found["cpu"].text.endswith(" cores")

@@ -9,7 +9,7 @@ import torch
 from compare import run
 from compare.cli import main
 from compare.derive import training_figures
-from compare.execute import device_name, pick_device
+from compare.machine import device_name, pick_device
 from compare.metrics import read_metrics
 from compare.parse import load_experiment
 from compare.progress import Reporter

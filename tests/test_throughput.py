@@ -1,10 +1,12 @@
 """Speed and memory: medians and percentiles of a clock that we wind, and a peak that is really measured."""
 
+import json
 import mmap
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,13 +14,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compare import throughput
+from compare import execute, throughput
+from compare.prepare import load_corpus
+from compare.run_folder import RunFolder
 from compare.throughput import (
-    DecodeSpeed,
+    Speed,
     matmul_flops_per_s,
     peak_memory_bytes,
     percentile,
     reset_peak_memory,
+    take_turns,
     time_decoding,
     time_latency,
 )
@@ -80,16 +85,65 @@ def test_percentiles_by_hand():
 
 
 def test_a_speed_is_that_of_the_median_repeat():
-    speed = DecodeSpeed(sentences=12, tokens=60, seconds=[3.0, 1.0, 50.0])
+    speed = Speed(sentences=12, tokens=60, seconds=[3.0, 1.0, 50.0])
     assert (speed.sentences_per_s, speed.tokens_per_s) == (4.0, 20.0)
+
+
+def test_each_turn_has_its_own_time_energy_and_peak(monkeypatch: pytest.MonkeyPatch):
+    """Two works: a takes 2 s, b 3 s; 5 W all the time; the peak is what was done."""
+    clock, order, peak = Clock([2.0, 3.0] * 3), [], 0
+
+    class Meter:
+        def __init__(self, device: torch.device) -> None:
+            self.before = clock.now
+
+        def take(self) -> float:
+            used, self.before = 5 * (clock.now - self.before), clock.now
+            clock.now += 0.5  # to read it takes time, which is no turn's
+            return used
+
+    def reset(device: torch.device) -> None:
+        nonlocal peak
+        peak, clock.now = 0, clock.now + 100
+
+    def work(name: str) -> None:
+        nonlocal peak
+        order.append(name)
+        peak += {"a": 10, "b": 7}[name]
+        clock.work()
+
+    monkeypatch.setattr(throughput, "time", clock)
+    monkeypatch.setattr(throughput, "EnergyMeter", Meter)
+    monkeypatch.setattr(throughput, "reset_peak_memory", reset)
+    monkeypatch.setattr(throughput, "peak_memory_bytes", lambda device: peak)
+    turns = list(take_turns([lambda: work("a"), lambda: work("b")], CPU, repeats=2))
+    assert order == ["a", "b"] * 3  # once to warm up
+    assert turns == [(0, (2.0, 12.5, 10)), (1, (3.0, 17.5, 7))] * 2
 
 
 def test_decoding_is_timed_after_a_warm_up(translator: Translator, monkeypatch: pytest.MonkeyPatch):
     tokens = sum(len(found.tokens) + 1 for found in translator.search(LINES, 2))
     asked = slowed(translator, [1000.0, 4.0, 2.0, 3.0], monkeypatch)
     speed = time_decoding(translator, LINES, beam_size=2, repeats=3)
-    assert speed == DecodeSpeed(sentences=3, tokens=tokens, seconds=[4.0, 2.0, 3.0])
+    assert speed == Speed(sentences=3, tokens=tokens, seconds=[4.0, 2.0, 3.0])
     assert asked == [(LINES, 2)] * 4
+
+
+def test_the_peak_of_a_run_is_not_that_of_a_timed_turn(
+    copy: Path, translator: Translator, monkeypatch: pytest.MonkeyPatch
+):
+    run, order = RunFolder.read(copy / "transformer-seed1"), []
+
+    def noted(name: str, value: Any) -> Callable[..., Any]:
+        return lambda *_, **__: order.append(name) or value
+
+    speed = Speed(sentences=1, tokens=1, seconds=[1.0])
+    monkeypatch.setattr(execute, "peak_memory_bytes", noted("peak", 6))
+    monkeypatch.setattr(execute, "time_decoding", noted("time", speed))
+    monkeypatch.setattr(execute, "time_latency", noted("time", [1.0]))
+    execute.measure(translator, run.experiment, load_corpus(run.experiment.data), run, decode_s=1.0)
+    assert order == ["peak", "time", "time", "time"]
+    assert json.loads(run.speed.read_text())["peak_memory_bytes"] == 6
 
 
 def test_latency_is_that_of_each_line_alone(translator: Translator, monkeypatch: pytest.MonkeyPatch):
@@ -162,5 +216,5 @@ def test_the_peak_is_positive_without_proc(monkeypatch: pytest.MonkeyPatch):
 
 def test_medians_are_not_means():
     seconds = [1.0, 2.0, 9.0]
-    speed = DecodeSpeed(sentences=1, tokens=1, seconds=seconds)
+    speed = Speed(sentences=1, tokens=1, seconds=seconds)
     assert speed.sentences_per_s == 1 / statistics.median(seconds) != 1 / statistics.mean(seconds)

@@ -51,7 +51,9 @@ def trainer(
 ) -> Trainer:
     """A trainer whose n-th validation gives ``scores[n]``, and the last of them from then on."""
     given: Iterator[Validation] = iter(scores)
-    train = TrainConfig(**{"max_updates": 10, "valid_every": 2, "log_every": 1, **settings})
+    train = TrainConfig(
+        **{"precision": "fp32", "max_updates": 10, "valid_every": 2, "log_every": 1, **settings}
+    )
     torch.manual_seed(train.seed)
     objective = Objective(build(SMALL, 18, 18), train.label_smoothing)
     optim = OptimConfig(learning_rate=1e-2, warmup_updates=2)

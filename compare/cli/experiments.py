@@ -1,4 +1,4 @@
-"""Commands that run experiments, and measure: run, bench, study."""
+"""Commands that run: an experiment, a study."""
 
 import json
 from pathlib import Path
@@ -44,30 +44,6 @@ def run(
     print(render(results, "json" if as_json else "markdown"), end="", flush=True)
     publish(folder, reporter.say)
     return 0 if all(result.status == "done" for result in results) else 1
-
-
-@app.command()
-def bench(
-    config: Annotated[Path, typer.Argument(help="The experiment whose models are timed.")],
-    settings: Settings = None,
-    updates: Annotated[int, typer.Option(min=1, help="Timed training updates a repeat.")] = 10,
-    repeats: Annotated[int, typer.Option(min=1, help="Repeats, the models taking turns.")] = 3,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-) -> int:
-    """Time the training of every model of an experiment, from fresh weights, the models taking turns.
-
-    Example: attnbench bench configs/speed.toml --set data.root=multi30k
-    """
-    from compare.bench import bench_experiment, render
-    from compare.parse import load_experiment
-    from compare.progress import Reporter
-
-    experiment = load_experiment(config, settings or [])
-    say = Reporter(quiet=quiet).say
-    report = bench_experiment(experiment, updates=updates, repeats=repeats, say=say, place=str(config))
-    print(json.dumps(report, indent=2) if as_json else render(report))
-    return 0
 
 
 @app.command()

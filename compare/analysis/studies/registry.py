@@ -137,7 +137,7 @@ def _machine() -> dict[str, Any]:
     """What figures of time, and rounding, depend on."""
     import torch
 
-    from compare.execute import device_name
+    from compare.machine import device_name
 
     return {
         "device": device_name(torch.device("cpu")),

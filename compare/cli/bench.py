@@ -1,0 +1,76 @@
+"""The command that measures speed: bench."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from compare.cli.app import AsJson, Quiet, Settings, app
+
+
+@app.command()
+def bench(
+    config: Annotated[Path, typer.Argument(help="The experiment whose models are timed.")],
+    settings: Settings = None,
+    phase: Annotated[
+        str, typer.Option(help="Some of train,greedy,beam,latency,encode.")
+    ] = "train,greedy,beam",
+    updates: Annotated[int, typer.Option(min=1, help="Training batches a repeat.")] = 10,
+    repeats: Annotated[int, typer.Option(min=1, help="Timed repeats, the models taking turns.")] = 3,
+    batch: Annotated[int, typer.Option(min=1, help="Sentences decoded together.")] = 64,
+    steps: Annotated[int, typer.Option(min=1, help="Tokens of each hypothesis; its length is forced.")] = 20,
+    synthetic: Annotated[
+        float | None, typer.Option(min=1, help="No corpus but random ids, so many a sentence on average.")
+    ] = None,
+    scaling: Annotated[
+        str, typer.Option(help="No phases but growth with some of length,batch,width,vocabulary.")
+    ] = "",
+    out: Annotated[Path | None, typer.Option(help="Write the result there too, as JSON.")] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="An earlier result, or a folder of them: say what changed.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be timed.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Time every model of an experiment from fresh weights: updates, search of a forced length, encoding.
+
+    Example: attnbench bench configs/speed.toml --set data.root=multi30k --out speed.json
+    """
+    from compare.bench.conditions import conditions
+    from compare.bench.growth import Scaling
+    from compare.bench.plan import PHASES, BenchPlan, chosen
+    from compare.bench.race import measure, rehearse
+    from compare.bench.report import Report, read_earlier
+    from compare.bench.scaling import SIZES, grow
+    from compare.parse import load_experiment
+    from compare.progress import Reporter
+    from data.files import write_atomically
+
+    phases = chosen("--phase", phase, PHASES)
+    axes = chosen("--scaling", scaling, tuple(SIZES)) if scaling else ()
+    plan = BenchPlan(
+        phases=phases, updates=updates, repeats=repeats, batch=batch, steps=steps, synthetic=synthetic
+    )
+    if axes and against:
+        raise ValueError("--against compares phases, and --scaling times none: leave out one of them")
+    if out is not None and out.is_dir():
+        raise ValueError(f"--out {out} is a folder: name a file")
+    experiment, say = load_experiment(config, settings or []), Reporter(quiet=quiet).say
+    names = rehearse(experiment, plan, place=str(config))
+    earlier = read_earlier(against, conditions(experiment, plan)) if against else []
+    if dry_run:
+        names = [f"{row.label} {axis}" for axis in axes for row in experiment.models] or names
+        print(json.dumps(names) if as_json else "\n".join(names))
+        return 0
+    found: Report | Scaling
+    if axes:
+        sizes = {axis: SIZES[axis] for axis in axes}
+        found = grow(experiment, sizes, repeats=repeats, say=say, place=str(config))
+    else:
+        found = measure(experiment, plan, say, earlier=earlier, place=str(config))
+    if out is not None:
+        write_atomically(out, found.to_json())
+    print(found.to_json() if as_json else found.render(), end="")
+    return 0
