@@ -140,8 +140,11 @@ def test_a_trained_run_has_the_rates_of_its_translations(finished: Path):
     experiment = load_finished(finished)
     rows = behaviour(experiment).rows
     assert [row["label"] for row in rows] == ["luong", "transformer"]
-    assert all(row["empty_percent"] <= 100 and row["cut_off_percent"] == 0 for row in rows)
     model = load_model(experiment.runs[0].folder)
     sources = experiment.corpus.splits["test"].src
     searched = [len(found.tokens) for found in model.search(sources)]
     assert token_counts(experiment.runs[0].outputs["test"], model.vocabularies.tgt) == searched
+    limits = [2 * len(ids) + 10 for ids in model.vocabularies.src.encode_all(sources)]
+    cut_off = [found >= limit for found, limit in zip(searched, limits, strict=True)]
+    assert rows[0]["cut_off_percent"] == pytest.approx(100 * sum(cut_off) / len(cut_off))
+    assert rows[0]["empty_percent"] == pytest.approx(100 * searched.count(0) / len(searched))

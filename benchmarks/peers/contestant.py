@@ -20,7 +20,7 @@ RACERS = {
     "ctranslate2": "race_ctranslate2.py",
 }
 MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1)}
-"""Freed memory stays with the process: what ``compare.memory`` does by mallopt, for everybody."""
+"""Freed memory stays with the process: what ``compare.cpu`` does by mallopt, for everybody."""
 
 
 class Failed(RuntimeError):

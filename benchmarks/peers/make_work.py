@@ -9,7 +9,6 @@ import numpy as np
 from race_ours import ROWS, blueprint
 from work import Pairs, Sources, Work
 
-from compare.bench import WARM_UP_UPDATES
 from compare.flops import train_flops_per_token
 from compare.parse import load_experiment
 from compare.prepare import prepare
@@ -21,6 +20,7 @@ from data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary, load_pair
 from transformer.config import TransformerConfig
 
 CONFIG = Path(__file__).parents[2] / "configs" / "speed.toml"
+WARM_UP_UPDATES = 3
 SENTENCES = 64
 """Of a batch to translate."""
 

@@ -9,6 +9,7 @@ from work import Pairs, Sources, Work
 from worker import Racer, Task, autocast, serve
 
 from compare.config import ModelConfig
+from compare.cpu import tune_cpu
 from compare.models import Blueprint, build, resolve
 from compare.objective import Objective
 from compare.optim import build_optimizer
@@ -53,6 +54,7 @@ class Ours(Racer):
     """Our models, ``train_step`` and ``search``."""
 
     def __init__(self, work: Work, task: Task) -> None:
+        tune_cpu()  # as every command of ours does
         torch.manual_seed(1)
         self.work, self.task = work, task
         if task.phase == "ct2":

@@ -22,6 +22,7 @@ import recipe
 from contestant import MEMORY, OURS, RACERS, ROOT, Contestant, Failed
 from table import render, title
 from work import save_work
+from worker import ONEDNN
 
 if TYPE_CHECKING:
     from make_work import Made
@@ -130,6 +131,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--run", type=Path, help="folder of a finished run of a Transformer, for phase ct2")
     parser.add_argument("--environments", type=Path, default=ROOT / ".peers")
     parser.add_argument("--threads", type=int, default=0, help="[OMP_NUM_THREADS, or every core]")
+    parser.add_argument(
+        "--onednn", action="store_true", help="let the peers' fp32 products too go to oneDNN, as ours do"
+    )
     parser.add_argument("--out", type=Path, required=True, help="JSON file to write")
     return parser.parse_args()
 
@@ -138,6 +142,8 @@ def main() -> None:
     """Run the race, write the JSON and print the table."""
     options = _options()
     threads = options.threads or int(os.environ.get("OMP_NUM_THREADS", 0)) or os.cpu_count() or 1
+    if options.onednn:
+        os.environ[ONEDNN] = "1"
     os.environ["OMP_NUM_THREADS"] = str(threads)  # before torch is imported, for the yardstick's sake
     report = _report(options, threads)
     options.out.parent.mkdir(parents=True, exist_ok=True)
@@ -150,7 +156,7 @@ def _report(options: argparse.Namespace, threads: int) -> dict[str, Any]:
     import torch
     from make_work import save_weights, training_work, translation_work
 
-    from compare.execute import device_name
+    from compare.machine import device_name
     from compare.throughput import matmul_flops_per_s
     from compare.version import code_version
 
@@ -182,6 +188,7 @@ def _report(options: argparse.Namespace, threads: int) -> dict[str, Any]:
         "device": device_name(device),
         "threads": threads,
         "environment": MEMORY,
+        "onednn_for_all": options.onednn,
         "yardstick_flops_per_s": [before, after],
         "code_version": code_version(),
         "races": races,

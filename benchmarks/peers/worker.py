@@ -15,6 +15,9 @@ from typing import Any, ClassVar, NamedTuple
 
 from work import Pairs, Sources, Work, load_work
 
+ONEDNN = "RACE_ONEDNN"
+"""Set in the environment: this racer's fp32 products go to oneDNN, as attnbench sends its own."""
+
 
 class Task(NamedTuple):
     """What a racer gets ready for."""
@@ -121,6 +124,8 @@ def serve(kind: type[Racer]) -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what the toolkit prints is no answer
     work = load_work(Path(sys.argv[1]))
+    if ONEDNN in os.environ and "torch" in sys.modules:
+        sys.modules["torch"].backends.mkldnn.matmul.fp32_precision = "bf16"  # compare/cpu.py says why
     session: _Session | None = None
     for line in sys.stdin:
         request = json.loads(line)
