@@ -191,7 +191,8 @@ def _best(scores: Tensor, logp: Tensor, count: int) -> tuple[Tensor, Tensor, Ten
     searched: whatever lies in another one is preceded by as many maxima. A maximum costs a tenth of a sort.
     """
     size = logp.size(2)
-    logp = pad(logp, (0, -size % BLOCK), value=float("-inf"))
+    if size % BLOCK:  # filling up is a copy, even by nothing
+        logp = pad(logp, (0, -size % BLOCK), value=float("-inf"))
     width = logp.size(2)
     blocks = logp.view(len(logp), -1, BLOCK)  # (B, K * blocks of a hypothesis, BLOCK)
     start = scores.repeat_interleave(width // BLOCK, dim=1)

@@ -62,10 +62,25 @@ def fused_attention(
     39, 28 and 25 ms (fp32, torch 2.13; in bf16 it loses by more).
     """
     if queries.device.type == "cpu":
+        if queries.size(-2) == 1 and not dropout:
+            return _one_query(queries, keys, values, mask)
         return plain_attention(queries, keys, values, mask, causal, dropout)[0]
     if causal and mask is not None:  # torch's kernels take one or the other
         mask, causal = mask & past(keys.size(-2), keys.device), False
     return F.scaled_dot_product_attention(queries, keys, values, mask, dropout, causal)
+
+
+def _one_query(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+    """``plain_attention`` of one query, as sums of products: a matrix product has no use for one row.
+
+    Over a cache, whose keys lie time first, oneDNN takes five times as long: 390 us against 140 for 1,280
+    queries of 10 keys of 64, on one core.
+    """
+    scores = (queries / math.sqrt(queries.size(-1)) * keys).sum(dim=-1)  # (B, H, S)
+    if mask is not None:
+        scores = scores.masked_fill_(~mask.squeeze(-2), float("-inf"))
+    weights = scores.softmax(dim=-1).unsqueeze(-1)
+    return (weights * values).sum(dim=-2, keepdim=True)
 
 
 def prefix_attention(queries: Tensor, own: KeysValues, prefix: KeysValues, mask: Tensor | None) -> Tensor:
