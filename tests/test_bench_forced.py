@@ -8,6 +8,7 @@ from torch import Tensor
 
 from compare.bench import forced
 from compare.bench.forced import force_length, search_forced
+from compare.precision import for_decoding
 from compare.search import search
 
 from .contract_kit import EOS, LENGTHS, PAD, VARIANTS, V, make, sharpen
@@ -44,7 +45,7 @@ def test_every_hypothesis_takes_exactly_the_steps_told(name: str, tie: str, beam
     src = SRC.where(MASK, PAD)
     for steps in (1, 6):
         fed.clear()
-        found = search_forced(model, src, MASK, steps=steps, beam_size=beam_size, alpha=1.0, precision="fp32")
+        found = search_forced(model, src, MASK, steps=steps, beam_size=beam_size, alpha=1.0)
         assert fed == [(4, beam_size)] * steps
         assert [len(hypothesis.tokens) for hypothesis in found] == [steps - 1] * 4
         assert all(EOS not in hypothesis.tokens for hypothesis in found)
@@ -67,12 +68,14 @@ def test_only_the_end_is_moved(name: str):
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_users_search_is_run_in_the_precision_told(precision: str, monkeypatch: pytest.MonkeyPatch):
     model, seen = make("transformer"), list[tuple[Any, ...]]()
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
 
-    def spy(*arguments: Any, **named: Any) -> Any:
-        seen.append((torch.is_autocast_enabled("cpu"), named["alpha"], named["limits"].tolist()))
-        return search(*arguments, **named)
+    def spy(searched: Any, *arguments: Any, **named: Any) -> Any:
+        seen.append((searched.output.weight.dtype, named["alpha"], named["limits"].tolist()))
+        return search(searched, *arguments, **named)
 
     monkeypatch.setattr(forced, "search", spy)
     force_length(model)
-    search_forced(model, SRC, MASK, steps=3, beam_size=2, alpha=0.7, precision=precision)
-    assert seen == [(precision == "bf16", 0.7, [2] * 4)]
+    search_forced(for_decoding(model, precision), SRC, MASK, steps=3, beam_size=2, alpha=0.7)
+    assert seen == [(torch.bfloat16 if precision == "bf16" else before["output.weight"].dtype, 0.7, [2] * 4)]
+    assert all(torch.equal(model.state_dict()[name], weight) for name, weight in before.items())

@@ -6,13 +6,14 @@ import recipe
 import torch
 from torch import nn
 from work import Pairs, Sources, Work
-from worker import Racer, Task, autocast, serve
+from worker import Racer, Task, serve
 
 from compare.config import ModelConfig
 from compare.cpu import tune_cpu
 from compare.models import Blueprint, build, resolve
 from compare.objective import Objective
 from compare.optim import build_optimizer
+from compare.precision import for_decoding
 from compare.search import Hypothesis, SpecialIds, search
 from compare.step import train_step
 from compare.translate import EXTRA_TOKENS, load_model
@@ -68,6 +69,7 @@ class Ours(Racer):
             self.optimizer = build_optimizer(self.objective.parameters(), found.optim)
         if task.phase != "train":
             self.model.eval()
+            self.model = for_decoding(self.model, task.precision)
         if task.phase == "decode":
             self._never_end()
 
@@ -103,10 +105,9 @@ class Ours(Racer):
         ids, mask, limits = sources
         self.steps = 0
         special = SpecialIds(pad=self.work.pad, bos=self.work.bos, eos=self.work.eos)
-        with autocast(self.task.precision):
-            return search(
-                self.model, ids, mask, limits=limits, special=special, beam_size=self.task.beam, alpha=0.0
-            )
+        return search(
+            self.model, ids, mask, limits=limits, special=special, beam_size=self.task.beam, alpha=0.0
+        )
 
     def ids(self, found: list[Hypothesis]) -> list[list[int]]:
         """The tokens of each hypothesis."""
@@ -119,7 +120,7 @@ class Ours(Racer):
         """
         output, step = self.model.output, self.model.step
         if output.bias is None:
-            output.bias = nn.Parameter(torch.zeros(output.out_features), requires_grad=False)
+            output.bias = nn.Parameter(torch.zeros_like(output.weight[:, 0]), requires_grad=False)
         with torch.no_grad():
             output.bias[self.work.eos] = NEVER
 

@@ -15,7 +15,7 @@ from compare.flops import train_flops_per_token
 from compare.models import Blueprint, build
 from compare.objective import Objective
 from compare.optim import build_optimizer
-from compare.precision import autocast
+from compare.precision import for_decoding
 from compare.step import train_step
 from compare.throughput import Work
 from data.batch import make_source_batch
@@ -83,13 +83,12 @@ class Contender:
     def _encoding(self, precision: str) -> Job:
         """The encoder alone, on the batches' sources."""
         batches = [batch.to(self.device) for batch in self.inputs.batches]
-        self.model.eval()
+        model = for_decoding(self.model.eval(), precision)
 
         @torch.inference_mode()
         def encode() -> None:
-            with autocast(self.device, precision):
-                for batch in batches:
-                    self.model.encode(batch.src, batch.src_mask)
+            for batch in batches:
+                model.encode(batch.src, batch.src_mask)
 
         tokens = sum(batch.src_tokens for batch in batches)
         return Job(self._row("encode", "tokens/s", precision, sum(map(len, batches)), tokens), encode)
@@ -117,13 +116,12 @@ class Contender:
         src, src_mask = (part.to(self.device) for part in make_source_batch(sources))
         return partial(
             search_forced,
-            self.model,
+            for_decoding(self.model, precision),
             src,
             src_mask,
             steps=self.plan.steps,
             beam_size=beam_size,
             alpha=self.decode.length_penalty,
-            precision=precision,
         )
 
     def _row(self, phase: str, unit: Unit, precision: str, sentences: int, tokens: int) -> Row:

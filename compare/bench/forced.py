@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from compare.precision import autocast
 from compare.search import Hypothesis, search
 from compare.translate import SPECIAL
 
@@ -28,7 +27,7 @@ def force_length(model: "Model") -> None:
 
 
 def search_forced(
-    model: "Model", src: Tensor, src_mask: Tensor, *, steps: int, beam_size: int, alpha: float, precision: str
+    model: "Model", src: Tensor, src_mask: Tensor, *, steps: int, beam_size: int, alpha: float
 ) -> list[Hypothesis]:
     """Search src (B, S), under src_mask (B, S), as translation does, but for ``steps`` tokens, EOS the last.
 
@@ -39,8 +38,6 @@ def search_forced(
         steps: tokens of every hypothesis, at least 1.
         beam_size: hypotheses kept for each sentence.
         alpha: exponent of the length penalty.
-        precision: fp32, or bf16 by autocast; scores are fp32 in both.
     """
     limits = torch.full((src.size(0),), steps - 1, device=src.device)
-    with autocast(src.device, precision):
-        return search(model, src, src_mask, limits=limits, special=SPECIAL, beam_size=beam_size, alpha=alpha)
+    return search(model, src, src_mask, limits=limits, special=SPECIAL, beam_size=beam_size, alpha=alpha)
