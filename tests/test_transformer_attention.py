@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from transformer.attention import (
     KeysValues,
+    _one_query,
     fused_attention,
     plain_attention,
     prefix_attention,
@@ -181,3 +182,20 @@ def test_a_mask_that_cannot_be_is_refused():
     diagonal[2, 2] = False
     with pytest.raises(ValueError, match="leaves a position nothing to attend to"):
         restrict(mask[:, None, None, :], diagonal, mask[:, None, :, None])
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("keys", [1, 2, 9])
+def test_one_query_over_a_cache_sees_what_the_formula_says(keys: int, masked: bool):
+    """Keys that lie time first, as a cache's do, take another way through the sums."""
+    torch.manual_seed(keys)
+    queries = torch.randn(3, 2, 1, 4, dtype=torch.float64)
+    cached = torch.randn(2, keys, 3, 2, 4, dtype=torch.float64).permute(0, 2, 3, 1, 4)
+    mask = torch.ones(3, 1, 1, keys, dtype=torch.bool) if masked else None
+    if mask is not None:
+        mask[0, ..., 1:] = False
+    assert not cached[0].is_contiguous() or keys == 1
+    expected, _ = plain_attention(queries, *cached, mask, False, 0.0)
+    found = fused_attention(queries, *cached, mask, False, 0.0)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(_one_query(queries, *cached, mask), expected, rtol=1e-12, atol=1e-12)
