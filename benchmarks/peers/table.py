@@ -1,6 +1,9 @@
-"""The report of a race as a Markdown table."""
+"""The report of a race as a Markdown table; as a program, those of a folder of races as its peers.md."""
 
+import json
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 HEAD = ("model", "toolkit", "params (M)", "MFLOP/token", "a second", "min-max", "ours / theirs", "peak GB")
@@ -82,3 +85,19 @@ def _spread(values: Sequence[float]) -> tuple[float, float, float]:
     middle = len(ordered) // 2
     median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
     return median, ordered[0], ordered[-1]
+
+
+def render_all(folder: Path) -> str:
+    """Every race of a folder, peers-*.json, one below the other."""
+    parts = [
+        "# Races against other toolkits\n\nMade by `benchmarks/peers/table.py` from the JSON files here, which "
+        "hold the raw repeats; benchmarks/peers/README.md says what is raced, how, and what is left out.\n"
+    ]
+    for path in sorted(folder.glob("peers-*.json")):
+        parts.append(f"## {path.stem}\n\n{render(json.loads(path.read_bytes()))}\n")
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    place = Path(sys.argv[1])
+    (place / "peers.md").write_text(render_all(place), encoding="utf-8")
