@@ -90,8 +90,8 @@ def _spread(values: Sequence[float]) -> tuple[float, float, float]:
 def render_all(folder: Path) -> str:
     """Every race of a folder, peers-*.json, one below the other."""
     parts = [
-        "# Races against other toolkits\n\nMade by `benchmarks/peers/table.py` from the JSON files here, with "
-        "the raw repeats; benchmarks/peers/README.md says what is raced, how, and what is left out.\n"
+        "# Races against other toolkits\n\nMade by `benchmarks/peers/table.py` from the JSON files here "
+        "with the raw repeats; benchmarks/peers/README.md says what is raced, how, and what is left out.\n"
     ]
     for path in sorted(folder.glob("peers-*.json")):
         parts.append(f"## {path.stem}\n\n{render(json.loads(path.read_bytes()))}\n")
