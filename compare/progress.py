@@ -9,6 +9,9 @@ from typing import Any
 
 Report = Callable[[dict[str, Any]], None]
 
+PACE_S = 10.0
+"""Seconds between lines about work on pairs, where there is no terminal."""
+
 
 class Reporter:
     """Where messages go; ``quiet`` keeps them off the screen but not out of the log."""
@@ -64,6 +67,19 @@ class Reporter:
                 bar, self._bar = self._bar, None
                 bar.refresh()
 
+    @contextmanager
+    def counting(self, label: str, total: int | None) -> Iterator[Callable[[int], None]]:
+        """Show work on many pairs, ``total`` where that is known; yields what to call with those done."""
+        if self.quiet or not sys.stderr.isatty():
+            yield _Pace(label, total, self.say)
+            return
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+        columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=_stderr(), transient=True) as bar:
+            task = bar.add_task(label, total=total)
+            yield lambda done: bar.update(task, completed=done)
+
     def _plain(self, label: str, max_updates: int, line: dict[str, Any]) -> None:
         """One line of text for one line of metrics."""
         place = f"{label} {line['update']}/{max_updates} {line['seconds']:.0f} s"
@@ -73,6 +89,21 @@ class Reporter:
             self.say(f"{place}: keeps {line['chosen']}, validation BLEU {line['bleu']:.2f}")
         elif line["kind"] == "train":
             self.say(f"{place}: loss {line['loss']:.3f}, {line['tokens_per_s']:,.0f} tokens/s")
+
+
+class _Pace:
+    """Says every ten seconds how far work on pairs is; nothing of what is done sooner."""
+
+    def __init__(self, label: str, total: int | None, say: Callable[[str], None]) -> None:
+        self._say, self._label, self._total = say, label, total
+        self._start = self._said = time.monotonic()
+
+    def __call__(self, done: int) -> None:
+        now = time.monotonic()
+        if now - self._said >= PACE_S:
+            self._said = now
+            of = f" of {self._total:,}" if self._total else ""
+            self._say(f"{self._label}: {done:,}{of} pairs, {done / (now - self._start):,.0f} a second")
 
 
 def _stderr() -> Any:

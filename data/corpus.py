@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from data.lines import hash_texts, read_lines
+from data.lines import hash_texts, read_lines, unequal
 
 KINDS = {"train": re.compile("train"), "valid": re.compile("val|valid.*|dev.*"), "test": re.compile("test.*")}
 """What a file is for, by its name without language and .gz."""
@@ -74,15 +74,24 @@ def read_pairs(src_path: Path, tgt_path: Path) -> Pairs:
     """Read two files, plain or .gz, whose lines translate each other; a fault is an error of one line."""
     src, tgt = read_lines(src_path), read_lines(tgt_path)
     if len(src) != len(tgt):
-        raise ValueError(
-            f"{src_path} has {len(src)} lines but {tgt_path} has {len(tgt)}: "
-            "line i of one must translate line i of the other; make the files parallel"
-        )
+        raise unequal(src_path, len(src), tgt_path, len(tgt))
     return Pairs(src, tgt)
 
 
 def read_corpus(root: Path, src_lang: str, tgt_lang: str) -> Corpus:
     """Read a folder of ``train``, ``val|valid*|dev*`` and ``test*`` files named NAME.LANG or NAME.LANG.gz."""
+    files = corpus_files(root, src_lang, tgt_lang)
+    splits = {split: read_pairs(*paths) for split, paths in files.items()}
+    return Corpus(name=root.resolve().name, src_lang=src_lang, tgt_lang=tgt_lang, splits=splits)
+
+
+def corpus_files(root: Path, src_lang: str, tgt_lang: str) -> dict[str, tuple[Path, Path]]:
+    """The source and the target file of each split of a folder, under the names that ``Corpus.splits`` has.
+
+    Raises:
+        FileNotFoundError: no such folder, no file for train, valid or test, or one without its counterpart.
+        ValueError: the languages are one and the same, or there are two sets where one belongs.
+    """
     if not root.is_dir():
         raise FileNotFoundError(
             f"{root}: no such folder; expected one with train.{src_lang}, train.{tgt_lang}, ..."
@@ -91,16 +100,16 @@ def read_corpus(root: Path, src_lang: str, tgt_lang: str) -> Corpus:
         raise ValueError(f"source and target language are both {src_lang!r}; name two different ones")
     src_files, tgt_files = _files(root, src_lang), _files(root, tgt_lang)
     names = {kind: _names_of(kind, root, src_files | tgt_files, (src_lang, tgt_lang)) for kind in KINDS}
-    splits = {}
-    for kind, found in names.items():
-        for name in found:
+    found = {}
+    for kind, stems in names.items():
+        for name in stems:
             if name not in src_files or name not in tgt_files:
                 have, lacks = (src_files, tgt_lang) if name in src_files else (tgt_files, src_lang)
                 raise FileNotFoundError(
                     f"{have[name]} has no counterpart {name}.{lacks}[.gz]; add it, or take this file away"
                 )
-            splits[name if kind == "test" else kind] = read_pairs(src_files[name], tgt_files[name])
-    return Corpus(name=root.resolve().name, src_lang=src_lang, tgt_lang=tgt_lang, splits=splits)
+            found[name if kind == "test" else kind] = src_files[name], tgt_files[name]
+    return found
 
 
 def embedded_corpus(*, seed: int = 1, train: int = 20_000) -> Corpus:

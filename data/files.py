@@ -19,7 +19,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)  # gone already where the replacement succeeded
 
@@ -29,7 +29,7 @@ def json_bytes(content: Any) -> bytes:
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make a rename inside ``folder`` outlast a power cut: it is the folder that remembers names."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:

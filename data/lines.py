@@ -1,29 +1,69 @@
-"""Read the lines of a text file, plain or .gz; what cannot be right is one error that says where."""
+"""Read the lines of a text, whole or as a stream; what cannot be right is one error that says where."""
 
-import gzip
 import hashlib
-import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from data.opening import open_text, shown
+
 BYTE_ORDER_MARK = "\ufeff"
+LONGEST = 1 << 20
+"""Bytes that a line may have: what is longer is no sentence, and would not fit in memory for long."""
 
 
 def read_lines(path: Path, *, allow_blank: bool = False) -> tuple[str, ...]:
-    r"""The lines of a UTF-8 file, split at ``\n`` alone; a closing ``\r`` and a leading BOM are cut.
+    """All lines of a file at once; see ``iter_lines``."""
+    return tuple(line for _, line in iter_lines(path, allow_blank=allow_blank))
 
-    A blank line is an error, for nothing translates it, unless ``allow_blank``: a model may write nothing.
+
+def iter_lines(
+    path: Path, *, allow_blank: bool = False, keep_broken: bool = False
+) -> Iterator[tuple[int, str]]:
+    r"""Number and text of each line, split at ``\n`` alone; a closing ``\r`` and a leading BOM are cut.
+
+    Args:
+        path: a file in UTF-8, plain, .gz or .zst, or "-" for standard input.
+        allow_blank: let blank lines pass; else one is an error, for nothing translates it.
+        keep_broken: give bytes that are not UTF-8 as U+DC80 to U+DCFF; else one is an error.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the text is empty, a line is blank, too long or not UTF-8, or the packing is damaged.
     """
-    lines = _decoded(path, _content(path)).removeprefix(BYTE_ORDER_MARK).split("\n")
-    if not lines[-1]:
-        lines.pop()  # what follows the last line's end is no line
-    if not lines:
-        raise ValueError(f"{path} is empty; expected one sentence a line")
-    lines = [line.removesuffix("\r") for line in lines]
-    for number, line in enumerate(lines, start=1):
-        if not (allow_blank or line.strip()):
-            raise ValueError(f"{path}, line {number}: the line is empty; take this pair out of both files")
-    return tuple(lines)
+    number = 0
+    errors = "surrogateescape" if keep_broken else "strict"
+    with open_text(path) as file:
+        while raw := file.readline(LONGEST + 1):
+            number += 1
+            if len(raw) > LONGEST:
+                raise ValueError(
+                    f"{shown(path)}, line {number}: over {LONGEST:,} bytes; expected one sentence a line"
+                )
+            try:
+                line = raw.decode("utf-8", errors)
+            except UnicodeDecodeError as error:
+                raise _not_utf8(f"{shown(path)}, line {number}", raw, error) from None
+            if number == 1:
+                line = line.removeprefix(BYTE_ORDER_MARK)
+                if not line:
+                    number = 0
+                    break  # a mark and nothing else
+            line = line.removesuffix("\n").removesuffix("\r")
+            if not (allow_blank or line.strip()):
+                raise ValueError(
+                    f"{shown(path)}, line {number}: the line is empty; take this pair out of both files"
+                )
+            yield number, line
+    if not number:
+        raise ValueError(f"{shown(path)} is empty; expected one sentence a line")
+
+
+def unequal(src: Path, src_lines: int, tgt: Path, tgt_lines: int) -> ValueError:
+    """What to raise where two files of a corpus differ in their number of lines."""
+    return ValueError(
+        f"{shown(src)} has {src_lines} lines but {shown(tgt)} has {tgt_lines}: "
+        "line i of one must translate line i of the other; make the files parallel"
+    )
 
 
 def hash_texts(texts: Iterable[str]) -> str:
@@ -36,26 +76,10 @@ def hash_texts(texts: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def _content(path: Path) -> bytes:
-    """The bytes of a file, unpacked where its name ends in .gz."""
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file")
-    if path.suffix != ".gz":
-        return path.read_bytes()
-    try:
-        return gzip.decompress(path.read_bytes())
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ValueError(f"{path}: not a whole .gz file ({error}); fetch or pack it again") from None
-
-
-def _decoded(path: Path, content: bytes) -> str:
-    """``content`` as UTF-8; an error names line, byte and value."""
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        line_start = content.rfind(b"\n", 0, error.start) + 1
-        number = content.count(b"\n", 0, error.start) + 1
-        raise ValueError(
-            f"{path}, line {number}, byte {error.start - line_start + 1}: 0x{content[error.start]:02x} "
-            f"is not UTF-8 ({error.reason}); save the file as UTF-8"
-        ) from None
+def _not_utf8(place: str, raw: bytes, error: UnicodeDecodeError) -> ValueError:
+    """The error that names line, byte and value."""
+    hint = "; it begins like UTF-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else ""
+    return ValueError(
+        f"{place}, byte {error.start + 1}: 0x{raw[error.start]:02x} is not UTF-8 ({error.reason}{hint}); "
+        "save the file as UTF-8"
+    )

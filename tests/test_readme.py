@@ -51,6 +51,7 @@ def test_make_targets_exist(target):
 
 def test_commands_and_configs_exist():
     known = {command.name or command.callback.__name__ for command in app.registered_commands}
+    known |= {group.name for group in app.registered_groups}
     named = set(re.findall(r"`(?:[^`]*\| )?attnbench ([a-z]+)", README))
     assert named
     assert named <= known

@@ -1,0 +1,149 @@
+"""Commands for your own data: data check, data prepare."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from compare.cli.app import AsJson, Quiet, app
+
+if TYPE_CHECKING:
+    from data.formats import Source
+
+data_app = typer.Typer(
+    help="Your own data: look at it, make a corpus folder of it.", no_args_is_help=True, rich_markup_mode=None
+)
+app.add_typer(data_app, name="data")
+
+ALL = ""
+"""The name of a corpus that is not divided yet."""
+
+Files = Annotated[
+    list[Path] | None,
+    typer.Argument(help="Source and target files in turn, tables, JSON lines, a folder, or - for stdin."),
+]
+SrcFiles = Annotated[list[Path] | None, typer.Option("--src", help="Source files; may be repeated.")]
+TgtFiles = Annotated[list[Path] | None, typer.Option("--tgt", help="Their target files, in the same order.")]
+Columns = Annotated[str, typer.Option(help="Columns of a table, source and target [default: 1,2 for .tsv].")]
+Fields = Annotated[str, typer.Option(help="Fields of JSON lines, such as translation.en,translation.de.")]
+Langs = Annotated[str, typer.Option(help="Source and target, such as en,de [default: by the names].")]
+
+
+@data_app.command()
+def check(
+    files: Files = None,
+    src: SrcFiles = None,
+    tgt: TgtFiles = None,
+    columns: Columns = "",
+    fields: Fields = "",
+    langs: Langs = "",
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Count and measure a corpus, and name the lines that look wrong; status 1 if a run would refuse some.
+
+    Example: attnbench data check corpus.de corpus.en
+    """
+    from compare.progress import Reporter
+    from compare.views.corpus import render
+    from data.checks import check as compute
+
+    splits, _ = _splits(files or [], src or [], tgt or [], columns, fields, langs)
+    found = compute(splits, progress=Reporter(quiet=quiet).counting)
+    print(json.dumps(found.to_json(), indent=2, ensure_ascii=False) if as_json else render(found))
+    return 1 if found.unusable else 0
+
+
+@data_app.command()
+def prepare(
+    files: Files = None,
+    out: Annotated[Path | None, typer.Option(help="The new folder.")] = None,
+    src: SrcFiles = None,
+    tgt: TgtFiles = None,
+    columns: Columns = "",
+    fields: Fields = "",
+    langs: Langs = "",
+    valid: Annotated[
+        int | None, typer.Option(min=1, help="Pairs to validate on [default: a tenth, at most 1,000].")
+    ] = None,
+    test: Annotated[int | None, typer.Option(min=1, help="Pairs to test on [default: as many].")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Draws both.")] = 1,
+    max_words: Annotated[int, typer.Option(min=0, help="Drop pairs with a longer side; 0: none.")] = 0,
+    max_ratio: Annotated[float, typer.Option(min=0, help="Drop pairs of more unequal lengths; 0: none.")] = 0,
+    drop_duplicates: Annotated[bool, typer.Option("--drop-duplicates", help="Drop repeated pairs.")] = False,
+    drop_copies: Annotated[bool, typer.Option("--drop-copies", help="Drop what is not translated.")] = False,
+    drop_broken: Annotated[bool, typer.Option("--drop-broken", help="Drop pairs with broken text.")] = False,
+    drop_overlap: Annotated[
+        bool, typer.Option("--drop-overlap", help="Of a folder: drop from train what valid or test have.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and count, write nothing.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Make a corpus folder with train, valid, test and an experiment.toml that is ready to run.
+
+    Example: attnbench data prepare corpus.de corpus.en --out mine
+    """
+    from compare.progress import Reporter
+    from compare.starter import starter
+    from compare.views.corpus import render_summary
+    from data.filters import Filters
+    from data.new_folder import check_vacant
+    from data.preparation import prepare as make
+    from data.preparation import summary
+    from data.surveying import Plan, survey
+
+    if out is not None:
+        check_vacant(out)
+    elif not dry_run:
+        raise ValueError("--out is missing: name the new folder, or give --dry-run")
+    filters = Filters(
+        max_words=max_words,
+        max_ratio=max_ratio,
+        drop_copies=drop_copies,
+        drop_broken=drop_broken,
+        drop_duplicates=drop_duplicates,
+        drop_overlap=drop_overlap,
+    )
+    splits, found_langs = _splits(files or [], src or [], tgt or [], columns, fields, langs)
+    sources = splits.pop("train", None) or splits.pop(ALL)
+    if splits and (valid or test):
+        raise ValueError("--valid and --test divide one corpus, and this folder is divided: leave them out")
+    if drop_overlap and not splits:
+        raise ValueError("--drop-overlap is for a folder that is divided: what we divide has no overlap")
+    held = {name: source for name, (source,) in splits.items()}
+    plan = Plan(
+        sources=sources, langs=found_langs, filters=filters, held=held, valid=valid, test=test, seed=seed
+    )
+    reporter = Reporter(quiet=quiet)
+    if dry_run or out is None:
+        with reporter.counting("reading", None) as tick:
+            made = summary(plan, survey(plan, tick))
+    else:
+        made = make(
+            plan,
+            out,
+            lambda found, sizes: starter(out, found_langs, found, sizes),
+            progress=reporter.counting,
+        )
+    print(json.dumps(made, indent=2, ensure_ascii=False) if as_json else render_summary(made))
+    if out is not None and not dry_run:
+        reporter.say(f"next: attnbench run {out}/experiment.toml --out runs/{out.resolve().name}")
+    return 0
+
+
+def _splits(
+    files: list[Path], src: list[Path], tgt: list[Path], columns: str, fields: str, langs: str
+) -> "tuple[dict[str, tuple[Source, ...]], tuple[str, str]]":
+    """The sources of each split that the arguments name, and the two languages."""
+    from data.sources import find_sources, folder_sources, languages, parse_languages
+
+    chosen = parse_languages(langs) if langs else None
+    if len(files) == 1 and files[0].is_dir():
+        if src or tgt or columns or fields:
+            raise ValueError(f"{files[0]} is a folder: --src, --tgt, --columns and --fields are for files")
+        folder, found = folder_sources(files[0], chosen)
+        return {name: (source,) for name, source in folder.items()}, found
+    sources = find_sources(files, src=src, tgt=tgt, columns=columns, fields=fields)
+    return {ALL: sources}, chosen or languages(sources)

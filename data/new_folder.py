@@ -1,0 +1,79 @@
+"""Make a folder that appears whole or not at all, and tell whether files stayed as they were meanwhile."""
+
+import hashlib
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from data.files import sync_folder
+
+
+def check_vacant(out: Path) -> None:
+    """Refuse a place that holds something: a corpus that models were trained on is not written over.
+
+    Raises:
+        FileExistsError: ``out`` is a file, or a folder that is not empty.
+    """
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        raise FileExistsError(f"{out} holds something already; name a new folder, or take this one away")
+
+
+@contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """A temporary folder beside ``out``, which becomes ``out`` when the block ends well, and goes if not.
+
+    Raises:
+        FileExistsError: see ``check_vacant``.
+        OSError: ``out`` cannot be written; it is named where the system names no file (a full disk).
+    """
+    check_vacant(out)
+    temporary = out.with_name(f".{out.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        temporary.mkdir(parents=True)
+        yield temporary
+        for path in temporary.iterdir():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        sync_folder(temporary)
+        os.replace(temporary, out)
+        sync_folder(out.parent)
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(out)
+        raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)  # gone already where all went well
+
+
+@contextmanager
+def unchanged(paths: Iterable[Path]) -> Iterator[None]:
+    """Fail where one of ``paths`` changes while the block reads them, whatever else that made fail.
+
+    Raises:
+        ValueError: a file has another size or time of change than at the start.
+    """
+    before = {path: _state(path) for path in paths}
+    try:
+        yield
+    finally:
+        for path, state in before.items():
+            if _state(path) != state:
+                raise ValueError(f"{path}: the file changed while it was read; run this again")
+
+
+def described(path: Path) -> dict[str, int | str]:
+    """The size and the hash of a file."""
+    with path.open("rb") as file:
+        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+
+
+def _state(path: Path) -> tuple[int, int] | None:
+    """What changes with a file's content; None where the file is gone."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_size, found.st_mtime_ns
