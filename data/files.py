@@ -18,10 +18,15 @@ def write_atomically(path: Path, content: str | bytes) -> None:
             file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
-        _sync_folder(path.parent)
+        put_in_place(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)  # gone already where the replacement succeeded
+
+
+def put_in_place(finished: Path, path: Path) -> None:
+    """Rename a finished file or folder, whose bytes are on disk, so that the name outlasts a power cut."""
+    os.replace(finished, path)
+    _sync_folder(path.parent)
 
 
 def json_bytes(content: Any) -> bytes:
