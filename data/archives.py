@@ -1,5 +1,6 @@
 """Take single files out of .tar, .tgz and .zip archives; a name in an archive never becomes a path here."""
 
+import os
 import shutil
 import stat
 import tarfile
@@ -8,8 +9,6 @@ import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
-
-from data.files import put_in_place
 
 DAMAGE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
 """What the libraries raise for an archive that is cut off, altered, locked or packed in a way of its own."""
@@ -73,6 +72,6 @@ def _write(content: IO[bytes], path: Path) -> None:
     try:
         with temporary.open("wb") as file:
             shutil.copyfileobj(content, file, 1 << 20)
-        put_in_place(temporary, path)
+        os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -82,9 +82,7 @@ def _claimed(path: Path) -> Iterator[IO[bytes]]:
         yield part
 
 
-def _obtain(
-    remote: Remote, part: IO[bytes], tag: Path, digest: str, timeout_s: float, show: Show
-) -> str:
+def _obtain(remote: Remote, part: IO[bytes], tag: Path, digest: str, timeout_s: float, show: Show) -> str:
     """Fill ``part`` with the right bytes; returns the address that had them."""
     faults = []
     for url in remote.mirrors:

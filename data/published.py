@@ -16,10 +16,9 @@ Form = Callable[[Path], Iterator[str]]
 
 def whole_lines(path: Path) -> Iterator[str]:
     r"""The lines of a UTF-8 file, plain or .gz, split at ``\n`` alone; a closing ``\r`` and a BOM are cut."""
-    opened = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
     number = 0
     try:
-        with opened as file:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 text = line.decode().removesuffix("\n").removesuffix("\r")
                 yield text.removeprefix(BYTE_ORDER_MARK) if number == 1 else text

@@ -37,21 +37,31 @@ def pull(url: str, part: IO[bytes], *, tag: Path, verified: bool, timeout_s: flo
     size = part.seek(0, 2)
     headers = {"User-Agent": AGENT, "Accept-Encoding": "identity", **_resume(url, size, tag, verified)}
     try:
-        with urlopen(Request(url, headers=headers), timeout=timeout_s) as response:
+        with _open(Request(url, headers=headers), timeout_s) as response:
             total = _begin(response, part, size)
             tag.write_text(f"{url}\n{_version(response)}", encoding="utf-8")
             if total is None and not verified:
                 raise MirrorError("does not say how long the file is, and no hash of it is known")
             _copy(response, part, total, show)
     except HTTPError as error:
-        error.close()
         if error.code != 416:
             raise MirrorError(f"{error.code} {error.reason}".strip()) from None
         if error.headers.get("Content-Range") != f"bytes */{size}":  # else: all of it was there already
             part.truncate(0)
-            raise MirrorError("416: it is shorter than what was fetched before") from None
+            raise MirrorError("its file is shorter than what was fetched before") from None
+
+
+def _open(request: Request, timeout_s: float) -> Any:
+    """Ask for the file, through redirections; an answer other than success stays an ``HTTPError``."""
+    try:
+        return urlopen(request, timeout=timeout_s)
+    except HTTPError as error:
+        error.close()
+        raise
     except URLError as error:
         raise MirrorError(_reason(error.reason)) from None
+    except (HTTPException, OSError) as error:
+        raise MirrorError(_reason(error)) from None
 
 
 def _resume(url: str, size: int, tag: Path, verified: bool) -> dict[str, str]:
