@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 from data.download import Remote
@@ -91,14 +92,11 @@ def held_out(pairs: Iterable[Pair]) -> Iterator[tuple[str, str, str]]:
 
 def pairs_of(part: Part, src: Path, tgt: Path) -> Iterator[Pair]:
     """The pairs of a part whose texts lie at ``src`` and ``tgt``."""
-    number = 0
-    try:
-        for number, pair in enumerate(zip(part.src.form(src), part.tgt.form(tgt), strict=True), start=1):
-            yield pair
-    except ValueError as error:
-        if "zip()" not in str(error):
-            raise
-        raise ValueError(f"{src} and {tgt} are not parallel: one ends after {number} sentences") from None
+    for number, (left, right) in enumerate(zip_longest(part.src.form(src), part.tgt.form(tgt))):
+        if left is None or right is None:
+            ends, goes_on = (src, tgt) if left is None else (tgt, src)
+            raise ValueError(f"{ends} ends after {number:,} sentences, {goes_on} goes on: not parallel")
+        yield left, right
 
 
 def _drawn(src: str) -> str:

@@ -103,7 +103,7 @@ def _gather(
 
 def _place(raw: Path, side: Side) -> Path:
     """Where the text of one side lies before it is read."""
-    return raw / side.remote.name / (Path(side.member).name or side.remote.name)
+    return raw / side.remote.name / (side.member.replace("/", "_") or side.remote.name)
 
 
 def _write(
