@@ -10,23 +10,26 @@ from pathlib import Path
 from typing import IO, Any
 
 from data.archives import extract
-from data.assembly import NamedCorpus, Part, Side, pairs_of
-from data.catalogue import ALL
+from data.corpora.multi30k import MULTI30K
+from data.corpora.parts import NamedCorpus, Part, Side, pairs_of
+from data.corpora.tatoeba import TATOEBA
+from data.corpora.ted import IWSLT14, IWSLT17
+from data.corpora.wmt14 import WMT14
 from data.digests import file_digest
 from data.download import Say, Show, download, nothing_shown
 from data.files import json_bytes, put_in_place, write_atomically
 
 __all__ = ["CORPORA", "MANIFEST", "NamedCorpus", "fetch"]
 
-CORPORA: dict[str, NamedCorpus] = {corpus.name: corpus for corpus in ALL}
+CORPORA: dict[str, NamedCorpus] = {
+    corpus.name: corpus for corpus in (MULTI30K, TATOEBA, IWSLT14, IWSLT17, WMT14)
+}
 
 MANIFEST = "corpus.json"
 """In a corpus' folder: where its text is from, under which licence, its pairs and the hash of each file."""
 
 
-def fetch(
-    name: str, src: str, tgt: str, root: Path, say: Say, show: Show = nothing_shown
-) -> Path:
+def fetch(name: str, src: str, tgt: str, root: Path, say: Say, show: Show = nothing_shown) -> Path:
     """Have corpus ``name`` under ``root``; what is there already is not downloaded again.
 
     Args:
@@ -83,9 +86,7 @@ def _is_whole(folder: Path) -> bool:
         return False
 
 
-def _gather(
-    parts: Sequence[Part], downloads: Path, raw: Path, say: Say, show: Show
-) -> dict[str, str]:
+def _gather(parts: Sequence[Part], downloads: Path, raw: Path, say: Say, show: Show) -> dict[str, str]:
     """Download what the parts are made of and unpack it into ``raw``; the sha256 of each download."""
     sides = [side for part in parts for side in (part.src, part.tgt)]
     used = {}

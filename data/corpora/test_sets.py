@@ -4,11 +4,9 @@ sacreBLEU's own download neither resumes nor times out, writes in place, and end
 does not match; so only its table is used.
 """
 
-from urllib.parse import urlsplit
-
-from data.assembly import Part, Side, whole
+from data.corpora.parts import Part, Side, whole
+from data.corpora.published import segments
 from data.download import Remote
-from data.published import segments
 
 
 def official(test_set: str, src: str, tgt: str, split: str) -> Part:
@@ -26,11 +24,12 @@ def evaluation_archive(test_set: str, ending: str) -> Remote:
     """The archive of ``test_set`` whose address ends so, with the md5 that sacreBLEU checks."""
     from sacrebleu.dataset import DATASETS
 
-    data = DATASETS[test_set]
-    found = {url: md5 for url, md5 in zip(data.data or (), data.md5 or (), strict=True) if url.endswith(ending)}
-    [(url, md5)] = found.items()
-    folders = urlsplit(url).path.split("/")
-    return Remote(name=f"{folders[-5]}-{folders[-1]}", mirrors=(url,), digest=f"md5:{md5}")
+    known = DATASETS[test_set]
+    addresses = zip(known.data or (), known.md5 or (), strict=True)
+    [(url, md5)] = {(url, md5) for url, md5 in addresses if url.endswith(ending)}
+    return Remote(
+        name=f"{test_set.replace('/', '-')}-{url.rpartition('/')[2]}", mirrors=(url,), digest=f"md5:{md5}"
+    )
 
 
 def _archive_of(test_set: str, file: str) -> Remote:

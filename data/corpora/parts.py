@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
+from data.corpora.published import Form, whole_lines
 from data.download import Remote
-from data.published import Form, whole_lines
 
 Pair = tuple[str, str]
 Divide = Callable[[Iterable[Pair]], Iterator[tuple[str, str, str]]]
@@ -55,7 +55,7 @@ class NamedCorpus:
     """The parts of one of its ``languages``."""
 
     def pair(self, src: str, tgt: str) -> Pair:
-        """The entry of ``languages`` that is meant by ``src`` and ``tgt``, in either order; both may be empty."""
+        """The entry of ``languages`` that holds both, in either order; the first, where both are empty."""
         if not src and not tgt:
             return self.languages[0]
         found = next((pair for pair in self.languages if pair in ((src, tgt), (tgt, src))), None)
