@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from data.digests import expected_digest, mismatch, record_digest
+from data.digests import RECORD, expected_digest, mismatch, record_digest
 from data.files import put_in_place
 from data.transfer import MirrorError, pull
 
@@ -64,7 +64,7 @@ def download(
             tag.unlink(missing_ok=True)
         say(f"{remote.name}: {path.stat().st_size:,} bytes from {url}")
     elif digest and (fault := mismatch(path, digest)):
-        raise ValueError(f"{path}: {fault}; delete it, and it is fetched again")
+        raise ValueError(f"{path}: {fault}; delete it, and it is fetched again{_or_forget(remote, folder)}")
     if not digest:
         found = record_digest(folder, remote.name, path)
         say(f"{remote.name}: no hash of it was known; {found} is recorded, and must be found from now on")
@@ -93,6 +93,7 @@ def _obtain(remote: Remote, part: IO[bytes], tag: Path, digest: str, timeout_s: 
                     url,
                     part,
                     tag=tag,
+                    length=remote.size_bytes,
                     verified=bool(digest),
                     timeout_s=timeout_s,
                     show=lambda done, total: show(remote.name, done, total),
@@ -110,4 +111,10 @@ def _obtain(remote: Remote, part: IO[bytes], tag: Path, digest: str, timeout_s: 
     raise OSError(
         f"{remote.name}: no mirror has the right file ({'; '.join(faults)}); "
         f"try again later, or put it at {part.name.removesuffix('.part')} yourself"
+        + (_or_forget(remote, tag.parent) if digest else "")
     )
+
+
+def _or_forget(remote: Remote, folder: Path) -> str:
+    """What else helps where the hash is only that of the first download."""
+    return "" if remote.digest else f"; for another version, take its line out of {folder / RECORD} too"

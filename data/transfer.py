@@ -22,13 +22,23 @@ class MirrorError(Exception):
     """What a mirror did, in words that fit behind its address."""
 
 
-def pull(url: str, part: IO[bytes], *, tag: Path, verified: bool, timeout_s: float, show: Show) -> None:
+def pull(
+    url: str,
+    part: IO[bytes],
+    *,
+    tag: Path,
+    length: int | None,
+    verified: bool,
+    timeout_s: float,
+    show: Show,
+) -> None:
     """Append to ``part`` what it lacks, or write it anew where the server cannot go on from there.
 
     Args:
         url: where the file is.
         part: open for appending; what has come in stays in it whatever happens.
         tag: file beside ``part`` that says of which version of which address it is the beginning.
+        length: how many bytes the file has, where that is known beforehand.
         verified: whether a hash will be compared in the end. Without one, a part is continued only if the
             server vouches that it is of the same version, and the server must say how long the file is.
         timeout_s: the longest silence, in seconds.
@@ -38,11 +48,13 @@ def pull(url: str, part: IO[bytes], *, tag: Path, verified: bool, timeout_s: flo
     headers = {"User-Agent": AGENT, "Accept-Encoding": "identity", **_resume(url, size, tag, verified)}
     try:
         with _open(Request(url, headers=headers), timeout_s) as response:
-            total = _begin(response, part, size)
+            said = _begin(response, part, size)
             tag.write_text(f"{url}\n{_version(response)}", encoding="utf-8")
-            if total is None and not verified:
+            if length and said and said != length:
+                raise MirrorError(f"its file has {said:,} bytes, the right one {length:,}")
+            if not (length or said or verified):
                 raise MirrorError("does not say how long the file is, and no hash of it is known")
-            _copy(response, part, total, show)
+            _copy(response, part, length or said, show)
     except HTTPError as error:
         if error.code != 416:
             raise MirrorError(f"{error.code} {error.reason}".strip()) from None

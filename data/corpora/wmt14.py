@@ -36,7 +36,6 @@ ARCHIVES = {
     "giga": Remote(
         name="training-giga-fren.tar",
         mirrors=tuple(f"{host}/wmt10/training-giga-fren.tar" for host in HOSTS),
-        size_bytes=2_595_102_720,
     ),
 }
 
