@@ -48,7 +48,8 @@ def render() -> str:
 
 def _paragraph(corpus: NamedCorpus) -> str:
     remotes = _remotes(corpus, *corpus.languages[0])
-    known = sum(bool(remote.digest) for remote in remotes)
+    unknown = sum(not remote.digest for remote in remotes)
+    hashes = f"{len(remotes) - unknown} of {len(remotes)} files published"
     sizes = ", ".join(f"{split} {size:,}" for split, size in corpus.sizes.items())
     rows = {
         "languages": ", ".join("-".join(pair) for pair in corpus.languages),
@@ -56,7 +57,7 @@ def _paragraph(corpus: NamedCorpus) -> str:
         "licence": corpus.licence,
         "cite": corpus.citation,
         "see": corpus.home,
-        "hashes": f"{known} of {len(remotes)} files published, the rest by your first download",
+        "hashes": hashes + (", else that of your first download" if unknown else ""),
     }
     lines = (f"  {label:<10} {text}" for label, text in rows.items())
     return "\n".join([f"{corpus.name}: {corpus.about}", *lines])

@@ -1,0 +1,161 @@
+"""A download that was broken off goes on where it stopped, and never splices two versions together."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from data.download import download
+
+from .http_kit import (
+    CONTENT,
+    Server,
+    cut_after,
+    ignoring_ranges,
+    plain,
+    throttled,
+    untagged,
+)
+from .test_download import SHA256, fetched, refused, server
+
+__all__ = ["server"]
+
+OTHER = CONTENT[::-1]
+HALF = len(CONTENT) // 2
+
+
+def begun(
+    server: Server, folder: Path, *, digest: str, version: str = '"v1"', content: bytes = CONTENT
+) -> str:
+    """Leave the first half of a file, as a broken download does; returns the address."""
+    url = server.at("/f", plain)
+    folder.mkdir(exist_ok=True)
+    (folder / "file.bin.part").write_bytes(content[:HALF])
+    (folder / "file.bin.part.tag").write_text(f"{url}\n{version}")
+    return url
+
+
+@pytest.mark.parametrize("digest", [SHA256, ""])
+def test_the_rest_alone_is_fetched(server: Server, tmp_path: Path, digest: str):
+    url = begun(server, tmp_path, digest=digest)
+    assert fetched(server.remote(url, digest=digest), tmp_path) == CONTENT
+    assert [asked.range for asked in server.asked] == [f"bytes={HALF}-"]
+
+
+def test_what_a_break_leaves_is_a_beginning(server: Server, tmp_path: Path):
+    """The halves of ``begun`` are those that a real break leaves."""
+    url = server.at("/f", cut_after(HALF))
+    server.answers["/f"] = once(cut_after(HALF)), CONTENT
+    refused(server.remote(url, digest=SHA256), tmp_path)
+    assert (tmp_path / "file.bin.part").read_bytes() == CONTENT[:HALF]
+    assert (tmp_path / "file.bin.part.tag").read_text() == f'{url}\n"v1"'
+
+
+def once(answer):
+    """The answer to the first question; later ones are refused."""
+    left = [answer]
+
+    def limited(handler, content: bytes) -> None:
+        left.pop()(handler, content) if left else handler.send_error(503)
+
+    return limited
+
+
+@pytest.mark.parametrize("digest", [SHA256, ""])
+def test_a_server_that_ignores_ranges_sends_all_again(server: Server, tmp_path: Path, digest: str):
+    url = begun(server, tmp_path, digest=digest)
+    server.at("/f", ignoring_ranges)
+    assert fetched(server.remote(url, digest=digest), tmp_path) == CONTENT
+
+
+def test_a_new_version_on_the_server_is_fetched_from_its_start(server: Server, tmp_path: Path):
+    """The tag differs, so the server sends the whole file."""
+    url = begun(server, tmp_path, digest="", version='"v0"', content=OTHER)
+    assert fetched(server.remote(url), tmp_path) == CONTENT
+
+
+def test_without_tag_or_hash_nothing_is_continued(server: Server, tmp_path: Path):
+    url = begun(server, tmp_path, digest="", version="", content=OTHER)
+    server.at("/f", untagged)
+    assert fetched(server.remote(url), tmp_path) == CONTENT
+    assert [asked.range for asked in server.asked] == [None]
+
+
+def test_without_a_hash_the_beginning_of_one_mirror_is_not_continued_by_another(
+    server: Server, tmp_path: Path
+):
+    begun(server, tmp_path, digest="", content=OTHER)
+    assert fetched(server.remote(server.at("/other", plain)), tmp_path) == CONTENT
+    assert [asked.range for asked in server.asked] == [None]
+
+
+def test_with_a_hash_another_mirror_goes_on(server: Server, tmp_path: Path):
+    begun(server, tmp_path, digest=SHA256)
+    assert fetched(server.remote(server.at("/other", plain), digest=SHA256), tmp_path) == CONTENT
+    assert [asked.range for asked in server.asked] == [f"bytes={HALF}-"]
+
+
+def test_a_wrong_beginning_is_thrown_away(server: Server, tmp_path: Path):
+    url = begun(server, tmp_path, digest=SHA256, content=OTHER)
+    assert fetched(server.remote(url, digest=SHA256), tmp_path) == CONTENT
+    assert [asked.range for asked in server.asked] == [f"bytes={HALF}-", None]
+
+
+@pytest.mark.parametrize(("size", "questions"), [(len(CONTENT), 1), (len(CONTENT) + 9, 2)])
+def test_a_beginning_as_long_as_the_file_or_longer(server: Server, tmp_path: Path, size: int, questions: int):
+    url = begun(server, tmp_path, digest=SHA256)
+    (tmp_path / "file.bin.part").write_bytes((CONTENT + OTHER)[:size])
+    remote = server.remote(url, url, digest=SHA256)
+    assert fetched(remote, tmp_path) == CONTENT
+    assert len(server.asked) == questions
+
+
+def test_two_processes_do_not_write_one_file(server: Server, tmp_path: Path):
+    url = server.at("/f", plain)
+
+    def interfere(name: str, done: int, total: int | None) -> None:
+        with pytest.raises(OSError, match="another process is fetching this file"):
+            fetched(server.remote(url, digest=SHA256), tmp_path)
+
+    remote = server.remote(url, digest=SHA256)
+    assert download(remote, tmp_path, say=lambda line: None, show=interfere).read_bytes() == CONTENT
+
+
+def test_a_killed_download_goes_on(server: Server, tmp_path: Path):
+    """A real process, killed without warning in the middle of a file."""
+    url = server.at("/f", throttled(0.05, chunk=2048))
+    code = (
+        "import sys, pathlib; from data.download import Remote, download; "
+        "download(Remote(name='file.bin', mirrors=(sys.argv[1],), digest=sys.argv[2]), "
+        "pathlib.Path(sys.argv[3]), say=print)"
+    )
+    environment = {**os.environ, "no_proxy": "*"}
+    process = subprocess.Popen([sys.executable, "-c", code, url, SHA256, str(tmp_path)], env=environment)
+    part = tmp_path / "file.bin.part"
+    try:
+        while not (part.exists() and part.stat().st_size):
+            assert process.poll() is None
+            time.sleep(0.01)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert not (tmp_path / "file.bin").exists()
+    size = part.stat().st_size
+    assert 0 < size < len(CONTENT)
+    server.at("/f", plain)
+    server.asked.clear()
+    assert fetched(server.remote(url, digest=SHA256), tmp_path) == CONTENT
+    assert [asked.range for asked in server.asked] == [f"bytes={size}-"]
+
+
+def test_the_record_keeps_what_it_holds_of_other_files(server: Server, tmp_path: Path):
+    for name in ("a", "b"):
+        fetched(server.remote(server.at(f"/{name}", plain, name.encode()), name=name), tmp_path)
+    recorded = json.loads((tmp_path / "sha256.json").read_text())
+    assert recorded == {name: f"sha256:{hashlib.sha256(name.encode()).hexdigest()}" for name in ("a", "b")}
