@@ -1,15 +1,22 @@
 """A web server of our own, on this machine, that can do wrong what web servers do wrong."""
 
+import hashlib
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import NamedTuple
 
-from data.download import Remote
+import pytest
 
-CONTENT = bytes(range(256)) * 400  # 102,400 bytes, no two neighbouring pages alike to a shift
+from data.download import Remote, download
+
+CONTENT = random.Random(6).randbytes(100_001)
+SHA256 = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
+TIMEOUT_S = 0.5
 Answer = Callable[["Handler", bytes], None]
 
 
@@ -110,7 +117,11 @@ def tampering(handler: Handler, content: bytes) -> None:
 
 def cut_after(size: int) -> Answer:
     """Promises everything, sends ``size`` bytes of what was asked for and hangs up."""
-    return lambda handler, content: handler.wfile.write(handler.start(content)[:size])  # type: ignore[return-value]
+
+    def answer(handler: Handler, content: bytes) -> None:
+        handler.wfile.write(handler.start(content)[:size])
+
+    return answer
 
 
 def stalling_after(size: int) -> Answer:
@@ -136,7 +147,20 @@ def throttled(pause_s: float, chunk: int = 4096) -> Answer:
 
 
 def status(code: int) -> Answer:
-    return lambda handler, content: handler.send_error(code)
+    def answer(handler: Handler, content: bytes) -> None:
+        handler.send_error(code)
+
+    return answer
+
+
+def first(answer: Answer, then: Answer) -> Answer:
+    """One manner for the first question, another for all later ones."""
+    left = [answer]
+
+    def either(handler: Handler, content: bytes) -> None:
+        (left.pop() if left else then)(handler, content)
+
+    return either
 
 
 def redirect(path: str, code: int = 302) -> Answer:
@@ -168,3 +192,16 @@ def wrong_part(handler: Handler, content: bytes) -> None:
 def hanging_up(handler: Handler, content: bytes) -> None:
     """Says nothing at all."""
     handler.close_connection = True
+
+
+def fetched(remote: Remote, folder: Path) -> bytes:
+    return download(remote, folder, say=lambda line: None, timeout_s=TIMEOUT_S).read_bytes()
+
+
+def refused(remote: Remote, folder: Path) -> str:
+    """The error of a download that leaves no file."""
+    with pytest.raises(OSError, match="no mirror has the right file") as caught:
+        fetched(remote, folder)
+    assert not (folder / remote.name).exists()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)

@@ -11,11 +11,16 @@ from data.download import Remote, download
 
 from .http_kit import (
     CONTENT,
+    SHA256,
+    TIMEOUT_S,
     Server,
     cut_after,
+    fetched,
+    first,
     hanging_up,
     plain,
     redirect,
+    refused,
     serving,
     stalling_after,
     status,
@@ -25,9 +30,7 @@ from .http_kit import (
     wrong_part,
 )
 
-SHA256 = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
 MD5 = f"md5:{hashlib.md5(CONTENT).hexdigest()}"
-TIMEOUT_S = 0.5
 
 
 @pytest.fixture
@@ -35,30 +38,6 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setenv("no_proxy", "*")
     with serving() as running:
         yield running
-
-
-def fetched(remote: Remote, folder: Path) -> bytes:
-    return download(remote, folder, say=lambda line: None, timeout_s=TIMEOUT_S).read_bytes()
-
-
-def refused(remote: Remote, folder: Path) -> str:
-    """The error of a download that nothing is left of but its beginning."""
-    with pytest.raises(OSError, match="no mirror has the right file") as caught:
-        fetched(remote, folder)
-    assert not (folder / remote.name).exists()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
-def begin(server: Server, folder: Path, size: int, digest: str) -> str:
-    """Leave the first ``size`` bytes in ``folder``; returns the address, which then has the whole file."""
-    url = server.at("/f", cut_after(size))
-    server.answers["/f"] = stalling_after(size), CONTENT
-    refused(server.remote(url, digest=digest), folder)
-    part = folder / "file.bin.part"
-    part.write_bytes(part.read_bytes()[:size])
-    server.asked.clear()
-    return server.at("/f", plain)
 
 
 @pytest.mark.parametrize("digest", [SHA256, MD5, ""])
@@ -107,17 +86,15 @@ def test_a_tampered_file_is_refused_and_not_kept(server: Server, tmp_path: Path)
     assert (tmp_path / "file.bin.part").stat().st_size == 0
 
 
-def test_a_silent_server_is_given_up_and_its_beginning_kept(server: Server, tmp_path: Path):
-    message = refused(server.remote(server.at("/f", stalling_after(5000)), digest=SHA256), tmp_path)
-    assert "falls silent after" in message
-    assert (tmp_path / "file.bin.part").read_bytes() == CONTENT[:5000] * 1 + CONTENT[5000:][
-        : part_more(tmp_path)
-    ]
+def test_a_silent_server_is_given_up(server: Server, tmp_path: Path):
+    message = refused(server.remote(server.at("/f", stalling_after(0)), digest=SHA256), tmp_path)
+    assert f"falls silent after 0 of {len(CONTENT):,} bytes" in message
 
 
-def part_more(folder: Path) -> int:
-    """How far beyond 5,000 bytes the retries came."""
-    return (folder / "file.bin.part").stat().st_size - 5000
+def test_a_server_that_falls_silent_on_the_way_is_asked_for_the_rest(server: Server, tmp_path: Path):
+    url = server.at("/f", first(stalling_after(5000), then=plain))
+    assert fetched(server.remote(url, digest=SHA256), tmp_path) == CONTENT
+    assert [asked.range for asked in server.asked] == [None, "bytes=5000-"]
 
 
 def test_a_slow_server_is_waited_for(server: Server, tmp_path: Path):

@@ -15,16 +15,18 @@ from data.download import download
 
 from .http_kit import (
     CONTENT,
+    SHA256,
     Server,
     cut_after,
+    fetched,
+    first,
     ignoring_ranges,
     plain,
+    refused,
+    status,
     throttled,
     untagged,
 )
-from .test_download import SHA256, fetched, refused, server
-
-__all__ = ["server"]
 
 OTHER = CONTENT[::-1]
 HALF = len(CONTENT) // 2
@@ -43,73 +45,59 @@ def begun(
 
 @pytest.mark.parametrize("digest", [SHA256, ""])
 def test_the_rest_alone_is_fetched(server: Server, tmp_path: Path, digest: str):
-    url = begun(server, tmp_path, digest=digest)
+    url = begun(server, tmp_path)
     assert fetched(server.remote(url, digest=digest), tmp_path) == CONTENT
     assert [asked.range for asked in server.asked] == [f"bytes={HALF}-"]
 
 
-def test_what_a_break_leaves_is_a_beginning(server: Server, tmp_path: Path):
-    """The halves of ``begun`` are those that a real break leaves."""
-    url = server.at("/f", cut_after(HALF))
-    server.answers["/f"] = once(cut_after(HALF)), CONTENT
+def test_what_a_break_leaves_is_what_begun_makes(server: Server, tmp_path: Path):
+    url = server.at("/f", first(cut_after(HALF), then=status(503)))
     refused(server.remote(url, digest=SHA256), tmp_path)
     assert (tmp_path / "file.bin.part").read_bytes() == CONTENT[:HALF]
     assert (tmp_path / "file.bin.part.tag").read_text() == f'{url}\n"v1"'
 
 
-def once(answer):
-    """The answer to the first question; later ones are refused."""
-    left = [answer]
-
-    def limited(handler, content: bytes) -> None:
-        left.pop()(handler, content) if left else handler.send_error(503)
-
-    return limited
-
-
 @pytest.mark.parametrize("digest", [SHA256, ""])
 def test_a_server_that_ignores_ranges_sends_all_again(server: Server, tmp_path: Path, digest: str):
-    url = begun(server, tmp_path, digest=digest)
+    url = begun(server, tmp_path)
     server.at("/f", ignoring_ranges)
     assert fetched(server.remote(url, digest=digest), tmp_path) == CONTENT
 
 
 def test_a_new_version_on_the_server_is_fetched_from_its_start(server: Server, tmp_path: Path):
     """The tag differs, so the server sends the whole file."""
-    url = begun(server, tmp_path, digest="", version='"v0"', content=OTHER)
+    url = begun(server, tmp_path, version='"v0"', content=OTHER)
     assert fetched(server.remote(url), tmp_path) == CONTENT
 
 
 def test_without_tag_or_hash_nothing_is_continued(server: Server, tmp_path: Path):
-    url = begun(server, tmp_path, digest="", version="", content=OTHER)
+    url = begun(server, tmp_path, version="", content=OTHER)
     server.at("/f", untagged)
     assert fetched(server.remote(url), tmp_path) == CONTENT
     assert [asked.range for asked in server.asked] == [None]
 
 
-def test_without_a_hash_the_beginning_of_one_mirror_is_not_continued_by_another(
-    server: Server, tmp_path: Path
-):
-    begun(server, tmp_path, digest="", content=OTHER)
+def test_without_a_hash_no_mirror_continues_what_another_began(server: Server, tmp_path: Path):
+    begun(server, tmp_path, content=OTHER)
     assert fetched(server.remote(server.at("/other", plain)), tmp_path) == CONTENT
     assert [asked.range for asked in server.asked] == [None]
 
 
-def test_with_a_hash_another_mirror_goes_on(server: Server, tmp_path: Path):
-    begun(server, tmp_path, digest=SHA256)
+def test_with_a_hash_any_mirror_continues_it(server: Server, tmp_path: Path):
+    begun(server, tmp_path)
     assert fetched(server.remote(server.at("/other", plain), digest=SHA256), tmp_path) == CONTENT
     assert [asked.range for asked in server.asked] == [f"bytes={HALF}-"]
 
 
 def test_a_wrong_beginning_is_thrown_away(server: Server, tmp_path: Path):
-    url = begun(server, tmp_path, digest=SHA256, content=OTHER)
+    url = begun(server, tmp_path, content=OTHER)
     assert fetched(server.remote(url, digest=SHA256), tmp_path) == CONTENT
     assert [asked.range for asked in server.asked] == [f"bytes={HALF}-", None]
 
 
 @pytest.mark.parametrize(("size", "questions"), [(len(CONTENT), 1), (len(CONTENT) + 9, 2)])
 def test_a_beginning_as_long_as_the_file_or_longer(server: Server, tmp_path: Path, size: int, questions: int):
-    url = begun(server, tmp_path, digest=SHA256)
+    url = begun(server, tmp_path)
     (tmp_path / "file.bin.part").write_bytes((CONTENT + OTHER)[:size])
     remote = server.remote(url, url, digest=SHA256)
     assert fetched(remote, tmp_path) == CONTENT

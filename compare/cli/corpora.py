@@ -31,7 +31,7 @@ def get(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Download a named corpus, verify it, make it a folder to train on; after a break the same command goes on.
+    """Download a named corpus, verify it, make it a folder to train on; run again to go on after a break.
 
     Example: attnbench data get multi30k --src en --tgt fr
     """
