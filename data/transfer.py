@@ -57,7 +57,7 @@ def pull(
             _copy(response, part, length or said, show)
     except HTTPError as error:
         if error.code != 416:
-            raise MirrorError(f"{error.code} {error.reason}".strip()) from None
+            raise MirrorError(f"{error.code} {error.reason}".splitlines()[0].strip()) from None
         if error.headers.get("Content-Range") != f"bytes */{size}":  # else: all of it was there already
             part.truncate(0)
             raise MirrorError("its file is shorter than what was fetched before") from None
@@ -96,6 +96,7 @@ def _begin(response: Any, part: IO[bytes], size: int) -> int | None:
     if response.status == 206:
         span = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", response.headers.get("Content-Range", ""))
         if span is None or int(span[1]) != size:
+            part.truncate(0)  # else it would ask the same again for ever
             raise MirrorError(f"sends another part than asked for, not the one from byte {size}")
         return int(span[2])
     part.truncate(0)

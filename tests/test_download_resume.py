@@ -26,6 +26,7 @@ from .http_kit import (
     status,
     throttled,
     untagged,
+    wrong_part,
 )
 
 OTHER = CONTENT[::-1]
@@ -93,6 +94,14 @@ def test_a_wrong_beginning_is_thrown_away(server: Server, tmp_path: Path):
     url = begun(server, tmp_path, content=OTHER)
     assert fetched(server.remote(url, digest=SHA256), tmp_path) == CONTENT
     assert [asked.range for asked in server.asked] == [f"bytes={HALF}-", None]
+
+
+def test_a_server_that_sends_another_part_is_told_apart(server: Server, tmp_path: Path):
+    url = begun(server, tmp_path)
+    server.at("/f", wrong_part)
+    assert f"not the one from byte {HALF}" in refused(server.remote(url, digest=SHA256), tmp_path)
+    server.at("/f", plain)
+    assert fetched(server.remote(url, digest=SHA256), tmp_path) == CONTENT
 
 
 @pytest.mark.parametrize(("size", "questions"), [(len(CONTENT), 1), (len(CONTENT) + 9, 2)])
