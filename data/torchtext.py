@@ -1,10 +1,10 @@
-"""A bridge to torchtext 0.6.0: our corpora as ``Field``, ``Dataset`` and ``BucketIterator``, and theirs as ours.
+"""A bridge to torchtext 0.6.0: our corpora as ``Field`` and ``BucketIterator``, its datasets as ours.
 
-Traps of torchtext that this side steps: ``Vocab.stoi[...]`` inserts unknown words, so examples hold ids, not
+Traps of torchtext that this side-steps: ``Vocab.stoi[...]`` inserts unknown words, so examples hold ids, not
 words; ``BucketIterator`` sorts by length only with ``sort_within_batch``; it yields an empty batch before an
-example that is larger than a batch; its order comes from Python's global generator. What ``TranslationDataset``
-does to text as it reads (it cuts the longer of two files short, strips lines, drops pairs with an empty side,
-reads no .gz) cannot be seen any more in a dataset: read such files with ``read_corpus`` instead.
+example that is larger than a batch; its order comes from Python's global generator. What
+``TranslationDataset`` does to text as it reads (it cuts the longer of two files short, strips lines, drops
+pairs with an empty side, reads no .gz) cannot be seen in it any more: ``read_corpus`` reads such files right.
 
 Shapes: B pairs, S and T as in ``data.batch``.
 """
@@ -44,11 +44,9 @@ def to_torchtext(corpus: Corpus, vocabularies: VocabularyPair) -> HandedOver:
     fields = [("src", src), ("trg", trg), ("row", Field(sequential=False, use_vocab=False))]
     splits = {}
     for name, pairs in corpus.splits.items():
-        columns = (
-            *(side.encode_all(text) for side, text in zip(vocabularies, pairs, strict=False)),
-            _rows(pairs),
-        )
-        examples = [Example.fromlist(row, fields) for row in zip(*columns, strict=True)]
+        encoded = vocabularies.src.encode_all(pairs.src), vocabularies.tgt.encode_all(pairs.tgt)
+        rows = zip(*encoded, range(len(pairs.src)), strict=True)
+        examples = [Example.fromlist(row, fields) for row in rows]
         splits[name] = Dataset(examples, fields)
         splits[name].sort_key = TranslationDataset.sort_key
     return HandedOver(src, trg, splits)
@@ -160,10 +158,6 @@ def _pairs(split: str, dataset: Dataset, join: tuple[Join, Join]) -> Pairs:
             f"{split}: the tokens are not words; give join, such as a vocabulary's decode"
         ) from None
     return Pairs(src, tgt)
-
-
-def _rows(pairs: Pairs) -> Sequence[int]:
-    return range(len(pairs.src))
 
 
 def _names(vocabulary: Vocabulary) -> Vocab:
