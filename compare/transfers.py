@@ -21,7 +21,7 @@ def transfers(*, quiet: bool = False) -> Iterator[Show]:
         with _bars() as show:
             yield show
     else:
-        yield _Lines(time.monotonic)
+        yield Lines(time.monotonic)
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def _bars() -> Iterator[Show]:
         yield show
 
 
-class _Lines:
+class Lines:
     """Plain lines, for a file that takes longer than ``LINE_EVERY_S``."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
