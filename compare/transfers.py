@@ -50,6 +50,7 @@ class Lines:
         self._last = clock()
 
     def __call__(self, name: str, done: int, total: int | None) -> None:
+        """Print a line, if the last one is old enough."""
         if self._clock() - self._last >= LINE_EVERY_S:
             self._last = self._clock()
             of = f" of {total / MB:,.1f}" if total else ""

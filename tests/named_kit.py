@@ -1,4 +1,4 @@
-"""Small stand-ins for the published files of the named corpora, in their true formats and under true names."""
+"""Small stand-ins for the published files of the named corpora, in their formats, under their names."""
 
 import gzip
 import hashlib

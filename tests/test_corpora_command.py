@@ -1,4 +1,4 @@
-"""``data list`` and ``data get``: what is printed where, the statuses, progress with and without a terminal."""
+"""``data list`` and ``data get``: what is printed where, with which status, and how progress shows."""
 
 import json
 import sys
