@@ -52,17 +52,20 @@ def fetch(name: str, src: str, tgt: str, root: Path, say: Say, show: Show = noth
     folder = root / f"{name}.{pair[0]}-{pair[1]}"
     if _is_whole(folder):
         return folder
+    downloads = root / "downloads" / name
     building = root / f".{folder.name}.{uuid.uuid4().hex}.tmp"
     try:
         building.mkdir(parents=True)
         parts = corpus.parts(*pair)
-        used = _gather(parts, root / "downloads" / name, building / "raw", say, show)
+        used = _gather(parts, downloads, building / "raw", say, show)
         counts = _write(parts, building / "raw", building, pair)
         shutil.rmtree(building / "raw")
         _describe(corpus, pair, used, counts, building)
         if folder.exists():
             shutil.rmtree(folder)  # a corpus that is not whole
         put_in_place(building, folder)
+    except ValueError as error:  # names what stays, not the folder that goes
+        raise ValueError(str(error).replace(str(building / "raw"), str(downloads))) from None
     finally:
         shutil.rmtree(building, ignore_errors=True)
     for split, (kept, blank) in counts.items():
@@ -104,7 +107,7 @@ def _gather(parts: Sequence[Part], downloads: Path, raw: Path, say: Say, show: S
 
 def _place(raw: Path, side: Side) -> Path:
     """Where the text of one side lies before it is read."""
-    return raw / side.remote.name / (side.member.replace("/", "_") or side.remote.name)
+    return raw / side.remote.name / side.member
 
 
 def _write(
