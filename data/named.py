@@ -4,19 +4,17 @@ import json
 import os
 import shutil
 import uuid
-from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from data.archives import extract
+from data.corpora.building import Count, gather, write_splits
 from data.corpora.multi30k import MULTI30K
-from data.corpora.parts import NamedCorpus, Part, Side, pairs_of
+from data.corpora.parts import NamedCorpus, Pair
 from data.corpora.tatoeba import TATOEBA
 from data.corpora.ted import IWSLT14, IWSLT17
 from data.corpora.wmt14 import WMT14
 from data.digests import file_digest
-from data.download import Say, Show, download, nothing_shown
+from data.download import Say, Show, nothing_shown
 from data.files import json_bytes, put_in_place, write_atomically
 
 __all__ = ["CORPORA", "MANIFEST", "NamedCorpus", "fetch"]
@@ -50,26 +48,26 @@ def fetch(name: str, src: str, tgt: str, root: Path, say: Say, show: Show = noth
     corpus = named(name)
     pair = corpus.pair(src, tgt)
     folder = root / f"{name}.{pair[0]}-{pair[1]}"
-    if _is_whole(folder):
+    if folder.exists():
+        _verify(folder)
         return folder
     downloads = root / "downloads" / name
     building = root / f".{folder.name}.{uuid.uuid4().hex}.tmp"
     try:
         building.mkdir(parents=True)
         parts = corpus.parts(*pair)
-        used = _gather(parts, downloads, building / "raw", say, show)
-        counts = _write(parts, building / "raw", building, pair)
+        used = gather(parts, downloads, building / "raw", say, show)
+        counts = write_splits(parts, building / "raw", building, pair)
         shutil.rmtree(building / "raw")
         _describe(corpus, pair, used, counts, building)
-        if folder.exists():
-            shutil.rmtree(folder)  # a corpus that is not whole
         put_in_place(building, folder)
     except ValueError as error:  # names what stays, not the folder that goes
         raise ValueError(str(error).replace(str(building / "raw"), str(downloads))) from None
     finally:
         shutil.rmtree(building, ignore_errors=True)
-    for split, (kept, blank) in counts.items():
-        say(f"{split}: {kept:,} pairs" + (f", {blank:,} with a blank side left out" if blank else ""))
+    for split, count in counts.items():
+        left_out = f", {count.blank:,} with a blank side left out" if count.blank else ""
+        say(f"{split}: {count.kept:,} pairs{left_out}")
     return folder
 
 
@@ -80,71 +78,29 @@ def named(name: str) -> NamedCorpus:
     return CORPORA[name]
 
 
-def _is_whole(folder: Path) -> bool:
-    """Whether all files of a corpus are there, as long as they were written."""
+def _verify(folder: Path) -> None:
+    """Refuse a folder that is not ours, or not as long as we wrote it; nothing of it is touched."""
+    path = folder / MANIFEST
     try:
-        files = json.loads((folder / MANIFEST).read_bytes())["files"]
-        return all((folder / name).stat().st_size == entry["bytes"] for name, entry in files.items())
+        files = json.loads(path.read_bytes())["files"]
+        changed = [name for name, entry in files.items() if _size(folder / name) != entry["bytes"]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return False
+        changed = [MANIFEST]
+    if changed:
+        raise ValueError(
+            f"{folder}: {', '.join(changed)} not as it was written; move the folder away to have it made anew"
+        )
 
 
-def _gather(parts: Sequence[Part], downloads: Path, raw: Path, say: Say, show: Show) -> dict[str, str]:
-    """Download what the parts are made of and unpack it into ``raw``; the sha256 of each download."""
-    sides = [side for part in parts for side in (part.src, part.tgt)]
-    used = {}
-    for remote in dict.fromkeys(side.remote for side in sides):
-        path = download(remote, downloads, say=say, show=show)
-        used[remote.name] = file_digest(path)
-        members = {side.member: _place(raw, side) for side in sides if side.remote == remote}
-        if "" in members:  # no archive, but the text itself
-            _place(raw, Side(remote=remote)).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, members.pop(""))
-        if members:
-            extract(path, members)
-    return used
-
-
-def _place(raw: Path, side: Side) -> Path:
-    """Where the text of one side lies before it is read."""
-    return raw / side.remote.name / side.member
-
-
-def _write(
-    parts: Sequence[Part], raw: Path, folder: Path, pair: tuple[str, str]
-) -> dict[str, tuple[int, int]]:
-    """Write the splits as NAME.LANG; how many pairs each has, and how many were left out as blank."""
-    kept: Counter[str] = Counter()
-    blank: Counter[str] = Counter()
-    files: dict[str, tuple[IO[str], IO[str]]] = {}
-    try:
-        for part in parts:
-            for split, src, tgt in part.divide(pairs_of(part, _place(raw, part.src), _place(raw, part.tgt))):
-                if split not in files:
-                    files[split] = _open_both(folder, split, pair)
-                if not (src.strip() and tgt.strip()):
-                    blank[split] += 1
-                    continue
-                kept[split] += 1
-                for file, text in zip(files[split], (src, tgt), strict=True):
-                    file.write(f"{text}\n")
-    finally:
-        for opened in files.values():
-            for file in opened:
-                file.close()
-    return {split: (kept[split], blank[split]) for split in files}
-
-
-def _open_both(folder: Path, split: str, pair: tuple[str, str]) -> tuple[IO[str], IO[str]]:
-    src, tgt = ((folder / f"{split}.{lang}").open("w", encoding="utf-8", newline="\n") for lang in pair)
-    return src, tgt
+def _size(path: Path) -> int | None:
+    return path.stat().st_size if path.is_file() else None
 
 
 def _describe(
     corpus: NamedCorpus,
-    pair: tuple[str, str],
+    pair: Pair,
     used: dict[str, str],
-    counts: dict[str, tuple[int, int]],
+    counts: dict[str, Count],
     folder: Path,
 ) -> None:
     """Write the manifest, and see to it that all files are on disk before the folder gets its name."""
@@ -160,8 +116,8 @@ def _describe(
         "citation": corpus.citation,
         "home": corpus.home,
         "downloads": used,
-        "pairs": {split: kept for split, (kept, _) in counts.items()},
-        "left_out_as_blank": {split: blank for split, (_, blank) in counts.items()},
+        "pairs": {split: count.kept for split, count in counts.items()},
+        "left_out_as_blank": {split: count.blank for split, count in counts.items()},
         "files": files,
     }
     write_atomically(folder / MANIFEST, json_bytes(content))

@@ -85,10 +85,18 @@ def test_both_directions_share_a_folder_and_nothing_is_fetched_twice(offered, se
     asked = len(server.asked)
     assert fetch("multi30k", "de", "en", tmp_path, silent) == folder
     assert len(server.asked) == asked == 12
-    (folder / "train.en").write_text("cut\n")
-    assert fetch("multi30k", "en", "de", tmp_path, silent) == folder
-    assert len(read_corpus(folder, "en", "de").splits["train"].src) == LINES
-    assert len(server.asked) == asked
+
+
+@pytest.mark.parametrize("name", ["train.en", MANIFEST])
+@pytest.mark.parametrize("content", [b"cut\n", None])
+def test_a_folder_that_was_changed_is_refused_and_not_touched(offered, tmp_path: Path, name: str, content):
+    offered("multi30k", texts_for("multi30k", "en", "de"))
+    folder = fetch("multi30k", "en", "de", tmp_path, silent)
+    (folder / name).unlink() if content is None else (folder / name).write_bytes(content)
+    left = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    with pytest.raises(ValueError, match=rf"multi30k\.en-de: {name} not as it was written; move the folder"):
+        fetch("multi30k", "en", "de", tmp_path, silent)
+    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == left
 
 
 def test_a_manifest_says_what_there_is_and_where_it_is_from(offered, tmp_path: Path):
