@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from data.digests import RECORD, expected_digest, mismatch, record_digest
-from data.files import put_in_place
+from data.files import sync_folder
 from data.transfer import MirrorError, pull
 
 ATTEMPTS = 5
@@ -60,7 +60,8 @@ def download(
             tag = path.with_name(f"{path.name}.part.tag")
             url = _obtain(remote, part, tag, digest, timeout_s, show)
             os.fsync(part.fileno())
-            put_in_place(Path(part.name), path)
+            os.replace(part.name, path)
+            sync_folder(folder)
             tag.unlink(missing_ok=True)
         say(f"{remote.name}: {path.stat().st_size:,} bytes from {url}")
     elif digest and (fault := mismatch(path, digest)):

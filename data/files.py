@@ -18,15 +18,10 @@ def write_atomically(path: Path, content: str | bytes) -> None:
             file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
-        put_in_place(temporary, path)
+        os.replace(temporary, path)
+        sync_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)  # gone already where the replacement succeeded
-
-
-def put_in_place(finished: Path, path: Path) -> None:
-    """Rename a finished file or folder, whose bytes are on disk, so that the name outlasts a power cut."""
-    os.replace(finished, path)
-    _sync_folder(path.parent)
 
 
 def json_bytes(content: Any) -> bytes:
@@ -34,7 +29,7 @@ def json_bytes(content: Any) -> bytes:
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make a rename inside ``folder`` outlast a power cut: it is the folder that remembers names."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:

@@ -15,7 +15,7 @@ from data.corpora.ted import IWSLT14, IWSLT17
 from data.corpora.wmt14 import WMT14
 from data.digests import file_digest
 from data.download import Say, Show, nothing_shown
-from data.files import json_bytes, put_in_place, write_atomically
+from data.files import json_bytes, sync_folder, write_atomically
 
 __all__ = ["CORPORA", "MANIFEST", "NamedCorpus", "fetch"]
 
@@ -60,7 +60,8 @@ def fetch(name: str, src: str, tgt: str, root: Path, say: Say, show: Show = noth
         counts = write_splits(parts, building / "raw", building, pair)
         shutil.rmtree(building / "raw")
         _describe(corpus, pair, used, counts, building)
-        put_in_place(building, folder)
+        os.replace(building, folder)
+        sync_folder(root)
     except ValueError as error:  # names what stays, not the folder that goes
         raise ValueError(str(error).replace(str(building / "raw"), str(downloads))) from None
     finally:

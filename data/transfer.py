@@ -88,7 +88,8 @@ def _resume(url: str, size: int, tag: Path, verified: bool) -> dict[str, str]:
 def _version(response: Any) -> str:
     """What tells one version of a file from another; a weak ETag does not."""
     tag: str = response.headers.get("ETag", "")
-    return tag if tag.startswith('"') else response.headers.get("Last-Modified", "")
+    modified: str = response.headers.get("Last-Modified", "")
+    return tag if tag.startswith('"') else modified
 
 
 def _begin(response: Any, part: IO[bytes], size: int) -> int | None:
