@@ -1,5 +1,6 @@
 """Take single files out of .tar, .tgz and .zip archives; a name in an archive never becomes a path here."""
 
+import gzip
 import os
 import shutil
 import stat
@@ -7,10 +8,13 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
-DAMAGE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
+COPY_BYTES = 1 << 20
+
+DAMAGE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, gzip.BadGzipFile, RuntimeError)
 """What the libraries raise for an archive that is cut off, altered, locked or packed in a way of its own."""
 
 
@@ -29,9 +33,9 @@ def extract(archive: Path, wanted: Mapping[str, Path]) -> None:
         for name, content in members(archive, missing):
             _write(content, wanted[name])
             missing.remove(name)
-            if not missing:
-                break  # an archive of gigabytes need not be read to its end
     except DAMAGE as error:
+        for name in wanted.keys() - missing:
+            wanted[name].unlink()
         what = str(error) or type(error).__name__
         raise ValueError(f"{archive}: damaged archive ({what}); delete it, and fetch it again") from None
     if missing:
@@ -39,15 +43,29 @@ def extract(archive: Path, wanted: Mapping[str, Path]) -> None:
 
 
 def _from_tar(archive: Path, wanted: set[str]) -> Iterator[tuple[str, IO[bytes]]]:
-    """The wanted members in their order, read in one pass."""
-    with tarfile.open(archive, "r|*") as tar:
-        for member in tar:
-            name = member.name.removeprefix("./")
-            if name in wanted:
-                content = tar.extractfile(member) if member.isreg() else None
-                if content is None:
-                    raise _no_file(archive, name)
-                yield name, content
+    """The wanted members in their order, read in one pass, and then to the end, where the checksum stands."""
+    with _unpacked(archive) as stream:
+        with tarfile.open(fileobj=stream, mode="r|") as tar:
+            for member in tar:
+                name = member.name.removeprefix("./")
+                if name in wanted:
+                    content = tar.extractfile(member) if member.isreg() else None
+                    if content is None:
+                        raise _no_file(archive, name)
+                    yield name, content
+        while stream.read(COPY_BYTES):
+            pass
+
+
+@contextmanager
+def _unpacked(archive: Path) -> Iterator[IO[bytes]]:
+    """The bytes of a .tar, packed by gzip or not; the module tarfile alone would not compare the checksum."""
+    with archive.open("rb") as file:
+        if file.peek(2).startswith(b"\x1f\x8b"):
+            with gzip.GzipFile(fileobj=file) as unpacked:
+                yield cast(IO[bytes], unpacked)
+        else:
+            yield file
 
 
 def _from_zip(archive: Path, wanted: set[str]) -> Iterator[tuple[str, IO[bytes]]]:
@@ -71,7 +89,7 @@ def _write(content: IO[bytes], path: Path) -> None:
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         with temporary.open("wb") as file:
-            shutil.copyfileobj(content, file, 1 << 20)
+            shutil.copyfileobj(content, file, COPY_BYTES)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

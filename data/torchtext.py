@@ -2,7 +2,8 @@
 
 Traps of torchtext that this side-steps: ``Vocab.stoi[...]`` inserts unknown words, so examples hold ids, not
 words; ``BucketIterator`` sorts by length only with ``sort_within_batch``; it yields an empty batch before an
-example that is larger than a batch; its order comes from Python's global generator. What
+example that is larger than a batch; its order comes from Python's global generator. (One is left: ``len`` and
+``list`` of a ``BucketIterator`` raise where batches are counted in tokens; iterate over it.) What
 ``TranslationDataset`` does to text as it reads (it cuts the longer of two files short, strips lines, drops
 pairs with an empty side, reads no .gz) cannot be seen in it any more: ``read_corpus`` reads such files right.
 
@@ -155,7 +156,7 @@ def _pairs(split: str, dataset: Dataset, join: tuple[Join, Join]) -> Pairs:
         src, tgt = (tuple(map(make, side)) for make, side in zip(join, sides, strict=True))
     except TypeError:
         raise ValueError(
-            f"{split}: the tokens are not words; give join, such as a vocabulary's decode"
+            f"{split}: its tokens are not words; give join, such as a vocabulary's decode"
         ) from None
     return Pairs(src, tgt)
 

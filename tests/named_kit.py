@@ -69,4 +69,5 @@ def stand_in(corpus: NamedCorpus, server: Server, texts: dict[tuple[str, str], b
         return replace(given, remote=made[given.remote.name])
 
     made: dict[str, Remote] = {}
-    return replace(corpus, parts=lambda src, tgt: tuple(part(given) for given in corpus.parts(src, tgt)))
+    ready = {pair: tuple(map(part, corpus.parts(*pair))) for pair in corpus.languages}
+    return replace(corpus, parts=lambda src, tgt: ready[src, tgt])

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,19 +14,17 @@ from data.corpus import read_corpus
 from data.named import CORPORA
 
 from .cli_kit import Refusal
-from .http_kit import Server, serving, status
+from .http_kit import Server, status
 from .named_kit import lines, stand_in
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def server(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
     """Has English-German Tatoeba."""
-    monkeypatch.setenv("no_proxy", "*")
-    with serving() as running:
-        texts = {("deu-eng.zip", "deu.txt"): lines(*(f"a {n}\tb {n}\tCC-BY" for n in range(2000)))}
-        only = replace(CORPORA["tatoeba"], languages=(("en", "de"),))
-        monkeypatch.setitem(CORPORA, "tatoeba", stand_in(only, running, texts))
-        yield running
+    texts = {("deu-eng.zip", "deu.txt"): lines(*(f"a {n}\tb {n}\tCC-BY" for n in range(2000)))}
+    only = replace(CORPORA["tatoeba"], languages=(("en", "de"),))
+    monkeypatch.setitem(CORPORA, "tatoeba", stand_in(only, server, texts))
+    return server
 
 
 def test_get_prints_the_folder_and_tells_the_rest_on_the_side(server: Server, tmp_path: Path, capsys):

@@ -1,7 +1,6 @@
 """Downloads from a server that does wrong what servers do wrong: the right file, or one clear line."""
 
 import hashlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,13 +29,6 @@ from .http_kit import (
 )
 
 MD5 = f"md5:{hashlib.md5(CONTENT).hexdigest()}"
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setenv("no_proxy", "*")
-    with serving() as running:
-        yield running
 
 
 @pytest.mark.parametrize("digest", [SHA256, MD5, ""])

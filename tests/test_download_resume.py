@@ -33,9 +33,7 @@ OTHER = CONTENT[::-1]
 HALF = len(CONTENT) // 2
 
 
-def begun(
-    server: Server, folder: Path, *, digest: str, version: str = '"v1"', content: bytes = CONTENT
-) -> str:
+def begun(server: Server, folder: Path, *, version: str = '"v1"', content: bytes = CONTENT) -> str:
     """Leave the first half of a file, as a broken download does; returns the address."""
     url = server.at("/f", plain)
     folder.mkdir(exist_ok=True)

@@ -4,7 +4,6 @@ import gzip
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,17 +16,10 @@ from data.corpora.published import segments, tagged_lines
 from data.corpus import read_corpus
 from data.named import CORPORA, MANIFEST, fetch
 
-from .http_kit import Server, plain, serving
+from .http_kit import Server, plain
 from .named_kit import lines, sgm, stand_in, tags
 
 MULTI30K = Path(__file__).resolve().parents[2] / "shared" / "data" / "multi30k"
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setenv("no_proxy", "*")
-    with serving() as running:
-        yield running
 
 
 LINES = 46  # two of them validate where every 23rd does
