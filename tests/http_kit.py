@@ -105,6 +105,15 @@ def untagged(handler: Handler, content: bytes) -> None:
     handler.wfile.write(handler.start(content, tag=""))
 
 
+def weakly_tagged(size: int) -> Answer:
+    """Sends ``size`` bytes of a file whose tag may be that of another one much like it."""
+
+    def answer(handler: Handler, content: bytes) -> None:
+        handler.wfile.write(handler.start(content, tag='W/"v1"')[:size])
+
+    return answer
+
+
 def ignoring_ranges(handler: Handler, content: bytes) -> None:
     handler.wfile.write(handler.start(content, ranges=False))
 

@@ -26,6 +26,7 @@ from .http_kit import (
     status,
     throttled,
     untagged,
+    weakly_tagged,
     wrong_part,
 )
 
@@ -76,6 +77,12 @@ def test_without_tag_or_hash_nothing_is_continued(server: Server, tmp_path: Path
     assert [asked.range for asked in server.asked] == [None]
 
 
+def test_a_weak_tag_vouches_for_nothing(server: Server, tmp_path: Path):
+    url = server.at("/f", first(weakly_tagged(HALF), then=weakly_tagged(len(CONTENT))))
+    assert fetched(server.remote(url), tmp_path) == CONTENT
+    assert [asked.range for asked in server.asked] == [None, None]
+
+
 def test_without_a_hash_no_mirror_continues_what_another_began(server: Server, tmp_path: Path):
     begun(server, tmp_path, content=OTHER)
     assert fetched(server.remote(server.at("/other", plain)), tmp_path) == CONTENT
@@ -102,11 +109,14 @@ def test_a_server_that_sends_another_part_is_told_apart(server: Server, tmp_path
     assert fetched(server.remote(url, digest=SHA256), tmp_path) == CONTENT
 
 
+@pytest.mark.parametrize("digest", [SHA256, ""])
 @pytest.mark.parametrize(("size", "questions"), [(len(CONTENT), 1), (len(CONTENT) + 9, 2)])
-def test_a_beginning_as_long_as_the_file_or_longer(server: Server, tmp_path: Path, size: int, questions: int):
+def test_a_beginning_as_long_as_the_file_or_longer(
+    server: Server, tmp_path: Path, size: int, questions: int, digest: str
+):
     url = begun(server, tmp_path)
     (tmp_path / "file.bin.part").write_bytes((CONTENT + OTHER)[:size])
-    remote = server.remote(url, url, digest=SHA256)
+    remote = server.remote(url, url, digest=digest)
     assert fetched(remote, tmp_path) == CONTENT
     assert len(server.asked) == questions
 

@@ -19,6 +19,7 @@ def test_what_stands_between_tags_is_the_text(tmp_path: Path):
 def test_columns_of_lines_with_tabs(tmp_path: Path):
     path = tmp_path / "deu.txt"
     path.write_bytes("\ufeffGo.\tGeh.\tCC-BY\r\nHi.\n\tHallo.\n".encode())
+    assert list(whole_lines(path)) == ["Go.\tGeh.\tCC-BY", "Hi.", "\tHallo."]
     assert list(column(0)(path)) == ["Go.", "Hi.", ""]
     assert list(column(1)(path)) == ["Geh.", "", "Hallo."]
 
