@@ -75,12 +75,17 @@ def download(
 @contextmanager
 def _claimed(path: Path) -> Iterator[IO[bytes]]:
     """The unfinished file, open for appending, for one process alone."""
-    with path.open("a+b") as part:
-        try:
-            fcntl.flock(part, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise OSError(f"{path}: another process is fetching this file; wait for its end") from None
-        yield part
+    try:
+        with path.open("a+b") as part:
+            try:
+                fcntl.flock(part, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise OSError(f"{path}: another process is fetching this file; wait for its end") from None
+            yield part
+    except OSError as error:
+        if error.errno is not None and error.filename is None:  # a full disk, say
+            error.filename = str(path)
+        raise
 
 
 def _obtain(remote: Remote, part: IO[bytes], tag: Path, digest: str, timeout_s: float, show: Show) -> str:

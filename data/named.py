@@ -64,6 +64,10 @@ def fetch(name: str, src: str, tgt: str, root: Path, say: Say, show: Show = noth
         sync_folder(root)
     except ValueError as error:  # names what stays, not the folder that goes
         raise ValueError(str(error).replace(str(building / "raw"), str(downloads))) from None
+    except OSError as error:
+        if error.errno is not None and error.filename is None:  # a full disk, say
+            error.filename = str(folder)
+        raise
     finally:
         shutil.rmtree(building, ignore_errors=True)
     for split, count in counts.items():

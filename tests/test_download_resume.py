@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -130,6 +131,24 @@ def test_two_processes_do_not_write_one_file(server: Server, tmp_path: Path):
 
     remote = server.remote(url, digest=SHA256)
     assert download(remote, tmp_path, say=lambda line: None, show=interfere).read_bytes() == CONTENT
+
+
+def test_a_full_disk_is_named_and_the_beginning_kept(server: Server, tmp_path: Path):
+    """A limit on the size of files stands in for it."""
+    remote = server.remote(server.at("/f", plain), digest=SHA256)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (HALF, hard))
+    try:
+        with pytest.raises(OSError, match="File too large") as caught:
+            fetched(remote, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    part = tmp_path / "file.bin.part"
+    assert caught.value.filename == str(part)
+    size = part.stat().st_size
+    assert size > 0
+    assert fetched(remote, tmp_path) == CONTENT
+    assert [asked.range for asked in server.asked] == [None, f"bytes={size}-"]
 
 
 def test_a_killed_download_goes_on(server: Server, tmp_path: Path):
