@@ -2,7 +2,7 @@
 
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from data.grammar import embedded_splits
 
 from .cli_kit import Refusal
 from .grammar_kit import Splits
+from .http_kit import Server, serving
 
 WORDS = {
     "red": "rot",
@@ -135,6 +136,14 @@ def refusal(capsys: pytest.CaptureFixture[str]) -> Refusal:
         return captured.err.removeprefix("error: ").rstrip("\n")
 
     return refuse
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A web server of our own, asked without detours."""
+    monkeypatch.setenv("no_proxy", "*")
+    with serving() as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

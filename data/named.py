@@ -1,0 +1,128 @@
+"""Corpora that can be had by name: downloaded, verified, and made a folder that ``read_corpus`` reads."""
+
+import json
+import os
+import shutil
+import uuid
+from pathlib import Path
+from typing import Any
+
+from data.corpora.building import Count, gather, write_splits
+from data.corpora.multi30k import MULTI30K
+from data.corpora.parts import NamedCorpus, Pair
+from data.corpora.tatoeba import TATOEBA
+from data.corpora.ted import IWSLT14, IWSLT17
+from data.corpora.wmt14 import WMT14
+from data.digests import file_digest
+from data.download import Say, Show, nothing_shown
+from data.files import json_bytes, sync_folder, write_atomically
+
+__all__ = ["CORPORA", "MANIFEST", "NamedCorpus", "fetch"]
+
+CORPORA: dict[str, NamedCorpus] = {
+    corpus.name: corpus for corpus in (MULTI30K, TATOEBA, IWSLT14, IWSLT17, WMT14)
+}
+
+MANIFEST = "corpus.json"
+"""In a corpus' folder: where its text is from, under which licence, its pairs and the hash of each file."""
+
+
+def fetch(name: str, src: str, tgt: str, root: Path, say: Say, show: Show = nothing_shown) -> Path:
+    """Have corpus ``name`` under ``root``; what is there already is not downloaded again.
+
+    Args:
+        name: one of ``CORPORA``.
+        src: its language to translate from; with ``tgt`` empty too, that of the corpus' first pair.
+        tgt: its language to translate to.
+        root: holds a folder for each corpus and pair, and ``downloads``.
+        say: told what was done.
+        show: told how far a download is.
+
+    Returns:
+        The corpus' folder, the same for both directions of a pair.
+
+    Raises:
+        ValueError: there is no such corpus or pair, or a file is not what it should be.
+        OSError: no mirror gave a file, or the disk would not take it.
+    """
+    corpus = named(name)
+    pair = corpus.pair(src, tgt)
+    folder = root / f"{name}.{pair[0]}-{pair[1]}"
+    if folder.exists():
+        _verify(folder)
+        return folder
+    downloads = root / "downloads" / name
+    building = root / f".{folder.name}.{uuid.uuid4().hex}.tmp"
+    try:
+        building.mkdir(parents=True)
+        parts = corpus.parts(*pair)
+        used = gather(parts, downloads, building / "raw", say, show)
+        counts = write_splits(parts, building / "raw", building, pair)
+        shutil.rmtree(building / "raw")
+        _describe(corpus, pair, used, counts, building)
+        os.replace(building, folder)
+        sync_folder(root)
+    except ValueError as error:  # names what stays, not the folder that goes
+        raise ValueError(str(error).replace(str(building / "raw"), str(downloads))) from None
+    except OSError as error:
+        if error.errno is not None and error.filename is None:  # a full disk, say
+            error.filename = str(folder)
+        raise
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    for split, count in counts.items():
+        left_out = f", {count.blank:,} with a blank side left out" if count.blank else ""
+        say(f"{split}: {count.kept:,} pairs{left_out}")
+    return folder
+
+
+def named(name: str) -> NamedCorpus:
+    """The corpus of that name."""
+    if name not in CORPORA:
+        raise ValueError(f"unknown corpus {name!r}; known are {', '.join(CORPORA)}")
+    return CORPORA[name]
+
+
+def _verify(folder: Path) -> None:
+    """Refuse a folder that is not ours, or not as long as we wrote it; nothing of it is touched."""
+    path = folder / MANIFEST
+    try:
+        files = json.loads(path.read_bytes())["files"]
+        changed = [name for name, entry in files.items() if _size(folder / name) != entry["bytes"]]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        changed = [MANIFEST]
+    if changed:
+        raise ValueError(
+            f"{folder}: {', '.join(changed)} not as it was written; move the folder away to have it made anew"
+        )
+
+
+def _size(path: Path) -> int | None:
+    return path.stat().st_size if path.is_file() else None
+
+
+def _describe(
+    corpus: NamedCorpus,
+    pair: Pair,
+    used: dict[str, str],
+    counts: dict[str, Count],
+    folder: Path,
+) -> None:
+    """Write the manifest, and see to it that all files are on disk before the folder gets its name."""
+    files: dict[str, dict[str, Any]] = {}
+    for path in sorted(folder.iterdir()):
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+        files[path.name] = {"bytes": path.stat().st_size, "sha256": file_digest(path)}
+    content = {
+        "corpus": corpus.name,
+        "languages": pair,
+        "licence": corpus.licence,
+        "citation": corpus.citation,
+        "home": corpus.home,
+        "downloads": used,
+        "pairs": {split: count.kept for split, count in counts.items()},
+        "left_out_as_blank": {split: count.blank for split, count in counts.items()},
+        "files": files,
+    }
+    write_atomically(folder / MANIFEST, json_bytes(content))
