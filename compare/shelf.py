@@ -1,10 +1,13 @@
 """What corpora there are to be had by name, as a table and as JSON."""
 
+from pathlib import Path
 from typing import Any
 
+from compare.progress import Reporter
+from compare.transfers import transfers
 from data.corpora.parts import NamedCorpus
 from data.download import Remote
-from data.named import CORPORA, named
+from data.named import CORPORA, fetch, named
 
 FETCHED = "No address was asked by us; what vouches for a file is its hash, or your own first download."
 
@@ -44,6 +47,12 @@ def addresses(name: str, src: str, tgt: str) -> list[dict[str, Any]]:
 def render() -> str:
     """The corpora as text, a paragraph each."""
     return "\n\n".join([*(_paragraph(corpus) for corpus in CORPORA.values()), FETCHED])
+
+
+def fetched(name: str, src: str, tgt: str, root: Path, *, quiet: bool) -> Path:
+    """The folder of a named corpus, downloaded with progress where it is not there yet; see ``fetch``."""
+    with transfers(quiet=quiet) as show:
+        return fetch(name, src, tgt, root, Reporter(quiet=quiet).say, show)
 
 
 def _paragraph(corpus: NamedCorpus) -> str:

@@ -104,3 +104,15 @@ def test_quiet_shows_nothing(capsys):
     with transfers(quiet=True) as show:
         show("x.zip", 1, 2)
     assert capsys.readouterr().err == ""
+
+
+def test_a_name_can_be_prepared_too(server: Server, tmp_path: Path, capsys):
+    arguments = ["data", "prepare", "tatoeba", "--root", str(tmp_path), "--langs", "de,en", "-q", "--json"]
+    assert main([*arguments, "--max-words", "1", "--dry-run"]) == 2
+    assert "max_words" in capsys.readouterr().err
+    assert main([*arguments, "--out", str(tmp_path / "mine")]) == 0
+    found = read_corpus(tmp_path / "tatoeba.en-de", "de", "en")
+    assert read_corpus(tmp_path / "mine", "de", "en").splits == found.splits
+    manifest = json.loads(capsys.readouterr().out)
+    assert manifest["splits"] == {name: len(pairs.src) for name, pairs in found.splits.items()}
+    assert 'src = "de"' in (tmp_path / "mine" / "experiment.toml").read_text()

@@ -35,7 +35,7 @@ def get(
 
     Example: attnbench data get multi30k --src en --tgt fr
     """
-    from compare.shelf import addresses
+    from compare.shelf import addresses, fetched
 
     if dry_run:
         found = addresses(name, src, tgt)
@@ -48,13 +48,3 @@ def get(
     folder = fetched(name, src, tgt, root, quiet=quiet)
     print(json.dumps({"folder": str(folder)}) if as_json else folder)
     return 0
-
-
-def fetched(name: str, src: str, tgt: str, root: Path, *, quiet: bool) -> Path:
-    """The folder of a named corpus, downloaded with progress where it is not there yet."""
-    from compare.progress import Reporter
-    from compare.transfers import transfers
-    from data.named import fetch
-
-    with transfers(quiet=quiet) as show:
-        return fetch(name, src, tgt, root, Reporter(quiet=quiet).say, show)

@@ -1,4 +1,4 @@
-"""Commands for your own data: data check, data prepare."""
+"""Commands that look at data and make a corpus folder of it: data check, data prepare."""
 
 import json
 from pathlib import Path
@@ -11,9 +11,7 @@ from compare.cli.app import AsJson, Quiet, app
 if TYPE_CHECKING:
     from data.formats import Source
 
-data_app = typer.Typer(
-    help="Your own data: look at it, make a corpus folder of it.", no_args_is_help=True, rich_markup_mode=None
-)
+data_app = typer.Typer(help="Corpora: your own and named ones.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(data_app, name="data")
 
 ALL = ""
@@ -22,6 +20,9 @@ ALL = ""
 Files = Annotated[
     list[Path] | None,
     typer.Argument(help="Source and target files in turn, tables, JSON lines, a folder, or - for stdin."),
+]
+Corpus = Annotated[
+    list[Path] | None, typer.Argument(help="The same as for `data check`, or a corpus of `data list`.")
 ]
 SrcFiles = Annotated[list[Path] | None, typer.Option("--src", help="Source files; may be repeated.")]
 TgtFiles = Annotated[list[Path] | None, typer.Option("--tgt", help="Their target files, in the same order.")]
@@ -57,7 +58,7 @@ def check(
 
 @data_app.command()
 def prepare(
-    files: Files = None,
+    files: Corpus = None,
     out: Annotated[Path | None, typer.Option(help="The new folder.")] = None,
     src: SrcFiles = None,
     tgt: TgtFiles = None,
@@ -77,6 +78,7 @@ def prepare(
     drop_overlap: Annotated[
         bool, typer.Option("--drop-overlap", help="Of a folder: drop from train what valid or test have.")
     ] = False,
+    root: Annotated[Path, typer.Option(help="Where `data get` puts named corpora.")] = Path("corpora"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and count, write nothing.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -106,7 +108,9 @@ def prepare(
         drop_duplicates=drop_duplicates,
         drop_overlap=drop_overlap,
     )
-    splits, found_langs = _splits(files or [], src or [], tgt or [], columns, fields, langs)
+    splits, found_langs = _splits(
+        _local(files or [], langs, root, quiet=quiet), src or [], tgt or [], columns, fields, langs
+    )
     sources = splits.pop("train", None) or splits.pop(ALL)
     if splits and (valid or test):
         raise ValueError("--valid and --test divide one corpus, and this folder is divided: leave them out")
@@ -131,6 +135,18 @@ def prepare(
     if out is not None and not dry_run:
         reporter.say(f"next: attnbench run {out}/experiment.toml --out runs/{out.resolve().name}")
     return 0
+
+
+def _local(files: list[Path], langs: str, root: Path, *, quiet: bool) -> list[Path]:
+    """``files``, or the folder of the corpus named instead, downloaded where it is not there yet."""
+    from compare.shelf import fetched
+    from data.named import CORPORA
+    from data.sources import parse_languages
+
+    if len(files) != 1 or str(files[0]) not in CORPORA or files[0].exists():
+        return files
+    src, tgt = parse_languages(langs) if langs else ("", "")
+    return [fetched(str(files[0]), src, tgt, root, quiet=quiet)]
 
 
 def _splits(
