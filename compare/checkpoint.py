@@ -25,13 +25,13 @@ def load_weights(path: Path) -> dict[str, Tensor]:
     Raises:
         ValueError: the file is missing, cut short or not safetensors.
     """
-    if not path.is_file():
+    if not path.exists():
         raise ValueError(f"{path}: no such weights: has this run been trained?")
     try:
         return safetensors.torch.load_file(path)
     except (safetensors.SafetensorError, OSError, ValueError) as error:
         raise ValueError(
-            f"{path}: not a readable safetensors file ({error}): delete it and run again"
+            f"{path}: not a readable safetensors file ({error}): delete {path.parent.parent} and run again"
         ) from None
 
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
+from compare.hint import LONGEST, shown
+
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
@@ -179,7 +181,7 @@ class ModelConfig:
         """A label names a folder and a table row."""
         if not self.label or not all(c.isalnum() or c in "-_.+" for c in self.label) or self.label[0] == ".":
             raise ValueError(
-                f"label {self.label!r} names a folder: only letters, digits and -_.+ are allowed"
+                f"label {shown(self.label)} names a folder: only letters, digits and -_.+ are allowed"
             )
 
 
@@ -206,6 +208,6 @@ def _at_least(bound: int, **values: int) -> None:
 def _one_of(**choices: tuple[str, tuple[str, ...]]) -> None:
     for name, (value, known) in choices.items():
         if value not in known:
-            close = get_close_matches(value, known, n=1)
+            close = get_close_matches(value[:LONGEST], known, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise ValueError(f"{name} must be one of {', '.join(known)}, found {value!r}{hint}")
+            raise ValueError(f"{name} must be one of {', '.join(known)}, found {shown(value)}{hint}")

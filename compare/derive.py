@@ -18,7 +18,7 @@ from compare.prepare import Prepared
 from compare.presets import Architecture
 from compare.results import Result
 from compare.run_folder import RunFolder
-from compare.score import score
+from compare.score import ALL, score
 from compare.throughput import Speed, percentile
 from data.corpus import Corpus
 from data.lines import read_lines
@@ -124,7 +124,7 @@ def _epochs(stream: BatchStream, updates: int) -> float:
 def quality_figures(run: RunFolder, corpus: Corpus) -> Figures:
     """The scores of the translations; the first test set gives the headline."""
     scores = {
-        test: score(read_lines(run.output(test), allow_blank=True), corpus.splits[test].tgt)
+        test: score(read_lines(run.output(test), allow_blank=True), corpus.splits[test].tgt, scoring=ALL)
         for test in corpus.tests
     }
     first, *further = scores

@@ -1,11 +1,23 @@
-"""What to say of a name that does not exist."""
+"""What to say of a name that does not exist, and how much of a value."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from reprlib import Repr
+from typing import Any
+
+LONGEST = 200
+"""Characters of a name that are compared: the time grows with their square."""
+SHOWN = Repr()
+SHOWN.maxstring = SHOWN.maxother = 80
 
 
 def hint(name: str, known: Iterable[str], cutoff: float = 0.4) -> str:
     """The nearest of the ``known`` names, or all of them where none is near."""
     names = list(known)
-    close = get_close_matches(name, names, n=1, cutoff=cutoff)
+    close = get_close_matches(name[:LONGEST], names, n=1, cutoff=cutoff)
     return f"did you mean {close[0]!r}?" if close else f"known are {', '.join(names)}"
+
+
+def shown(value: Any) -> str:
+    """``value`` as Python writes it, cut where it would fill the screen: a file may hold a megabyte there."""
+    return SHOWN.repr(value)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from compare.checkpoint import remove
-from data.files import write_atomically
+from data.files import append_whole, parse_json, write_atomically
 
 
 class MetricsLog:
@@ -16,8 +16,7 @@ class MetricsLog:
 
     def append(self, line: dict[str, Any]) -> None:
         """Write one line, whole or, where the process dies, cut off."""
-        with self.path.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        append_whole(self.path, _text(line))
 
     def clear(self) -> None:
         """Forget every line."""
@@ -25,22 +24,36 @@ class MetricsLog:
 
     def rewind(self, update: int) -> None:
         """Keep what training wrote up to ``update``; what comes after is written again."""
-        lines = self.path.read_text().splitlines(keepends=True) if self.path.exists() else []
-        whole = [(line, json.loads(line)) for line in lines if line.endswith("\n")]
-        kept = [
-            line for line, found in whole if found["update"] <= update and found["kind"] in ("train", "valid")
-        ]
-        write_atomically(self.path, "".join(kept))
+        lines = read_metrics(self.path) if self.path.exists() else []
+        kept = [line for line in lines if line["update"] <= update and line["kind"] in ("train", "valid")]
+        write_atomically(self.path, "".join(map(_text, kept)))
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The lines of a metrics.jsonl; a last line cut off by the end of its process is left out."""
+    """The lines of a metrics.jsonl; a last line cut off by the end of its process is left out.
+
+    Raises:
+        ValueError: another line is no object with "kind" and "update".
+    """
     lines = path.read_bytes().splitlines()
     metrics: list[dict[str, Any]] = []
     for number, line in enumerate(lines, start=1):
         try:
-            metrics.append(json.loads(line))
+            metrics.append(_checked(parse_json(line)))
         except ValueError:
             if number < len(lines):
-                raise ValueError(f"{path}, line {number}: not a JSON object") from None
+                raise ValueError(f"{path}, line {number}: not a JSON object of metrics") from None
     return metrics
+
+
+def _text(line: dict[str, Any]) -> str:
+    return json.dumps(line) + "\n"
+
+
+def _checked(line: Any) -> dict[str, Any]:
+    """``line``, if it says of what kind and of which update it is."""
+    if not (isinstance(line, dict) and isinstance(line.get("kind"), str)):
+        raise ValueError
+    if type(line.get("update")) is not int:
+        raise ValueError
+    return line

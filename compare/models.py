@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
 from compare.config import ModelConfig
-from compare.hint import hint
+from compare.hint import hint, shown
 from compare.hybrid_config import UNUSED, HybridConfig
 from compare.optim import OptimConfig
 from compare.parse import typed, unknown_key
@@ -45,7 +45,7 @@ def find_preset(name: str, place: str = "") -> Preset:
     """
     if name in PRESETS:
         return PRESETS[name]
-    raise ValueError(f"{place}unknown preset {name!r}; {hint(name, PRESETS)}")
+    raise ValueError(f"{place}unknown preset {shown(name)}; {hint(name, PRESETS)}")
 
 
 def resolve(row: ModelConfig, place: str = "config") -> Blueprint:

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -18,7 +19,7 @@ from compare.config import (
     TrainConfig,
     VocabularyConfig,
 )
-from compare.hint import hint
+from compare.hint import hint, shown
 
 Section = TypeVar("Section")
 
@@ -30,6 +31,8 @@ SECTIONS: dict[str, type] = {
     "bench": BenchConfig,
     "budget": BudgetConfig,
 }
+MAX_BYTES = 1_000_000
+"""The largest file that is read: a thousand models take no more."""
 
 
 def load_experiment(path: Path, overrides: Iterable[str] = ()) -> Experiment:
@@ -38,13 +41,28 @@ def load_experiment(path: Path, overrides: Iterable[str] = ()) -> Experiment:
     Raises:
         ValueError: an unknown key (with the nearest one), a value of the wrong type or out of range.
     """
-    try:
-        table = tomllib.loads(path.read_bytes().decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: not TOML: {error}") from None
+    table = read_toml(path)
     for override in overrides:
         _apply(table, override)
     return experiment_from(table, name=path.stem, place=str(path))
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file.
+
+    Raises:
+        ValueError: it is larger than any experiment, not TOML, or nested deeper than Python reads.
+    """
+    with path.open("rb") as file:
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ValueError(f"{path}: over {MAX_BYTES:,} bytes: no experiment, which is a page of TOML")
+    try:
+        return tomllib.loads(content.decode())
+    except RecursionError:
+        raise ValueError(f"{path}: not TOML: nested too deeply") from None
+    except ValueError as error:  # of TOML, of UTF-8, or of a number with thousands of digits
+        raise ValueError(f"{path}: not TOML: {error}") from None
 
 
 def experiment_from(table: Mapping[str, Any], *, name: str, place: str) -> Experiment:
@@ -59,9 +77,8 @@ def experiment_from(table: Mapping[str, Any], *, name: str, place: str) -> Exper
     if not isinstance(models, list) or not models or not all(isinstance(row, dict) for row in models):
         raise ValueError(f"{place}: no [[models]] table: name at least one, such as preset = 'bahdanau'")
     rows = tuple(_model_row(row, f"{place}: models[{index}]") for index, row in enumerate(models))
-    labels = [row.label for row in rows]
-    for label in labels:
-        if labels.count(label) > 1:
+    for label, count in Counter(row.label for row in rows).items():
+        if count > 1:
             raise ValueError(f"{place}: label {label!r} is given twice: each row needs a label of its own")
     return Experiment(name=name, models=rows, **sections)
 
@@ -69,7 +86,7 @@ def experiment_from(table: Mapping[str, Any], *, name: str, place: str) -> Exper
 def build_section(kind: type[Section], table: Any, place: str, prefix: str) -> Section:
     """Build the dataclass ``kind`` from ``table``; unknown keys and wrong types are errors."""
     if not isinstance(table, Mapping):
-        raise ValueError(f"{place}: {prefix} must be a table, found {table!r}")
+        raise ValueError(f"{place}: {prefix} must be a table, found {shown(table)}")
     fields = {f.name: f for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
     values = {}
     for key, value in table.items():
@@ -88,10 +105,12 @@ def typed(value: Any, kind: Any, place: str) -> Any:
     A ``Literal`` is left to the section that declares it, which knows what its values mean.
     """
     kinds = [part for part in get_args(kind) or (kind,) if part in (int, float, str, bool)]
+    if type(value) is int and not -(2**63) <= value < 2**63:
+        raise ValueError(f"{place} must be a number of 64 bits, found {shown(value)}")
     if float in kinds and type(value) is int:
         return float(value)
     if kinds and type(value) not in kinds:
-        raise ValueError(f"{place} must be {' or '.join(k.__name__ for k in kinds)}, found {value!r}")
+        raise ValueError(f"{place} must be {' or '.join(k.__name__ for k in kinds)}, found {shown(value)}")
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{place} must be a finite number, found {value!r}")
     return value
@@ -99,7 +118,7 @@ def typed(value: Any, kind: Any, place: str) -> Any:
 
 def unknown_key(place: str, key: str, known: Iterable[str]) -> ValueError:
     """The error for a key that does not exist, with the nearest one that does."""
-    return ValueError(f"{place}: unknown key {key!r}; {hint(key, known, cutoff=0.5)}")
+    return ValueError(f"{place}: unknown key {shown(key)}; {hint(key, known, cutoff=0.5)}")
 
 
 def to_toml(experiment: Experiment) -> str:
@@ -147,7 +166,7 @@ def _apply(table: dict[str, Any], override: str) -> None:
         raise unknown_key(f"--set {override}", section, SECTIONS)
     try:
         value = tomllib.loads(f"value = {text.strip()}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         value = text.strip()
     known = [f.name for f in dataclasses.fields(SECTIONS[section])]
     if name not in known:

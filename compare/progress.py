@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from data.files import append_whole
+
 Report = Callable[[dict[str, Any]], None]
 
 PACE_S = 10.0
@@ -24,8 +26,7 @@ class Reporter:
     def say(self, text: str) -> None:
         """Print a line to standard error and add it to the current log."""
         if self.log is not None:
-            with self.log.open("a", encoding="utf-8") as file:
-                file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+            append_whole(self.log, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
         if self.quiet:
             return
         if self._bar is not None:

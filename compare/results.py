@@ -3,16 +3,16 @@
 A run's result.json is the truth of its row; results.jsonl, frames, tables and plots are views of it.
 """
 
-import json
 import re
-import tomllib
 from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from compare.hint import shown
+from compare.parse import read_toml
 from compare.row import Result, Status
-from data.files import write_atomically
+from data.files import parse_json, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +29,7 @@ __all__ = [
     "write_view",
 ]
 DTYPES: dict[Any, str] = {int: "int64", int | None: "Int64", float | None: "float64"}
-RUN_NAME = re.compile(r"(?P<label>.+)-seed(?P<seed>\d+)")
+RUN_NAME = re.compile(r"(?P<label>.+)-seed(?P<seed>\d{1,18})")
 
 
 def save_result(folder: Path, result: Result) -> None:
@@ -41,7 +41,7 @@ def save_result(folder: Path, result: Result) -> None:
 def read_result(folder: Path) -> Result:
     """The row of the run in ``folder``; where it has no result.json yet, an unfinished row of that name."""
     path = folder / "result.json"
-    if path.is_file():
+    if path.exists():
         return Result.from_json(path.read_bytes(), path)
     label, seed = _label_and_seed(folder.name)
     return Result(label=label, preset=_preset(folder), seed=seed, status="unfinished")
@@ -102,20 +102,25 @@ def to_frame(results: Iterable[Result]) -> "pd.DataFrame":
 
 def _planned_runs(path: Path) -> list[str]:
     """The folder names listed under "runs" in an experiment.json; none where it has no such list."""
-    if not path.is_file():
+    if not path.exists():
         return []
     try:
-        runs = json.loads(path.read_bytes()).get("runs", [])
+        runs = parse_json(path.read_bytes()).get("runs", [])
     except (ValueError, AttributeError):  # an array or a number has no .get
         raise ValueError(f"{path}: expected one JSON object") from None
-    if not isinstance(runs, list) or not all(isinstance(name, str) for name in runs):
-        raise ValueError(f"{path}: 'runs' must be a list of folder names, found {runs!r}")
+    if not isinstance(runs, list) or not all(map(_is_name, runs)):
+        raise ValueError(f"{path}: 'runs' must be a list of folder names, found {shown(runs)}")
     return runs
+
+
+def _is_name(name: Any) -> bool:
+    """Whether ``name`` can be that of a folder in another, and leads nowhere else."""
+    return isinstance(name, str) and Path(name).name == name and "\0" not in name and len(name) < 200
 
 
 def _is_run(folder: Path) -> bool:
     """Whether ``folder`` is that of one run; an experiment may hold a config.toml too."""
-    if (folder / "result.json").is_file():
+    if (folder / "result.json").exists():
         return True
     return (folder / "config.toml").is_file() and RUN_NAME.fullmatch(folder.name) is not None
 
@@ -129,7 +134,6 @@ def _label_and_seed(name: str) -> tuple[str, int]:
 def _preset(folder: Path) -> str:
     """The preset in a run's config.toml; empty where that is not there or not ours."""
     try:
-        config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
-        return str(config["models"][0]["preset"])
+        return str(read_toml(folder / "config.toml")["models"][0]["preset"])
     except (OSError, ValueError, LookupError, TypeError):
         return ""

@@ -11,6 +11,9 @@ from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
+from compare.hint import shown
+from data.files import parse_json
+
 Status = Literal["done", "failed", "unfinished"]
 
 
@@ -111,7 +114,7 @@ class Result:
     def from_json(cls, text: str | bytes, source: str | Path = "result.json") -> "Result":
         """Undo ``to_json``; ``source`` is the file to name where ``text`` is no such row."""
         try:
-            row = json.loads(text)
+            row = parse_json(text)
         except ValueError as error:  # of JSON or of UTF-8
             raise ValueError(f"{source}: not a result row: {error}") from None
         _check(row, source)
@@ -146,12 +149,16 @@ def _check(row: Any, source: str | Path) -> None:
         raise ValueError(f"{source}: expected one JSON object, found {type(row).__name__}")
     types = {item.name: item.type for item in fields(Result)}
     if unknown := sorted(row.keys() - types.keys()):
-        raise ValueError(f"{source}: unknown key {unknown[0]!r}")
+        raise ValueError(f"{source}: unknown key {shown(unknown[0])}")
     needed = [item.name for item in fields(Result) if item.default is item.default_factory is MISSING]
     if missing := [name for name in needed if name not in row]:  # earlier versions had fewer figures
         raise ValueError(f"{source}: key {missing[0]!r} is missing")
     if wrong := [name for name, value in row.items() if not _fits(value, types[name])]:
-        raise ValueError(f"{source}: {wrong[0]} cannot be {row[wrong[0]]!r}")
+        raise ValueError(f"{source}: {wrong[0]} cannot be {shown(row[wrong[0]])}")
+    for test, scores in row.get("tests", {}).items():
+        for name, value in scores.items():
+            if name in types and not _fits(value, types[name]):
+                raise ValueError(f"{source}: {shown(name)} of {shown(test)} cannot be {shown(value)}")
 
 
 def _fits(value: Any, annotation: Any) -> bool:
@@ -161,5 +168,7 @@ def _fits(value: Any, annotation: Any) -> bool:
         return isinstance(value, dict) and all(_fits(item, inner) for item in value.values())
     if get_origin(annotation) is Literal:
         return value in get_args(annotation)
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return False  # no column of a frame could hold it
     kinds = get_args(annotation) or (annotation,)
     return not isinstance(value, bool) and isinstance(value, kinds + (int,) * (float in kinds))

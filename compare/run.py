@@ -28,6 +28,7 @@ from compare.run_folder import RunFolder
 from compare.train import Diverged
 from compare.version import code_version
 from data.files import write_atomically
+from data.vocabulary import load_pair
 
 
 def plan(
@@ -192,9 +193,9 @@ def _refuse_others(runs: list[RunFolder]) -> list[RunFolder]:
 def _refuse_other(row: RunFolder) -> None:
     """A folder made with other settings is neither continued nor overwritten."""
     path = row.folder / "config.toml"
-    if not path.is_file() and (row.folder / "checkpoints").exists():
+    if not path.exists() and (row.folder / "checkpoints").exists():
         raise ValueError(f"{row.folder} has checkpoints but no config.toml to say of what: move it away")
-    if path.is_file() and (old := path.read_text(encoding="utf-8", errors="replace")) != row.config:
+    if path.exists() and (old := path.read_text(encoding="utf-8", errors="replace")) != row.config:
         changes = list(unified_diff(old.splitlines(), row.config.splitlines(), lineterm="", n=0))
         was, now = (next((c[1:] for c in changes[2:] if c[0] == sign), "nothing") for sign in "-+")
         raise ValueError(
@@ -233,3 +234,7 @@ def _begin(row: RunFolder, prepared: Prepared) -> None:
     if not (row.folder / "config.toml").is_file():
         prepared.vocabularies.save(row.folder)
         write_atomically(row.folder / "config.toml", row.config)
+    elif load_pair(row.folder).content_hash != prepared.vocabularies.content_hash:
+        raise ValueError(
+            f"{row.folder} has the vocabulary of another run: put its own back, or delete the folder"
+        )

@@ -12,11 +12,12 @@ from torch import Tensor
 from compare.checkpoint import first_line, load_weights, set_weights
 from compare.config import DecodeConfig
 from compare.models import build, resolve
+from compare.results import read_result
 from compare.run_folder import RunFolder
 from compare.search import Hypothesis, SpecialIds, search
 from data.batch import make_source_batch
 from data.loader import decode_batches
-from data.vocabulary import BOS, EOS, PAD, VocabularyPair, load_pair
+from data.vocabulary import BOS, EOS, FILE_NAME, PAD, VocabularyPair, load_pair
 
 if TYPE_CHECKING:
     from compare.models import Model
@@ -97,7 +98,7 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
 
     Raises:
         ValueError: the folder is no run, or its weights are missing, damaged or of another model,
-            or there is no such device.
+            or the vocabulary is that of another run, or there is no such device.
     """
     folder = Path(run)
     if not (folder / "config.toml").is_file():
@@ -106,6 +107,12 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
         )
     found = RunFolder.read(folder)
     vocabularies = load_pair(folder)
+    trained_with = read_result(folder).files.get(FILE_NAME, vocabularies.content_hash)
+    if vocabularies.content_hash != trained_with:  # it may well have the same size
+        raise ValueError(
+            f"{folder / FILE_NAME} is not what this run was trained with (sha256 "
+            f"{vocabularies.content_hash[:12]}, not {trained_with[:12]}): put the run's own back"
+        )
     architecture = resolve(found.model, str(folder / "config.toml")).architecture
     model = build(architecture, len(vocabularies.src), len(vocabularies.tgt))
     set_weights(model, load_weights(found.weights), str(found.weights))

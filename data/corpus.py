@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from data.files import unchanged
 from data.lines import hash_texts, read_lines, unequal
 
 KINDS = {"train": re.compile("train"), "valid": re.compile("val|valid.*|dev.*"), "test": re.compile("test.*")}
@@ -72,7 +73,8 @@ class Corpus:
 
 def read_pairs(src_path: Path, tgt_path: Path) -> Pairs:
     """Read two files, plain or .gz, whose lines translate each other; a fault is an error of one line."""
-    src, tgt = read_lines(src_path), read_lines(tgt_path)
+    with unchanged(src_path, tgt_path):
+        src, tgt = read_lines(src_path), read_lines(tgt_path)
     if len(src) != len(tgt):
         raise unequal(src_path, len(src), tgt_path, len(tgt))
     return Pairs(src, tgt)

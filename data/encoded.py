@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.corpus import Pairs
-from data.files import json_bytes, write_atomically
+from data.files import json_bytes, parse_json, write_atomically
 from data.lines import hash_texts
 from data.vocabulary import VocabularyPair
 
@@ -133,7 +132,7 @@ def _write(place: Path, split: EncodedSplit) -> None:
 def _open(place: Path) -> EncodedSplit | None:
     """Map the arrays in ``place``; None where one is missing or not as written."""
     try:
-        manifest = json.loads((place / MANIFEST).read_bytes())
+        manifest = parse_json((place / MANIFEST).read_bytes())
         arrays = {}
         for name in ARRAYS:
             path = place / f"{name}.npy"

@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterable
 from itertools import chain
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 
 from data.corpus import Pairs
 from data.counted import CharacterVocabulary, CountedVocabulary, WordVocabulary
-from data.files import json_bytes, write_atomically
+from data.files import json_bytes, parse_json, write_atomically
 from data.subwords import KINDS as SUBWORD_KINDS
 from data.subwords import SubwordVocabulary, train_subwords
 from data.symbols import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
@@ -96,7 +95,7 @@ def build_vocabulary(
         seed: seeds SentencePiece's generator; words and characters draw nothing.
     """
     if kind not in KINDS:
-        raise ValueError(f"unknown vocabulary kind {kind!r}; choose one of {', '.join(KINDS)}")
+        raise ValueError(f"unknown vocabulary kind {kind!r:.80}; choose one of {', '.join(KINDS)}")
     if size <= len(SPECIALS):
         raise ValueError(f"vocabulary size ({size}) must be larger than the {len(SPECIALS)} special ids")
     if kind in COUNTED:
@@ -115,10 +114,10 @@ def load_vocabulary(path: Path) -> Vocabulary:
 
 def _read(path: Path) -> dict[str, Any]:
     """The JSON object in ``path``."""
-    if not path.is_file():
+    if not path.exists():
         raise FileNotFoundError(f"{path}: no such file; expected a saved vocabulary")
     try:
-        content = json.loads(path.read_bytes())
+        content = parse_json(path.read_bytes())
     except ValueError as error:
         raise ValueError(f"{path}: damaged vocabulary ({error}); build it again") from None
     if not isinstance(content, dict):
@@ -136,6 +135,6 @@ def _from_json(path: Path, content: Any) -> Vocabulary:
             )
         if kind in SUBWORD_KINDS:
             return SubwordVocabulary(kind, base64.b64decode(content["model"], validate=True))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError(f"{path}: damaged vocabulary ({error!r}); build it again") from None
-    raise ValueError(f"{path}: unknown vocabulary kind {kind!r}; choose one of {', '.join(KINDS)}")
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise ValueError(f"{path}: damaged vocabulary ({error!r:.200}); build it again") from None
+    raise ValueError(f"{path}: unknown vocabulary kind {kind!r:.80}; choose one of {', '.join(KINDS)}")

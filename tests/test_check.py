@@ -8,7 +8,7 @@ import pytest
 
 from compare.analysis.check import check
 from compare.cli import main
-from compare.results import read_results
+from compare.results import read_results, write_view
 from compare.views.table import render
 
 from .cli_kit import Refusal
@@ -77,6 +77,19 @@ def test_a_changed_measurement_is_found_in_all_that_follows_from_it(copy: Path):
     change_figure(copy / RUN / "speed.json", "latency_ms", 2)
     changed = ("speed.json", "latency_ms_p50", "latency_ms_p95")
     assert differences(copy) == [f"{RUN}: {what}" for what in changed]
+
+
+def test_what_an_earlier_version_did_not_compute_is_no_difference(copy: Path):
+    path = copy / RUN / "result.json"
+    row = json.loads(path.read_text())
+    assert row["ter"] > 0
+    path.write_text(json.dumps(row | {"ter": None}))
+    write_view(copy)
+    for table in copy.glob("table.*"):
+        table.unlink()
+    assert not differences(copy)
+    path.write_text(json.dumps(row | {"ter": row["ter"] + 1}))
+    assert f"{RUN}: ter" in differences(copy)
 
 
 def test_a_changed_table_is_found(copy: Path):

@@ -37,7 +37,8 @@ def test_names_of_forms_and_columns(finished: Path, refusal: Refusal):
 def test_texts_that_cannot_be_scored(tiny_toml: Path, tmp_path: Path, refusal: Refusal):
     corpus = tiny_toml.parent / "corpus"
     message = refusal("score", corpus / "test.de", "--ref", corpus / "train.de")
-    assert message.startswith("8 lines of hypotheses but 400 of references")
+    assert "test.de has 8 lines but" in message
+    assert "train.de has 400: line i of one must translate" in message
     assert "no such file" in refusal("score", tmp_path / "absent", "--ref", corpus / "test.de")
     assert "no such file" in refusal("score", tmp_path, "--ref", corpus / "test.de")
     (tmp_path / "empty").touch()

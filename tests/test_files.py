@@ -1,6 +1,7 @@
 """Files that are written whole or not at all."""
 
 import os
+import resource
 import stat
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.files import write_atomically
+from data.files import append_whole, write_atomically
 
 
 @given(st.text() | st.binary())
@@ -67,3 +68,20 @@ def test_a_new_file_is_as_open_as_any_other(tmp_path: Path):
     (tmp_path / "plain").touch()
     write_atomically(tmp_path / "atomic", "")
     assert (tmp_path / "atomic").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_what_finds_no_room_is_not_begun(tmp_path: Path):
+    """A real limit, which lets some bytes of the line through; the lines before it stay."""
+    path = tmp_path / "log"
+    append_whole(path, "first\n")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as caught:
+            append_whole(path, "second\n")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert caught.value.filename == str(path)
+    assert path.read_text() == "first\n"
+    append_whole(path, "ö\n")
+    assert path.read_text(encoding="utf-8") == "first\nö\n"

@@ -28,10 +28,11 @@ DONE = Result(label="lstm", preset="lstm", seed=1, status="done", params=7, bleu
 SCORES = st.dictionaries(
     st.text(), st.none() | st.text() | st.floats(allow_nan=False, allow_infinity=False), max_size=3
 )
+INTEGERS = st.integers(-(2**63), 2**63 - 1)
 VALUES = {
     str: st.text(),
-    int: st.integers(),
-    int | None: st.none() | st.integers(),
+    int: INTEGERS,
+    int | None: st.none() | INTEGERS,
     float | None: st.none() | st.floats(allow_nan=False, allow_infinity=False),
     str | None: st.none() | st.text(),
     Status: st.sampled_from(get_args(Status)),

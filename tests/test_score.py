@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 
-from compare.score import Score, corpus_bleu, score
+from compare.score import ALL, Score, corpus_bleu, score
 
 WMT17 = Path(__file__).parents[2] / "shared/data/scored-wmt17-en-de"
 needs_wmt17 = pytest.mark.skipif(not WMT17.is_dir(), reason="no ../shared/data/scored-wmt17-en-de here")
@@ -38,7 +38,7 @@ def test_bleu_and_length_ratio_match_hand_computation():
 
 def test_ter_is_the_share_of_edits_and_only_there_when_asked_for():
     """One word has to be put in, of six."""
-    found = score(HYPOTHESIS, REFERENCE, n_bootstrap=2, ter=True)
+    found = score(HYPOTHESIS, REFERENCE, n_bootstrap=2, scoring=ALL)
     assert found.ter == pytest.approx(100 / 6)
     assert found.ter_signature is not None
     assert "tercom" in found.ter_signature
@@ -47,7 +47,7 @@ def test_ter_is_the_share_of_edits_and_only_there_when_asked_for():
 
 
 def test_a_perfect_text_scores_100():
-    found = score(REFERENCE * 4, REFERENCE * 4, ter=True)
+    found = score(REFERENCE * 4, REFERENCE * 4, scoring=ALL)
     assert (found.bleu, found.chrf, found.ter, found.length_ratio) == pytest.approx((100, 100, 0, 1))
     assert found.bleu_ci_low == pytest.approx(100)
     assert found.bleu_ci_low <= found.bleu_ci_high <= 100

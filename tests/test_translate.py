@@ -153,9 +153,11 @@ def test_a_device_that_is_not_there_is_refused(row: Path, device: str):
 def test_the_command_translates_standard_input(
     row: Path, translator: Translator, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(LINES) + "\n"))
-    assert main(["translate", str(row)]) == 0
-    assert capsys.readouterr().out.splitlines() == translator.translate(LINES)
+    for end in ("\n", "\r\n"):
+        content = "".join(line + end for line in LINES).encode()
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content), encoding="ascii"))
+        assert main(["translate", str(row)]) == 0
+        assert capsys.readouterr().out.splitlines() == translator.translate(LINES)
 
 
 @pytest.mark.gpu

@@ -70,6 +70,12 @@ def test_markdown_shows_what_people_compare():
     ]
 
 
+def test_ter_is_shown_where_a_row_knows_it():
+    rows, _ = parts(render([replace(DONE, ter=41.26), DONE]))
+    assert [row["TER"] for row in rows] == ["41.3", "–"]
+    assert list(rows[0])[3:5] == ["chrF", "TER"]
+
+
 def test_further_test_sets_and_seeds_get_columns_where_there_are_any():
     longer = replace(DONE, seed=2, tests={"test_long": SCORES | {"bleu": 9.5}})
     rows, _ = parts(render([DONE, longer]))

@@ -95,10 +95,12 @@ def check_run(run: RunFolder, row: Result, prepared: Prepared) -> Iterator[Findi
     }
     try:
         derived = dataclasses.replace(row, **hashes, **derive(run, prepared)).flat()
-    except (ValueError, LookupError, OSError) as error:
+    except (ValueError, LookupError, TypeError, ArithmeticError, OSError) as error:
         yield Finding(run.name, "figures", "done", str(error))
         return
     for name, recorded in row.flat().items():
+        if recorded is None and name.partition("_")[0] == "ter":
+            continue  # earlier versions did not compute it
         yield Finding(run.name, name, recorded, derived.get(name))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from compare.bench.against import Change
 from compare.bench.against import render as render_changes
 from compare.bench.row import Row, markdown
+from data.files import parse_json
 
 NOTES = (
     "median and spread of the repeats, which the models do in turn after one to warm up",
@@ -59,7 +60,7 @@ def read_report(path: Path) -> Report:
         ValueError: the file holds no such report.
     """
     try:
-        found = json.loads(path.read_bytes())
+        found = parse_json(path.read_bytes())
         rows = [Row(**row) for row in found["rows"]]
         changes = [Change(**change) for change in found["changes"]]
         return Report(**{**found, "rows": rows, "changes": changes})

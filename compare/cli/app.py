@@ -1,6 +1,11 @@
 """The command line itself: its options, its exit statuses, its one line for a mistake."""
 
+import codecs
+import errno
+import json
+import os
 import sys
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,8 +29,21 @@ Settings = Annotated[
 ]
 
 
+SIGNS = {"–": "-", "±": "+/-", "×": "x"}
+"""What our tables hold beyond ASCII, for a terminal without it."""
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; the exit status is 0, 2 (the user's mistake), 1 (failure) or 128 + signal."""
+    codecs.register_error(__name__, _spelled)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors=__name__)
+    return _flushed(_run(arguments))
+
+
+def _run(arguments: list[str] | None) -> int:
+    """Run a command and say in one line why it failed."""
     from compare.interrupt import Interrupted
 
     try:
@@ -48,9 +66,30 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
 
 
+def _flushed(status: int) -> int:
+    """Write what print holds back; ``status``, or what it is where nobody can take the output."""
+    try:
+        sys.stdout.flush()
+        return status
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tries again as it ends
+        if status or isinstance(error, BrokenPipeError):  # a reader that has left wants no message
+            return status or 1
+        print(f"error: {_one_line(error)}", file=sys.stderr)
+        return 2
+
+
 def _one_line(error: ValueError | OSError) -> str:
     """What went wrong, led by the file where the system speaks of one."""
     text = str(error)
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        text = f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.strerror:
+        place = "standard output: " if error.errno == errno.ENOSPC else ""  # what we write names itself
+        text = f"{error.filename}: {error.strerror}" if error.filename else f"{place}{error.strerror}"
     return " ".join(text.splitlines())
+
+
+def _spelled(error: UnicodeError) -> tuple[str, int]:
+    """What stands for the signs that a terminal cannot show: others like them, or JSON's escapes."""
+    assert isinstance(error, UnicodeEncodeError)
+    signs = error.object[error.start : error.end]
+    return "".join(SIGNS.get(sign, json.dumps(sign)[1:-1]) for sign in signs), error.end

@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections.abc import Iterator
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
 
@@ -23,27 +25,41 @@ def translate(
     from compare.translate import load_model
 
     model = load_model(run, device)
-    lines = [line.rstrip("\n") for line in sys.stdin]
-    for translation in model.translate(lines, beam_size=beam):
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")  # as all our files are, whatever the terminal
+    for translation in model.translate(list(_sentences()), beam_size=beam):
         print(translation)
     return 0
 
 
 @app.command()
 def score(
-    hypotheses: Annotated[Path, typer.Argument(help="Translations, detokenised, plain or .gz.")],
-    ref: Annotated[Path, typer.Option(help="Reference translations, plain or .gz.")],
-    ter: Annotated[bool, typer.Option("--ter", help="Compute TER too, which is slow.")] = False,
+    hypotheses: Annotated[
+        list[Path], typer.Argument(help="Translations by one or more systems, detokenised, plain or .gz.")
+    ],
+    ref: Annotated[list[Path], typer.Option(help="References, plain or .gz; repeat for several a sentence.")],
+    metrics: Annotated[
+        list[str] | None,
+        typer.Option("--metrics", "-m", help="Some of bleu,chrf,ter (slow) [default: bleu,chrf]."),
+    ] = None,
+    tokenize: Annotated[
+        str, typer.Option(help="For BLEU: 13a, intl, char, zh, ja-mecab, ko-mecab or none.")
+    ] = "13a",
+    lowercase: Annotated[bool, typer.Option("--lowercase", "-lc", help="BLEU without case.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Score translations against references: BLEU with its interval and signature, chrF."""
-    from dataclasses import asdict
+    """Score translations against references: BLEU with its interval, chrF, TER, their signatures.
 
-    from compare.score import score as compute
-    from data.lines import read_lines
+    Options are sacrebleu's. One system gives a JSON object, several a list of them.
 
-    result = compute(read_lines(hypotheses, allow_blank=True), read_lines(ref), ter=ter)
-    print(json.dumps(asdict(result), indent=2) if as_json else str(result))
+    Example: attnbench score lstm.de transformer.de --ref test.de --metrics bleu,chrf,ter
+    """
+    from compare.score import HEADLINE, Scoring, score_files
+    from compare.views.scores import render_scores
+
+    asked = [name for text in metrics or HEADLINE.metrics for name in text.replace(",", " ").split()]
+    scoring = Scoring(metrics=asked, tokenize=tokenize, lowercase=lowercase)
+    print(render_scores(score_files(hypotheses, ref, scoring), as_json=as_json))
     return 0
 
 
@@ -80,3 +96,12 @@ def align(
     rows = measured.rows(method)
     print(json.dumps(rows, indent=2) if as_json else markdown(rows))
     return 0
+
+
+def _sentences() -> Iterator[str]:
+    """The lines of standard input."""
+    for number, line in enumerate(sys.stdin.buffer, start=1):
+        try:
+            yield line.decode().removesuffix("\n").removesuffix("\r")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"standard input, line {number}: not UTF-8 ({error.reason})") from None

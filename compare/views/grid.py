@@ -51,6 +51,7 @@ def _readable(rows: Sequence[Row]) -> dict[str, Cell]:
         **matched,
         **quality,
         "chrF": _number("chrf", "{:.1f}"),
+        **({"TER": _number("ter", "{:.1f}")} if _distinct(rows, "ter") else {}),
         "train tokens/s": _number("train_tokens_per_s", "{:,.0f}"),
         "greedy sent/s": _number("greedy_sentences_per_s", "{:,.1f}"),
         "beam sent/s": _number("beam_sentences_per_s", "{:,.1f}"),

@@ -58,10 +58,12 @@ def columns_of(
     columns += [_interval(kind) for kind in kinds]
     if against:
         columns.append(_column(f"against {reference}", "", _verdict(against, reference)))
+    results = [run.result for run in loaded.finished.runs]
     columns.append(_column("chrF", f"on {first}", _figure("chrf")))
+    if any(row.ter is not None for row in results):
+        columns.append(_column("TER", f"on {first}, lower is better", _figure("ter")))
     for test in further:
         columns += [_column(f"BLEU {test}", "", _figure(f"bleu_{test}")), _interval(kinds[-1], test)]
-    results = [run.result for run in loaded.finished.runs]
     for name, text, hint, form, factor in COSTS:
         if any(getattr(row, name) is not None for row in results):
             columns.append(_column(text, hint, _figure(name, form, factor)))

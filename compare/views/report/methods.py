@@ -100,6 +100,7 @@ def _hashes(runs: Sequence[FinishedRun]) -> Grid:
 def _conditions(loaded: Loaded) -> list[tuple[str, str]]:
     """What the figures hold for, each where it is known."""
     from sacrebleu.metrics.chrf import CHRF
+    from sacrebleu.metrics.ter import TER
 
     rows = [run.result for run in loaded.finished.runs]
     chrf = [str(scores.get("chrf_signature")) for row in rows for scores in row.tests.values()]
@@ -113,6 +114,9 @@ def _conditions(loaded: Loaded) -> list[tuple[str, str]]:
         "Search": _distinct(f"beam {row.beam}" for row in rows if row.beam),
         "BLEU": _distinct(row.bleu_signature for row in rows),
         "chrF": _distinct(chrf) or str(CHRF(references=[[""]]).get_signature()),
+        "TER": str(TER(references=[[""]]).get_signature())
+        if any(row.ter is not None for row in rows)
+        else "",
         "Pairs": ", ".join(
             f"{name} {len(pairs.src):,}" for name, pairs in loaded.finished.corpus.splits.items() if pairs.src
         ),
