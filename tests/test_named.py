@@ -131,7 +131,7 @@ def test_pairs_with_a_blank_side_are_left_out_and_counted(offered, tmp_path: Pat
 def test_sides_that_are_not_parallel_leave_no_corpus(offered, tmp_path: Path, en, de):
     texts = texts_for("multi30k", "en", "de") | {("val.en.gz", ""): lines(*en), ("val.de.gz", ""): lines(*de)}
     offered("multi30k", texts)
-    with pytest.raises(ValueError, match=r"/downloads/multi30k/val\.(en|de)\.gz ends after 1 sent.*not parallel"):
+    with pytest.raises(ValueError, match=r"/downloads/multi30k/val\.(en|de)\.gz ends after 1 .*not parallel"):
         fetch("multi30k", "en", "de", tmp_path, silent)
     assert {path.name for path in tmp_path.iterdir()} == {"downloads"}
 
