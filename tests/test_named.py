@@ -71,6 +71,14 @@ def test_every_pair_becomes_a_folder_to_train_on(offered, tmp_path: Path, name: 
     assert set(expected) <= {"train", "valid"} | set(corpus.tests)
 
 
+@pytest.mark.parametrize(("name", "pair"), [item for item in PAIRS if item[0] != "tatoeba"])
+def test_every_side_is_of_its_language(name: str, pair: tuple[str, str]):
+    for part in CORPORA[name].parts(*pair):
+        for lang, side in zip(pair, (part.src, part.tgt), strict=True):
+            text = side.member or side.remote.name
+            assert text.removesuffix(".gz").removesuffix(".xml").removesuffix(".sgm").endswith(f".{lang}")
+
+
 def test_both_directions_share_a_folder_and_nothing_is_fetched_twice(offered, server: Server, tmp_path: Path):
     offered("multi30k", texts_for("multi30k", "en", "de"))
     folder = fetch("multi30k", "", "", tmp_path, silent)
@@ -123,7 +131,7 @@ def test_pairs_with_a_blank_side_are_left_out_and_counted(offered, tmp_path: Pat
 def test_sides_that_are_not_parallel_leave_no_corpus(offered, tmp_path: Path, en, de):
     texts = texts_for("multi30k", "en", "de") | {("val.en.gz", ""): lines(*en), ("val.de.gz", ""): lines(*de)}
     offered("multi30k", texts)
-    with pytest.raises(ValueError, match=r"val\.(en|de)\.gz ends after 1 sentences, .*: not parallel"):
+    with pytest.raises(ValueError, match=r"/downloads/multi30k/val\.(en|de)\.gz ends after 1 .*not parallel"):
         fetch("multi30k", "en", "de", tmp_path, silent)
     assert {path.name for path in tmp_path.iterdir()} == {"downloads"}
 
