@@ -95,14 +95,15 @@ class Contender:
 
     def _searching(self, precision: str, beam_size: int) -> Job:
         """All sentences as one batch."""
-        work = self._search(self.inputs.sources, precision, beam_size)
+        work = self._search(self._forced(precision), self.inputs.sources, beam_size)
         name = f"forced beam {beam_size}" if beam_size > 1 else "forced greedy"
         sentences = len(self.inputs.sources)
         return Job(self._row(name, "sentences/s", precision, sentences, sentences * self.plan.steps), work)
 
     def _searching_alone(self, precision: str) -> Job:
         """Some sentences one by one, with the run's beam."""
-        works = [self._search([ids], precision, self.decode.beam_size) for ids in self.alone]
+        model = self._forced(precision)
+        works = [self._search(model, [ids], self.decode.beam_size) for ids in self.alone]
 
         def work() -> None:
             for one in works:
@@ -111,12 +112,16 @@ class Contender:
         name = f"forced latency, beam {self.decode.beam_size}"
         return Job(self._row(name, "ms", precision, len(works), len(works) * self.plan.steps), work)
 
-    def _search(self, sources: Sequence[Sequence[int]], precision: str, beam_size: int) -> Work:
+    def _forced(self, precision: str) -> "Model":
+        """The model to search with."""
         force_length(self.model)
+        return for_decoding(self.model, precision)
+
+    def _search(self, model: "Model", sources: Sequence[Sequence[int]], beam_size: int) -> Work:
         src, src_mask = (part.to(self.device) for part in make_source_batch(sources))
         return partial(
             search_forced,
-            for_decoding(self.model, precision),
+            model,
             src,
             src_mask,
             steps=self.plan.steps,
