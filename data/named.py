@@ -1,11 +1,8 @@
 """Corpora that can be had by name: downloaded, verified, and made a folder that ``read_corpus`` reads."""
 
 import json
-import os
 import shutil
-import uuid
 from pathlib import Path
-from typing import Any
 
 from data.corpora.building import Count, gather, write_splits
 from data.corpora.multi30k import MULTI30K
@@ -13,9 +10,9 @@ from data.corpora.parts import NamedCorpus, Pair
 from data.corpora.tatoeba import TATOEBA
 from data.corpora.ted import IWSLT14, IWSLT17
 from data.corpora.wmt14 import WMT14
-from data.digests import file_digest
 from data.download import Say, Show, nothing_shown
-from data.files import json_bytes, sync_folder, write_atomically
+from data.files import json_bytes, write_atomically
+from data.new_folder import described, new_folder
 
 __all__ = ["CORPORA", "MANIFEST", "NamedCorpus", "fetch"]
 
@@ -52,24 +49,16 @@ def fetch(name: str, src: str, tgt: str, root: Path, say: Say, show: Show = noth
         _verify(folder)
         return folder
     downloads = root / "downloads" / name
-    building = root / f".{folder.name}.{uuid.uuid4().hex}.tmp"
-    try:
-        building.mkdir(parents=True)
-        parts = corpus.parts(*pair)
-        used = gather(parts, downloads, building / "raw", say, show)
-        counts = write_splits(parts, building / "raw", building, pair)
-        shutil.rmtree(building / "raw")
+    with new_folder(folder) as building:
+        raw = building / "raw"
+        try:
+            parts = corpus.parts(*pair)
+            used = gather(parts, downloads, raw, say, show)
+            counts = write_splits(parts, raw, building, pair)
+        except ValueError as error:  # names what stays, not the folder that goes
+            raise ValueError(str(error).replace(str(raw), str(downloads))) from None
+        shutil.rmtree(raw)
         _describe(corpus, pair, used, counts, building)
-        os.replace(building, folder)
-        sync_folder(root)
-    except ValueError as error:  # names what stays, not the folder that goes
-        raise ValueError(str(error).replace(str(building / "raw"), str(downloads))) from None
-    except OSError as error:
-        if error.errno is not None and error.filename is None:  # a full disk, say
-            error.filename = str(folder)
-        raise
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
     for split, count in counts.items():
         left_out = f", {count.blank:,} with a blank side left out" if count.blank else ""
         say(f"{split}: {count.kept:,} pairs{left_out}")
@@ -108,12 +97,7 @@ def _describe(
     counts: dict[str, Count],
     folder: Path,
 ) -> None:
-    """Write the manifest, and see to it that all files are on disk before the folder gets its name."""
-    files: dict[str, dict[str, Any]] = {}
-    for path in sorted(folder.iterdir()):
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-        files[path.name] = {"bytes": path.stat().st_size, "sha256": file_digest(path)}
+    """Write the manifest."""
     content = {
         "corpus": corpus.name,
         "languages": pair,
@@ -123,6 +107,6 @@ def _describe(
         "downloads": used,
         "pairs": {split: count.kept for split, count in counts.items()},
         "left_out_as_blank": {split: count.blank for split, count in counts.items()},
-        "files": files,
+        "files": {path.name: described(path) for path in sorted(folder.iterdir())},
     }
     write_atomically(folder / MANIFEST, json_bytes(content))

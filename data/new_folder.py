@@ -1,6 +1,5 @@
 """Make a folder that appears whole or not at all, and tell whether files stayed as they were meanwhile."""
 
-import hashlib
 import os
 import shutil
 import uuid
@@ -8,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from data.digests import file_digest
 from data.files import sync_folder
 
 
@@ -66,8 +66,7 @@ def unchanged(paths: Iterable[Path]) -> Iterator[None]:
 
 def described(path: Path) -> dict[str, int | str]:
     """The size and the hash of a file."""
-    with path.open("rb") as file:
-        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+    return {"bytes": path.stat().st_size, "sha256": file_digest(path)}
 
 
 def _state(path: Path) -> tuple[int, int] | None:
