@@ -1,5 +1,6 @@
 """The processor's settings: what may be set, and that fp32 stays fp32."""
 
+import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -62,3 +63,30 @@ for rows, inner, columns in [(1, 512, 2048), (64, 256, 777), (2048, 2048, 64), (
         assert (found - exact).abs().max() < EXACT * exact.abs().max()
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(("named", "kept"), [({}, False), ({"LRU_CACHE_CAPACITY": "500"}, True)])
+def test_few_products_stay_compiled_unless_the_user_wants_more(named: dict[str, str], kept: bool):
+    """oneDNN's own log tells: the first of 100 sizes is compiled anew, the last is not."""
+    code = """
+import torch
+from compare.cpu import tune_cpu
+tune_cpu()
+def multiply(rows):
+    print("size", rows, flush=True)
+    torch.randn(1, rows, 64).bfloat16() @ torch.randn(1, 64, 96).bfloat16()
+for rows in [*range(100, 200), 199, 100]:
+    multiply(rows)
+"""
+    log = {"ONEDNN_VERBOSE": "profile_create", **named}
+    if named:
+        log["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] = named["LRU_CACHE_CAPACITY"]
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, env=os.environ | log, capture_output=True, text=True
+    )
+    *_, before, last, first = done.stdout.split("size ")
+    if "create:" not in done.stdout:
+        pytest.skip("these products are not oneDNN's here")
+    assert "cache_miss" in before
+    assert "cache_miss" not in last
+    assert ("cache_miss" in first) is not kept

@@ -22,8 +22,10 @@ def translate(
 
     Example: echo "The old woman sleeps." | attnbench translate runs/demo/bahdanau-seed1
     """
+    from compare.cpu import tune_cpu
     from compare.translate import load_model
 
+    tune_cpu()
     model = load_model(run, device)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # as all our files are, whatever the terminal
@@ -84,12 +86,14 @@ def align(
     from compare.analysis.alignment.gold import read_gold
     from compare.analysis.alignment.measured import measure
     from compare.analysis.tables import markdown
+    from compare.cpu import tune_cpu
     from compare.progress import Reporter
     from compare.translate import load_model
 
     found = read_gold(gold, *((tgt, src) if turned else (src, tgt)), first_word=first_word)
     for line in found.skipped:
         Reporter(quiet=quiet).say(line)
+    tune_cpu()
     measured = measure(load_model(run), found.turned() if turned else found)
     if measured is None:
         raise ValueError(f"{run}: this model has no attention to align by")
