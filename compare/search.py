@@ -113,8 +113,8 @@ class _Beams:
         """Take one step on logits (B, K, V); returns the tokens (B, K) to feed and their parents (B, K)."""
         scores, parents, tokens = self._candidates(logits)
         ends = tokens == self.special.eos
-        # Of 2K candidates at most K end (one for each parent), so K others remain. Only an end among the
-        # best K counts: the others would not have been kept, had they not ended.
+        # Of 2K candidates at most K end (one for each parent), so K others remain; greedy search needs none,
+        # for an end closes its row. Only an end among the best K counts: the others would not have been kept.
         first = torch.arange(scores.size(1), device=scores.device) < self.beam
         self._finish(ends & first & self.open.unsqueeze(1), scores, parents)
         order = ends.long().sort(dim=1, stable=True).indices[:, : self.beam]
@@ -146,7 +146,7 @@ class _Beams:
         return [Hypothesis(tokens[i][: lengths[i]], scores[i]) for i in range(len(lengths))]
 
     def _candidates(self, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The 2K best continuations of each sentence: scores, parents and tokens, each (B, 2K)."""
+        """The C = 2K best continuations of each sentence, for K = 1 one: scores, parents, tokens, (B, C)."""
         narrow = logits.dtype in (torch.bfloat16, torch.float16)
         logp = logits.log_softmax(2, torch.float32 if narrow else None)
         logp[:, :, self.special.pad] = float("-inf")
@@ -156,10 +156,10 @@ class _Beams:
             end = logp[:, :, self.special.eos].clone()
             logp[must_end] = float("-inf")
             logp[:, :, self.special.eos] = end
-        return _best(self.scores.to(logp.dtype), logp, 2 * self.beam)
+        return _best(self.scores.to(logp.dtype), logp, 1 if self.beam == 1 else 2 * self.beam)
 
     def _finish(self, ends: Tensor, scores: Tensor, parents: Tensor) -> None:
-        """Remember the best hypothesis that ends now in each row; ends and scores are (B, 2K)."""
+        """Remember the best hypothesis that ends now in each row; ends and scores are (B, C)."""
         if not ends.any():
             return
         ends = ends & scores.isfinite()
@@ -209,6 +209,9 @@ def _stable_topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     ``torch.topk`` promises no order among equals, neither inside the result nor at its border. The border
     is told by one more value than asked for; rows with a tie there are sorted whole, which is rare.
     """
+    if count == 1:
+        best = values.max(dim=-1, keepdim=True)  # the first among equals, as documented
+        return best.values, best.indices
     size = values.size(-1)
     top, index = values.topk(min(count + 1, size))
     if size > count:
