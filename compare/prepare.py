@@ -6,7 +6,8 @@ from pathlib import Path
 
 from compare.config import DataConfig, Experiment, VocabularyConfig
 from data.corpus import Corpus, Pairs, embedded_corpus, read_corpus
-from data.encoded import EncodedSplit, encode_split
+from data.encoded import EncodedSplit
+from data.encoding import encode_split
 from data.loader import BatchStream
 from data.vocabulary import VocabularyPair, build_pair
 

@@ -1,7 +1,7 @@
 """Parallel corpora: folders of line-by-line files, plain or .gz, and the grammar that needs no file."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from data.files import unchanged
 from data.lines import hash_texts, read_lines, unequal
+from data.text_file import TextFile, hash_lines
 
 KINDS = {"train": re.compile("train"), "valid": re.compile("val|valid.*|dev.*"), "test": re.compile("test.*")}
 """What a file is for, by its name without language and .gz."""
@@ -19,16 +20,14 @@ EMBEDDED_SIZES = {"valid": 500, "test": 1_000, "test_long": 500}
 class Pairs(NamedTuple):
     """Sentence pairs: line i of ``tgt`` translates line i of ``src``."""
 
-    src: tuple[str, ...]
-    tgt: tuple[str, ...]
-    links: tuple[str, ...] = ()
+    src: Sequence[str]
+    tgt: Sequence[str]
+    links: Sequence[str] = ()
     """Gold word alignments in Pharaoh format ("0-0 1-2"), one entry a pair; empty where there are none."""
 
-    def texts(self) -> Iterator[str]:
-        """All lines, each column led by its size; what content hashes are made of."""
-        for lines in self:
-            yield str(len(lines))
-            yield from lines
+    def hashes(self) -> Iterator[str]:
+        """The sha256 of each column's lines; what content hashes are made of."""
+        return map(hash_lines, self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +41,7 @@ class Corpus:
 
     @cached_property
     def content_hash(self) -> str:
-        """The sha256 over languages, split names and all lines; the corpus' name does not count."""
+        """The sha256 over languages, split names and all columns' hashes; the corpus' name does not count."""
         return hash_texts(self._texts())
 
     def _texts(self) -> Iterator[str]:
@@ -50,7 +49,7 @@ class Corpus:
         yield from (self.src_lang, self.tgt_lang)
         for split, pairs in self.splits.items():
             yield split
-            yield from pairs.texts()
+            yield from pairs.hashes()
 
     @property
     def tests(self) -> tuple[str, ...]:
@@ -67,23 +66,32 @@ class Corpus:
 
     def overlap(self, split: str) -> int:
         """How many sources of ``split`` also stand in train."""
-        seen = set(self.splits["train"].src)
-        return sum(line in seen for line in self.splits[split].src)
+        sources = self.splits[split].src
+        found = set(sources).intersection(self.splits["train"].src)
+        return sum(line in found for line in sources)
 
 
 def read_pairs(src_path: Path, tgt_path: Path) -> Pairs:
     """Read two files, plain or .gz, whose lines translate each other; a fault is an error of one line."""
     with unchanged(src_path, tgt_path):
-        src, tgt = read_lines(src_path), read_lines(tgt_path)
-    if len(src) != len(tgt):
-        raise unequal(src_path, len(src), tgt_path, len(tgt))
-    return Pairs(src, tgt)
+        pairs = Pairs(read_lines(src_path), read_lines(tgt_path))
+    return _parallel(pairs, src_path, tgt_path)
+
+
+def open_pairs(src_path: Path, tgt_path: Path) -> Pairs:
+    """Check the same, but leave the lines on disk."""
+    return _parallel(Pairs(TextFile(src_path), TextFile(tgt_path)), src_path, tgt_path)
 
 
 def read_corpus(root: Path, src_lang: str, tgt_lang: str) -> Corpus:
-    """Read a folder of ``train``, ``val|valid*|dev*`` and ``test*`` files named NAME.LANG or NAME.LANG.gz."""
+    """Read a folder of ``train``, ``val|valid*|dev*`` and ``test*`` files named NAME.LANG or NAME.LANG.gz.
+
+    The lines of train stay on disk: there may be ten million of them.
+    """
     files = corpus_files(root, src_lang, tgt_lang)
-    splits = {split: read_pairs(*paths) for split, paths in files.items()}
+    splits = {
+        split: (open_pairs if split == "train" else read_pairs)(*paths) for split, paths in files.items()
+    }
     return Corpus(name=root.resolve().name, src_lang=src_lang, tgt_lang=tgt_lang, splits=splits)
 
 
@@ -124,6 +132,13 @@ def embedded_corpus(*, seed: int = 1, train: int = 20_000) -> Corpus:
         for name, pairs in made.items()
     }
     return Corpus(name="embedded", src_lang="en", tgt_lang="de", splits=splits)
+
+
+def _parallel(pairs: Pairs, src_path: Path, tgt_path: Path) -> Pairs:
+    """``pairs``, once it is known that each line has its translation."""
+    if len(pairs.src) != len(pairs.tgt):
+        raise unequal(src_path, len(pairs.src), tgt_path, len(pairs.tgt))
+    return pairs
 
 
 def _files(root: Path, lang: str) -> dict[str, Path]:

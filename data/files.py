@@ -3,10 +3,13 @@
 import json
 import os
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
+
+FileState = tuple[int, ...] | None
+"""What tells a file from one written later; None where there is none."""
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
@@ -48,14 +51,24 @@ def append_whole(path: Path, text: str) -> None:
             raise
 
 
+def states(*paths: Path) -> dict[Path, FileState]:
+    """What is another once one of the files ``paths`` has been written to or replaced."""
+    return {path: _state(path) for path in paths}
+
+
+def unchanged(*paths: Path) -> AbstractContextManager[None]:
+    """Fail if one of the files ``paths`` is written to or replaced while the block reads them."""
+    return as_before(states(*paths))
+
+
 @contextmanager
-def unchanged(*paths: Path) -> Iterator[None]:
-    """Fail if one of the files ``paths`` is written to or replaced while the block reads them.
+def as_before(before: Mapping[Path, FileState]) -> Iterator[None]:
+    """Fail if, once the block has read them, a file is not as it was when ``states`` looked.
 
     Raises:
         ValueError: what was read may be half of the old text and half of the new.
     """
-    before, fault = {path: _state(path) for path in paths}, None
+    fault = None
     try:
         yield
     except ValueError as error:
@@ -91,8 +104,8 @@ def _naming(path: Path) -> Iterator[None]:
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
-def _state(path: Path) -> tuple[int, ...] | None:
-    """What is another once a file has been written or replaced; None where it is none."""
+def _state(path: Path) -> FileState:
+    """Number, size and time of a file."""
     try:
         found = path.stat()
     except OSError:

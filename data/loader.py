@@ -12,6 +12,9 @@ from data.encoded import EncodedSplit, Ints
 SRC_SHARE = 1.5
 """How much more of the source a batch may hold: thousands of long sources have short targets."""
 
+LET_GO = 8
+"""Batches after which the pages of a large split leave this process's memory: some 30 MB a batch."""
+
 
 class BatchStream:
     """Batches of pairs of like length, in an order of each epoch's own.
@@ -38,12 +41,14 @@ class BatchStream:
         """The places in the split of each batch's pairs; every pair stands in one batch."""
         generator = np.random.default_rng([self.seed, epoch])
         tgt_tokens = np.minimum(_rounded_up(self._split.tgt_lengths + 1), self.batch_tokens)
-        groups = np.unique(tgt_tokens, return_inverse=True)[1]
+        groups = np.cumsum(np.bincount(tgt_tokens) > 0)  # the number of each length's group, from 1 on
         # A group of like targets is ordered by source length, up and down in turn, so that neighbours over
         # the border fit too. Which groups go up changes with the epoch, chance settles the ties, and a first
         # batch of random size moves all later cuts: so epochs differ in their batches, not in order alone.
-        src_order = self._split.src_lengths + generator.random(len(groups))
-        order = np.lexsort((np.where((groups + epoch) % 2, src_order, -src_order), -tgt_tokens))
+        src_order = generator.random(len(tgt_tokens))
+        src_order += self._split.src_lengths
+        np.negative(src_order, out=src_order, where=((groups + epoch) % 2 == 1)[tgt_tokens])
+        order = np.lexsort((src_order, -tgt_tokens))
         first = int(generator.integers(1, self.batch_tokens // int(tgt_tokens[order[0]]), endpoint=True))
         sides = (tgt_tokens, self.batch_tokens), (self._split.src_lengths + 1, self._src_tokens)
         batches = [*_cut(order[:first], *sides), *_cut(order[first:], *sides)]
@@ -51,8 +56,10 @@ class BatchStream:
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch from number ``start`` on; those before it are never built."""
-        for rows in self.plan(epoch)[start:]:
+        for number, rows in enumerate(self.plan(epoch)[start:], start=1):
             yield make_batch(self._split, rows)
+            if number % LET_GO == 0:
+                self._split.let_go()
 
     def stream_hash(self, epoch: int = 1) -> str:
         """The sha256 of all ids an epoch feeds, padding and order included."""

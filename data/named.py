@@ -42,9 +42,7 @@ def fetch(name: str, src: str, tgt: str, root: Path, say: Say, show: Show = noth
         ValueError: there is no such corpus or pair, or a file is not what it should be.
         OSError: no mirror gave a file, or the disk would not take it.
     """
-    corpus = named(name)
-    pair = corpus.pair(src, tgt)
-    folder = root / f"{name}.{pair[0]}-{pair[1]}"
+    corpus, pair, folder = _placed(name, src, tgt, root)
     if folder.exists():
         _verify(folder)
         return folder
@@ -65,11 +63,35 @@ def fetch(name: str, src: str, tgt: str, root: Path, say: Say, show: Show = noth
     return folder
 
 
+def at_hand(name: str, src: str, tgt: str, root: Path) -> Path:
+    """The folder that ``fetch`` has made; asks no network.
+
+    Raises:
+        FileNotFoundError: it has not.
+        ValueError: there is no such corpus or pair, or the folder is not as it was made.
+    """
+    _, pair, folder = _placed(name, src, tgt, root)
+    if not folder.exists():
+        raise FileNotFoundError(
+            f"{folder}: not here yet; run: "
+            f"attnbench data get {name} --src {pair[0]} --tgt {pair[1]} --root {root}"
+        )
+    _verify(folder)
+    return folder
+
+
 def named(name: str) -> NamedCorpus:
     """The corpus of that name."""
     if name not in CORPORA:
         raise ValueError(f"unknown corpus {name!r}; known are {', '.join(CORPORA)}")
     return CORPORA[name]
+
+
+def _placed(name: str, src: str, tgt: str, root: Path) -> tuple[NamedCorpus, Pair, Path]:
+    """A corpus, its pair of languages in the corpus' own order, and their folder."""
+    corpus = named(name)
+    pair = corpus.pair(src, tgt)
+    return corpus, pair, root / f"{name}.{pair[0]}-{pair[1]}"
 
 
 def _verify(folder: Path) -> None:

@@ -3,8 +3,8 @@
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
-from itertools import chain
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +33,8 @@ __all__ = [
 COUNTED: dict[str, type[CountedVocabulary]] = {"words": WordVocabulary, "characters": CharacterVocabulary}
 KINDS = (*COUNTED, *SUBWORD_KINDS)
 FILE_NAME = "vocabulary.json"
+LEARNT_FROM = 250_000
+"""Pairs from which subwords are learnt, at most."""
 
 
 class VocabularyPair(NamedTuple):
@@ -61,12 +63,24 @@ class VocabularyPair(NamedTuple):
 
 
 def build_pair(train: Pairs, *, kind: str, size: int, joint: bool, min_count: int = 1) -> VocabularyPair:
-    """Build the vocabularies from ``train`` alone: one over both sides if ``joint``, else one a side."""
+    """Build the vocabularies from ``train`` alone: one over both sides if ``joint``, else one a side.
+
+    Words and characters are counted in all of it; subwords are learnt from ``LEARNT_FROM`` pairs, evenly
+    taken, where there are more: SentencePiece holds all it learns from in memory.
+    """
+    sides: Iterable[Iterable[str]] = train[:2]
+    if kind in SUBWORD_KINDS:
+        sides = [_evenly(side) for side in train[:2]]
     if joint:
-        shared = build_vocabulary(kind, chain(train.src, train.tgt), size=size, min_count=min_count)
+        shared = build_vocabulary(kind, chain(*sides), size=size, min_count=min_count)
         return VocabularyPair(shared, shared)
-    src, tgt = (build_vocabulary(kind, side, size=size, min_count=min_count) for side in train[:2])
+    src, tgt = (build_vocabulary(kind, side, size=size, min_count=min_count) for side in sides)
     return VocabularyPair(src, tgt)
+
+
+def _evenly(lines: Sequence[str]) -> Iterable[str]:
+    """At most ``LEARNT_FROM`` of ``lines``, each as far from the next."""
+    return islice(lines, 0, None, -(-len(lines) // LEARNT_FROM))
 
 
 def load_pair(folder: Path) -> VocabularyPair:

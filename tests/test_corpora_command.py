@@ -107,7 +107,14 @@ def test_quiet_shows_nothing(capsys):
 
 
 def test_a_name_can_be_prepared_too(server: Server, tmp_path: Path, capsys):
+    """Once it was got: no other command asks the network."""
     arguments = ["data", "prepare", "tatoeba", "--root", str(tmp_path), "--langs", "de,en", "-q", "--json"]
+    assert main([*arguments, "--out", str(tmp_path / "mine")]) == 2
+    assert not server.asked
+    get = f"attnbench data get tatoeba --src en --tgt de --root {tmp_path}"
+    assert f"tatoeba.en-de: not here yet; run: {get}\n" in capsys.readouterr().err
+    assert main([*get.split()[1:], "-q"]) == 0
+    capsys.readouterr()
     assert main([*arguments, "--max-words", "1", "--dry-run"]) == 2
     assert "max_words" in capsys.readouterr().err
     assert main([*arguments, "--out", str(tmp_path / "mine")]) == 0

@@ -2,13 +2,17 @@
 
 import json
 import os
+import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from data.corpus import Pairs
-from data.encoded import encode_split
+from data import encoded, encoding
+from data.corpus import Pairs, open_pairs
+from data.encoding import encode_split
+from data.files import json_bytes
 from data.vocabulary import VocabularyPair, build_pair
 
 TRAIN = Pairs(
@@ -40,9 +44,10 @@ def test_encoding_keeps_all_pairs_within_the_limit(words: VocabularyPair, tmp_pa
 
 def test_the_cache_is_memory_mapped_and_its_manifest_counts(words: VocabularyPair, tmp_path: Path) -> None:
     split = encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
-    assert isinstance(split.src.flat, np.memmap)
-    assert isinstance(split.tgt.flat, np.memmap)
-    assert split.src.flat.dtype == np.int32
+    pages = [np.frombuffer(each, dtype=np.uint8) for each in split.maps]
+    for array in (*split.src, *split.tgt, split.rows):
+        assert sum(np.shares_memory(array, each) for each in pages) == 1
+    assert split.src.flat.dtype == np.uint16  # ids of a small vocabulary
     manifest = json.loads(next(tmp_path.glob("*/manifest.json")).read_bytes())
     assert {name: manifest[name] for name in ("pairs", "dropped", "src_tokens", "tgt_tokens")} == {
         "pairs": 3,
@@ -91,7 +96,7 @@ def test_a_damaged_array_is_built_again(
     words: VocabularyPair, tmp_path: Path, name: str, damage: str
 ) -> None:
     encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
-    path = next(tmp_path.glob(f"*/{name}.npy"))
+    path = next(tmp_path.glob(f"*/{name}"))
     whole = path.read_bytes()
     path.unlink()
     if damage != "remove":
@@ -103,7 +108,7 @@ def test_a_damaged_array_is_built_again(
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"[]", b"{}", b'{"dropped":0,"sha256":{}}', b'{"sha256":null}', b"\xff"]
+    "content", [b"", b"{", b"[]", b"{}", b'{"dropped":0,"arrays":{}}', b'{"arrays":null}', b"\xff"]
 )
 def test_a_damaged_manifest_is_built_again(words: VocabularyPair, tmp_path: Path, content: bytes) -> None:
     encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
@@ -114,28 +119,91 @@ def test_a_damaged_manifest_is_built_again(words: VocabularyPair, tmp_path: Path
     assert path.read_bytes() == whole
 
 
-def test_a_run_killed_at_any_write_leaves_nothing_that_is_used(
+@pytest.mark.parametrize("chunk", [1, 2, 4, 5, 6])
+def test_chunks_change_nothing(
+    words: VocabularyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    """A chunk may be smaller than the text, end with it, or hold no pair that is kept."""
+    whole = encode_split(TRAIN, words, folder=tmp_path / "whole", max_tokens=4)
+    monkeypatch.setattr(encoding, "CHUNK", chunk)
+    parts = encode_split(TRAIN, words, folder=tmp_path / "parts", max_tokens=4)
+    for mine, theirs in zip((*parts.src, *parts.tgt), (*whole.src, *whole.tgt), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    assert (parts.rows.tolist(), parts.dropped) == ([0, 1, 4], 2)
+    with pytest.raises(ValueError, match=r"max_tokens \(1\) leaves none of 5 pairs; the shortest has 3 ids"):
+        encode_split(TRAIN, words, folder=tmp_path / "parts", max_tokens=1)
+
+
+def test_ids_of_a_large_vocabulary_are_whole(tmp_path: Path) -> None:
+    many = tuple(f"w{number}" for number in range(70_000))
+    pairs = Pairs(many, many)
+    vocabularies = build_pair(pairs, kind="words", size=100_000, joint=True)
+    split = encode_split(pairs, vocabularies, folder=tmp_path, max_tokens=None)
+    assert int(split.src.flat.max()) == len(vocabularies.src) - 1 > 1 << 16
+    assert len(set(split.src.flat.tolist())) == 70_000
+
+
+def test_pages_that_were_let_go_come_back(
     words: VocabularyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Die at rename number 1, 2, ...: the arrays, then the manifest; the next run must start over."""
-    replace = os.replace
-    for survived in range(6):
-        renames = 0
+    split = encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
+    before = split.src.flat.tolist()
+    monkeypatch.setattr(encoded, "KEPT_MAPPED", 0)
+    split.let_go()
+    assert split.src.flat.tolist() == before
 
-        def dying(source: str, target: Path, survived: int = survived) -> None:
-            nonlocal renames
-            if renames == survived:
-                raise KeyboardInterrupt
-            renames += 1
-            replace(source, target)
 
-        folder = tmp_path / str(survived)
-        monkeypatch.setattr(os, "replace", dying)
+def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From 20 chunks to 80, the peak of what Python and NumPy hold grows by less than one chunk's share."""
+    monkeypatch.setattr(encoding, "CHUNK", 500)
+    peaks = []
+    for size in (10_000, 40_000):
+        folder = tmp_path / str(size)
+        folder.mkdir()
+        for side in ("a", "b"):
+            (folder / f"train.{side}").write_text(
+                "".join(f"{side} word {n % 97} and {n % 89} more\n" for n in range(size))
+            )
+        tracemalloc.start()
+        pairs = open_pairs(folder / "train.a", folder / "train.b")
+        vocabularies = build_pair(pairs, kind="words", size=300, joint=True)
+        encode_split(pairs, vocabularies, folder=folder, max_tokens=50)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.2 * peaks[0]
+
+
+@pytest.mark.parametrize("moment", ["first write", "before the manifest", "rename"])
+def test_a_run_that_dies_leaves_nothing_that_is_used(
+    words: VocabularyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """And the next run starts over."""
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    where = {
+        "first write": (encoding._Column, "add"),
+        "before the manifest": (encoding, "json_bytes"),
+        "rename": (os, "replace"),
+    }
+    with monkeypatch.context() as patch:
+        patch.setattr(*where[moment], die)
         with pytest.raises(KeyboardInterrupt):
-            encode_split(TRAIN, words, folder=folder, max_tokens=4)
-        monkeypatch.setattr(os, "replace", replace)
-        assert len(list(folder.rglob("*.npy"))) == survived
-        assert not list(folder.rglob("manifest.json"))
-        with pytest.raises(AttributeError):  # it has to encode again
-            encode_split(TRAIN, Forbidden(words), folder=folder, max_tokens=4)  # type: ignore[arg-type]
-        assert encode_split(TRAIN, words, folder=folder, max_tokens=4).rows.tolist() == [0, 1, 4]
+            encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
+    assert os.listdir(tmp_path) == []
+    assert encode_split(TRAIN, words, folder=tmp_path, max_tokens=4).rows.tolist() == [0, 1, 4]
+
+
+def test_of_two_runs_that_encode_at_once_the_later_takes_what_is_there(
+    words: VocabularyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def other_run_is_sooner(*given: Any) -> bytes:
+        with monkeypatch.context() as patch:
+            patch.setattr(encoding, "json_bytes", json_bytes)
+            encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
+        return json_bytes(*given)
+
+    monkeypatch.setattr(encoding, "json_bytes", other_run_is_sooner)
+    assert encode_split(TRAIN, words, folder=tmp_path, max_tokens=4).rows.tolist() == [0, 1, 4]
+    assert len(os.listdir(tmp_path)) == 1

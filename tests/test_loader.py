@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from data.batch import Batch, make_batch
 from data.corpus import read_corpus
-from data.encoded import EncodedSplit, encode_split
+from data.encoded import EncodedSplit
+from data.encoding import encode_split
 from data.loader import BatchStream
 from data.vocabulary import build_pair
 

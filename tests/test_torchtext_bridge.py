@@ -14,7 +14,7 @@ from torchtext.datasets import TranslationDataset
 from compare.objective import Loss, Objective
 from data.batch import Batch, make_batch
 from data.corpus import Corpus, Pairs, read_corpus
-from data.encoded import encode_split
+from data.encoding import encode_split
 from data.symbols import BOS, EOS, PAD
 from data.torchtext import bucket_iterator, from_torchtext, make_field, to_batch, to_torchtext
 from data.vocabulary import KINDS, VocabularyPair, build_pair

@@ -17,7 +17,7 @@ from compare.optim import OptimConfig
 from compare.parse import load_experiment
 from compare.prepare import build_vocabularies, load_corpus
 from compare.train import Trainer
-from data.encoded import encode_split
+from data.encoding import encode_split
 from data.loader import BatchStream
 from seq2seq.config import Seq2SeqConfig
 

@@ -109,7 +109,7 @@ def prepare(
         drop_overlap=drop_overlap,
     )
     splits, found_langs = _splits(
-        _local(files or [], langs, root, quiet=quiet), src or [], tgt or [], columns, fields, langs
+        _local(files or [], langs, root), src or [], tgt or [], columns, fields, langs
     )
     sources = splits.pop("train", None) or splits.pop(ALL)
     if splits and (valid or test):
@@ -137,16 +137,15 @@ def prepare(
     return 0
 
 
-def _local(files: list[Path], langs: str, root: Path, *, quiet: bool) -> list[Path]:
-    """``files``, or the folder of the corpus named instead, downloaded where it is not there yet."""
-    from compare.shelf import fetched
-    from data.named import CORPORA
+def _local(files: list[Path], langs: str, root: Path) -> list[Path]:
+    """``files``, or the folder of the corpus named instead."""
+    from data.named import CORPORA, at_hand
     from data.sources import parse_languages
 
     if len(files) != 1 or str(files[0]) not in CORPORA or files[0].exists():
         return files
     src, tgt = parse_languages(langs) if langs else ("", "")
-    return [fetched(str(files[0]), src, tgt, root, quiet=quiet)]
+    return [at_hand(str(files[0]), src, tgt, root)]
 
 
 def _splits(
