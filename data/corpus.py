@@ -25,8 +25,14 @@ class Pairs(NamedTuple):
     links: Sequence[str] = ()
     """Gold word alignments in Pharaoh format ("0-0 1-2"), one entry a pair; empty where there are none."""
 
+    def texts(self) -> Iterator[str]:
+        """All lines, each column led by its size; what the hash of a corpus is made of."""
+        for lines in self:
+            yield str(len(lines))
+            yield from lines
+
     def hashes(self) -> Iterator[str]:
-        """The sha256 of each column's lines; what content hashes are made of."""
+        """The sha256 of each column's lines, which those on disk know already."""
         return map(hash_lines, self)
 
 
@@ -41,7 +47,7 @@ class Corpus:
 
     @cached_property
     def content_hash(self) -> str:
-        """The sha256 over languages, split names and all columns' hashes; the corpus' name does not count."""
+        """The sha256 over languages, split names and all lines; the corpus' name does not count."""
         return hash_texts(self._texts())
 
     def _texts(self) -> Iterator[str]:
@@ -49,7 +55,7 @@ class Corpus:
         yield from (self.src_lang, self.tgt_lang)
         for split, pairs in self.splits.items():
             yield split
-            yield from pairs.hashes()
+            yield from pairs.texts()
 
     @property
     def tests(self) -> tuple[str, ...]:

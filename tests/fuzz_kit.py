@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 INPUTS = int(os.environ.get("ATTNBENCH_FUZZ", "0"))
 """How many inputs there are over all targets; 0: a short run, the same every time."""
-TARGETS = 7
+TARGETS = 10
 fuzz = settings(
     max_examples=-(-INPUTS // TARGETS) or 150,
     derandomize=not INPUTS,

@@ -13,6 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compare.bench.against import Change, changes
+from compare.bench.report import Report, read_report
+from compare.bench.row import Row as BenchRow
 from compare.metrics import MetricsLog, read_metrics
 from compare.models import resolve
 from compare.parse import load_experiment
@@ -20,6 +23,7 @@ from compare.results import load_results
 from compare.row import Result
 from compare.views.table import TableForm, render
 from data.corpus import Pairs, read_pairs
+from data.formats import Records, Table
 from data.lines import read_lines
 from data.vocabulary import build_pair, load_pair
 
@@ -42,6 +46,37 @@ LOG = "".join(
     for update in (1, 2)
     for kind in ("train", "valid")
 ).encode()
+TABLE = "The cat\t1\tDie Katze\r\nÖl\t\t油\tx\n".encode()
+RECORDS = b"".join(
+    json.dumps({"id": text, "t": {"de": text, "n": 7}}, ensure_ascii=ascii_only).encode() + b"\n"
+    for text in ("Die Katze", "\u6cb9 \U0001f600")
+    for ascii_only in (True, False)
+)
+BENCH = (
+    Report(
+        rows=[
+            BenchRow(
+                model="lstm",
+                phase="train",
+                precision="fp32",
+                unit=unit,
+                params=9,
+                flops_per_token=3.5,
+                sentences=2,
+                tokens=30,
+                seconds=[1.5, 2.5],
+            )
+            for unit in ("tokens/s", "ms")
+        ],
+        changes=[Change(row="lstm train fp32", ratio=1.5, verdict="faster")],
+        conditions={"threads": 2},
+        versions={"torch": "2"},
+        yardstick_flops_per_s=1e9,
+        yardstick="a product",
+    )
+    .to_json()
+    .encode()
+)
 PAIRS = Pairs(("the old woman sleeps",) * 3, ("die alte Frau schläft",) * 3)
 
 
@@ -69,6 +104,34 @@ def test_texts(folder: Path, content: bytes, blank: bool):
 def test_packed_texts(folder: Path, content: bytes):
     path = written(folder / "text.gz", content)
     survives(lambda: read_lines(path), path)
+
+
+@fuzz
+@given(content=damaged([TABLE, TEXT]), broken=st.booleans())
+def test_tables(folder: Path, content: bytes, broken: bool):
+    path = written(folder / "text.tsv", content)
+    survives(lambda: list(Table(path=path, columns=(1, 3)).rows(keep_broken=broken)), path)
+
+
+@fuzz
+@given(content=damaged([RECORDS]), broken=st.booleans())
+def test_records(folder: Path, content: bytes, broken: bool):
+    path = written(folder / "text.jsonl", content)
+    survives(lambda: list(Records(path=path, fields=("id", "t.de")).rows(keep_broken=broken)), path)
+
+
+@fuzz
+@given(content=damaged([BENCH]))
+def test_results_of_bench(folder: Path, content: bytes):
+    path = written(folder / "speed.json", content)
+
+    def read() -> None:
+        report = read_report(path)
+        report.render()
+        changes(report.rows, report.rows)
+        report.to_json()
+
+    survives(read, path)
 
 
 @fuzz

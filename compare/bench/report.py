@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from compare.bench.against import Change
+from compare.bench.against import Change, changes
 from compare.bench.against import render as render_changes
 from compare.bench.row import Row, markdown
 from data.files import parse_json
@@ -62,9 +62,11 @@ def read_report(path: Path) -> Report:
     try:
         found = parse_json(path.read_bytes())
         rows = [Row(**row) for row in found["rows"]]
-        changes = [Change(**change) for change in found["changes"]]
-        return Report(**{**found, "rows": rows, "changes": changes})
-    except (ValueError, TypeError, LookupError):
+        report = Report(**{**found, "rows": rows, "changes": [Change(**each) for each in found["changes"]]})
+        report.render()  # what cannot be shown or compared is no result
+        changes(rows, rows)
+        return report
+    except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError):
         raise ValueError(f"{path}: not a result of `attnbench bench`, or of another version") from None
 
 
