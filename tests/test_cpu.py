@@ -65,13 +65,18 @@ for rows, inner, columns in [(1, 512, 2048), (64, 256, 777), (2048, 2048, 64), (
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize(("named", "kept"), [({}, False), ({"LRU_CACHE_CAPACITY": "500"}, True)])
-def test_few_products_stay_compiled_unless_the_user_wants_more(named: dict[str, str], kept: bool):
+@pytest.mark.parametrize(
+    ("trains", "named", "kept"),
+    [(True, {}, False), (True, {"LRU_CACHE_CAPACITY": "500"}, True), (False, {}, True)],
+)
+def test_few_products_stay_compiled_in_training_unless_the_user_wants_more(
+    trains: bool, named: dict[str, str], kept: bool
+):
     """oneDNN's own log tells: the first of 100 sizes is compiled anew, the last is not."""
-    code = """
+    code = f"""
 import torch
 from compare.cpu import tune_cpu
-tune_cpu()
+tune_cpu(trains={trains})
 def multiply(rows):
     print("size", rows, flush=True)
     torch.randn(1, rows, 64).bfloat16() @ torch.randn(1, 64, 96).bfloat16()

@@ -19,13 +19,10 @@ RACERS = {
     "opennmt-py": "race_opennmt.py",
     "ctranslate2": "race_ctranslate2.py",
 }
-MEMORY = {
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1),
-    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64",
-    "LRU_CACHE_CAPACITY": "64",
-}
-"""Freed memory stays with the process, few compiled products do: what ``compare.cpu`` sees to, for all."""
+MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1)}
+"""Freed memory stays with the process: what ``compare.cpu`` does by mallopt, for everybody."""
+COMPILED = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
+"""Few compiled products stay, in training: what ``compare.cpu`` sees to, for everybody."""
 
 
 class Failed(RuntimeError):
@@ -35,12 +32,18 @@ class Failed(RuntimeError):
 class Contestant:
     """A racer's process."""
 
-    def __init__(self, name: str, work: Path, environments: Path, threads: int) -> None:
+    def __init__(self, name: str, work: Path, environments: Path, threads: int, *, trains: bool) -> None:
         self.name = name
         python = Path(sys.executable) if name == OURS else environments / name / "bin" / "python"
         if not python.exists():
             raise ValueError(f"{python}: no environment for {name}: run benchmarks/peers/install.sh first")
-        settings = {**os.environ, **MEMORY, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+        settings = {
+            **os.environ,
+            **MEMORY,
+            **(COMPILED if trains else {}),
+            "OMP_NUM_THREADS": str(threads),
+            "MKL_NUM_THREADS": str(threads),
+        }
         settings.pop("PYTHONPATH", None)
         if name == OURS:
             settings["PYTHONPATH"] = str(ROOT)

@@ -55,7 +55,7 @@ class Ours(Racer):
     """Our models, ``train_step`` and ``search``."""
 
     def __init__(self, work: Work, task: Task) -> None:
-        tune_cpu()  # as every command of ours does
+        tune_cpu(trains=task.phase == "train")  # as every command of ours does
         torch.manual_seed(1)
         self.work, self.task = work, task
         if task.phase == "ct2":

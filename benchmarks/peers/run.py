@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import recipe
-from contestant import MEMORY, OURS, RACERS, ROOT, Contestant, Failed
+from contestant import COMPILED, MEMORY, OURS, RACERS, ROOT, Contestant, Failed
 from table import render, title
 from work import save_work
 from worker import ONEDNN
@@ -55,7 +55,8 @@ def race(
         with ExitStack() as stack:
             contestants = []
             for name in names:
-                contestants.append(Contestant(name, folder / WORK, options.environments, threads))
+                place = folder / WORK, options.environments, threads
+                contestants.append(Contestant(name, *place, trains=options.phase == "train"))
                 stack.callback(contestants[-1].close)
             for beam in (0,) if options.phase == "train" else BEAMS:
                 found.append(_one_race(contestants, {**task, "model": model, "beam": beam}, options, made))
@@ -192,7 +193,7 @@ def _report(options: argparse.Namespace, threads: int) -> dict[str, Any]:
         "vocabulary": made.work.vocabulary,
         "device": device_name(device),
         "threads": threads,
-        "environment": MEMORY,
+        "environment": MEMORY | (COMPILED if options.phase == "train" else {}),
         "onednn_for_all": options.onednn,
         "yardstick_flops_per_s": [before, after],
         "code_version": code_version(),
