@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
+from time import perf_counter
 
 from compare.config import DataConfig, Experiment, VocabularyConfig
 from data.corpus import Corpus, Pairs, embedded_corpus, read_corpus
@@ -42,15 +44,20 @@ def load_corpus(config: DataConfig) -> Corpus:
 
 def prepare(experiment: Experiment, folder: Path, say: Callable[[str], None]) -> Prepared:
     """Read, check and encode; what was encoded before for the same text is taken from ``folder``."""
+    laps = [perf_counter()]
     corpus = load_corpus(experiment.data)
     pairs = corpus.splits["train"]
     say(f"corpus {corpus.name} {corpus.src_lang} -> {corpus.tgt_lang}: " + _sizes(corpus))
     for test in corpus.tests:
         if overlap := corpus.overlap(test):
             say(f"warning: {overlap} of {len(corpus.splits[test].src)} sources of {test} also stand in train")
+    laps.append(perf_counter())
     vocabularies = build_vocabularies(pairs, experiment.vocabulary)
+    laps.append(perf_counter())
     limit = experiment.data.max_tokens
     encoded = encode_split(pairs, vocabularies, folder=folder, max_tokens=limit)
+    valid = encode_split(corpus.splits["valid"], vocabularies, folder=folder, max_tokens=None)
+    laps.append(perf_counter())
     if encoded.dropped:
         say(
             f"warning: {encoded.dropped} of {len(pairs.src)} training pairs are left out: over {limit} tokens"
@@ -58,13 +65,17 @@ def prepare(experiment: Experiment, folder: Path, say: Callable[[str], None]) ->
     train = experiment.train
     stream = BatchStream(encoded, batch_tokens=train.batch_tokens, seed=train.seed)
     say(f"vocabulary {len(vocabularies.src)}/{len(vocabularies.tgt)}, {len(stream.plan(1))} batches an epoch")
+    batch_hash = stream.stream_hash(1)
+    laps.append(perf_counter())
+    steps = zip(("reading", "vocabulary", "encoding", "batches"), pairwise(laps), strict=True)
+    say("prepared: " + ", ".join(f"{step} {end - start:.1f} s" for step, (start, end) in steps))
     return Prepared(
         corpus=corpus,
         vocabularies=vocabularies,
         train=encoded,
-        valid=encode_split(corpus.splits["valid"], vocabularies, folder=folder, max_tokens=None),
+        valid=valid,
         stream=stream,
-        batch_hash=stream.stream_hash(1),
+        batch_hash=batch_hash,
     )
 
 
