@@ -4,6 +4,7 @@ import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ class Sequences(NamedTuple):
         """Lay ``sequences`` end to end."""
         offsets = np.zeros(len(sequences) + 1, dtype=np.int64)
         np.cumsum([len(ids) for ids in sequences], out=offsets[1:])
-        flat = np.fromiter((i for ids in sequences for i in ids), dtype=np.int32, count=int(offsets[-1]))
+        flat = np.fromiter(chain.from_iterable(sequences), dtype=np.int32, count=int(offsets[-1]))
         return cls(flat, offsets)
 
     @property

@@ -14,7 +14,6 @@ ESCAPE = "␛"
 ESCAPED = {ESCAPE: ESCAPE + "0", SPACE: ESCAPE + "1"}
 UNESCAPED = {code: sign for sign, code in ESCAPED.items()}
 
-ESCAPES = str.maketrans(ESCAPED)
 CODE = re.compile("|".join(UNESCAPED))
 KINDS = ("unigram", "bpe")
 ERRORS = 3  # the least that SentencePiece may log: what it raises says enough
@@ -41,12 +40,12 @@ class SubwordVocabulary(Vocabulary):
 
     def encode(self, text: str) -> list[int]:
         """The ids of ``text``, without BOS and EOS."""
-        ids: list[int] = self._processor.encode(text.translate(ESCAPES))
+        ids: list[int] = self._processor.encode(_escaped(text))
         return ids
 
     def encode_all(self, lines: Iterable[str]) -> list[list[int]]:
         """``encode`` for many lines, on all cores."""
-        escaped = [line.translate(ESCAPES) for line in lines]
+        escaped = [_escaped(line) for line in lines]
         ids: list[list[int]] = self._processor.encode(escaped, num_threads=os.cpu_count() or 1)
         return ids
 
@@ -62,6 +61,13 @@ class SubwordVocabulary(Vocabulary):
         return {"kind": self.kind, "model": base64.b64encode(self._model).decode()}
 
 
+def _escaped(text: str) -> str:
+    """``text`` without the sign that SentencePiece takes for a space; ``translate`` takes ten times as long."""
+    for sign, code in ESCAPED.items():  # the sign of escape first
+        text = text.replace(sign, code)
+    return text
+
+
 def train_subwords(kind: str, lines: Iterable[str], *, size: int, seed: int) -> SubwordVocabulary:
     """Train a model of ``size`` pieces, 4 specials and 256 bytes included; one thread, so that it repeats."""
     import sentencepiece
@@ -70,7 +76,7 @@ def train_subwords(kind: str, lines: Iterable[str], *, size: int, seed: int) -> 
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=(line.translate(ESCAPES) for line in lines),
+            sentence_iterator=map(_escaped, lines),
             model_writer=model,
             model_type=kind,
             vocab_size=size,
