@@ -62,7 +62,7 @@ class SubwordVocabulary(Vocabulary):
 
 
 def _escaped(text: str) -> str:
-    """``text`` without the sign that SentencePiece takes for a space; ``translate`` takes ten times as long."""
+    """``text`` without SentencePiece's sign for a space; ``translate`` takes ten times as long."""
     for sign, code in ESCAPED.items():  # the sign of escape first
         text = text.replace(sign, code)
     return text
