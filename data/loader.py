@@ -12,9 +12,6 @@ from data.encoded import EncodedSplit, Ints
 SRC_SHARE = 1.5
 """How much more of the source a batch may hold: thousands of long sources have short targets."""
 
-LET_GO = 8
-"""Batches after which the pages of a large split leave this process's memory: some 30 MB a batch."""
-
 
 class BatchStream:
     """Batches of pairs of like length, in an order of each epoch's own.
@@ -40,15 +37,20 @@ class BatchStream:
     def plan(self, epoch: int) -> list[Ints]:
         """The places in the split of each batch's pairs; every pair stands in one batch."""
         generator = np.random.default_rng([self.seed, epoch])
-        tgt_tokens = np.minimum(_rounded_up(self._split.tgt_lengths + 1), self.batch_tokens)
-        groups = np.cumsum(np.bincount(tgt_tokens) > 0)  # the number of each length's group, from 1 on
+        tgt_tokens = _rounded_up(np.arange(int(self._split.tgt_lengths.max()) + 2, dtype=np.int32))
+        tgt_tokens = np.minimum(tgt_tokens, self.batch_tokens)[self._split.tgt_lengths + 1]
+        groups = np.flatnonzero(np.bincount(tgt_tokens))
         # A group of like targets is ordered by source length, up and down in turn, so that neighbours over
         # the border fit too. Which groups go up changes with the epoch, chance settles the ties, and a first
         # batch of random size moves all later cuts: so epochs differ in their batches, not in order alone.
         src_order = generator.random(len(tgt_tokens))
         src_order += self._split.src_lengths
-        np.negative(src_order, out=src_order, where=((groups + epoch) % 2 == 1)[tgt_tokens])
-        order = np.lexsort((src_order, -tgt_tokens))
+        parts = []
+        for number, tokens in reversed(list(enumerate(groups))):
+            rows = np.flatnonzero(tgt_tokens == tokens)
+            sign = 1 if (number + epoch) % 2 else -1
+            parts.append(rows[np.argsort(sign * src_order[rows], kind="stable")])
+        order = np.concatenate(parts)
         first = int(generator.integers(1, self.batch_tokens // int(tgt_tokens[order[0]]), endpoint=True))
         sides = (tgt_tokens, self.batch_tokens), (self._split.src_lengths + 1, self._src_tokens)
         batches = [*_cut(order[:first], *sides), *_cut(order[first:], *sides)]
@@ -56,10 +58,9 @@ class BatchStream:
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch from number ``start`` on; those before it are never built."""
-        for number, rows in enumerate(self.plan(epoch)[start:], start=1):
+        for rows in self.plan(epoch)[start:]:
             yield make_batch(self._split, rows)
-            if number % LET_GO == 0:
-                self._split.let_go()
+            self._split.let_go()
 
     def stream_hash(self, epoch: int = 1) -> str:
         """The sha256 of all ids an epoch feeds, padding and order included."""

@@ -33,7 +33,7 @@ __all__ = [
 COUNTED: dict[str, type[CountedVocabulary]] = {"words": WordVocabulary, "characters": CharacterVocabulary}
 KINDS = (*COUNTED, *SUBWORD_KINDS)
 FILE_NAME = "vocabulary.json"
-LEARNT_FROM = 250_000
+LEARNT_FROM = 150_000
 """Pairs from which subwords are learnt, at most."""
 
 
