@@ -65,10 +65,10 @@ def test_a_row_is_compared_with_its_namesake_alone(other: dict[str, Any]):
 
 def test_a_report_is_read_back(tmp_path: Path):
     path = tmp_path / "bench.json"
-    for rows in ([row(), row(unit="ms", joules=7.5, flops_per_token=None)], []):
-        kept = replace(report(*rows), changes=changes(rows, rows))
-        path.write_text(kept.to_json())
-        assert read_report(path) == kept
+    rows = [row(), row(unit="ms", joules=7.5, flops_per_token=None)]
+    kept = replace(report(*rows), changes=changes(rows, rows))
+    path.write_text(kept.to_json())
+    assert read_report(path) == kept
 
 
 def test_a_folder_holds_earlier_results_the_last_of_which_counts(tmp_path: Path):

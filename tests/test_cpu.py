@@ -83,11 +83,15 @@ def multiply(rows):
 for rows in [*range(100, 200), 199, 100]:
     multiply(rows)
 """
-    log = {"ONEDNN_VERBOSE": "profile_create", **named}
     if named:
-        log["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] = named["LRU_CACHE_CAPACITY"]
+        named = {**named, "ONEDNN_PRIMITIVE_CACHE_CAPACITY": named["LRU_CACHE_CAPACITY"]}
+    given = {name: value for name, value in os.environ.items() if not name.endswith("CACHE_CAPACITY")}
     done = subprocess.run(
-        [sys.executable, "-c", code], check=True, env=os.environ | log, capture_output=True, text=True
+        [sys.executable, "-c", code],
+        check=True,
+        env={**given, "ONEDNN_VERBOSE": "profile_create", **named},
+        capture_output=True,
+        text=True,
     )
     *_, before, last, first = done.stdout.split("size ")
     if "create:" not in done.stdout:
