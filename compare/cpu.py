@@ -9,20 +9,24 @@ import torch
 
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 """Parameters of glibc's mallopt(3)."""
-COMPILED_KEPT = 64
-"""Compiled products kept by oneDNN, and by torch's layer above it: an update needs about 30, a search 60."""
+FEWEST_KEPT, MOST_KEPT = 64, 1_024
+"""Compiled products that oneDNN and torch's layer above it keep: a search needs 60; 1,024 are the default."""
+TOKENS_KEPT = 64 * 3_340
+"""Compiled products times tokens of a batch: each product that is kept costs about a tensor's memory."""
 PROBE_SIZE, EXACT = 512, 1e-5
 """Side of the matrices that tell fp32 from less, and the most that an fp32 product is off, relatively."""
 
 
-def tune_cpu(*, trains: bool = True) -> None:
+def tune_cpu(*, batch_tokens: int | None = None) -> None:
     """Make this process train and decode as fast as its processor can; changes no precision.
 
-    One that only decodes has memory to spare for what is compiled, and is a tenth faster for it.
+    Args:
+        batch_tokens: of the batches it trains on. One that only decodes has memory to spare for all that it
+            compiles, and is a tenth faster for it.
     """
     _keep_freed_memory()
-    if trains:
-        _keep_few_compiled()
+    if batch_tokens is not None:
+        _keep_few_compiled(min(max(FEWEST_KEPT, TOKENS_KEPT // batch_tokens), MOST_KEPT))
     _multiply_by_onednn()
 
 
@@ -39,14 +43,14 @@ def _keep_freed_memory() -> None:
         libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 
 
-def _keep_few_compiled() -> None:
+def _keep_few_compiled(kept: int) -> None:
     """Bound the products that stay compiled, unless the user's environment does; before the first product.
 
     Each batch's sizes are new, and each size is compiled, in 0.2 ms. The thousand kept by default lie between
     the tensors, so that freed space cannot be joined: training grew from 1.2 to 3 GB within 80 updates.
     """
     for cache in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
-        os.environ.setdefault(cache, str(COMPILED_KEPT))
+        os.environ.setdefault(cache, str(kept))
 
 
 def _multiply_by_onednn() -> None:

@@ -80,7 +80,7 @@ def run_experiment(
         Interrupted: by a signal; everything is saved.
     """
     code_version()  # of the sources as they are now: they may be edited while a long run goes on
-    tune_cpu()
+    tune_cpu(batch_tokens=experiment.train.batch_tokens)
     experiment = settled(experiment)
     runs = check_experiment(experiment, folder, seeds, place)
     if experiment.budget.match == "none" and all(_ended(run) for run in runs):

@@ -66,17 +66,22 @@ for rows, inner, columns in [(1, 512, 2048), (64, 256, 777), (2048, 2048, 64), (
 
 
 @pytest.mark.parametrize(
-    ("trains", "named", "kept"),
-    [(True, {}, False), (True, {"LRU_CACHE_CAPACITY": "500"}, True), (False, {}, True)],
+    ("batch_tokens", "named", "kept"),
+    [
+        (4_096, {}, False),
+        (1_024, {}, True),
+        (4_096, {"LRU_CACHE_CAPACITY": "500"}, True),
+        (None, {}, True),
+    ],
 )
-def test_few_products_stay_compiled_in_training_unless_the_user_wants_more(
-    trains: bool, named: dict[str, str], kept: bool
+def test_few_products_stay_compiled_for_large_batches_unless_the_user_wants_more(
+    batch_tokens: int | None, named: dict[str, str], kept: bool
 ):
     """oneDNN's own log tells: the first of 100 sizes is compiled anew, the last is not."""
     code = f"""
 import torch
 from compare.cpu import tune_cpu
-tune_cpu(trains={trains})
+tune_cpu(batch_tokens={batch_tokens})
 def multiply(rows):
     print("size", rows, flush=True)
     torch.randn(1, rows, 64).bfloat16() @ torch.randn(1, 64, 96).bfloat16()

@@ -55,7 +55,8 @@ class Ours(Racer):
     """Our models, ``train_step`` and ``search``."""
 
     def __init__(self, work: Work, task: Task) -> None:
-        tune_cpu(trains=task.phase == "train")  # as every command of ours does
+        target_tokens = (int(batch.tgt_lengths.sum()) for batch in work.pairs)
+        tune_cpu(batch_tokens=max(target_tokens, default=None))  # as every command of ours does
         torch.manual_seed(1)
         self.work, self.task = work, task
         if task.phase == "ct2":

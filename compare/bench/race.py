@@ -51,7 +51,7 @@ def measure(
     Raises:
         ValueError: bad settings or data, or too few batches.
     """
-    tune_cpu()
+    tune_cpu(batch_tokens=experiment.train.batch_tokens)
     experiment = settled(experiment)
     device = pick_device(experiment.train.device)
     blueprints = {row.label: resolve(row, place) for row in experiment.models}  # mistakes first, then work

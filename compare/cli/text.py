@@ -25,7 +25,7 @@ def translate(
     from compare.cpu import tune_cpu
     from compare.translate import load_model
 
-    tune_cpu(trains=False)
+    tune_cpu()
     model = load_model(run, device)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # as all our files are, whatever the terminal
@@ -93,7 +93,7 @@ def align(
     found = read_gold(gold, *((tgt, src) if turned else (src, tgt)), first_word=first_word)
     for line in found.skipped:
         Reporter(quiet=quiet).say(line)
-    tune_cpu(trains=False)
+    tune_cpu()
     measured = measure(load_model(run), found.turned() if turned else found)
     if measured is None:
         raise ValueError(f"{run}: this model has no attention to align by")
