@@ -1,5 +1,8 @@
 """What a training run has done so far: counts, times, and sums since the last line of metrics."""
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +41,13 @@ class Ledger:
     seconds: dict[str, float] = field(
         default_factory=lambda: dict.fromkeys(("data", "train", "validation", "checkpoint"), 0.0)
     )
+
+    @contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        """Book the time of a block; work that an accelerator still does is booked where it is waited for."""
+        start = time.perf_counter()
+        yield
+        self.seconds[phase] += time.perf_counter() - start
 
 
 class Window:

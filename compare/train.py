@@ -1,9 +1,7 @@
 """One training loop for every model: batches in, validated weights out, resumable at any update."""
 
 import dataclasses
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +90,7 @@ class Trainer:
         """The rest of the current epoch; the time spent waiting for data is booked."""
         batches = iter(self.stream.epoch(self.ledger.epoch, start=self.ledger.position))
         while True:
-            with self._timed("data"):
+            with self.ledger.timed("data"):
                 batch = next(batches, None)
                 if batch is not None:
                     batch = batch.to(self.device, non_blocking=True)
@@ -104,7 +102,7 @@ class Trainer:
     def _update(self, batch: Batch) -> None:
         """One optimizer step on the mean loss of a batch's target tokens."""
         ledger = self.ledger
-        with self._timed("train"):
+        with self.ledger.timed("train"):
             ledger.update += 1
             ledger.position += 1
             rate = learning_rate(self.optim, ledger.update, self.train.max_updates)
@@ -141,7 +139,7 @@ class Trainer:
 
     def _log_window(self) -> None:
         """Write one line about the updates since the last; end the run if they are not finite."""
-        with self._timed("train"):
+        with self.ledger.timed("train"):
             self.window.wait()
         self.window.use(self.energy.take())
         line = self.window.close(self.ledger.seconds)
@@ -156,7 +154,7 @@ class Trainer:
     def _validate(self) -> None:
         """Measure the weights on the validation set and keep them."""
         ledger = self.ledger
-        with self._timed("validation"):
+        with self.ledger.timed("validation"):
             self.objective.eval()
             result = self.validate()
         if not result.loss < float("inf"):
@@ -168,7 +166,7 @@ class Trainer:
         if better:
             ledger.best_update, ledger.best_bleu, ledger.best_loss = ledger.update, result.bleu, result.loss
         ledger.snapshots = [*ledger.snapshots, ledger.update][-self.train.average :]
-        with self._timed("checkpoint"):
+        with self.ledger.timed("checkpoint"):
             save_weights(self._snapshot(ledger.update), model_weights(self.model))
         self._write({"kind": "valid", **self._place(), "loss": result.loss, "bleu": result.bleu})
 
@@ -180,7 +178,7 @@ class Trainer:
         if len(ledger.snapshots) > 1:
             mean = average([self._snapshot(update) for update in ledger.snapshots])
             set_weights(self.model, mean, "average")
-            with self._timed("validation"):
+            with self.ledger.timed("validation"):
                 self.objective.eval()
                 result = self.validate()
             self._write({"kind": "average", **self._place(), "loss": result.loss, "bleu": result.bleu})
@@ -195,7 +193,7 @@ class Trainer:
 
     def _save(self) -> None:
         """Save the state from which ``run`` goes on to the same weights, then drop old snapshots."""
-        with self._timed("checkpoint"):
+        with self.ledger.timed("checkpoint"):
             cuda = torch.cuda.get_rng_state() if self.device.type == "cuda" else torch.empty(0)
             state = {
                 "ledger": dataclasses.asdict(self.ledger),
@@ -247,10 +245,3 @@ class Trainer:
 
     def _snapshot(self, update: int) -> Path:
         return self.checkpoints / f"update-{update:07d}.safetensors"
-
-    @contextmanager
-    def _timed(self, phase: str) -> Iterator[None]:
-        """Book the time of a block; work that an accelerator still does is booked where it is waited for."""
-        start = time.perf_counter()
-        yield
-        self.ledger.seconds[phase] += time.perf_counter() - start

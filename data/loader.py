@@ -33,9 +33,19 @@ class BatchStream:
         self._split = split
         self.batch_tokens, self._src_tokens = batch_tokens, int(SRC_SHARE * batch_tokens)
         self.seed = seed
+        self._planned: tuple[int | None, list[Ints]] = (None, [])
 
     def plan(self, epoch: int) -> list[Ints]:
-        """The places in the split of each batch's pairs; every pair stands in one batch."""
+        """The places in the split of each batch's pairs; every pair stands in one batch.
+
+        The last plan is kept: for ten million pairs it takes a minute and is asked for thrice.
+        """
+        if self._planned[0] != epoch:
+            self._planned = (None, [])  # gives its memory to the next
+            self._planned = (epoch, self._plan(epoch))
+        return self._planned[1]
+
+    def _plan(self, epoch: int) -> list[Ints]:
         generator = np.random.default_rng([self.seed, epoch])
         tgt_tokens = _rounded_up(np.arange(int(self._split.tgt_lengths.max()) + 2, dtype=np.int32))
         tgt_tokens = np.minimum(tgt_tokens, self.batch_tokens)[self._split.tgt_lengths + 1]

@@ -1,9 +1,9 @@
-"""Make a folder that appears whole or not at all, and tell whether files stayed as they were meanwhile."""
+"""Make a folder that appears whole or not at all."""
 
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -48,31 +48,6 @@ def new_folder(out: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)  # gone already where all went well
 
 
-@contextmanager
-def unchanged(paths: Iterable[Path]) -> Iterator[None]:
-    """Fail where one of ``paths`` changes while the block reads them, whatever else that made fail.
-
-    Raises:
-        ValueError: a file has another size or time of change than at the start.
-    """
-    before = {path: _state(path) for path in paths}
-    try:
-        yield
-    finally:
-        for path, state in before.items():
-            if _state(path) != state:
-                raise ValueError(f"{path}: the file changed while it was read; run this again")
-
-
 def described(path: Path) -> dict[str, int | str]:
     """The size and the hash of a file."""
     return {"bytes": path.stat().st_size, "sha256": file_digest(path)}
-
-
-def _state(path: Path) -> tuple[int, int] | None:
-    """What changes with a file's content; None where the file is gone."""
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_size, found.st_mtime_ns

@@ -8,9 +8,10 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
+from data.files import unchanged
 from data.filters import cleaned
 from data.formats import Source
-from data.new_folder import described, new_folder, unchanged
+from data.new_folder import described, new_folder
 from data.opening import BUFFER, open_text, shown
 from data.splitting import DROPPED, SPLITS, Labels
 from data.surveying import Plan, Survey, pairs, survey
@@ -39,7 +40,7 @@ def prepare(plan: Plan, out: Path, starter: Starter, *, progress: Progress = sil
     with new_folder(out) as folder:
         spool = folder / "spool"
         local = replace(plan, sources=[_spooled(source, spool) for source in plan.sources])
-        with unchanged(_paths(local)):
+        with unchanged(*_paths(local)):
             with progress("reading", None) as tick:
                 found = survey(local, tick)
             with progress("writing", len(found.labels)) as tick:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import torch
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "faults.md"
@@ -64,3 +66,17 @@ def in_steps(steps: list[dict[str, Any]], folder: Path, *, mounts: bool) -> list
 
 def environment(**changes: str) -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1", **changes}
+
+
+class Bomb:
+    """Unpickling it would write a file."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> Any:
+        return (Path.write_text, (self.target, "boom"))
+
+
+PICKLERS = [torch.save, lambda content, path: path.write_bytes(pickle.dumps(content))]
+"""With torch's wrapping and without."""

@@ -5,7 +5,6 @@ import gzip
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,8 @@ from hypothesis import strategies as st
 from data.corpus import Corpus, Pairs, embedded_corpus, read_corpus, read_pairs
 from data.grammar import embedded_splits
 from data.lines import read_lines
+
+from .data_kit import refused
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 FILES = {
@@ -48,16 +49,6 @@ def embedded_train(seed: int) -> Pairs:
     """What the grammar itself makes of ``seed`` and the standard sizes, 200 pairs of train alone."""
     pairs = embedded_splits(seed=seed, train=200, valid=500, test=1_000, test_long=500)["train"]
     return Pairs(*zip(*pairs, strict=True))
-
-
-def refused(call: Callable[[], object], *parts: str) -> None:
-    """``call`` must fail with one line that holds all ``parts``."""
-    with pytest.raises((ValueError, FileNotFoundError)) as caught:
-        call()
-    message = str(caught.value)
-    assert "\n" not in message
-    for part in parts:
-        assert part in message
 
 
 @pytest.mark.parametrize(("src", "tgt"), [("en", "de"), ("de", "en")])

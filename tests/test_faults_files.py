@@ -1,7 +1,6 @@
 """Files that are not what they should be: changed, foreign, cut short, hostile, huge, or folders."""
 
 import json
-import pickle
 import shutil
 import subprocess
 import sys
@@ -11,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import compare.score
 import data.corpus
@@ -22,7 +20,7 @@ from data.files import unchanged
 from data.vocabulary import build_pair
 
 from .cli_kit import ROWS, files
-from .faults_kit import ROOT, as_documented, environment
+from .faults_kit import PICKLERS, ROOT, Bomb, as_documented, environment
 
 RUN = ROWS[0]
 
@@ -107,17 +105,7 @@ def test_weights_cut_short(copy: Path, refused: Callable[..., str]):
 # --- hostile
 
 
-class Bomb:
-    """Unpickling it would write a file."""
-
-    def __init__(self, target: Path) -> None:
-        self.target = target
-
-    def __reduce__(self) -> Any:
-        return (Path.write_text, (self.target, "boom"))
-
-
-@pytest.mark.parametrize("save", [torch.save, lambda bomb, path: path.write_bytes(pickle.dumps(bomb))])
+@pytest.mark.parametrize("save", PICKLERS)
 def test_a_hostile_pickle(
     tiny_toml: Path, copy: Path, tmp_path: Path, refused: Callable[..., str], save: Callable[..., Any]
 ):

@@ -1,6 +1,5 @@
 """Saved states and weights that are damaged, foreign or hold code: refused in one line."""
 
-import pickle
 import random
 import subprocess
 from collections.abc import Callable
@@ -16,22 +15,13 @@ from compare.train import FINAL, STATE
 from compare.translate import load_model
 from data.loader import BatchStream
 
+from .faults_kit import PICKLERS, Bomb
 from .train_kit import ROWS, bleus, make_stream, trainer
 
 stream = pytest.fixture(scope="module")(make_stream)
 
 
-class Bomb:
-    """Unpickling it would write a file."""
-
-    def __init__(self, target: Path) -> None:
-        self.target = target
-
-    def __reduce__(self) -> Any:
-        return (Path.write_text, (self.target, "boom"))
-
-
-@pytest.mark.parametrize("save", [torch.save, lambda bomb, path: path.write_bytes(pickle.dumps(bomb))])
+@pytest.mark.parametrize("save", PICKLERS)
 def test_a_state_that_holds_code_is_refused_and_not_run(stream: BatchStream, tmp_path: Path, save: Any):
     run = trainer(stream, tmp_path, bleus(1))
     save({"ledger": Bomb(tmp_path / "boom")}, run.checkpoints / STATE)
