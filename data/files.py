@@ -68,10 +68,10 @@ def as_before(before: Mapping[Path, FileState]) -> Iterator[None]:
     Raises:
         ValueError: what was read may be half of the old text and half of the new.
     """
-    fault: Exception | None = None
+    fault = None
     try:
         yield
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         fault = error  # which a change would explain
     for path, state in before.items():
         if _state(path) != state:
