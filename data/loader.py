@@ -38,7 +38,7 @@ class BatchStream:
     def plan(self, epoch: int) -> list[Ints]:
         """The places in the split of each batch's pairs; every pair stands in one batch.
 
-        The last plan is kept: for ten million pairs it takes a minute and is asked for thrice.
+        The last plan is kept: the first is asked for thrice, by its count, its hash and training.
         """
         if self._planned[0] != epoch:
             self._planned = (None, [])  # gives its memory to the next

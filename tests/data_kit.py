@@ -67,7 +67,7 @@ def made_up(size: int, seed: int = 1) -> list[Pair]:
 
 def refused(call: Callable[[], object], *parts: str) -> None:
     """``call`` must fail with one line that holds all ``parts``."""
-    with pytest.raises((ValueError, OSError)) as caught:
+    with pytest.raises((ValueError, FileNotFoundError)) as caught:
         call()
     message = str(caught.value)
     assert "\n" not in message
