@@ -4,8 +4,8 @@ import re
 import sys
 from pathlib import Path
 
-from compare.results import read_results
-from compare.views.table import render
+from compare.report.tables.table import render_table
+from compare.results.store import read_results
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -15,7 +15,7 @@ def regenerate(text: str) -> str:
     """``text`` with every table between its markers made anew from the result files."""
 
     def table(match: re.Match[str]) -> str:
-        return f"{match[1]}\n{render(read_results(ROOT / match[2])).strip()}\n\n{match[3]}"
+        return f"{match[1]}\n{render_table(read_results(ROOT / match[2])).strip()}\n\n{match[3]}"
 
     return BLOCK.sub(table, text)
 

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from compare.results import load_results
-    from compare.translate import load_model
+    from compare.results.store import load_results
+    from compare.results.trained_model import load_model
 
 __all__ = ["load_model", "load_results"]
 
@@ -12,11 +12,11 @@ __all__ = ["load_model", "load_results"]
 def __getattr__(name: str) -> Any:
     """Import what is asked for only then: ``attnbench --help`` must not wait for torch or pandas."""
     if name == "load_results":
-        from compare.results import load_results
+        from compare.results.store import load_results
 
         return load_results
     if name == "load_model":
-        from compare.translate import load_model
+        from compare.results.trained_model import load_model
 
         return load_model
     raise AttributeError(f"module 'compare' has no attribute {name!r}")

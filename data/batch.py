@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from data.encoded import EncodedSplit, Ints, Sequences
+from data.encoded_split import EncodedSplit, Ints, Sequences
 from data.symbols import BOS, EOS, PAD
 
 

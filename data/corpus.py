@@ -7,9 +7,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from data.files import unchanged
-from data.lines import hash_texts, read_lines, unequal
-from data.text_file import TextFile, hash_lines
+from data.text.files import ensure_unchanged
+from data.text.lines import hash_texts, read_lines, unequal
+from data.text.text_file import TextFile, hash_lines
 
 KINDS = {"train": re.compile("train"), "valid": re.compile("val|valid.*|dev.*"), "test": re.compile("test.*")}
 """What a file is for, by its name without language and .gz."""
@@ -79,7 +79,7 @@ class Corpus:
 
 def read_pairs(src_path: Path, tgt_path: Path) -> Pairs:
     """Read two files, plain or .gz, whose lines translate each other; a fault is an error of one line."""
-    with unchanged(src_path, tgt_path):
+    with ensure_unchanged(src_path, tgt_path):
         pairs = Pairs(read_lines(src_path), read_lines(tgt_path))
     return _parallel(pairs, src_path, tgt_path)
 

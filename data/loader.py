@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from data.batch import Batch, make_batch
-from data.encoded import EncodedSplit, Ints
+from data.encoded_split import EncodedSplit, Ints
 
 SRC_SHARE = 1.5
 """How much more of the source a batch may hold: thousands of long sources have short targets."""

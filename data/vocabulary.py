@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from data.corpus import Pairs
-from data.counted import CharacterVocabulary, CountedVocabulary, WordVocabulary
-from data.files import json_bytes, parse_json, write_atomically
 from data.subwords import KINDS as SUBWORD_KINDS
 from data.subwords import SubwordVocabulary, train_subwords
 from data.symbols import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
+from data.text.files import json_bytes, parse_json, write_atomically
+from data.word_vocabulary import CharacterVocabulary, CountedVocabulary, WordVocabulary
 
 __all__ = [
     "BOS",

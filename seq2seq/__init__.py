@@ -1,6 +1,6 @@
 """Recurrent encoder-decoders with and without attention; imports no other room."""
 
-from .attention import Attended, Attention, Source
+from .attention import Attention, AttentionOutput, Source
 from .config import AttentionConfig, Seq2SeqConfig
 from .decoder import Decoder
 from .encoder import Encoded, Encoder
@@ -21,9 +21,9 @@ from .state import Decoded, Memory, State
 __all__ = [
     "SCORES",
     "AdditiveScore",
-    "Attended",
     "Attention",
     "AttentionConfig",
+    "AttentionOutput",
     "Decoded",
     "Decoder",
     "DotScore",

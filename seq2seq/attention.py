@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from .config import AttentionConfig
 from .normalisers import NORMALISERS, Choice
 from .scopes import SCOPES, View
-from .score import Queries, Work, split_heads
+from .score import MultiplyAdds, Queries, split_heads
 from .scores import SCORES
 
-__all__ = ["Attended", "Attention", "Queries", "Source", "Work", "attention_work"]
+__all__ = ["Attention", "AttentionOutput", "MultiplyAdds", "Queries", "Source", "attention_work"]
 
 
 class Source(NamedTuple):
@@ -28,7 +28,7 @@ class Source(NamedTuple):
     """True where attention may look, (B, S)."""
 
 
-class Attended(NamedTuple):
+class AttentionOutput(NamedTuple):
     """What the queries found."""
 
     context: Tensor
@@ -55,13 +55,13 @@ class Attention(nn.Module):
         """Prepare states (B, S, E), once a sentence; each row of mask (B, S) begins with a True."""
         return Source(self.scorer.project(states), self.scorer.transform(states), self.scorer.reach(mask))
 
-    def forward(self, queries: Queries, source: Source) -> Attended:
+    def forward(self, queries: Queries, source: Source) -> AttentionOutput:
         """Attend from Q queries a sentence, each for itself."""
         view: View = self.scope(queries, source.mask)
         scores = self.scorer.score(queries, source.keys).masked_fill(~view.visible, float("-inf"))
         choice: Choice = self.normaliser(scores, queries.state)
         weights = choice.weights if view.factor is None else choice.weights * view.factor
-        return Attended(average(weights, source.values), weights, choice.logp, choice.value)
+        return AttentionOutput(average(weights, source.values), weights, choice.logp, choice.value)
 
 
 def average(weights: Tensor, values: Tensor) -> Tensor:
@@ -72,7 +72,7 @@ def average(weights: Tensor, values: Tensor) -> Tensor:
     return (weights @ split_heads(values, heads)).transpose(1, 2).flatten(2)
 
 
-def attention_work(config: AttentionConfig, query_size: int, value_size: int) -> Work:
+def attention_work(config: AttentionConfig, query_size: int, value_size: int) -> MultiplyAdds:
     """Count the multiply-adds of ``Attention(config, query_size, value_size)``, as in training."""
     score = SCORES[config.score].work(query_size, value_size, config)
     return score + SCOPES[config.scope].work(query_size) + NORMALISERS[config.normaliser].work(query_size)

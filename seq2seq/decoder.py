@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, pad
 
-from .attention import Attended, Attention, Queries, Source
+from .attention import Attention, AttentionOutput, Queries, Source
 from .config import Seq2SeqConfig
 from .encoder import Encoded
 from .readout import Readout
 from .self_attention import SelfAttention
-from .stack import Stack, Stepwise
+from .stack import RecurrentStack, Stepwise
 from .state import Decoded, Memory, State, join
 
 
@@ -47,7 +47,7 @@ class Decoder(nn.Module):
         context_size = 0 if attend is None else attend.context_size
         known_size = config.embedding_size + (size if config.feed_summary else 0)
         fed_size = context_size if self.before else config.output_size if self.feeds else 0
-        self.rnn = Stack(config, known_size + fed_size, size)
+        self.rnn = RecurrentStack(config, known_size + fed_size, size)
         self.attention = attend
         self.own = SelfAttention(size) if config.self_attention in ("decoder", "both") else None
         read_size = size + context_size + (0 if self.after else known_size)
@@ -138,10 +138,10 @@ class Decoder(nn.Module):
         )
         return run, State(h_after, c_after, last, position, past)
 
-    def _attend(self, query: Tensor, position: Tensor, memory: Memory) -> Attended:
+    def _attend(self, query: Tensor, position: Tensor, memory: Memory) -> AttentionOutput:
         """Look for query (B, Q, H), at target position (B, Q), in the source."""
         assert self.attention is not None
-        found: Attended = self.attention(Queries(query, position), memory.source)
+        found: AttentionOutput = self.attention(Queries(query, position), memory.source)
         return found
 
     def _look_back(self, top: Tensor, past: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -152,7 +152,7 @@ class Decoder(nn.Module):
         joined, weights = self.own(top, past, seen=past.new_ones(1, past.size(2), dtype=torch.bool))
         return joined.squeeze(2), torch.cat((past, top), dim=2), weights.transpose(1, 2)
 
-    def _read(self, top: Tensor, attended: Attended | None, known: Tensor) -> Tensor:
+    def _read(self, top: Tensor, attended: AttentionOutput | None, known: Tensor) -> Tensor:
         """Readout (B, Q, D) of [h; c] and, but for placement "after", what was known, (B, Q, X)."""
         found = (top,) if attended is None else (top, attended.context)
         readout: Tensor = self.readout(torch.cat(found if self.after else (*found, known), dim=-1))

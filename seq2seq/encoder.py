@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from .config import Seq2SeqConfig
 from .self_attention import EncoderSelfAttention
-from .stack import Stack
+from .stack import RecurrentStack
 
 READS_FORWARD = {"both": (True, False), "forward": (True,), "backward": (False,)}
 """From ``Seq2SeqConfig.direction`` to whether each of the encoder's directions reads from left to right."""
@@ -44,7 +44,7 @@ class Encoder(nn.Module):
         size = config.states_size // len(directions)
         self.reverse, self.dropout = config.direction == "backward", config.dropout
         self.embedding = nn.Embedding(vocabulary, config.embedding_size)
-        self.rnn = Stack(config, config.embedding_size, size, bidirectional=len(directions) == 2)
+        self.rnn = RecurrentStack(config, config.embedding_size, size, bidirectional=len(directions) == 2)
         attends = config.self_attention in ("encoder", "both")
         self.own = EncoderSelfAttention(size, directions) if attends else None
         self.num_layers, self.state_size = config.num_layers, config.states_size

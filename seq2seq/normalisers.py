@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .score import Work
+from .score import MultiplyAdds
 
 
 class Choice(NamedTuple):
@@ -32,9 +32,9 @@ class Softmax(nn.Module):
         super().__init__()
 
     @classmethod
-    def work(cls, query_size: int) -> Work:
+    def work(cls, query_size: int) -> MultiplyAdds:
         """Count what is learned here, as in training: nothing."""
-        return Work()
+        return MultiplyAdds()
 
     def forward(self, scores: Tensor, state: Tensor) -> Choice:
         """Normalise scores (B, heads, Q, S), -inf at what is not seen, of states (B, Q, H)."""
@@ -67,9 +67,9 @@ class Reinforce(Softmax):
         self.baseline = nn.Linear(query_size, 1)
 
     @classmethod
-    def work(cls, query_size: int) -> Work:
+    def work(cls, query_size: int) -> MultiplyAdds:
         """Count w . s."""
-        return Work(target=query_size)
+        return MultiplyAdds(target=query_size)
 
     def forward(self, scores: Tensor, state: Tensor) -> Choice:
         """Draw by scores (B, heads, Q, S); the baseline reads states (B, Q, H)."""

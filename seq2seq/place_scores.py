@@ -4,22 +4,17 @@ Shapes: B sentences, Q queries each, S source positions i, M = max_source of the
 positions t known, H decoder state s, A rank.
 """
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from .score import Queries, Score, Work
+from .score import AttentionSizes, MultiplyAdds, Queries, Score
 
-if TYPE_CHECKING:
-    from .config import AttentionConfig
-
-PLACES = 100
+DEFAULT_POSITIONS = 100
 """M and N where the config does not say."""
 
 
-class PlaceScore(Score):
+class LocationBasedScore(Score):
     """One weight for each of M source positions, whatever stands there.
 
     A shorter source uses the first of them; of a longer one the words past the last are ignored (Luong et al.
@@ -29,9 +24,9 @@ class PlaceScore(Score):
 
     by_source_place = True
 
-    def __init__(self, query_size: int, value_size: int, config: "AttentionConfig") -> None:
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
-        self.max_source = config.max_source or PLACES
+        self.max_source = config.max_source or DEFAULT_POSITIONS
 
     def project(self, states: Tensor) -> Tensor:
         """Make keys without content, (B, S, 0): only their number counts."""
@@ -51,17 +46,17 @@ class PlaceScore(Score):
         raise NotImplementedError
 
 
-class LocationScore(PlaceScore):
+class LocationScore(LocationBasedScore):
     """(W s)[i] of source position i: Luong et al. 2015, eq. 8."""
 
-    def __init__(self, query_size: int, value_size: int, config: "AttentionConfig") -> None:
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
         self.query = nn.Linear(query_size, self.max_source, bias=False)
 
     @classmethod
-    def work(cls, query_size: int, value_size: int, config: "AttentionConfig") -> Work:
+    def work(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
         """Count W s and the sum."""
-        return Work(target=query_size * (config.max_source or PLACES), pair=value_size)
+        return MultiplyAdds(target=query_size * (config.max_source or DEFAULT_POSITIONS), pair=value_size)
 
     def rows(self, queries: Queries) -> Tensor:
         """Compute W s, (B, Q, M)."""
@@ -69,7 +64,7 @@ class LocationScore(PlaceScore):
         return rows
 
 
-class StaticScore(PlaceScore):
+class StaticScore(LocationBasedScore):
     """W[t, i] of target position t and source position i, parameters: lecture notes' softmax(W) X.
 
     Target positions past N use the last row. Compare the random Synthesizer of Tay et al. 2021.
@@ -77,20 +72,20 @@ class StaticScore(PlaceScore):
 
     by_target_place = True
 
-    def __init__(self, query_size: int, value_size: int, config: "AttentionConfig") -> None:
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
-        shape = (config.max_target or PLACES, self.row_size(query_size, config))
+        shape = (config.max_target or DEFAULT_POSITIONS, self.row_size(query_size, config))
         self.table = nn.Parameter(nn.init.xavier_uniform_(torch.empty(shape)))
 
     @staticmethod
-    def row_size(query_size: int, config: "AttentionConfig") -> int:
+    def row_size(query_size: int, config: AttentionSizes) -> int:
         """Width of what is looked up: M."""
-        return config.max_source or PLACES
+        return config.max_source or DEFAULT_POSITIONS
 
     @classmethod
-    def work(cls, query_size: int, value_size: int, config: "AttentionConfig") -> Work:
+    def work(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
         """Count the sum alone: a row is looked up."""
-        return Work(pair=value_size)
+        return MultiplyAdds(pair=value_size)
 
     def rows(self, queries: Queries) -> Tensor:
         """Look up W[t], (B, Q, M)."""
@@ -105,19 +100,21 @@ class StaticFactorisedScore(StaticScore):
 
     sized = True
 
-    def __init__(self, query_size: int, value_size: int, config: "AttentionConfig") -> None:
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
         self.expand = nn.Linear(config.inner_size(query_size), self.max_source, bias=False)
 
     @staticmethod
-    def row_size(query_size: int, config: "AttentionConfig") -> int:
+    def row_size(query_size: int, config: AttentionSizes) -> int:
         """Width of what is looked up: the rank A."""
         return config.inner_size(query_size)
 
     @classmethod
-    def work(cls, query_size: int, value_size: int, config: "AttentionConfig") -> Work:
+    def work(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
         """Count W_1[t] W_2 and the sum."""
-        return Work(target=config.inner_size(query_size) * (config.max_source or PLACES), pair=value_size)
+        return MultiplyAdds(
+            target=config.inner_size(query_size) * (config.max_source or DEFAULT_POSITIONS), pair=value_size
+        )
 
     def rows(self, queries: Queries) -> Tensor:
         """Compute W_1[t] W_2, (B, Q, M)."""

@@ -3,15 +3,12 @@
 Shapes: B sentences, Q queries each, S source positions i, H decoder state s. Positions count from 0.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from .score import Queries, Work
-
-if TYPE_CHECKING:
-    from .config import AttentionConfig
+from .score import AttentionSizes, MultiplyAdds, Queries
 
 HALF_WIDTH = 10
 """D of a window whose config does not say, as in Luong et al. 2015, section 3.2."""
@@ -34,13 +31,13 @@ class GlobalScope(nn.Module):
     scales = False
     """Scales the weights, which then need not sum to 1."""
 
-    def __init__(self, query_size: int, config: "AttentionConfig") -> None:
+    def __init__(self, query_size: int, config: AttentionSizes) -> None:
         super().__init__()
 
     @classmethod
-    def work(cls, query_size: int) -> Work:
+    def work(cls, query_size: int) -> MultiplyAdds:
         """Count what is learned here: nothing."""
-        return Work()
+        return MultiplyAdds()
 
     def forward(self, queries: Queries, mask: Tensor) -> View:
         """Show every position that ``mask`` (B, S) shows, which is at least one a sentence."""
@@ -56,7 +53,7 @@ class MonotonicScope(GlobalScope):
 
     windowed = True
 
-    def __init__(self, query_size: int, config: "AttentionConfig") -> None:
+    def __init__(self, query_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, config)
         self.half_width = config.window or HALF_WIDTH
 
@@ -77,15 +74,15 @@ class PredictiveScope(MonotonicScope):
 
     scales = True
 
-    def __init__(self, query_size: int, config: "AttentionConfig") -> None:
+    def __init__(self, query_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, config)
         self.hidden = nn.Linear(query_size, query_size, bias=False)
         self.energy = nn.Linear(query_size, 1, bias=False)
 
     @classmethod
-    def work(cls, query_size: int) -> Work:
+    def work(cls, query_size: int) -> MultiplyAdds:
         """Count W s and v . tanh(W s)."""
-        return Work(target=(query_size + 1) * query_size)
+        return MultiplyAdds(target=(query_size + 1) * query_size)
 
     def forward(self, queries: Queries, mask: Tensor) -> View:
         """Show the window about a learned position in a source with ``mask`` (B, S)."""

@@ -5,12 +5,32 @@ H decoder state, E encoder state, A key, C value.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from torch import Tensor, nn
 
-if TYPE_CHECKING:
-    from .config import AttentionConfig
+
+class AttentionSizes(Protocol):
+    """The settings of an ``AttentionConfig`` that scores and scopes read."""
+
+    @property
+    def num_heads(self) -> int:
+        """Number of heads."""
+
+    @property
+    def window(self) -> int | None:
+        """Half-width of a local scope's window, in source positions."""
+
+    @property
+    def max_source(self) -> int | None:
+        """Source positions known to a score by position."""
+
+    @property
+    def max_target(self) -> int | None:
+        """Target positions known to a static score."""
+
+    def inner_size(self, query_size: int) -> int:
+        """Inner width of a score that has one, for decoder states ``query_size`` wide."""
 
 
 class Queries(NamedTuple):
@@ -23,7 +43,7 @@ class Queries(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work:
+class MultiplyAdds:
     """Multiply-adds of matrix products, by what they are spent on."""
 
     source: int = 0
@@ -33,9 +53,9 @@ class Work:
     pair: int = 0
     """For each source token of each query."""
 
-    def __add__(self, other: "Work") -> "Work":
+    def __add__(self, other: "MultiplyAdds") -> "MultiplyAdds":
         """Add up the work of two parts."""
-        return Work(
+        return MultiplyAdds(
             source=self.source + other.source, target=self.target + other.target, pair=self.pair + other.pair
         )
 
@@ -56,7 +76,7 @@ class Score(nn.Module):
     by_target_place = False
     """Knows a target position by its number alone."""
 
-    def __init__(self, query_size: int, value_size: int, config: "AttentionConfig") -> None:
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         """Check the sizes; encoder states are their own keys and values until a subclass maps them."""
         super().__init__()
         self.check(query_size, value_size, config)
@@ -66,16 +86,16 @@ class Score(nn.Module):
         """Width C of a value, and so of a context."""
 
     @classmethod
-    def check(cls, query_size: int, value_size: int, config: "AttentionConfig") -> None:
+    def check(cls, query_size: int, value_size: int, config: AttentionSizes) -> None:
         """Refuse, by a ValueError, sizes that do not fit this score."""
 
     @classmethod
-    def context_width(cls, query_size: int, value_size: int, config: "AttentionConfig") -> int:
+    def context_width(cls, query_size: int, value_size: int, config: AttentionSizes) -> int:
         """Width C of a value; a state's own unless values are mapped."""
         return value_size
 
     @classmethod
-    def work(cls, query_size: int, value_size: int, config: "AttentionConfig") -> Work:
+    def work(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
         """Count the multiply-adds of the score and of the weighted sum of the values."""
         raise NotImplementedError
 

@@ -4,15 +4,10 @@ Shapes: B sentences, Q queries each, S source positions, H decoder state s, E en
 Each class is one formula, with which its docstring begins; adding one takes a class and a line of ``SCORES``.
 """
 
-from typing import TYPE_CHECKING
-
 from torch import Tensor, nn
 
 from .place_scores import LocationScore, StaticFactorisedScore, StaticScore
-from .score import Queries, Score, Work, split_heads
-
-if TYPE_CHECKING:
-    from .config import AttentionConfig
+from .score import AttentionSizes, MultiplyAdds, Queries, Score, split_heads
 
 __all__ = [
     "SCORES",
@@ -21,13 +16,13 @@ __all__ = [
     "DynamicFactorisedScore",
     "GeneralScore",
     "LocationScore",
+    "MultiplyAdds",
     "ProductScore",
     "Queries",
     "ScaledDotScore",
     "Score",
     "StaticFactorisedScore",
     "StaticScore",
-    "Work",
 ]
 
 
@@ -40,7 +35,7 @@ class AdditiveScore(Score):
 
     sized = True
 
-    def __init__(self, query_size: int, value_size: int, config: "AttentionConfig") -> None:
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
         size = config.inner_size(query_size)
         self.query = nn.Linear(query_size, size, bias=False)
@@ -48,10 +43,10 @@ class AdditiveScore(Score):
         self.energy = nn.Linear(size, 1, bias=False)
 
     @classmethod
-    def work(cls, query_size: int, value_size: int, config: "AttentionConfig") -> Work:
+    def work(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
         """Count W_h h, W_s s, v . tanh(...) and the sum."""
         size = config.inner_size(query_size)
-        return Work(source=value_size * size, target=query_size * size, pair=size + value_size)
+        return MultiplyAdds(source=value_size * size, target=query_size * size, pair=size + value_size)
 
     def project(self, states: Tensor) -> Tensor:
         """Compute 2 W_h h, (B, S, A)."""
@@ -79,7 +74,7 @@ class DotScore(ProductScore):
     """s . h: Luong et al. 2015, section 3.1 "dot"."""
 
     @classmethod
-    def check(cls, query_size: int, value_size: int, config: "AttentionConfig") -> None:
+    def check(cls, query_size: int, value_size: int, config: AttentionSizes) -> None:
         """Refuse states of two sizes."""
         if query_size != value_size:
             raise ValueError(
@@ -88,22 +83,22 @@ class DotScore(ProductScore):
             )
 
     @classmethod
-    def work(cls, query_size: int, value_size: int, config: "AttentionConfig") -> Work:
+    def work(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
         """Count s . h and the sum."""
-        return Work(pair=query_size + value_size)
+        return MultiplyAdds(pair=query_size + value_size)
 
 
 class GeneralScore(ProductScore):
     """s W h: Luong et al. 2015, section 3.1 "general"; W is applied to h, so once a sentence."""
 
-    def __init__(self, query_size: int, value_size: int, config: "AttentionConfig") -> None:
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
         self.key = nn.Linear(value_size, query_size, bias=False)
 
     @classmethod
-    def work(cls, query_size: int, value_size: int, config: "AttentionConfig") -> Work:
+    def work(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
         """Count W h, s . (W h) and the sum."""
-        return Work(source=value_size * query_size, pair=query_size + value_size)
+        return MultiplyAdds(source=value_size * query_size, pair=query_size + value_size)
 
 
 class DynamicFactorisedScore(ProductScore):
@@ -115,18 +110,18 @@ class DynamicFactorisedScore(ProductScore):
 
     sized = True
 
-    def __init__(self, query_size: int, value_size: int, config: "AttentionConfig") -> None:
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
         rank = config.inner_size(query_size)
         self.query = nn.Sequential(nn.Linear(query_size, rank), nn.Tanh(), nn.Linear(rank, rank))
         self.key = nn.Sequential(nn.Linear(value_size, rank), nn.Tanh(), nn.Linear(rank, rank))
 
     @classmethod
-    def work(cls, query_size: int, value_size: int, config: "AttentionConfig") -> Work:
+    def work(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
         """Count g(h), f(s), their product and the sum."""
         rank = config.inner_size(query_size)
         source, target = (value_size + rank) * rank, (query_size + rank) * rank
-        return Work(source=source, target=target, pair=rank + value_size)
+        return MultiplyAdds(source=source, target=target, pair=rank + value_size)
 
     def score(self, queries: Queries, keys: Tensor) -> Tensor:
         """Compute f(s) . keys, (B, 1, Q, S)."""
@@ -141,7 +136,7 @@ class ScaledDotScore(Score):
 
     sized = headed = True
 
-    def __init__(self, query_size: int, value_size: int, config: "AttentionConfig") -> None:
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
         self.num_heads = config.num_heads
         self.scale = (self.context_size // self.num_heads) ** -0.5
@@ -150,22 +145,22 @@ class ScaledDotScore(Score):
         self.value = nn.Linear(value_size, self.context_size, bias=False)
 
     @classmethod
-    def check(cls, query_size: int, value_size: int, config: "AttentionConfig") -> None:
+    def check(cls, query_size: int, value_size: int, config: AttentionSizes) -> None:
         """Refuse heads of unequal width."""
         size = config.inner_size(query_size)
         if size % config.num_heads:
             raise ValueError(f"attention_size ({size}) must be a multiple of num_heads ({config.num_heads})")
 
     @classmethod
-    def context_width(cls, query_size: int, value_size: int, config: "AttentionConfig") -> int:
+    def context_width(cls, query_size: int, value_size: int, config: AttentionSizes) -> int:
         """The inner width: values are j(h)."""
         return config.inner_size(query_size)
 
     @classmethod
-    def work(cls, query_size: int, value_size: int, config: "AttentionConfig") -> Work:
+    def work(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
         """Count g(h), j(h), f(s), the products of all heads together and their sums."""
         size = config.inner_size(query_size)
-        return Work(source=2 * value_size * size, target=query_size * size, pair=2 * size)
+        return MultiplyAdds(source=2 * value_size * size, target=query_size * size, pair=2 * size)
 
     def score(self, queries: Queries, keys: Tensor) -> Tensor:
         """Compute f(s) . keys / sqrt(d_k), (B, heads, Q, S)."""

@@ -20,7 +20,7 @@ PLAIN = 2
 """Layers at the bottom that have no residual connection."""
 
 
-class Stack(nn.Module):
+class RecurrentStack(nn.Module):
     """The LSTM or GRU of an encoder or decoder: torch's own, with residual connections from layer 3 on.
 
     x(i) = x(i-1) + layer(i)(x(i-1)) for i >= 3, the layers below being plain (Wu et al. 2016, section 3.1);
@@ -102,13 +102,13 @@ class _Layer:
 
 
 class Stepwise:
-    """A ``Stack`` of one direction a step at a time, for an input that is only known in part.
+    """A ``RecurrentStack`` of one direction a step at a time, for an input that is only known in part.
 
     The first X inputs are known beforehand, and their share of the gates is computed for all steps at once;
     the last F are fed step by step.
     """
 
-    def __init__(self, stack: Stack, known: Tensor) -> None:
+    def __init__(self, stack: RecurrentStack, known: Tensor) -> None:
         """Prepare one run of ``stack`` over known inputs (T, N, X)."""
         self.stack, self.layers = stack, []
         lstm, size = stack.lstm, known.size(-1)

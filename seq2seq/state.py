@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .attention import Attended, Source
+from .attention import AttentionOutput, Source
 
 
 class Memory(NamedTuple):
@@ -42,7 +42,7 @@ class Decoded(NamedTuple):
 
     readout: Tensor
     """Input of the output layer, (B, T, D)."""
-    attended: Attended | None
+    attended: AttentionOutput | None
     """What T queries found in the source; None without attention."""
     own: Tensor | None
     """Weights on the decoder's own earlier outputs, (B, 1, T, T); None without self-attention."""
@@ -55,7 +55,7 @@ def join(steps: Sequence[Decoded]) -> Decoded:
     found = [step.attended for step in steps if step.attended is not None]
     attended = None
     if found:
-        attended = Attended(
+        attended = AttentionOutput(
             torch.cat([part.context for part in found], dim=1),
             torch.cat([part.weights for part in found], dim=2),
             _cat((part.choice_logp for part in found), dim=1),

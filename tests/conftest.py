@@ -7,17 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from compare.analysis.studies.registry import run_study
-from compare.analysis.studies.report import Report
 from compare.cli import main
-from compare.parse import load_experiment
-from compare.progress import Reporter
-from compare.run import run_experiment
+from compare.config.parse import load_experiment
+from compare.experiment.run_all import run_experiment
+from compare.studies.registry import run_study
+from compare.studies.study_report import StudyReport
+from compare.system.progress import Reporter
 from data.grammar import embedded_splits
-
-from .cli_kit import Refusal
-from .grammar_kit import Splits
-from .http_kit import Server, serving
+from tests.kits.cli import Refusal
+from tests.kits.grammar import Splits
+from tests.kits.http_server import Server, serving
 
 WORDS = {
     "red": "rot",
@@ -151,7 +150,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory):
     """Runs a study in quick mode, once a session."""
     folder, done = tmp_path_factory.mktemp("studies"), {}
 
-    def report(name: str) -> Report:
+    def report(name: str) -> StudyReport:
         if name not in done:
             done[name] = run_study(name, folder, quick=True)
         return done[name]

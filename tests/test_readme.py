@@ -4,14 +4,13 @@ import re
 import runpy
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from compare import load_model, load_results
 from compare.cli import app
+from tests.kits.paths import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
@@ -70,9 +69,10 @@ def test_the_score_added_in_contributing_is_one_class_and_one_line(monkeypatch: 
     import torch
 
     import seq2seq.scores
-    from compare.config import ModelConfig
-    from compare.flops import forward_flops
-    from compare.models import build, resolve
+    from compare.config.resolve_model import resolve_model
+    from compare.config.sections import ModelConfig
+    from compare.models.flops import forward_flops
+    from compare.models.registry import build
 
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
@@ -81,7 +81,7 @@ def test_the_score_added_in_contributing_is_one_class_and_one_line(monkeypatch: 
     monkeypatch.setitem(seq2seq.scores.SCORES, "cosine", namespace["CosineScore"])
     overrides = {"score": "cosine", "hidden_size": 8, "embedding_size": 6}
     row = ModelConfig(preset="luong-local-p", label="row", overrides=overrides)
-    architecture = resolve(row).architecture
+    architecture = resolve_model(row).architecture
     model = build(architecture, 20, 20)
     mask = torch.ones(2, 5, dtype=torch.bool)
     model(torch.randint(20, (2, 5)), mask, torch.randint(20, (2, 6))).sum().backward()

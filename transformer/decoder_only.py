@@ -9,14 +9,14 @@ from torch import Tensor
 
 from .attention import Attend, KeysValues, fused_attention, recording
 from .config import DecoderOnlyConfig
-from .encoder import Stack
+from .encoder import LayerStack
 from .masks import prefix
 from .parts import STANDARD, Parts
 from .state import Features, Memory, State, empty_state
 from .weights import embedding_tables, initialise, output_layer
 
 
-class DecoderOnly(Stack):
+class DecoderOnly(LayerStack):
     """One stack over [source; target] under a prefix mask, for translation.
 
     Source positions see the whole source, target positions the source and the target up to themselves: the

@@ -17,7 +17,7 @@ from .parts import STANDARD, Parts
 from .state import Memory, State
 
 
-class Stack(nn.Module):
+class LayerStack(nn.Module):
     """Layers of self-attention over embedded tokens: what Encoder, LanguageModel and DecoderOnly share."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Stack(nn.Module):
         return states
 
 
-class Encoder(Stack):
+class Encoder(LayerStack):
     """N layers over embedded source tokens: Vaswani et al. 2017, figure 1, left."""
 
     def __init__(self, config: TransformerConfig, table: nn.Embedding, parts: Parts = STANDARD) -> None:

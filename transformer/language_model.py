@@ -8,14 +8,14 @@ from torch import Tensor, nn
 
 from .attention import Attend, recording
 from .config import DecoderOnlyConfig
-from .encoder import Stack
+from .encoder import LayerStack
 from .masks import past, restrict
 from .parts import STANDARD, Parts
 from .state import State, empty_state
 from .weights import initialise, output_layer
 
 
-class LanguageModel(Stack):
+class LanguageModel(LayerStack):
     """p(x) = prod p(x[t + 1] | x[0], ..., x[t]): a decoder with no source to attend to (Liu et al. 2018)."""
 
     def __init__(self, config: DecoderOnlyConfig, vocabulary: int, parts: Parts = STANDARD) -> None:

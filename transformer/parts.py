@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from .attention import Attend, fused_attention
 from .config import LayerConfig
 from .dropout import Dropout
-from .positions import Placed
+from .positions import PositionalEmbedding
 
 
 class Residual(nn.Module):
@@ -41,8 +41,8 @@ class Residual(nn.Module):
 class Parts:
     """How a model is put together: what only a study changes is given here, and is no config's key."""
 
-    place: Callable[[LayerConfig], nn.Module] = Placed
-    """Makes what joins embedded tokens and their positions, called as ``Placed`` is."""
+    place: Callable[[LayerConfig], nn.Module] = PositionalEmbedding
+    """Makes what joins embedded tokens and their positions, called as ``PositionalEmbedding`` is."""
     attend: Attend = fused_attention
     """Gives the contexts of every attention."""
     residual: Callable[[LayerConfig], nn.Module] = Residual

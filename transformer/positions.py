@@ -26,7 +26,7 @@ def sinusoids(positions: Tensor, size: int) -> Tensor:
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
 
 
-class Placed(nn.Module):
+class PositionalEmbedding(nn.Module):
     """dropout(sqrt(D) E[token] + PE(position)): Vaswani et al. 2017, sections 3.4, 3.5 and 5.4.
 
     E starts as normal noise of deviation D^-0.5: scaled up it is of the size of the sinusoids, and as a tied

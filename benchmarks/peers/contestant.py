@@ -20,9 +20,9 @@ RACERS = {
     "ctranslate2": "race_ctranslate2.py",
 }
 MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1)}
-"""Freed memory stays with the process: what ``compare.cpu`` does by mallopt, for everybody."""
+"""Freed memory stays with the process: what ``compare.system.cpu`` does by mallopt, for everybody."""
 COMPILED = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
-"""Few compiled products stay, in training: what ``compare.cpu`` sees to, for everybody."""
+"""Few compiled products stay, in training: what ``compare.system.cpu`` sees to, for everybody."""
 
 
 class Failed(RuntimeError):

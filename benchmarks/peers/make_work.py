@@ -9,11 +9,11 @@ import numpy as np
 from race_ours import ROWS, blueprint
 from work import Pairs, Sources, Work
 
-from compare.flops import train_flops_per_token
-from compare.parse import load_experiment
-from compare.prepare import prepare
-from compare.run_folder import RunFolder
-from compare.translate import load_model
+from compare.config.parse import load_experiment
+from compare.experiment.prepare import prepare_data
+from compare.models.flops import train_flops_per_token
+from compare.results.run_folder import RunFolder
+from compare.results.trained_model import load_model
 from data.batch import Batch, make_source_batch
 from data.corpus import read_corpus
 from data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary, load_pair
@@ -39,7 +39,7 @@ def training_work(root: Path, phase: str, updates: int) -> Made:
     """Batches of ``configs/speed.toml`` to train on, or ``updates`` batches of test sentences."""
     experiment = load_experiment(CONFIG, [f"data.root={root}"])
     with TemporaryDirectory() as folder:
-        prepared = prepare(experiment, Path(folder), lambda text: None)
+        prepared = prepare_data(experiment, Path(folder), lambda text: None)
         size = len(prepared.vocabularies.tgt)
         trains = phase == "train"
         batches = islice(prepared.stream.epoch(1), (WARM_UP_UPDATES + updates) * trains)

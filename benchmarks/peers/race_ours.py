@@ -8,15 +8,18 @@ from torch import nn
 from work import Pairs, Sources, Work
 from worker import Racer, Task, serve
 
-from compare.config import ModelConfig
-from compare.cpu import tune_cpu
-from compare.models import Blueprint, build, resolve
-from compare.objective import Objective
-from compare.optim import build_optimizer
-from compare.precision import for_decoding
-from compare.search import Hypothesis, SpecialIds, search
-from compare.step import train_step
-from compare.translate import EXTRA_TOKENS, load_model
+from compare.config.resolve_model import resolve_model
+from compare.config.sections import ModelConfig
+from compare.decoding.search import Hypothesis, SpecialIds, search
+from compare.decoding.translator import EXTRA_TOKENS
+from compare.models.registry import build
+from compare.models.resolved_model import ResolvedModel
+from compare.optim.optimizer import build_optimizer
+from compare.results.trained_model import load_model
+from compare.system.cpu import tune_cpu
+from compare.system.precision import for_decoding
+from compare.training.loss import TranslationLoss
+from compare.training.step import train_step
 from data.batch import Batch
 
 _TRANSFORMER = {
@@ -44,11 +47,11 @@ NEVER = -1e4
 """Bias of the end of sentence, so that no sentence ends before its limit."""
 
 
-def blueprint(model: str) -> Blueprint:
+def resolved(model: str) -> ResolvedModel:
     """Size and optimizer of one of the race's models."""
     preset, overrides, _ = ROWS[model]
     training = {"dropout": recipe.DROPOUT, "learning_rate": recipe.LEARNING_RATE, "beta2": recipe.BETA2}
-    return resolve(ModelConfig(preset=preset, label=model, overrides=overrides | training), "race")
+    return resolve_model(ModelConfig(preset=preset, label=model, overrides=overrides | training), "race")
 
 
 class Ours(Racer):
@@ -63,11 +66,11 @@ class Ours(Racer):
             self.model = load_model(task.run).model
             self.about = f"length penalty 0, a limit for each sentence; run {task.run.rpartition('/')[2]}"
         else:
-            found = blueprint(task.model)
+            found = resolved(task.model)
             self.model = build(found.architecture, work.vocabulary, work.vocabulary)
             self.about = ROWS[task.model][2]
-            self.objective = Objective(self.model, recipe.LABEL_SMOOTHING).train()
-            self.optimizer = build_optimizer(self.objective.parameters(), found.optim)
+            self.criterion = TranslationLoss(self.model, recipe.LABEL_SMOOTHING).train()
+            self.optimizer = build_optimizer(self.criterion.parameters(), found.optim)
         if task.phase != "train":
             self.model.eval()
             self.model = for_decoding(self.model, task.precision)
@@ -97,7 +100,7 @@ class Ours(Racer):
     def update(self, pairs: Batch) -> torch.Tensor:
         """Take the step that training takes."""
         loss, _ = train_step(
-            self.objective, self.optimizer, pairs, precision=self.task.precision, clip_norm=recipe.CLIP_NORM
+            self.criterion, self.optimizer, pairs, precision=self.task.precision, clip_norm=recipe.CLIP_NORM
         )
         return loss.minimised.detach() / loss.tokens
 

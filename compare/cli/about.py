@@ -20,7 +20,7 @@ def models(
     """
     from dataclasses import asdict
 
-    from compare.catalogue import catalogue, describe, render_description, render_list
+    from compare.models.catalogue import catalogue, describe, render_description, render_list
 
     if name is not None:
         found = describe(name, vocabulary)
@@ -40,8 +40,10 @@ def doctor(
     """Say what this machine has for training, and what is missing."""
     from dataclasses import asdict
 
-    from compare.doctor import diagnose, render
+    from compare.system.doctor import diagnose, render_diagnoses
 
     findings = diagnose(yardstick=yardstick)
-    print(json.dumps([asdict(item) for item in findings], indent=2) if as_json else render(findings))
+    print(
+        json.dumps([asdict(item) for item in findings], indent=2) if as_json else render_diagnoses(findings)
+    )
     return 1 if any(item.level == "missing" for item in findings) else 0

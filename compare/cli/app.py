@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(arguments: list[str] | None) -> int:
     """Run a command and say in one line why it failed."""
-    from compare.interrupt import Interrupted
+    from compare.system.signals import Interrupted
 
     try:
         status: Any = app(args=arguments, standalone_mode=False)

@@ -38,15 +38,15 @@ def bench(
 
     Example: attnbench bench configs/speed.toml --set data.root=multi30k --out speed.json
     """
-    from compare.bench.conditions import conditions
-    from compare.bench.growth import Scaling
-    from compare.bench.plan import PHASES, BenchPlan, chosen
-    from compare.bench.race import measure, rehearse
-    from compare.bench.report import Report, read_earlier
-    from compare.bench.scaling import SIZES, grow
-    from compare.parse import load_experiment
-    from compare.progress import Reporter
-    from data.files import write_atomically
+    from compare.benchmark.benchmark import planned_timings, run_benchmark
+    from compare.benchmark.conditions import conditions
+    from compare.benchmark.growth import Scaling
+    from compare.benchmark.plan import PHASES, BenchPlan, chosen
+    from compare.benchmark.report import BenchmarkResult, read_earlier
+    from compare.benchmark.scaling import SIZES, grow
+    from compare.config.parse import load_experiment
+    from compare.system.progress import Reporter
+    from data.text.files import write_atomically
 
     phases = chosen("--phase", phase, PHASES)
     axes = chosen("--scaling", scaling, tuple(SIZES)) if scaling else ()
@@ -58,18 +58,18 @@ def bench(
     if out is not None and out.is_dir():
         raise ValueError(f"--out {out} is a folder: name a file")
     experiment, say = load_experiment(config, settings or []), Reporter(quiet=quiet).say
-    names = rehearse(experiment, plan, place=str(config))
+    names = planned_timings(experiment, plan, place=str(config))
     earlier = read_earlier(against, conditions(experiment, plan)) if against else []
     if dry_run:
         names = [f"{row.label} {axis}" for axis in axes for row in experiment.models] or names
         print(json.dumps(names) if as_json else "\n".join(names))
         return 0
-    found: Report | Scaling
+    found: BenchmarkResult | Scaling
     if axes:
         sizes = {axis: SIZES[axis] for axis in axes}
         found = grow(experiment, sizes, repeats=repeats, say=say, place=str(config))
     else:
-        found = measure(experiment, plan, say, earlier=earlier, place=str(config))
+        found = run_benchmark(experiment, plan, say, earlier=earlier, place=str(config))
     if out is not None:
         write_atomically(out, found.to_json())
     print(found.to_json() if as_json else found.render(), end="")

@@ -15,9 +15,9 @@ Root = Annotated[Path, typer.Option(help="Holds a folder for each corpus and pai
 @data_app.command("list")
 def list_corpora(as_json: AsJson = False) -> int:
     """List the corpora that can be had by name: languages, sizes, licence, citation, addresses, hashes."""
-    from compare.shelf import entries, render
+    from compare.report.corpus_catalogue import entries, render_catalogue
 
-    print(json.dumps(entries(), indent=2, ensure_ascii=False) if as_json else render())
+    print(json.dumps(entries(), indent=2, ensure_ascii=False) if as_json else render_catalogue())
     return 0
 
 
@@ -35,7 +35,7 @@ def get(
 
     Example: attnbench data get multi30k --src en --tgt fr
     """
-    from compare.shelf import addresses, fetched
+    from compare.report.corpus_catalogue import addresses, fetched
 
     if dry_run:
         found = addresses(name, src, tgt)

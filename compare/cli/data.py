@@ -9,7 +9,7 @@ import typer
 from compare.cli.app import AsJson, Quiet, app
 
 if TYPE_CHECKING:
-    from data.formats import Source
+    from data.text.formats import Source
 
 data_app = typer.Typer(help="Corpora: your own and named ones.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(data_app, name="data")
@@ -46,13 +46,13 @@ def check(
 
     Example: attnbench data check corpus.de corpus.en
     """
-    from compare.progress import Reporter
-    from compare.views.corpus import render
-    from data.checks import check as compute
+    from compare.report.corpus import render_check
+    from compare.system.progress import Reporter
+    from data.prepare.checks import check_corpus as compute
 
     splits, _ = _splits(files or [], src or [], tgt or [], columns, fields, langs)
     found = compute(splits, progress=Reporter(quiet=quiet).counting)
-    print(json.dumps(found.to_json(), indent=2, ensure_ascii=False) if as_json else render(found))
+    print(json.dumps(found.to_json(), indent=2, ensure_ascii=False) if as_json else render_check(found))
     return 1 if found.unusable else 0
 
 
@@ -87,14 +87,14 @@ def prepare(
 
     Example: attnbench data prepare corpus.de corpus.en --out mine
     """
-    from compare.progress import Reporter
-    from compare.starter import starter
-    from compare.views.corpus import render_summary
-    from data.filters import Filters
-    from data.new_folder import check_vacant
-    from data.preparation import prepare as make
-    from data.preparation import summary
-    from data.surveying import Plan, survey
+    from compare.config.starter import starter_experiment
+    from compare.report.corpus import render_summary
+    from compare.system.progress import Reporter
+    from data.prepare.filters import Filters
+    from data.prepare.first_pass import PreparationPlan, run_first_pass
+    from data.prepare.prepare_corpus import prepare_corpus as make
+    from data.prepare.prepare_corpus import summary
+    from data.text.new_folder import check_vacant
 
     if out is not None:
         check_vacant(out)
@@ -117,18 +117,18 @@ def prepare(
     if drop_overlap and not splits:
         raise ValueError("--drop-overlap is for a folder that is divided: what we divide has no overlap")
     held = {name: source for name, (source,) in splits.items()}
-    plan = Plan(
+    plan = PreparationPlan(
         sources=sources, langs=found_langs, filters=filters, held=held, valid=valid, test=test, seed=seed
     )
     reporter = Reporter(quiet=quiet)
     if dry_run or out is None:
         with reporter.counting("reading", None) as tick:
-            made = summary(plan, survey(plan, tick))
+            made = summary(plan, run_first_pass(plan, tick))
     else:
         made = make(
             plan,
             out,
-            lambda found, sizes: starter(out, found_langs, found, sizes),
+            lambda found, sizes: starter_experiment(out, found_langs, found, sizes),
             progress=reporter.counting,
         )
     print(json.dumps(made, indent=2, ensure_ascii=False) if as_json else render_summary(made))
@@ -139,20 +139,20 @@ def prepare(
 
 def _local(files: list[Path], langs: str, root: Path) -> list[Path]:
     """``files``, or the folder of the corpus named instead."""
-    from data.named import CORPORA, at_hand
-    from data.sources import parse_languages
+    from data.download.named import CORPORA, downloaded_folder
+    from data.prepare.sources import parse_languages
 
     if len(files) != 1 or str(files[0]) not in CORPORA or files[0].exists():
         return files
     src, tgt = parse_languages(langs) if langs else ("", "")
-    return [at_hand(str(files[0]), src, tgt, root)]
+    return [downloaded_folder(str(files[0]), src, tgt, root)]
 
 
 def _splits(
     files: list[Path], src: list[Path], tgt: list[Path], columns: str, fields: str, langs: str
 ) -> "tuple[dict[str, tuple[Source, ...]], tuple[str, str]]":
     """The sources of each split that the arguments name, and the two languages."""
-    from data.sources import find_sources, folder_sources, languages, parse_languages
+    from data.prepare.sources import find_sources, folder_sources, languages, parse_languages
 
     chosen = parse_languages(langs) if langs else None
     if len(files) == 1 and files[0].is_dir():

@@ -26,23 +26,23 @@ def run(
 
     Example: attnbench run configs/multi30k.toml --set data.root=multi30k
     """
-    from compare.parse import load_experiment
-    from compare.progress import Reporter
-    from compare.run import rehearse, run_experiment
-    from compare.views.publish import publish
-    from compare.views.table import render
+    from compare.config.parse import load_experiment
+    from compare.experiment import run_all
+    from compare.report.publish import write_views
+    from compare.report.tables.table import render_table
+    from compare.system.progress import Reporter
 
     experiment = load_experiment(config, settings or [])
     folder = out or Path("runs") / experiment.name
     reporter, drawn = Reporter(quiet=quiet), _seeds(seeds)
     if dry_run:
-        runs = rehearse(experiment, folder, reporter.say, seeds=drawn, place=str(config))
+        runs = run_all.dry_run(experiment, folder, reporter.say, seeds=drawn, place=str(config))
         names = [run.name for run in runs]
         print(json.dumps(names) if as_json else "\n".join(names))
         return 0
-    results = run_experiment(experiment, folder, reporter, seeds=drawn, place=str(config))
-    print(render(results, "json" if as_json else "markdown"), end="", flush=True)
-    publish(folder, reporter.say)
+    results = run_all.run_experiment(experiment, folder, reporter, seeds=drawn, place=str(config))
+    print(render_table(results, "json" if as_json else "markdown"), end="", flush=True)
+    write_views(folder, reporter.say)
     return 0 if all(result.status == "done" for result in results) else 1
 
 
@@ -61,8 +61,8 @@ def study(
 
     Example: attnbench study scaling
     """
-    from compare.analysis.studies import list_studies, run_study
-    from compare.progress import Reporter
+    from compare.studies import list_studies, run_study
+    from compare.system.progress import Reporter
 
     if name is None:
         print(list_studies(as_json=as_json))

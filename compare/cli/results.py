@@ -20,12 +20,12 @@ def table(
     as_json: AsJson = False,
 ) -> int:
     """Print the results of experiments as one table."""
-    from compare.views.shapes import Shape, shaped
-    from compare.views.table import render
+    from compare.report.tables.shapes import TableShape, load_table
+    from compare.report.tables.table import render_table
 
-    frame = shaped(folders, shape)
-    chosen = columns.split(",") if columns else list(frame.columns) if shape == Shape.WIDE else None
-    print(render(frame, "json" if as_json else form, chosen), end="")
+    frame = load_table(folders, shape)
+    chosen = columns.split(",") if columns else list(frame.columns) if shape == TableShape.WIDE else None
+    print(render_table(frame, "json" if as_json else form, chosen), end="")
     return 0
 
 
@@ -44,16 +44,16 @@ def plot(
 
     Example: attnbench plot runs/demo length --format pdf
     """
-    from compare.progress import Reporter
-    from compare.views.gallery import KINDS, draw_kind
-    from compare.views.publish import draw
+    from compare.report.plots.gallery import FIGURES, draw_figure
+    from compare.report.publish import draw_plots
+    from compare.system.progress import Reporter
 
     if kind == "list":
-        print("\n".join(f"{name:<17} {found.about}" for name, found in KINDS.items()))
+        print("\n".join(f"{name:<17} {found.about}" for name, found in FIGURES.items()))
     elif kind:
-        print("\n".join(map(str, draw_kind(folder, kind, forms.split(",")))))
+        print("\n".join(map(str, draw_figure(folder, kind, forms.split(",")))))
     else:
-        for path in draw(folder, sentence=sentence, line=line, say=Reporter(quiet=quiet).say):
+        for path in draw_plots(folder, sentence=sentence, line=line, say=Reporter(quiet=quiet).say):
             print(path)
     return 0
 
@@ -70,8 +70,8 @@ def report(
 
     Example: attnbench report runs/demo
     """
-    from compare.progress import Reporter
-    from compare.views.report import build_report
+    from compare.report.html import build_report
+    from compare.system.progress import Reporter
 
     print(build_report(folder, Reporter(quiet=quiet).say, baseline=baseline))
     return 0
@@ -84,8 +84,8 @@ def check(
     as_json: AsJson = False,
 ) -> int:
     """Derive every figure of a finished experiment from its files again; status 1 if any differs."""
-    from compare.analysis.check import check as compute
-    from compare.progress import Reporter
+    from compare.check.recompute import check_experiment as compute
+    from compare.system.progress import Reporter
 
     found = compute(folder, Reporter(quiet=quiet).say)
     differences = [str(finding) for finding in found.differences]

@@ -22,8 +22,8 @@ def translate(
 
     Example: echo "The old woman sleeps." | attnbench translate runs/demo/bahdanau-seed1
     """
-    from compare.cpu import tune_cpu
-    from compare.translate import load_model
+    from compare.results.trained_model import load_model
+    from compare.system.cpu import tune_cpu
 
     tune_cpu()
     model = load_model(run, device)
@@ -56,11 +56,11 @@ def score(
 
     Example: attnbench score lstm.de transformer.de --ref test.de --metrics bleu,chrf,ter
     """
-    from compare.score import HEADLINE, Scoring, score_files
-    from compare.views.scores import render_scores
+    from compare.report.tables.scores import render_scores
+    from compare.scoring.score import HEADLINE, ScoringOptions, score_files
 
     asked = [name for text in metrics or HEADLINE.metrics for name in text.replace(",", " ").split()]
-    scoring = Scoring(metrics=asked, tokenize=tokenize, lowercase=lowercase)
+    scoring = ScoringOptions(metrics=asked, tokenize=tokenize, lowercase=lowercase)
     print(render_scores(score_files(hypotheses, ref, scoring), as_json=as_json))
     return 0
 
@@ -84,17 +84,17 @@ def align(
     Example: attnbench align runs/demo/bahdanau-seed1 --gold gold.talp.gz --src test.en.gz --tgt test.de.gz
     """
     from compare.analysis.alignment.gold import read_gold
-    from compare.analysis.alignment.measured import measure
-    from compare.analysis.tables import markdown
-    from compare.cpu import tune_cpu
-    from compare.progress import Reporter
-    from compare.translate import load_model
+    from compare.analysis.alignment.measurement import measure_alignment
+    from compare.analysis.table import markdown
+    from compare.results.trained_model import load_model
+    from compare.system.cpu import tune_cpu
+    from compare.system.progress import Reporter
 
     found = read_gold(gold, *((tgt, src) if turned else (src, tgt)), first_word=first_word)
     for line in found.skipped:
         Reporter(quiet=quiet).say(line)
     tune_cpu()
-    measured = measure(load_model(run), found.turned() if turned else found)
+    measured = measure_alignment(load_model(run), found.turned() if turned else found)
     if measured is None:
         raise ValueError(f"{run}: this model has no attention to align by")
     rows = measured.rows(method)

@@ -3,5 +3,5 @@
 ``pharaoh`` reads links that people made, ``gold`` joins them to the words they are of; ``pieces`` finds the
 words that a vocabulary's pieces write, ``attended`` the weights between words; ``links`` turns weights into
 links, ``aer`` counts the right ones, ``entropy`` says how widely weights are spread, ``measured`` sums both
-over a text. ``experiment``, ``spread`` and ``heatmaps`` do this for the runs of a finished experiment.
+over a text. ``experiment_alignment`` and ``experiment_entropy`` do this for a finished experiment.
 """

@@ -59,7 +59,7 @@ class Agreement(NamedTuple):
         return {"aer": self.aer, "precision": self.precision, "recall": self.recall, "f1": self.f1}
 
 
-def count(links: Bools, sure: Bools, possible: Bools) -> Counts:
+def count_links(links: Bools, sure: Bools, possible: Bools) -> Counts:
     """Count the links of one sentence as ``Agreement`` names them.
 
     Args:

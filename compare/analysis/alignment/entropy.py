@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 
-class Spread(NamedTuple):
+class AttentionEntropy(NamedTuple):
     """Sums over target words, which may be added up over pairs; each is (C,)."""
 
     nats: Floats
@@ -28,9 +28,9 @@ class Spread(NamedTuple):
         """Mean entropy in nats and mean share of log S, each (C,); NaN where there is no word."""
         return _ratio(self.nats, self.words), _ratio(self.share, self.shared_words)
 
-    def plus(self, other: "Spread") -> "Spread":
+    def plus(self, other: "AttentionEntropy") -> "AttentionEntropy":
         """The sums over the pairs of both."""
-        return Spread(*(one + another for one, another in zip(self, other, strict=True)))
+        return AttentionEntropy(*(one + another for one, another in zip(self, other, strict=True)))
 
 
 def entropy(weights: Floats) -> Floats:
@@ -44,17 +44,17 @@ def entropy(weights: Floats) -> Floats:
     return nats
 
 
-def measure_spread(weights: Floats) -> Spread:
+def measure_spread(weights: Floats) -> AttentionEntropy:
     """The sums over the target words of one pair's ``weights`` (C, T, S)."""
     nats = entropy(weights)
     total, words = np.nansum(nats, axis=-1), np.isfinite(nats).sum(axis=-1).astype(np.float64)
     source_words = weights.shape[-1]
     if source_words == 1:
-        return Spread(total, words, np.zeros_like(total), np.zeros_like(words))
-    return Spread(total, words, total / math.log(source_words), words)
+        return AttentionEntropy(total, words, np.zeros_like(total), np.zeros_like(words))
+    return AttentionEntropy(total, words, total / math.log(source_words), words)
 
 
-def known(value: float) -> float | None:
+def none_if_nan(value: float) -> float | None:
     """``value`` as a table holds it: None where it is NaN."""
     return None if math.isnan(value) else float(value)
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from data.lines import read_lines
+from data.text.lines import read_lines
 
 Link = tuple[int, int]
 """A source word and a target word, by their numbers from 0."""

@@ -1,0 +1,1 @@
+"""Translation quality by sentence length, word frequency, copying, errors and cost."""

@@ -1,0 +1,1 @@
+"""Confidence intervals and paired significance tests over test sets and seeds."""

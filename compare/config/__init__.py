@@ -1,0 +1,1 @@
+"""Experiments as written: TOML files, overrides, checked sections."""

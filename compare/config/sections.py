@@ -1,0 +1,213 @@
+"""What an experiment is: frozen sections, and one ``ModelConfig`` for each row of the comparison."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+from compare.system.hints import MAX_COMPARED, abbreviate
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """Which corpus is translated, and in which direction."""
+
+    root: str = ""
+    """Folder with train, valid and test files; empty: the embedded grammar corpus."""
+    src: str = "en"
+    """Source language, the ending of its files."""
+    tgt: str = "de"
+    """Target language, the ending of its files."""
+    max_tokens: int = 100
+    """Training pairs with more tokens than this on a side are dropped and counted."""
+    max_test: int = 0
+    """Decode and score only the first so many pairs of each test set, for a quick look; 0: all."""
+    train_size: int = 20_000
+    """Training pairs of the embedded corpus."""
+    seed: int = 1
+    """Seed of the embedded corpus."""
+
+    def __post_init__(self) -> None:
+        """Reject what would fail only when the corpus is read."""
+        _at_least(1, max_tokens=self.max_tokens, train_size=self.train_size)
+        _at_least(0, seed=self.seed, max_test=self.max_test)
+        if self.src == self.tgt:
+            raise ValueError(f"src and tgt are both {self.src!r}: a translation needs two languages")
+        if not self.root and (self.src, self.tgt) != ("en", "de"):
+            raise ValueError(
+                f"the embedded corpus is en -> de, found {self.src} -> {self.tgt}: "
+                "set data.root to the folder of your corpus"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocabularyConfig:
+    """How text becomes ids; built from the training split only."""
+
+    kind: str = "unigram"
+    """words, characters, unigram or bpe (the last two by SentencePiece)."""
+    size: int = 8_000
+    """Upper bound on entries, the four special ones included."""
+    joint: bool = True
+    """One vocabulary for both languages."""
+    min_count: int = 1
+    """Words or characters seen less often in training become <unk>."""
+
+    def __post_init__(self) -> None:
+        """Reject an unknown kind or a size that leaves no room for text."""
+        _one_of(kind=(self.kind, ("words", "characters", "unigram", "bpe")))
+        _at_least(5, size=self.size)
+        _at_least(1, min_count=self.min_count)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """How every model of the experiment is trained; what differs by model stands in ``[[models]]``."""
+
+    seed: int = 1
+    """Seed of weights, dropout and batch order."""
+    device: str = "auto"
+    """cpu, cuda, or auto: cuda where there is one."""
+    precision: str = "auto"
+    """fp32, bf16 autocast (weights stay fp32), or auto: bf16 where the device multiplies bf16 itself."""
+    batch_tokens: int = 4_096
+    """Upper bound on target tokens of a batch, padding included."""
+    max_updates: int = 6_000
+    """Optimizer updates; every model gets the same batches."""
+    label_smoothing: float = 0.1
+    """Share of the target probability spread evenly over the vocabulary."""
+    clip_norm: float = 1.0
+    """Gradients are scaled down to this total norm."""
+    valid_every: int = 500
+    """Updates between validations."""
+    patience: int = 0
+    """Stop after this many validations without a better BLEU; 0: never."""
+    average: int = 1
+    """Average the weights of this many last validations, kept if better on validation."""
+    log_every: int = 50
+    """Updates between lines of metrics.jsonl."""
+    checkpoint_every: int = 500
+    """Updates between saved trainer states."""
+
+    def __post_init__(self) -> None:
+        """Reject values that would fail only after minutes of training."""
+        _one_of(
+            device=(self.device, ("auto", "cpu", "cuda")),
+            precision=(self.precision, ("auto", "fp32", "bf16")),
+        )
+        _at_least(
+            1,
+            batch_tokens=self.batch_tokens,
+            max_updates=self.max_updates,
+            valid_every=self.valid_every,
+            average=self.average,
+            log_every=self.log_every,
+            checkpoint_every=self.checkpoint_every,
+        )
+        _at_least(0, patience=self.patience, seed=self.seed)
+        if not 0 <= self.label_smoothing < 1:
+            raise ValueError(f"label_smoothing must be in [0, 1), found {self.label_smoothing}")
+        if not self.clip_norm > 0:
+            raise ValueError(f"clip_norm must be positive, found {self.clip_norm}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodeConfig:
+    """How the test sets are translated; the same for every model."""
+
+    beam_size: int = 5
+    """Hypotheses kept for each sentence; 1 is greedy search."""
+    length_penalty: float = 1.0
+    """Alpha of ((5 + length) / 6) ** alpha, which divides a hypothesis' log-probability (Wu et al. 2016)."""
+    max_ratio: float = 2.0
+    """A translation ends after max_ratio * source tokens + 10 tokens."""
+    batch_tokens: int = 4_096
+    """Upper bound on source tokens times hypotheses decoded together."""
+
+    def __post_init__(self) -> None:
+        """Reject sizes that cannot be searched."""
+        _at_least(1, beam_size=self.beam_size, batch_tokens=self.batch_tokens)
+        if not self.max_ratio > 0:
+            raise ValueError(f"max_ratio must be positive, found {self.max_ratio}")
+        if self.length_penalty < 0:
+            raise ValueError(f"length_penalty must not be negative, found {self.length_penalty}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchConfig:
+    """How decoding speed is timed once a model is trained."""
+
+    sentences: int = 256
+    """Test sentences of a timed decoding."""
+    repeats: int = 3
+    """Timed repeats, of which the median is reported."""
+    latency_sentences: int = 32
+    """Sentences translated one by one for the latency percentiles."""
+
+    def __post_init__(self) -> None:
+        """Reject counts that time nothing."""
+        _at_least(1, sentences=self.sentences, repeats=self.repeats, latency_sentences=self.latency_sentences)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetConfig:
+    """What the models are made equal in, beside the batches that they share (see compare/budget.py)."""
+
+    match: str = "none"
+    """none, params (trainable weights), flops (of training, a token) or time (seconds of training)."""
+    reference: str = ""
+    """Label of the model that stays as it is and whose amount the others get; empty: the first."""
+    amount: float = 0.0
+    """The budget itself in weights, FLOPs a token or seconds; 0: what the reference has."""
+
+    def __post_init__(self) -> None:
+        """Reject what would be ignored."""
+        _one_of(match=(self.match, ("none", "params", "flops", "time")))
+        if self.amount < 0:
+            raise ValueError(f"amount must be at least 0, found {self.amount:g}")
+        if self.match == "none" and (self.reference or self.amount):
+            raise ValueError("reference and amount mean nothing without match: set match too")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """One row of the comparison: a preset, its label, and what it overrides (see compare/models.py)."""
+
+    preset: str
+    label: str
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """A label names a folder and a table row."""
+        if not self.label or not all(c.isalnum() or c in "-_.+" for c in self.label) or self.label[0] == ".":
+            raise ValueError(
+                f"label {abbreviate(self.label)} names a folder: only letters, digits and -_.+ are allowed"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """A whole comparison: shared sections and one entry of ``models`` a row."""
+
+    name: str
+    data: DataConfig
+    vocabulary: VocabularyConfig
+    train: TrainConfig
+    decode: DecodeConfig
+    bench: BenchConfig
+    budget: BudgetConfig
+    models: tuple[ModelConfig, ...]
+
+
+def _at_least(bound: int, **values: int) -> None:
+    for name, value in values.items():
+        if value < bound:
+            raise ValueError(f"{name} must be at least {bound}, found {value}")
+
+
+def _one_of(**choices: tuple[str, tuple[str, ...]]) -> None:
+    for name, (value, known) in choices.items():
+        if value not in known:
+            close = get_close_matches(value[:MAX_COMPARED], known, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise ValueError(f"{name} must be one of {', '.join(known)}, found {abbreviate(value)}{hint}")

@@ -1,0 +1,1 @@
+"""Greedy and beam search, and the translator that maps text to text."""

@@ -1,0 +1,93 @@
+"""Translate lines of text with a trained model, and show what it attended to."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from compare.config.sections import DecodeConfig
+from compare.decoding.search import Hypothesis, SpecialIds, search
+from data.batch import make_source_batch
+from data.loader import decode_batches
+from data.vocabulary import BOS, EOS, PAD, VocabularyPair
+
+if TYPE_CHECKING:
+    from compare.models.registry import Model
+
+SPECIAL = SpecialIds(pad=PAD, bos=BOS, eos=EOS)
+EXTRA_TOKENS = 10
+"""Tokens that a translation may have beyond max_ratio times its source's."""
+
+
+class SentenceAttention(NamedTuple):
+    """A sentence, its translation, and the weights with which each target piece was chosen."""
+
+    src: list[str]
+    tgt: list[str]
+    weights: Mapping[str, NDArray[np.float32]]
+    """By name, (heads, T, S); empty for a model without attention."""
+
+
+class Translator:
+    """A model with its vocabularies: lines in, lines out."""
+
+    def __init__(
+        self,
+        model: "Model",
+        vocabularies: VocabularyPair,
+        decode: DecodeConfig,
+        device: torch.device,
+    ) -> None:
+        self.model, self.vocabularies, self.decode, self.device = model, vocabularies, decode, device
+
+    def translate(self, lines: Sequence[str], *, beam_size: int | None = None) -> list[str]:
+        """Translate each line; the result does not depend on which lines stand beside it."""
+        return [self.vocabularies.tgt.decode(found.tokens) for found in self.search(lines, beam_size)]
+
+    def search(self, lines: Sequence[str], beam_size: int | None = None) -> list[Hypothesis]:
+        """The best hypothesis of each line, in their order; batches hold lines of like length."""
+        beam_size = beam_size or self.decode.beam_size
+        sources = self.vocabularies.src.encode_all(lines)
+        lengths = np.array([len(ids) for ids in sources], dtype=np.int64)
+        found: dict[int, Hypothesis] = {}
+        for rows in decode_batches(lengths, max(1, self.decode.batch_tokens // beam_size)):
+            batch = self._search_batch([sources[row] for row in rows], beam_size)
+            found.update(zip(rows.tolist(), batch, strict=True))
+        return [found[row] for row in range(len(sources))]
+
+    def _search_batch(self, sources: list[list[int]], beam_size: int) -> list[Hypothesis]:
+        src, src_mask = (part.to(self.device) for part in make_source_batch(sources))
+        limits = [int(self.decode.max_ratio * len(ids)) + EXTRA_TOKENS for ids in sources]
+        self.model.eval()
+        return search(
+            self.model,
+            src,
+            src_mask,
+            limits=torch.tensor(limits, device=self.device),
+            special=SPECIAL,
+            beam_size=beam_size,
+            alpha=self.decode.length_penalty,
+        )
+
+    @torch.inference_mode()
+    def attend(self, line: str) -> SentenceAttention:
+        """Translate one line and give the attention weights of every piece of the translation."""
+        ids = self.search([line])[0].tokens
+        src, src_mask = (
+            part.to(self.device) for part in make_source_batch([self.vocabularies.src.encode(line)])
+        )
+        tgt_in = torch.tensor([[BOS, *ids]], device=self.device)
+        weights = self.model.attention(src, src_mask, tgt_in)
+        return SentenceAttention(
+            src=self.vocabularies.src.pieces(src[0].tolist()),
+            tgt=self.vocabularies.tgt.pieces([*ids, EOS]),
+            weights={name: _array(value[0]) for name, value in weights.items()},
+        )
+
+
+def _array(weights: Tensor) -> NDArray[np.float32]:
+    array: NDArray[np.float32] = weights.float().cpu().numpy()
+    return array

@@ -1,0 +1,152 @@
+"""Every figure of a run from its files: a row is made of them, and checked against them."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import Any
+
+import torch
+
+from compare.config.resolve_model import resolve_model
+from compare.config.sections import BudgetConfig
+from compare.experiment.prepare import PreparedData
+from compare.models.flops import train_flops_per_token
+from compare.models.registry import Architecture, build
+from compare.results.run_folder import RunFolder
+from compare.results.store import Result
+from compare.scoring.score import ALL, score_texts
+from compare.system.timing import Speed, percentile
+from compare.training.checkpoint import load_weights, set_weights
+from compare.training.metrics_log import read_metrics
+from compare.training.validation import perplexity
+from data.corpus import Corpus
+from data.loader import BatchStream
+from data.text.lines import read_lines
+
+Figures = dict[str, Any]
+"""Fields of ``Result`` by name."""
+
+
+def compute_figures(run: RunFolder, prepared: PreparedData) -> Figures:
+    """All figures of a finished run.
+
+    Raises:
+        ValueError: a file is missing or damaged, or the weights are those of another model.
+    """
+    architecture = resolve_model(run.model).architecture
+    flops = training_flops(architecture, prepared)
+    trained = training_figures(read_metrics(run.metrics), prepared.stream)
+    raw = json.loads(run.speed.read_bytes())
+    figures = {
+        **size_figures(run, architecture, [len(side) for side in prepared.vocabularies]),
+        **trained,
+        **quality_figures(run, prepared.corpus),
+        **speed_figures(raw),
+        "train_flops_per_token": flops,
+        "train_mfu": trained["train_tokens_per_s"] * flops / raw["matmul_flops_per_s"],
+    }
+    return figures | budget_figures(run.experiment.budget, figures)
+
+
+def budget_figures(budget: BudgetConfig, figures: Figures) -> Figures:
+    """What was matched, and how closely."""
+    spent = {"params": "params", "flops": "train_flops_per_token", "time": "train_s"}
+    if budget.match == "none":
+        return {}
+    return {"budget": budget.match, "budget_off": figures[spent[budget.match]] / budget.amount - 1}
+
+
+def size_figures(run: RunFolder, architecture: Architecture, vocabulary_sizes: Sequence[int]) -> Figures:
+    """Parameters, of the model that the saved weights fit."""
+    src, tgt = vocabulary_sizes
+    with torch.device("meta"):  # shapes alone
+        model = build(architecture, src, tgt)
+    set_weights(model, load_weights(run.weights), str(run.weights))
+    embeddings = [part.weight for part in model.modules() if isinstance(part, torch.nn.Embedding)]
+    embedding = sum(weight.numel() for weight in {id(weight): weight for weight in embeddings}.values())
+    params = sum(parameter.numel() for parameter in model.parameters())
+    return {"params": params, "params_no_embedding": params - embedding}
+
+
+def training_flops(architecture: Architecture, prepared: PreparedData) -> float:
+    """Floating-point operations a token of training, at the corpus' mean lengths."""
+    return train_flops_per_token(
+        architecture,
+        src_len=float(prepared.train.src_lengths.mean()) + 1,
+        tgt_len=float(prepared.train.tgt_lengths.mean()) + 1,
+        tgt_vocabulary=len(prepared.vocabularies.tgt),
+    )
+
+
+def training_figures(lines: Sequence[Mapping[str, Any]], stream: BatchStream) -> Figures:
+    """What training consumed and reached; its speed is the median over the lines of the log.
+
+    Raises:
+        ValueError: the log does not reach from the first update to the end.
+    """
+    windows = [line for line in lines if line["kind"] == "train"]
+    updates = sum(line["updates"] for line in windows)
+    final = next((line for line in lines if line["kind"] == "final"), None)
+    if final is None or updates != final["update"]:
+        raise ValueError("metrics.jsonl has lost lines: delete the run's checkpoints to train it anew")
+    steady = windows[1:] or windows  # the first window pays for start-up
+    rate = percentile([line["tokens_per_s"] for line in steady], 0.5)
+    tgt_tokens = sum(line["tgt_tokens"] for line in steady)
+    seen = sum(line["src_tokens"] + line["tgt_tokens"] for line in windows)
+    joules: list[Any] = [line.get("joules") for line in windows]
+    share = tgt_tokens / (tgt_tokens + sum(line["src_tokens"] for line in steady))
+    return {
+        "updates": updates,
+        "epochs": _epochs(stream, updates),
+        "tokens_seen": seen,
+        "best_update": final["best_update"],
+        "valid_loss": final["loss"],
+        "valid_perplexity": perplexity(final["loss"]),
+        "train_tokens_per_s": rate,
+        "train_tgt_tokens_per_s": rate * share,
+        "energy_j_per_1k_tokens": None if None in joules else 1000 * sum(joules) / seen,
+        **{f"{phase}_s": sum(line[f"{phase}_s"] for line in windows) for phase in ("data", "train")},
+        **{f"{phase}_s": final[f"{phase}_s"] for phase in ("validation", "checkpoint")},
+    }
+
+
+def _epochs(stream: BatchStream, updates: int) -> float:
+    """How many times the training pairs were seen."""
+    for epoch in count():
+        batches = len(stream.plan(epoch + 1))
+        if updates <= batches:
+            return epoch + updates / batches
+        updates -= batches
+    raise AssertionError("no end of epochs")
+
+
+def quality_figures(run: RunFolder, corpus: Corpus) -> Figures:
+    """The scores of the translations; the first test set gives the headline."""
+    scores = {
+        test: score_texts(
+            read_lines(run.output(test), allow_blank=True), corpus.splits[test].tgt, scoring=ALL
+        )
+        for test in corpus.tests
+    }
+    first, *further = scores
+    names = {item.name for item in dataclasses.fields(Result)}
+    headline = dataclasses.asdict(scores[first])
+    return {
+        **{name: value for name, value in headline.items() if name in names},
+        "tests": {test: dataclasses.asdict(scores[test]) for test in further},
+    }
+
+
+def speed_figures(raw: Mapping[str, Any]) -> Figures:
+    """Medians and percentiles of what was timed."""
+    greedy, beam = (Speed(**raw[kind]) for kind in ("greedy", "beam"))
+    return {
+        "greedy_sentences_per_s": greedy.sentences_per_s,
+        "beam_sentences_per_s": beam.sentences_per_s,
+        "decode_tokens_per_s": beam.tokens_per_s,
+        "latency_ms_p50": percentile(raw["latency_ms"], 0.5),
+        "latency_ms_p95": percentile(raw["latency_ms"], 0.95),
+        "decode_s": raw["decode_s"],
+        "peak_memory_bytes": raw["peak_memory_bytes"],
+    }

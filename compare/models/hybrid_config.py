@@ -1,0 +1,70 @@
+"""An encoder of one room and a decoder of the other; what a half does not use is no setting of it."""
+
+from dataclasses import dataclass
+
+import seq2seq.flops
+import transformer.flops
+from seq2seq.config import Seq2SeqConfig
+from transformer.config import TransformerConfig
+
+HalfConfig = Seq2SeqConfig | TransformerConfig
+
+UNUSED: dict[tuple[str, type[HalfConfig]], frozenset[str]] = {
+    ("encoder", Seq2SeqConfig): frozenset({"attention", "feed_summary", "readout"}),
+    ("encoder", TransformerConfig): frozenset({"decoder_layers"}),
+    ("decoder", Seq2SeqConfig): frozenset({"direction", "encoder_size", "num_heads"}),
+    ("decoder", TransformerConfig): frozenset({"encoder_layers"}),
+}
+"""Settings of a whole model that mean nothing to the half of it that is used; heads are the Transformer's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HybridConfig:
+    """Transformer encoder and RNN decoder, or the other way round (compare Chen et al. 2018)."""
+
+    encoder: HalfConfig
+    """The model whose encoder reads the source."""
+    decoder: HalfConfig
+    """The model whose decoder writes the target."""
+
+    def __post_init__(self) -> None:
+        """Reject halves of one room, and halves that contradict each other."""
+        if type(self.encoder) is type(self.decoder):
+            raise ValueError(f"encoder and decoder are both {type(self.encoder).__name__}: that is no hybrid")
+        for name in ("dropout", "tie"):
+            values = getattr(self.encoder, name), getattr(self.decoder, name)
+            if values[0] != values[1]:
+                raise ValueError(
+                    f"{name} must be the same in both halves, got {values[0]!r} and {values[1]!r}"
+                )
+        widths = (embedding_width(self.encoder), embedding_width(self.decoder))
+        if self.decoder.tie == "all" and widths[0] != widths[1]:
+            raise ValueError(f'tie "all" needs embeddings of one width, got {widths[0]} and {widths[1]}')
+        if isinstance(self.decoder, Seq2SeqConfig) and self.decoder.attention is None:
+            raise ValueError("the decoder needs an attention: a Transformer encoder has no last state")
+
+
+def embedding_width(half: HalfConfig) -> int:
+    """How wide the embeddings of a half are."""
+    return half.d_model if isinstance(half, TransformerConfig) else half.embedding_size
+
+
+def hybrid_multiply_adds(config: HybridConfig, src_len: float, tgt_len: float) -> float:
+    """Count a sentence pair's multiply-adds up to the states that the output layer reads.
+
+    Args:
+        config: the model.
+        src_len: source tokens read; a mean will do.
+        tgt_len: target tokens read.
+    """
+    match config:
+        case HybridConfig(encoder=TransformerConfig() as encoder, decoder=Seq2SeqConfig() as decoder):
+            width = encoder.d_model
+            return transformer.flops.encoder_multiply_adds(
+                encoder, src_len
+            ) + seq2seq.flops.decoder_multiply_adds(decoder, src_len, tgt_len, width, width)
+        case HybridConfig(encoder=Seq2SeqConfig() as encoder, decoder=TransformerConfig() as decoder):
+            return seq2seq.flops.encoder_multiply_adds(
+                encoder, src_len
+            ) + transformer.flops.decoder_multiply_adds(decoder, src_len, tgt_len, encoder.states_size)
+    raise AssertionError("a hybrid has one half of each family")

@@ -1,0 +1,249 @@
+"""The presets, one a row of a comparison: each a model of the literature under its name there."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from compare.models.hybrid_config import HybridConfig
+from compare.models.registry import Architecture
+from compare.optim.config import OptimConfig
+from compare.system.hints import abbreviate, did_you_mean
+from seq2seq.config import AttentionConfig, Seq2SeqConfig
+from transformer.config import DecoderOnlyConfig, TransformerConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """A model under its name in the literature."""
+
+    about: str
+    source: str
+    architecture: Architecture
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    paper_size: bool = False
+    """As large as its authors built it: for a GPU, and no row of a quick comparison."""
+
+
+def _before(**attention: Any) -> Seq2SeqConfig:
+    """Attention before the cell, the context an input of it (Bahdanau et al. 2015)."""
+    return Seq2SeqConfig(attention=AttentionConfig(placement="before", **attention), tie="output")
+
+
+def _after(score: str, **attention: Any) -> Seq2SeqConfig:
+    """Attention after the cell with input feeding (Luong et al. 2015, sections 3.1 and 3.3)."""
+    settings = AttentionConfig(score=score, placement="after", input_feeding=True, **attention)
+    return Seq2SeqConfig(attention=settings, tie="output")
+
+
+_PLAIN = Seq2SeqConfig(attention=None, tie="output")
+_TRANSFORMER = TransformerConfig()
+_WARM = OptimConfig(warmup_updates=400)
+_LUONG, _VASWANI = "Luong et al. 2015", "Vaswani et al. 2017"
+
+PRESETS: dict[str, Preset] = {
+    "lstm": Preset(
+        about="LSTM encoder-decoder without attention", source="Sutskever et al. 2014", architecture=_PLAIN
+    ),
+    "lstm-reversed": Preset(
+        about="the same, one-way, the source read from its end",
+        source="Sutskever et al. 2014",
+        architecture=replace(_PLAIN, direction="backward"),
+    ),
+    "gru-context": Preset(
+        about="GRU without attention, the source's summary fed at every step",
+        source="Cho et al. 2014",
+        architecture=replace(_PLAIN, cell="gru", direction="forward", feed_summary=True),
+    ),
+    "bahdanau": Preset(
+        about="additive attention before the cell", source="Bahdanau et al. 2015", architecture=_before()
+    ),
+    "luong-dot": Preset(
+        about="dot-product attention after the cell, input feeding",
+        source=_LUONG,
+        architecture=_after("dot"),
+    ),
+    "luong-general": Preset(
+        about="bilinear attention after the cell, input feeding",
+        source=_LUONG,
+        architecture=_after("general"),
+    ),
+    "luong-concat": Preset(
+        about="additive attention after the cell, input feeding",
+        source=_LUONG,
+        architecture=_after("concat"),
+    ),
+    "luong-location": Preset(
+        about="weights from the decoder state alone", source=_LUONG, architecture=_after("location")
+    ),
+    "luong-local-m": Preset(
+        about="bilinear attention in a window about the own position",
+        source=_LUONG,
+        architecture=_after("general", scope="local-m"),
+    ),
+    "luong-local-p": Preset(
+        about="bilinear attention in a window about a predicted position",
+        source=_LUONG,
+        architecture=_after("general", scope="local-p"),
+    ),
+    "scaled-dot-rnn": Preset(
+        about="scaled dot product of projections after the cell, one head",
+        source=f"{_VASWANI}, in an RNN",
+        architecture=_after("scaled-dot"),
+    ),
+    "multihead-rnn": Preset(
+        about="the same with four heads",
+        source=f"{_VASWANI}, in an RNN",
+        architecture=_after("scaled-dot", num_heads=4),
+    ),
+    "hard-st": Preset(
+        about="additive attention that picks one word, trained straight-through",
+        source="Xu et al. 2015; Bengio et al. 2013",
+        architecture=_before(normaliser="straight-through"),
+    ),
+    "hard-reinforce": Preset(
+        about="additive attention that draws one word, trained by REINFORCE",
+        source="Xu et al. 2015",
+        architecture=_before(normaliser="reinforce"),
+    ),
+    "static": Preset(
+        about="attention weights that are parameters",
+        source="compare Tay et al. 2021",
+        architecture=_after("static"),
+    ),
+    "static-factorised": Preset(
+        about="weights that are a product of two small parameter matrices",
+        source="compare Tay et al. 2021",
+        architecture=_after("static-factorised", attention_size=8),
+    ),
+    "dynamic-factorised": Preset(
+        about="weights that are a product of two functions, of target and source states",
+        source="compare Tay et al. 2021",
+        architecture=_after("dynamic-factorised", attention_size=64),
+    ),
+    "self-attentive-rnn": Preset(
+        about="bahdanau whose RNNs also attend to their own earlier states",
+        source="compare Cheng et al. 2016",
+        architecture=replace(_before(), self_attention="both"),
+    ),
+    "transformer": Preset(
+        about="self-attention encoder-decoder", source=_VASWANI, architecture=_TRANSFORMER, optim=_WARM
+    ),
+    "transformer-postnorm": Preset(
+        about="norms after the residual sum, as first published",
+        source=_VASWANI,
+        architecture=replace(_TRANSFORMER, norm="post"),
+        optim=_WARM,
+    ),
+    "transformer-learned": Preset(
+        about="positions that are learned",
+        source="Gehring et al. 2017",
+        architecture=replace(_TRANSFORMER, positions="learned"),
+        optim=_WARM,
+    ),
+    "transformer-nopos": Preset(
+        about="no positions: the source is a bag of words",
+        source=f"{_VASWANI}, without section 3.5",
+        architecture=replace(_TRANSFORMER, positions="none"),
+        optim=_WARM,
+    ),
+    "decoder-only": Preset(
+        about="source and target as one sequence under a prefix mask",
+        source="Liu et al. 2018; Raffel et al. 2020",
+        architecture=DecoderOnlyConfig(),
+        optim=_WARM,
+    ),
+    "transformer-rnn": Preset(
+        about="Transformer encoder, bahdanau's decoder",
+        source="compare Chen et al. 2018",
+        architecture=HybridConfig(encoder=_TRANSFORMER, decoder=replace(_before(), dropout=0.1)),
+        optim=_WARM,
+    ),
+    "rnn-transformer": Preset(
+        about="LSTM encoder, Transformer decoder",
+        source="compare Chen et al. 2018",
+        architecture=HybridConfig(encoder=replace(_PLAIN, dropout=0.1), decoder=_TRANSFORMER),
+        optim=_WARM,
+    ),
+    "bahdanau-rnnsearch": Preset(
+        about="RNNsearch: GRU 1,000, additive attention, maxout readout",
+        source="Bahdanau et al. 2015, appendix A",
+        architecture=Seq2SeqConfig(
+            cell="gru",
+            embedding_size=620,
+            hidden_size=1000,
+            encoder_size=2000,
+            readout="maxout",
+            dropout=0.0,
+        ),
+        paper_size=True,
+    ),
+    "luong-2015": Preset(
+        about="local-p with input feeding, four LSTM layers of 1,000 (ours residual from the third)",
+        source="Luong et al. 2015, table 1",
+        architecture=replace(
+            _after("general", scope="local-p"),
+            embedding_size=1000,
+            hidden_size=1000,
+            num_layers=4,
+            direction="backward",
+            tie="none",
+        ),
+        paper_size=True,
+    ),
+    "gnmt-4": Preset(
+        about="four residual LSTM layers of 1,024, additive attention (ours bidirectional throughout)",
+        source="Wu et al. 2016, in the size of Luong et al. 2017",
+        architecture=Seq2SeqConfig(embedding_size=1024, hidden_size=1024, num_layers=4),
+        paper_size=True,
+    ),
+    "transformer-tiny": Preset(
+        about="two layers of 128, the smallest in use",
+        source="Vaswani et al. 2018, tensor2tensor",
+        architecture=replace(
+            _TRANSFORMER, d_model=128, ffn_size=512, encoder_layers=2, decoder_layers=2, norm="post"
+        ),
+        optim=_WARM,
+        paper_size=True,
+    ),
+    "transformer-base": Preset(
+        about="six layers of 512, eight heads",
+        source="Vaswani et al. 2017, table 3",
+        architecture=TransformerConfig(
+            d_model=512,
+            num_heads=8,
+            encoder_layers=6,
+            decoder_layers=6,
+            ffn_size=2048,
+            norm="post",
+            tie="all",
+        ),
+        optim=OptimConfig(learning_rate=7e-4, schedule="inverse-sqrt", warmup_updates=4000),
+        paper_size=True,
+    ),
+    "transformer-big": Preset(
+        about="six layers of 1,024, sixteen heads",
+        source="Vaswani et al. 2017, table 3",
+        architecture=TransformerConfig(
+            d_model=1024,
+            num_heads=16,
+            encoder_layers=6,
+            decoder_layers=6,
+            ffn_size=4096,
+            dropout=0.3,
+            norm="post",
+            tie="all",
+        ),
+        optim=OptimConfig(learning_rate=5e-4, schedule="inverse-sqrt", warmup_updates=4000),
+        paper_size=True,
+    ),
+}
+
+
+def find_preset(name: str, context: str = "") -> Preset:
+    """Look up a preset; ``context`` begins the error message.
+
+    Raises:
+        ValueError: no such preset; the message names the nearest one.
+    """
+    if name in PRESETS:
+        return PRESETS[name]
+    raise ValueError(f"{context}unknown preset {abbreviate(name)}; {did_you_mean(name, PRESETS)}")

@@ -1,0 +1,164 @@
+"""The model families: one registry entry says how a family is configured, built, counted and resized.
+
+A family is known by the class of its config. A new one is one entry in ``FAMILIES``.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import seq2seq.flops
+import transformer.flops
+from compare.models.hybrid_config import HybridConfig, hybrid_multiply_adds
+from seq2seq.config import Seq2SeqConfig
+from transformer.config import DecoderOnlyConfig, TransformerConfig
+
+if TYPE_CHECKING:
+    from compare.models.hybrid import Hybrid
+    from seq2seq.model import Seq2Seq
+    from transformer.decoder_only import DecoderOnly
+    from transformer.model import Transformer
+
+    Model = Seq2Seq | Transformer | DecoderOnly | Hybrid
+    """A module that implements ``compare.protocol.EncoderDecoder``."""
+
+Architecture = Seq2SeqConfig | TransformerConfig | DecoderOnlyConfig | HybridConfig
+"""The config of a model: a frozen dataclass that checks itself."""
+
+
+class Operations(NamedTuple):
+    """Cost of a forward pass over one sentence pair, the output layer left out."""
+
+    multiply_adds: float
+    output_size: int
+    """Width of the vectors that the output layer reads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """What the toolkit must know about a family of models."""
+
+    name: str
+    config: type
+    """Class of its configs; a subclass belongs to the family of the nearest base class."""
+    build: Callable[[Any, int, int], "Model"]
+    """(config, source vocabulary size, target vocabulary size) -> model with fresh weights."""
+    operations: Callable[[Any, float, float], Operations]
+    """(config, source tokens, target tokens) -> cost of a forward pass; both lengths may be means."""
+    width_fields: tuple[tuple[str, ...], ...]
+    """Config fields that a matched budget changes: groups, each tried where the one before is too coarse."""
+
+
+def _build_seq2seq(config: Seq2SeqConfig, src_vocabulary: int, tgt_vocabulary: int) -> "Seq2Seq":
+    from seq2seq.model import Seq2Seq
+
+    return Seq2Seq(config, src_vocabulary, tgt_vocabulary)
+
+
+def _build_transformer(config: TransformerConfig, src_vocabulary: int, tgt_vocabulary: int) -> "Transformer":
+    from transformer.model import Transformer
+
+    return Transformer(config, src_vocabulary, tgt_vocabulary)
+
+
+def _build_decoder_only(config: DecoderOnlyConfig, src_vocabulary: int, tgt_vocabulary: int) -> "DecoderOnly":
+    from transformer.decoder_only import DecoderOnly
+
+    return DecoderOnly(config, src_vocabulary, tgt_vocabulary)
+
+
+def _build_hybrid(config: HybridConfig, src_vocabulary: int, tgt_vocabulary: int) -> "Hybrid":
+    from compare.models.hybrid import build_hybrid
+
+    return build_hybrid(config, src_vocabulary, tgt_vocabulary)
+
+
+def _seq2seq_operations(config: Seq2SeqConfig, src_len: float, tgt_len: float) -> Operations:
+    return Operations(seq2seq.flops.multiply_adds(config, src_len, tgt_len), config.output_size)
+
+
+def _transformer_operations(
+    config: TransformerConfig | DecoderOnlyConfig, src_len: float, tgt_len: float
+) -> Operations:
+    return Operations(transformer.flops.multiply_adds(config, src_len, tgt_len), config.d_model)
+
+
+def _hybrid_operations(config: HybridConfig, src_len: float, tgt_len: float) -> Operations:
+    decoder = config.decoder
+    width = decoder.output_size if isinstance(decoder, Seq2SeqConfig) else decoder.d_model
+    return Operations(hybrid_multiply_adds(config, src_len, tgt_len), width)
+
+
+FAMILIES: dict[type, Family] = {}
+"""Every family by the class of its configs."""
+
+
+def register_family(family: Family) -> None:
+    """Add a family.
+
+    Raises:
+        ValueError: its config class is taken.
+    """
+    if family.config in FAMILIES:
+        raise ValueError(f"the config class {family.config.__name__} is registered already")
+    FAMILIES[family.config] = family
+
+
+for _family in (
+    Family(
+        name="seq2seq",
+        config=Seq2SeqConfig,
+        build=_build_seq2seq,
+        operations=_seq2seq_operations,
+        width_fields=(("hidden_size", "attention_size"),),
+    ),
+    Family(
+        name="transformer",
+        config=TransformerConfig,
+        build=_build_transformer,
+        operations=_transformer_operations,
+        width_fields=(("ffn_size",), ("d_model", "ffn_size")),
+    ),
+    Family(
+        name="decoder-only",
+        config=DecoderOnlyConfig,
+        build=_build_decoder_only,
+        operations=_transformer_operations,
+        width_fields=(("ffn_size",), ("d_model", "ffn_size")),
+    ),
+    Family(
+        name="hybrid",
+        config=HybridConfig,
+        build=_build_hybrid,
+        operations=_hybrid_operations,
+        width_fields=(("ffn_size",), ("hidden_size", "ffn_size")),
+    ),
+):
+    register_family(_family)
+
+
+def family_of(config: Any) -> Family:
+    """Find the family that a config belongs to.
+
+    Raises:
+        ValueError: its class, and every base class, is of no registered family.
+    """
+    for kind in type(config).__mro__:
+        if kind in FAMILIES:
+            return FAMILIES[kind]
+    names = ", ".join(kind.__name__ for kind in FAMILIES)
+    raise ValueError(f"{type(config).__name__} belongs to no registered family of models: known are {names}")
+
+
+def build(config: Architecture, src_vocabulary: int, tgt_vocabulary: int) -> "Model":
+    """Build the model of ``config`` with fresh weights, drawn from torch's global generator.
+
+    Args:
+        config: the architecture.
+        src_vocabulary: entries of the source vocabulary.
+        tgt_vocabulary: entries of the target vocabulary.
+
+    Raises:
+        ValueError: the config is of no registered family, or ties embeddings of vocabularies that differ.
+    """
+    return family_of(config).build(config, src_vocabulary, tgt_vocabulary)

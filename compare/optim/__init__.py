@@ -1,0 +1,1 @@
+"""The optimizer, its settings and its learning-rate schedules."""

@@ -1,0 +1,45 @@
+"""Settings of the optimizer, which a preset brings along with its architecture."""
+
+import math
+from dataclasses import dataclass
+
+from compare.optim.lr_scheduler import SCHEDULES, scheduled_rate
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimConfig:
+    """Optimizer and learning-rate schedule of one model; the best settings differ by architecture."""
+
+    learning_rate: float = 1e-3
+    """Peak learning rate of AdamW (Loshchilov and Hutter 2019; Adam where weight_decay is 0)."""
+    schedule: str = "linear"
+    """constant, inverse-sqrt, linear (to 0) or cosine (to 0), after a linear warm-up."""
+    warmup_updates: int = 100
+    """Updates of linear warm-up."""
+    weight_decay: float = 0.0
+    """Decoupled weight decay."""
+    beta2: float = 0.98
+    """Decay of the squared gradients' average (0.98 in Vaswani et al. 2017)."""
+
+    def __post_init__(self) -> None:
+        """Reject what would fail or diverge only once training has begun."""
+        if self.schedule not in SCHEDULES:
+            raise ValueError(f"schedule must be one of {', '.join(SCHEDULES)}, found {self.schedule!r}")
+        if not 0 < self.learning_rate < math.inf:
+            raise ValueError(f"learning_rate must be positive and finite, found {self.learning_rate}")
+        if self.warmup_updates < 0:
+            raise ValueError(f"warmup_updates must be at least 0, found {self.warmup_updates}")
+        if not 0 <= self.weight_decay < math.inf:
+            raise ValueError(f"weight_decay must be at least 0 and finite, found {self.weight_decay}")
+        if not 0 < self.beta2 < 1:
+            raise ValueError(f"beta2 must be between 0 and 1, found {self.beta2}")
+
+    def learning_rate_at(self, update: int, max_updates: int) -> float:
+        """Compute the learning rate of ``update``, counted from 1, in a training of ``max_updates``."""
+        return scheduled_rate(
+            self.schedule,
+            self.learning_rate,
+            update,
+            warmup_updates=self.warmup_updates,
+            max_updates=max_updates,
+        )

@@ -1,0 +1,20 @@
+"""The optimizer: AdamW."""
+
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+
+from compare.optim.config import OptimConfig
+
+
+def build_optimizer(parameters: Iterable[nn.Parameter], config: OptimConfig) -> torch.optim.Optimizer:
+    """AdamW in its fused form, which does one pass over each parameter."""
+    return torch.optim.AdamW(
+        parameters,
+        lr=config.learning_rate,
+        betas=(0.9, config.beta2),
+        eps=1e-9,
+        weight_decay=config.weight_decay,
+        fused=True,
+    )

@@ -1,0 +1,78 @@
+"""What corpora there are to be had by name, as a table and as JSON."""
+
+from pathlib import Path
+from typing import Any
+
+from compare.system.progress import Reporter
+from compare.system.transfer_progress import transfers
+from data.download.corpora.parts import NamedCorpus
+from data.download.download import Remote
+from data.download.named import CORPORA, fetch, named_corpus
+
+FETCHED = "No address was asked by us; what vouches for a file is its hash, or your own first download."
+
+
+def entries() -> list[dict[str, Any]]:
+    """Each corpus with its languages, sizes, licence, citation, and the files of every language pair."""
+    return [
+        {
+            "name": corpus.name,
+            "about": corpus.about,
+            "languages": ["-".join(pair) for pair in corpus.languages],
+            "pairs_about": dict(corpus.sizes),
+            "licence": corpus.licence,
+            "citation": corpus.citation,
+            "home": corpus.home,
+            "fetched_by_us": False,
+            "files": {"-".join(pair): addresses(corpus.name, *pair) for pair in corpus.languages},
+        }
+        for corpus in CORPORA.values()
+    ]
+
+
+def addresses(name: str, src: str, tgt: str) -> list[dict[str, Any]]:
+    """The files of one language pair: name, published hash, length in bytes, mirrors."""
+    corpus = named_corpus(name)
+    return [
+        {
+            "file": remote.name,
+            "hash": remote.digest or "recorded by the first download",
+            "bytes": remote.size_bytes,
+            "from": list(remote.mirrors),
+        }
+        for remote in _remotes(corpus, *corpus.pair(src, tgt))
+    ]
+
+
+def render_catalogue() -> str:
+    """The corpora as text, a paragraph each."""
+    return "\n\n".join([*(_paragraph(corpus) for corpus in CORPORA.values()), FETCHED])
+
+
+def fetched(name: str, src: str, tgt: str, root: Path, *, quiet: bool) -> Path:
+    """The folder of a named corpus, downloaded with progress where it is not there yet; see ``fetch``."""
+    with transfers(quiet=quiet) as show:
+        return fetch(name, src, tgt, root, Reporter(quiet=quiet).say, show)
+
+
+def _paragraph(corpus: NamedCorpus) -> str:
+    remotes = _remotes(corpus, *corpus.languages[0])
+    unknown = sum(not remote.digest for remote in remotes)
+    hashes = f"{len(remotes) - unknown} of {len(remotes)} files published"
+    sizes = ", ".join(f"{split} {size:,}" for split, size in corpus.sizes.items())
+    rows = {
+        "languages": ", ".join("-".join(pair) for pair in corpus.languages),
+        "about": f"{sizes} pairs",
+        "licence": corpus.licence,
+        "cite": corpus.citation,
+        "see": corpus.home,
+        "hashes": hashes + (", else that of your first download" if unknown else ""),
+    }
+    lines = (f"  {label:<10} {text}" for label, text in rows.items())
+    return "\n".join([f"{corpus.name}: {corpus.about}", *lines])
+
+
+def _remotes(corpus: NamedCorpus, src: str, tgt: str) -> list[Remote]:
+    """The downloads of one pair, each once."""
+    parts = corpus.parts(src, tgt)
+    return list(dict.fromkeys(side.remote for part in parts for side in (part.src, part.tgt)))

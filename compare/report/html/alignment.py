@@ -1,0 +1,65 @@
+"""The section on attention as alignment: errors against gold links, and how widely it is spread."""
+
+from collections.abc import Callable, Iterable, Sequence
+from statistics import fmean
+
+from compare.analysis.alignment.experiment_alignment import BASELINE, align_experiment, median_over_seeds
+from compare.analysis.alignment.experiment_entropy import attention_spread
+from compare.analysis.alignment.links import ARG_MAX
+from compare.analysis.alignment.word_attention import AttentionHead
+from compare.analysis.finished_experiment import FinishedExperiment
+from compare.analysis.seed_means import mean_over_seeds
+from compare.analysis.table import Row, Table, format_number
+from compare.report.html.curves import bar_plot
+from compare.report.html.drawings import embed_figure
+from compare.report.html.parts import Drawing, HtmlTable, Section, explain, html_table
+
+TITLE = "Attention as alignment"
+ERRORS = (
+    "Against the gold links of the test set (Och and Ney 2003), by the best head or mean of heads and the "
+    "best threshold, both chosen on validation; medians over seeds. The diagonal needs no model."
+)
+HEADS = "On validation, by arg max; means over seeds."
+SPREAD = (
+    "Of what each target word of the test set gives to the words of the source, mean over all heads and the "
+    "narrowest and widest of them; the share is of the logarithm of the source's length. Means over seeds."
+)
+
+
+def alignment(
+    finished: FinishedExperiment, say: Callable[[str], None]
+) -> tuple[Section, dict[tuple[str, int], AttentionHead]]:
+    """The section of alignment errors and entropies, and the heads that align best."""
+    notes: list[str] = []
+    drawings: list[Drawing] = []
+    grids: list[HtmlTable] = []
+    chosen: dict[tuple[str, int], AttentionHead] = {}
+    try:
+        found = align_experiment(finished, say=say)
+        chosen = found.chosen
+        drawings.append(_error_bars(found.rows, finished.labels))
+        grids.append(html_table(Table(ERRORS, median_over_seeds(found.rows)), "Alignment errors"))
+        grids.append(html_table(mean_over_seeds(Table(HEADS, found.heads)), "Alignment errors of every head"))
+    except (OSError, ValueError) as error:
+        notes.append(f"No alignment errors: {explain(error)}")
+    try:
+        say("report: entropy of attention")
+        grids.append(
+            html_table(mean_over_seeds(Table(SPREAD, attention_spread(finished))), "Entropy of attention")
+        )
+    except (OSError, ValueError) as error:
+        notes.append(f"No entropies: {explain(error)}")
+    section = Section(name="alignment", title=TITLE, notes=notes, drawings=drawings, grids=grids)
+    return section, chosen
+
+
+def _error_bars(rows: Sequence[Row], labels: Iterable[str]) -> Drawing:
+    """AER by arg max of each model's best head, and of the diagonal; without attention there is no bar."""
+    values: dict[str, list[float]] = {label: [] for label in (*labels, BASELINE)}
+    for row in rows:
+        if row["method"] in (ARG_MAX, BASELINE) and row["read"] != "mean" and row["aer"] is not None:
+            values[row["label"]].append(row["aer"])
+    title = "Alignment error rate of each model's best head, by arg max"
+    means = "; ".join(f"{label} {format_number(fmean(own))}" for label, own in values.items() if own)
+    panels = {"alignment error rate (0 is best)": values}
+    return embed_figure(bar_plot(panels), "aer-bars", title, f"Means over seeds: {means}.")

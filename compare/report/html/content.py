@@ -1,0 +1,141 @@
+"""All that the page says, gathered from an experiment's folder before anything is laid out."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from compare.analysis.significance.comparison import Comparison, comparison_matrix
+from compare.analysis.significance.headline import headlines
+from compare.analysis.significance.scored_tests import ScoredTestSet, score_tests
+from compare.report.html.alignment import TITLE, alignment
+from compare.report.html.analyses import NO_TEXTS, sections
+from compare.report.html.load import LoadedExperiment, load_for_report
+from compare.report.html.methods import MethodsSection, methods
+from compare.report.html.parts import Section
+from compare.report.html.results import ResultTable, result_table
+from compare.report.html.sentences import Sentence, draw_numbers, draw_sentences
+from compare.report.html.significance import (
+    SignificanceSection,
+    choose_reference,
+    run_comparisons,
+    significance,
+)
+from compare.report.html.viewer import AttentionViewer, attention_viewer
+from compare.report.tables.layout import find_warnings
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportContent:
+    """The page in plain values; ``dataclasses.asdict`` makes JSON of it."""
+
+    title: str
+    facts: Sequence[str]
+    """What was translated by how many models, in a few words each."""
+    languages: tuple[str, str]
+    """Of source and target."""
+    summary: Sequence[str]
+    """At most two sentences."""
+    unknown: Sequence[str]
+    """What cannot be said, and why."""
+    results: ResultTable
+    significance: SignificanceSection
+    sections: Sequence[Section]
+    alignment: Section
+    viewer: AttentionViewer
+    sentences: Sequence[Sentence]
+    seed: int
+    """That the sentences were drawn by."""
+    methods: MethodsSection
+
+
+def gather_content(folder: Path, say: Callable[[str], None], *, baseline: str = "") -> ReportContent:
+    """Read an experiment and analyse it.
+
+    Args:
+        folder: of the experiment.
+        say: told of each step, for the paired tests and the alignment take minutes.
+        baseline: the label to set the other models against; empty: that of the highest BLEU.
+
+    Raises:
+        ValueError: no finished run, or a result or its settings cannot be read, or no such baseline.
+    """
+    loaded = load_for_report(folder)
+    finished = loaded.finished
+    reference = choose_reference(finished, baseline)
+    seed = finished.runs[0].experiment.train.seed
+    scored: dict[str, ScoredTestSet] = {}
+    comparisons: list[Comparison] = []
+    if loaded.no_texts is None:
+        say("report: scores of resampled test sets")
+        scored = score_tests(finished)
+        comparisons = run_comparisons(scored[finished.corpus.tests[0]], reference, say)
+    aligned, shown = _attention(loaded, seed, say)
+    return ReportContent(
+        title=folder.resolve().name,
+        facts=_facts(loaded),
+        languages=(finished.corpus.src_lang, finished.corpus.tgt_lang),
+        summary=headlines(finished, comparisons) if scored else ["The models were not compared: see below."],
+        unknown=unknown(loaded),
+        results=result_table(loaded, scored, comparison_matrix(comparisons), reference),
+        significance=_significance(loaded, comparisons),
+        sections=sections(finished, loaded.no_texts, say),
+        alignment=aligned,
+        viewer=shown,
+        sentences=draw_sentences(finished, scored, seed),
+        seed=seed,
+        methods=methods(loaded),
+    )
+
+
+def unknown(loaded: LoadedExperiment) -> list[str]:
+    """What a reader must not conclude from this page."""
+    found = [
+        f"{row.label}, seed {row.seed}: {row.status}" + (f" ({row.reason})" if row.reason else "")
+        for row in loaded.rows
+        if row.status != "done"
+    ]
+    if loaded.no_texts:
+        found.append(
+            f"Texts cannot be read: {loaded.no_texts} Intervals, paired tests, sentences and alignment are "
+            "therefore not shown."
+        )
+    single = [label for label, runs in loaded.finished.labels.items() if len(runs) == 1]
+    if single:
+        who = "Every model" if len(single) == len(loaded.finished.labels) else ", ".join(single)
+        found.append(f"{who} ran with one seed: what other seeds would give is not known.")
+    if all(run.result.energy_j_per_1k_tokens is None for run in loaded.finished.runs):
+        found.append("Energy was not read on this machine.")
+    return found + find_warnings([run.result.flat() for run in loaded.finished.runs])
+
+
+def _facts(loaded: LoadedExperiment) -> list[str]:
+    corpus, finished = loaded.finished.corpus, loaded.finished
+    seeds = {row.seed for row in loaded.rows}
+    budgets = dict.fromkeys(row.budget for row in loaded.rows if row.budget)
+    sizes = [f"{name} {len(pairs.src):,}" for name, pairs in corpus.splits.items() if pairs.src]
+    return [
+        f"{corpus.name}, {corpus.src_lang} to {corpus.tgt_lang}"
+        + (f": {', '.join(sizes)} pairs" if sizes else ""),
+        f"{len(loaded.labels)} models, {len(seeds)} {'seeds' if len(seeds) > 1 else 'seed'}",
+        f"{len(finished.runs)} of {len(loaded.rows)} runs finished",
+        *(f"equal {budget}" for budget in budgets),
+    ]
+
+
+def _significance(loaded: LoadedExperiment, comparisons: Sequence[Comparison]) -> SignificanceSection:
+    if loaded.no_texts:
+        return SignificanceSection(notes=[NO_TEXTS])
+    return significance(comparisons, loaded.labels, loaded.finished.corpus.tests[0])
+
+
+def _attention(
+    loaded: LoadedExperiment, seed: int, say: Callable[[str], None]
+) -> tuple[Section, AttentionViewer]:
+    """The section of alignment, and what its viewer shows."""
+    finished = loaded.finished
+    if loaded.no_texts:
+        section = Section(name="alignment", title=TITLE, notes=[NO_TEXTS])
+        return section, AttentionViewer(models=[], sentences=[])
+    section, chosen = alignment(finished, say)
+    numbers = draw_numbers(len(finished.corpus.splits[finished.corpus.tests[0]].src), seed)
+    return section, attention_viewer(finished, numbers, chosen, say)

@@ -1,0 +1,61 @@
+"""Lay out what was gathered as one HTML file."""
+
+import base64
+import hashlib
+from collections.abc import Callable
+from dataclasses import asdict
+from importlib.resources import files
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from compare.report.html.content import ReportContent, gather_content
+from data.text.files import write_atomically
+
+NAME = "report.html"
+
+
+def build_report(folder: Path, say: Callable[[str], None], *, baseline: str = "") -> Path:
+    """Write ``folder``/report.html, one file that holds all it needs; returns its path.
+
+    Args:
+        folder: of an experiment with one finished run or more.
+        say: told of each step.
+        baseline: the label to set the other models against; empty: that of the highest BLEU.
+
+    Raises:
+        ValueError: no finished run, or a result or its settings cannot be read, or no such baseline.
+    """
+    path = folder / NAME
+    write_atomically(path, render(gather_content(folder, say, baseline=baseline)))
+    say(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
+    return path
+
+
+def render(content: ReportContent) -> str:
+    """The page; whatever is text of models or data is escaped, and no other script than ours may run."""
+    environment = Environment(
+        loader=PackageLoader("compare.report.html", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": False}
+    script = _own("report.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    template = environment.get_template("template.html.j2")
+    return template.render(
+        page=content,
+        viewer=asdict(content.viewer),
+        style=Markup(_own("report.css")),
+        script=Markup(script),
+        script_hash=f"'sha256-{digest}'",
+        svg=Markup,
+    )
+
+
+def _own(name: str) -> str:
+    """A file of this package."""
+    return (files("compare.report.html") / name).read_text(encoding="utf-8")

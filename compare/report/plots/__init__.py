@@ -1,0 +1,6 @@
+"""Figures of an analysis, each drawn from the plain rows of its table by one function."""
+
+from compare.report.plots.costs import pareto_plot, progress_plot
+from compare.report.plots.groups import distance_plot, length_plot, word_plot
+
+__all__ = ["distance_plot", "length_plot", "pareto_plot", "progress_plot", "word_plot"]

@@ -1,0 +1,106 @@
+"""Every figure of a finished experiment under its name, to be drawn alone."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from compare.report.plots.plots import FORMATS, save_figure
+from compare.system.hints import did_you_mean
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from compare.analysis.finished_experiment import FinishedExperiment
+
+
+class FigureKind(NamedTuple):
+    """A figure that one call draws."""
+
+    about: str
+    draw: Callable[["FinishedExperiment"], "Figure"]
+
+
+def draw_figure(folder: Path, kind: str, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
+    """Draw one figure of an experiment into ``folder``/plots; returns the files.
+
+    Raises:
+        ValueError: no such figure or format, no finished run, or figures that were not measured.
+    """
+    from compare.analysis.finished_experiment import load_finished
+
+    if kind not in FIGURES:
+        raise ValueError(f"no figure {kind!r}; {did_you_mean(kind, FIGURES)}")
+    if unknown := [form for form in formats if form not in FORMATS]:
+        raise ValueError(f"no format {unknown[0]!r}: choose of {', '.join(FORMATS)}")
+    return save_figure(FIGURES[kind].draw(load_finished(folder)), folder / "plots" / kind, formats)
+
+
+def _learning(against: str, finished: "FinishedExperiment") -> "Figure":
+    from compare.report.plots.plots import learning_curves
+    from compare.training.metrics_log import read_metrics
+
+    metrics = {name: read_metrics(run.folder / "metrics.jsonl") for name, run in finished.named.items()}
+    return learning_curves(metrics, against=against)  # type: ignore[arg-type]
+
+
+def _length(finished: "FinishedExperiment") -> "Figure":
+    from compare.analysis.quality.lengths import by_length
+    from compare.report.plots import length_plot
+
+    return length_plot(by_length(finished).rows)
+
+
+def _distance(finished: "FinishedExperiment") -> "Figure":
+    from compare.analysis.quality.lengths import by_distance
+    from compare.report.plots import distance_plot
+
+    return distance_plot(by_distance(finished).rows)
+
+
+def _words(finished: "FinishedExperiment") -> "Figure":
+    from compare.analysis.quality.rare_words import rare_words
+    from compare.report.plots import word_plot
+
+    return word_plot(rare_words(finished, finished.corpus.tests[0]).rows)
+
+
+def _progress(against: str, finished: "FinishedExperiment") -> "Figure":
+    from compare.analysis.quality.efficiency import progress
+    from compare.report.plots import progress_plot
+
+    return progress_plot(progress(finished).rows, against)  # type: ignore[arg-type]
+
+
+def _pareto(against: str, finished: "FinishedExperiment") -> "Figure":
+    from compare.analysis.quality.efficiency import pareto
+    from compare.report.plots import pareto_plot
+
+    return pareto_plot(pareto(finished).rows, against)  # type: ignore[arg-type]
+
+
+FIGURES: dict[str, FigureKind] = {
+    "learning-updates": FigureKind("validation loss and BLEU over updates", partial(_learning, "update")),
+    "learning-seconds": FigureKind("the same over seconds of training", partial(_learning, "seconds")),
+    "length": FigureKind("BLEU and chrF by words of the source", _length),
+    "distance": FigureKind("BLEU and chrF by distance to the lengths of training", _distance),
+    "rare-words": FigureKind("recall and precision of words by their count in training", _words),
+    "quality-seconds": FigureKind(
+        "validation BLEU against seconds of training", partial(_progress, "seconds")
+    ),
+    "quality-updates": FigureKind("validation BLEU against updates", partial(_progress, "updates")),
+    "quality-tokens": FigureKind("validation BLEU against tokens", partial(_progress, "tokens")),
+    "quality-flops": FigureKind(
+        "validation BLEU against operations of training", partial(_progress, "flops")
+    ),
+    "quality-joules": FigureKind(
+        "validation BLEU against energy, where it was read", partial(_progress, "joules")
+    ),
+    "pareto-speed": FigureKind(
+        "test BLEU against decoding speed, and who is on the front", partial(_pareto, "beam_sentences_per_s")
+    ),
+    "pareto-size": FigureKind(
+        "test BLEU against parameters, and who is on the front", partial(_pareto, "params")
+    ),
+}
+"""Each figure by name; the heat-maps of attention, one a model and sentence, are ``publish.draw``'s."""

@@ -1,0 +1,1 @@
+"""Result tables as Markdown, CSV, JSON and LaTeX."""

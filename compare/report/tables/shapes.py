@@ -1,0 +1,69 @@
+"""The shapes of a table: a row a run, a row a model over its seeds, or a row a model with a column a seed."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from compare.results.store import load_results
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SPREAD_OUT = ("bleu", "chrf", "train_tokens_per_s")
+"""The columns that a wide table has for each seed, unless others are asked for."""
+
+
+class TableShape(StrEnum):
+    """The shapes that ``load_table`` knows."""
+
+    ROWS = "rows"
+    AGGREGATED = "aggregated"
+    WIDE = "wide"
+
+
+def load_table(folders: Sequence[Path], shape: str) -> "pd.DataFrame":
+    """The results of experiments in one of the shapes.
+
+    - rows: a row a run.
+    - aggregated: a row a model, the mean over its seeds and ``<column>_sd``; BLEU has three intervals.
+    - wide: a row a model, and of the columns ``SPREAD_OUT`` one for each seed.
+
+    Raises:
+        ValueError: an unknown shape, or (aggregated) no finished run or a corpus that cannot be read.
+    """
+    match shape:
+        case TableShape.ROWS:
+            return load_results(*folders)
+        case TableShape.AGGREGATED:
+            return _aggregated(folders)
+        case TableShape.WIDE:
+            return _wide(load_results(*folders))
+    raise ValueError(f"no table shape {shape!r}: choose {', '.join(TableShape)}")
+
+
+def _aggregated(folders: Sequence[Path]) -> "pd.DataFrame":
+    """The models of each folder, one after the other."""
+    import pandas as pd
+
+    from compare.analysis.finished_experiment import load_finished
+    from compare.analysis.significance.aggregate import aggregate_seeds
+    from compare.analysis.significance.scored_tests import score_tests
+
+    frames = []
+    for folder in folders:
+        finished = load_finished(folder)
+        frame = aggregate_seeds(finished, score_tests(finished))
+        frame.insert(0, "experiment", folder.resolve().name)
+        frames.append(frame)
+    return pd.concat(frames, ignore_index=True)
+
+
+def _wide(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """One row a label of an experiment, in the order of the rows."""
+    keys = ["experiment", "label"]
+    several = frame["experiment"].nunique() > 1
+    wide = frame.pivot(index=keys, columns="seed", values=list(SPREAD_OUT))
+    wide.columns = wide.columns.map(lambda pair: f"{pair[0]} seed {pair[1]}")
+    ordered = frame[keys].drop_duplicates().merge(wide.reset_index(), on=keys)
+    return ordered if several else ordered.drop(columns="experiment")

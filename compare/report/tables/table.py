@@ -1,0 +1,88 @@
+"""The comparison as one table: Markdown to read, CSV and JSON to compute with.
+
+CSV and JSON hold every column in full precision. Markdown holds what people compare, and below it what
+the figures hold for. What is not known shows as a dash (CSV: empty, JSON: null), never as 0.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from compare.report.tables.latex import latex
+from compare.report.tables.layout import Row, layout_table
+from compare.report.tables.markdown import markdown
+from compare.results.store import Result, to_frame
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class TableForm(StrEnum):
+    """The forms ``render_table`` knows."""
+
+    MARKDOWN = "markdown"
+    CSV = "csv"
+    JSON = "json"
+    LATEX = "latex"
+
+
+def render_table(
+    rows: "pd.DataFrame | Iterable[Result]", form: str = "markdown", columns: Sequence[str] | None = None
+) -> str:
+    """Put ``rows`` into one table, in their order.
+
+    Args:
+        rows: results, or a frame as ``load_results`` gives it.
+        form: a ``TableForm``.
+        columns: names of the frame's columns to show; by default all, in Markdown a readable choice.
+
+    Raises:
+        ValueError: two rows were scored under different BLEU signatures, a column or form is unknown,
+            or there are no rows.
+    """
+    import pandas as pd
+
+    frame = rows if isinstance(rows, pd.DataFrame) else to_frame(rows)
+    if frame.empty:
+        raise ValueError("no results to put into a table")
+    _check_signatures(frame)
+    chosen = frame if columns is None else frame[[_known(name, frame) for name in columns]]
+    match form:
+        case TableForm.CSV:
+            return str(chosen.to_csv(index=False))
+        case TableForm.JSON:
+            return json.dumps(_rows(chosen), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        case TableForm.MARKDOWN:
+            return markdown(layout_table(_rows(frame), columns))
+        case TableForm.LATEX:
+            return latex(layout_table(_rows(frame), columns))
+    raise ValueError(f"no table form {form!r}: choose {', '.join(TableForm)}")
+
+
+def _check_signatures(frame: "pd.DataFrame") -> None:
+    """Refuse to put scores side by side that cannot be compared."""
+    for column in (name for name in frame.columns if name.startswith("bleu_signature")):
+        signatures = frame[column].dropna().unique()
+        if len(signatures) > 1:
+            raise ValueError(
+                f"{column}: BLEU is comparable under one signature only, "
+                f"found {signatures[0]} and {signatures[1]}; put these rows into tables of their own"
+            )
+
+
+def _known(name: str, frame: "pd.DataFrame") -> str:
+    """``name``, if ``frame`` has such a column."""
+    if name not in frame.columns:
+        hint = get_close_matches(name, frame.columns, n=1)
+        raise ValueError(f"no column {name!r}" + (f"; did you mean {hint[0]!r}?" if hint else ""))
+    return name
+
+
+def _rows(frame: "pd.DataFrame") -> list[Row]:
+    """The rows of ``frame`` as plain Python values, None for what is not known."""
+    known = frame.notna() & ~frame.isin([math.inf, -math.inf])
+    rows = frame.astype(object).where(known, None).to_dict("records")
+    return [{str(name): value for name, value in row.items()} for row in rows]

@@ -1,0 +1,1 @@
+"""Run folders, result records, and the columns that every table shows."""

@@ -1,0 +1,44 @@
+"""Load the model of a finished run."""
+
+from pathlib import Path
+
+import torch
+
+from compare.config.resolve_model import resolve_model
+from compare.decoding.translator import Translator
+from compare.models.registry import build
+from compare.results.run_folder import RunFolder
+from compare.results.store import read_result
+from compare.system.hints import first_line
+from compare.training.checkpoint import load_weights, set_weights
+from data.vocabulary import FILE_NAME, load_pair
+
+
+def load_model(run: str | Path, device: str = "cpu") -> Translator:
+    """Load the model of a finished run, ready to translate lists of strings.
+
+    Raises:
+        ValueError: the folder is no run, or its weights are missing, damaged or of another model,
+            or the vocabulary is that of another run, or there is no such device.
+    """
+    folder = Path(run)
+    if not (folder / "config.toml").is_file():
+        raise ValueError(
+            f"{folder}: no config.toml: give the folder of one run, such as runs/demo/bahdanau-seed1"
+        )
+    found = RunFolder.read(folder)
+    vocabularies = load_pair(folder)
+    trained_with = read_result(folder).files.get(FILE_NAME, vocabularies.content_hash)
+    if vocabularies.content_hash != trained_with:  # it may well have the same size
+        raise ValueError(
+            f"{folder / FILE_NAME} is not what this run was trained with (sha256 "
+            f"{vocabularies.content_hash[:12]}, not {trained_with[:12]}): put the run's own back"
+        )
+    architecture = resolve_model(found.model, str(folder / "config.toml")).architecture
+    model = build(architecture, len(vocabularies.src), len(vocabularies.tgt))
+    set_weights(model, load_weights(found.weights), str(found.weights))
+    try:
+        model.to(device)
+    except (RuntimeError, AssertionError) as error:  # of torch: no such device, or one it is not built for
+        raise ValueError(f"device {device!r} cannot be used: {first_line(error)}") from None
+    return Translator(model, vocabularies, found.experiment.decode, torch.device(device))

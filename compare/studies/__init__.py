@@ -1,0 +1,6 @@
+"""The lecture notes' claims, each set against a measurement: ``run_study`` runs one of ``STUDIES``."""
+
+from compare.studies.registry import STUDIES, Study, list_studies, run_study
+from compare.studies.study import Claim, StudyResult
+
+__all__ = ["STUDIES", "Claim", "Study", "StudyResult", "list_studies", "run_study"]

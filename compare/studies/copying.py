@@ -1,0 +1,52 @@
+"""A task of pure order, to copy a sequence of random symbols: the trained half of the ``order`` study."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from compare.analysis.table import Row
+from compare.optim.config import OptimConfig
+from compare.studies.training import accuracy, fit, make_split
+from data.batch import make_batch
+from data.encoded_split import EncodedSplit
+from data.symbols import EOS
+from transformer.config import Positions, TransformerConfig
+from transformer.model import Transformer
+
+SYMBOLS = 20
+FIRST = EOS + 1
+"""Id of the first symbol."""
+CONFIG = TransformerConfig(d_model=64, encoder_layers=2, decoder_layers=2, ffn_size=256, dropout=0.0)
+
+
+def learn_to_copy(positions: Positions, longest: int, updates: int, tokens: int, seed: int) -> Transformer:
+    """Train on sequences of 1 to ``longest`` symbols."""
+    draw = random.Random(seed)
+    split = copies([draw.randint(1, longest) for _ in range(20 * tokens)], draw)
+    torch.manual_seed(seed)  # both models from the same draws
+    model = Transformer(replace(CONFIG, positions=positions), FIRST + SYMBOLS, FIRST + SYMBOLS)
+    optim = OptimConfig(learning_rate=2e-3, warmup_updates=min(100, updates))
+    fit(model, split, optim, batch_tokens=tokens, updates=updates, seed=seed)
+    return model
+
+
+def copies(lengths: list[int], draw: random.Random) -> EncodedSplit:
+    """Sequences of random symbols, each its own translation."""
+    sequences = [draw.choices(range(FIRST, FIRST + SYMBOLS), k=length) for length in lengths]
+    return make_split(sequences, sequences)
+
+
+def probe_copying(
+    model: Transformer, positions: Positions, length: int, longest: int, tests: int, seed: int
+) -> Row:
+    """Accuracy on sequences of one length: of all tokens, and of those past the longest of training."""
+    split = copies([length] * tests, random.Random(f"{seed} {length}"))
+    batch = make_batch(split, np.arange(tests))
+    found: Row = {positions: accuracy(model, batch)}
+    if length > longest:
+        past = batch.tgt_mask.clone()
+        past[:, :longest] = past[:, length] = False  # nor the end of the sequence
+        found[f"{positions}_past"] = accuracy(model, replace(batch, tgt_mask=past))
+    return found

@@ -1,0 +1,144 @@
+"""The studies by name, and how one is run."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from compare.studies.study import Settings, StudyResult
+from compare.system.hints import did_you_mean
+
+if TYPE_CHECKING:
+    from compare.studies.study_report import StudyReport
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """One study; the module of its name has ``run(Settings) -> Findings``, imported when it is asked for."""
+
+    about: str
+    source: str
+    minutes: float
+    """What it takes on two cores, at most."""
+    reads_runs: bool = False
+    """Whether it can read a finished experiment instead of training."""
+
+
+STUDIES: dict[str, Study] = {
+    "complexity": Study(
+        about="operations, time and memory of attention over lengths, heads and languages",
+        source="Vaswani et al. 2017, section 3.2.2 and table 1",
+        minutes=3,
+    ),
+    "scaling": Study(
+        about="mean and variance of q . k, and what 1/sqrt(d) does to softmax and gradient",
+        source="Vaswani et al. 2017, section 3.2.1",
+        minutes=3,
+    ),
+    "order": Study(
+        about="attention knows no order without positions; what positions know beyond training",
+        source="Vaswani et al. 2017, section 3.5",
+        minutes=12,
+    ),
+    "distance": Study(
+        about="how gradients fade with distance: LSTM, LSTM with attention, Transformer",
+        source="Hochreiter et al. 2001; Vaswani et al. 2017, table 1",
+        minutes=3,
+    ),
+    "parallel": Study(
+        about="serial steps and training time a token over length: recurrent against Transformer",
+        source="Vaswani et al. 2017, table 1",
+        minutes=3,
+    ),
+    "reversal": Study(
+        about="a plain LSTM with and without its source reversed, and with attention, by length",
+        source="Sutskever et al. 2014, section 3.3; Bahdanau et al. 2015, section 5.2",
+        minutes=12,
+        reads_runs=True,
+    ),
+    "linearity": Study(
+        about="two attention layers with fixed weights are one; the feed-forward layer breaks it",
+        source="lecture notes; compare Vaswani et al. 2017, section 3.3",
+        minutes=3,
+    ),
+    "norm": Study(
+        about="gradient norms by layer at initialisation, pre- against post-norm, over depth",
+        source="Xiong et al. 2020, section 3 and figure 3",
+        minutes=3,
+    ),
+}
+
+
+def list_studies(*, as_json: bool = False) -> str:
+    """All studies, one a line."""
+    if as_json:
+        rows = [{"study": name, **asdict(study)} for name, study in STUDIES.items()]
+        return json.dumps(rows, indent=2, ensure_ascii=False)
+    width = max(map(len, STUDIES))
+    return "\n".join(f"{name:<{width}}  {study.about} ({study.source})" for name, study in STUDIES.items())
+
+
+def run_study(
+    name: str,
+    folder: Path,
+    *,
+    seed: int = 1,
+    quick: bool = False,
+    runs: Path | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> "StudyReport":
+    """Run a study and write its report into ``folder``/<name>; torch's generator is left as it was.
+
+    Args:
+        name: one of ``STUDIES``.
+        folder: of all studies.
+        seed: of all that is drawn.
+        quick: small sizes, whose figures mean nothing: for tests.
+        runs: a finished experiment to read instead of training, for a study that can.
+        say: told of each step of long work.
+
+    Raises:
+        ValueError: no such study, or ``runs`` for one that reads none.
+    """
+    if name not in STUDIES:
+        raise ValueError(f"unknown study {name!r}; {did_you_mean(name, STUDIES)}")
+    study = STUDIES[name]
+    if runs is not None and not study.reads_runs:
+        raise ValueError(f"study {name} reads no finished runs: leave them out")
+    import torch
+
+    from compare.studies.study_report import StudyReport
+    from compare.system.cpu import tune_cpu
+
+    tune_cpu()
+    start = time.perf_counter()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        settings = Settings(seed=seed, quick=quick, runs=runs, say=say)
+        findings: StudyResult = import_module(f".{name}", __package__).run(settings)
+    seconds = time.perf_counter() - start
+    report = StudyReport(
+        name=name,
+        about=study.about,
+        source=study.source,
+        findings=findings,
+        conditions={"seed": seed, "quick": quick, **_machine(), "seconds": round(seconds, 1)},
+    )
+    report.write(folder)
+    return report
+
+
+def _machine() -> dict[str, Any]:
+    """What figures of time, and rounding, depend on."""
+    import torch
+
+    from compare.system.device import device_name
+
+    return {
+        "device": device_name(torch.device("cpu")),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+    }

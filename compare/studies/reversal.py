@@ -1,0 +1,184 @@
+"""Reading the source backwards, and attention, as two cures for the long way from source to target."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import torch
+
+from compare.analysis.table import Row, Table
+from compare.config.sections import DecodeConfig
+from compare.decoding.translator import Translator
+from compare.optim.config import OptimConfig
+from compare.scoring.score import corpus_bleu
+from compare.studies.figures import draw_lines, make_figure
+from compare.studies.finished_models import ATTENTION, FORWARD, REVERSED, Translations, read_translations
+from compare.studies.study import Claim, Settings, StudyResult, at_least
+from compare.studies.training import fit, make_split
+from data.corpus import Pairs
+from data.grammar import embedded_splits
+from data.vocabulary import VocabularyPair, build_pair
+from seq2seq.config import AttentionConfig, Seq2SeqConfig
+from seq2seq.model import Seq2Seq
+
+EDGES = (0, 5, 7, 10, 15, 20, 25, 1_000)
+"""A bucket holds the sources of more words than one edge, up to the next."""
+GAIN = 2.0
+"""BLEU by which one model must pass another: more than half the 95% interval of a thousand sentences."""
+TRAINED = """\
+Three models of one size ({size}), one layer a side, read the source in one direction: a plain LSTM forward,
+the same with its source reversed, and forward with additive attention. Each sees the same {updates:,}
+batches of about {tokens:,} target tokens, in fp32, of the embedded English-German corpus cut to sources of
+at most {longest} words ({pairs:,} pairs, vocabularies of {src:,} and {tgt:,} words), and translates
+{tests:,} new sentences by greedy search."""
+READ = "The first test set of the experiment {folder}, as its finished runs translated it."
+SCORED = " BLEU of a corpus (sacreBLEU, 13a, cased), of all sentences and by the words of the source."
+
+
+def run(settings: Settings) -> StudyResult:
+    """Train the three models, or read a finished experiment, and score by length."""
+    if settings.runs is None:
+        method, found = train(settings)
+    else:
+        method, found = READ.format(folder=settings.runs.resolve().name), read_translations(settings.runs)
+    buckets = by_length(found.pairs.src)
+    rows = [score(name, lines, found.pairs.tgt, buckets) for name, lines in found.lines.items()]
+    figure, (axes,) = make_figure(1)
+    places = list(range(len(buckets)))
+    lines = {row["model"]: (places, [row[label] for label in buckets]) for row in rows}
+    draw_lines(axes, lines, title="Translation quality by length", x="words of the source", y="BLEU")
+    axes.set_xticks(places, list(buckets))
+    axes.set_ylim(bottom=0)
+    sizes = {"all": len(found.pairs.src), **{label: len(chosen) for label, chosen in buckets.items()}}
+    return StudyResult(
+        method=method + SCORED,
+        tables={
+            "bleu": Table("BLEU by words of the source.", rows),
+            "sentences": Table("Test sentences by words of the source.", [sizes]),
+        },
+        claims=judge(
+            {kind: row for kind, name in found.kinds.items() for row in rows if row["model"] == name}
+        ),
+        figure=figure,
+    )
+
+
+def train(settings: Settings) -> tuple[str, Translations]:
+    """Train and translate; returns what was done, and the translations."""
+    longest, pairs, tests, hidden, tokens, updates = (
+        (6, 200, 60, 8, 128, 2) if settings.quick else (10, 60_000, 3_000, 256, 1_024, 2_000)
+    )
+    settings.say("reversal: drawing the corpus")
+    corpus = embedded_splits(seed=settings.seed, train=pairs, valid=1, test=tests, test_long=1)
+    short, test = (
+        Pairs(*zip(*[(p.src, p.tgt) for p in corpus[name] if len(p.src.split()) <= longest], strict=True))
+        for name in ("train", "test")
+    )
+    vocabularies = build_pair(short, kind="words", size=4_000, joint=False)
+    split = make_split(vocabularies.src.encode_all(short.src), vocabularies.tgt.encode_all(short.tgt))
+    found = Translations(test, {}, {})
+    for name, config in designs(hidden).items():
+        settings.say(f"reversal: {name}, {updates:,} updates")
+        torch.manual_seed(settings.seed)
+        model = Seq2Seq(config, len(vocabularies.src), len(vocabularies.tgt))
+        optim = OptimConfig(learning_rate=3e-3, warmup_updates=min(100, updates))
+        fit(model, split, optim, batch_tokens=tokens, updates=updates, seed=settings.seed)
+        found.lines[name], found.kinds[name] = translate(model, vocabularies, test.src), name
+    method = TRAINED.format(
+        size=f"embeddings of {hidden // 2}, states of {hidden}",
+        updates=updates,
+        tokens=tokens,
+        longest=longest,
+        pairs=len(split),
+        src=len(vocabularies.src),
+        tgt=len(vocabularies.tgt),
+        tests=len(test.src),
+    )
+    return method, found
+
+
+def designs(hidden: int) -> dict[str, Seq2SeqConfig]:
+    """The three models, each but one step from the first."""
+    plain = Seq2SeqConfig(
+        attention=None,
+        direction="forward",
+        embedding_size=hidden // 2,
+        hidden_size=hidden,
+        dropout=0.1,
+        tie="output",
+    )
+    return {
+        FORWARD: plain,
+        REVERSED: replace(plain, direction="backward"),
+        ATTENTION: replace(plain, attention=AttentionConfig(score="additive")),
+    }
+
+
+def translate(model: Seq2Seq, vocabularies: VocabularyPair, lines: Sequence[str]) -> list[str]:
+    """Translate by greedy search."""
+    translator = Translator(model, vocabularies, DecodeConfig(beam_size=1), torch.device("cpu"))
+    return translator.translate(lines)
+
+
+def by_length(sources: Sequence[str]) -> dict[str, list[int]]:
+    """The numbers of the sentences of each length, by a label such as "6-7"; empty ones are left out."""
+    words = [len(line.split()) for line in sources]
+    buckets = {}
+    for low, high in pairwise(EDGES):
+        chosen = [index for index, length in enumerate(words) if low < length <= high]
+        if chosen:
+            shortest, longest = min(words[i] for i in chosen), max(words[i] for i in chosen)
+            buckets[f"{shortest}-{longest}" if shortest < longest else str(longest)] = chosen
+    return buckets
+
+
+def score(name: str, lines: Sequence[str], references: Sequence[str], buckets: dict[str, list[int]]) -> Row:
+    """BLEU of a model, of all sentences and of each bucket."""
+    parts = {
+        label: corpus_bleu([lines[i] for i in chosen], [references[i] for i in chosen])
+        for label, chosen in buckets.items()
+    }
+    return {"model": name, "all": corpus_bleu(lines, references), **parts}
+
+
+def judge(rows: dict[str, Row]) -> list[Claim]:
+    """What the notes say, against the rows of the kinds that are there."""
+    claims = []
+    if FORWARD in rows and REVERSED in rows:
+        forward, backward = rows[FORWARD], rows[REVERSED]
+        longest = list(forward)[-1]
+        claims += [
+            at_least(
+                "A reversed source helps a plain LSTM: BLEU gained", backward["all"] - forward["all"], GAIN
+            ),
+            at_least(
+                f"It does so for long sentences too ({longest} words): BLEU gained",
+                backward[longest] - forward[longest],
+                GAIN,
+            ),
+        ]
+    plain = [row for kind, row in rows.items() if kind != ATTENTION]
+    if ATTENTION in rows and plain:
+        attention, best = rows[ATTENTION], max(plain, key=lambda row: float(row["all"]))
+        claims += [
+            at_least(
+                f"Attention helps more: BLEU gained over {best['model']}",
+                attention["all"] - best["all"],
+                GAIN,
+            ),
+            at_least(
+                "Attention loses less with length: BLEU of the longest sentences over that of the shortest, "
+                f"less the same of {best['model']}",
+                kept(attention) - kept(best),
+                0.1,
+            ),
+        ]
+    if not claims:
+        raise ValueError("nothing to compare: needs a plain LSTM beside a reversed one or one with attention")
+    return claims
+
+
+def kept(row: Row) -> float:
+    """BLEU of the longest sentences as a share of that of the shortest."""
+    parts = [value for label, value in row.items() if label not in ("model", "all")]
+    return float(parts[-1] / parts[0]) if parts[0] else 0.0

@@ -1,0 +1,159 @@
+"""Why scores are divided by sqrt(d): the mean and variance of q . k, and what the softmax makes of them."""
+
+import math
+
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from compare.analysis.table import Row, Table
+from compare.benchmark.growth import exponent
+from compare.studies.figures import draw_lines, make_figure
+from compare.studies.measurement import draw
+from compare.studies.saturation import KEYS, SCALES, judge_softmax, measure_softmax
+from compare.studies.study import Claim, Settings, StudyResult, at_most, near
+
+NORMALS = ((0.0, 1.0), (0.5, 1.0), (0.25, 1.5))
+"""(mu, sigma) of each entry of q and k."""
+CHUNK = 2_000
+"""Products drawn at a time."""
+ERRORS = 4.0
+"""Standard errors by which a sample may miss its formula: some dozen samples do so once in 500 seeds."""
+METHOD = """\
+q and k are drawn from N(mu, sigma^2 I), all entries of the vector mu being equal, in float64. Each mean and
+each variance is of {samples:,} products; its standard error comes from the same sample. Entropy and
+gradient are means over {rows:,} queries drawn from N(0, I) against {keys} keys: the gradient is the
+Frobenius norm of the softmax' own Jacobian, sqrt(sum p^2 - 2 sum p^3 + (sum p^2)^2), which is what any
+loss' gradient passes through. An exponent is the slope of logarithms over d."""
+
+
+def run(settings: Settings) -> StudyResult:
+    """Measure moments, scales and softmax over d."""
+    sizes = [4, 16, 64, 256] if settings.quick else [4, 16, 64, 256, 1024]
+    samples, rows = (2_000, 200) if settings.quick else (40_000, 2_000)
+    settings.say(f"scaling: {samples:,} products for each of {len(sizes) * len(NORMALS)} settings")
+    moments = [measure_moments(d, mu, sigma, samples) for mu, sigma in NORMALS for d in sizes]
+    settings.say("scaling: entropy and gradient of the softmax")
+    softmax = [measure_softmax(d, rows) for d in sizes]
+    scales = [grow(name, moments) for name in SCALES]
+    return StudyResult(
+        method=METHOD.format(samples=samples, rows=rows, keys=KEYS),
+        tables={
+            "moments": Table("E[q.k] = mu.mu and Var[q.k] = d sigma^4 + 2 sigma^2 mu.mu.", moments),
+            "scales": Table(
+                "How mean and variance of the scaled score grow with d, where mu is 0.5.", scales
+            ),
+            "softmax": Table("Scores of unit queries and keys, by what they are multiplied by.", softmax),
+        },
+        claims=[*judge(moments, scales), *judge_softmax(softmax)],
+        figure=plot(moments, softmax),
+    )
+
+
+def plot(moments: list[Row], softmax: list[Row]) -> Figure:
+    """Variance, entropy and gradient over d, under each scale."""
+    figure, panels = make_figure(3)
+    sizes = [row["d"] for row in softmax]
+    unit = _unit(moments)
+    lines = {
+        f"times {name}": (sizes, [row["variance"] * scale(row["d"]) ** 2 for row in unit])
+        for name, scale in SCALES.items()
+    }
+    draw_lines(
+        panels[0],
+        lines,
+        predicted={"d": (sizes, sizes), "1": (sizes, [1] * len(sizes))},
+        title="Variance of the score, q, k ~ N(0, I)",
+        x="d",
+        y="variance",
+        log="xy",
+    )
+    for axes, what, label in (
+        (panels[1], "entropy", "nats"),
+        (panels[2], "gradient", "norm of the Jacobian"),
+    ):
+        lines = {f"times {name}": (sizes, [row[f"{what} at {name}"] for row in softmax]) for name in SCALES}
+        draw_lines(axes, lines, title=f"Softmax of {KEYS} scores: {what}", x="d", y=label, log="xy")
+    return figure
+
+
+def _unit(moments: list[Row]) -> list[Row]:
+    """The rows of q, k ~ N(0, I)."""
+    return [row for row in moments if (row["mu"], row["sigma"]) == NORMALS[0]]
+
+
+def measure_moments(d: int, mu: float, sigma: float, samples: int) -> Row:
+    """Mean and variance of q . k over ``samples`` draws, with their standard errors."""
+    products = torch.cat([_products(d, mu, sigma) for _ in range(samples // CHUNK)])
+    mean, variance = float(products.mean()), float(products.var())
+    fourth = float((products - mean).pow(4).mean())
+    return {
+        "mu": mu,
+        "sigma": sigma,
+        "d": d,
+        "mean": mean,
+        "mean_predicted": d * mu**2,
+        "mean_error": math.sqrt(variance / samples),
+        "variance": variance,
+        "variance_predicted": d * sigma**4 + 2 * sigma**2 * d * mu**2,
+        "variance_error": math.sqrt((fourth - variance**2) / samples),
+    }
+
+
+def _products(d: int, mu: float, sigma: float) -> Tensor:
+    queries, keys = (mu + sigma * draw(CHUNK, d) for _ in range(2))
+    return (queries * keys).sum(1)
+
+
+def grow(name: str, moments: list[Row]) -> Row:
+    """The exponents in d of mean and variance of the score scaled by SCALES[name], where mu is not 0."""
+    rows = [row for row in moments if (row["mu"], row["sigma"]) == NORMALS[1]]
+    sizes, scales = [row["d"] for row in rows], [SCALES[name](row["d"]) for row in rows]
+    means = [row["mean"] * scale for row, scale in zip(rows, scales, strict=True)]
+    variances = [row["variance"] * scale**2 for row, scale in zip(rows, scales, strict=True)]
+    return {
+        "scale": name,
+        "exponent_of_mean": exponent(sizes, means),
+        "exponent_of_variance": exponent(sizes, variances),
+    }
+
+
+def judge(moments: list[Row], scales: list[Row]) -> list[Claim]:
+    """What the notes say of mean and variance, against the tables."""
+    by_scale = {row["scale"]: row for row in scales}
+    squares = [SCALES["1/sqrt(d)"](row["d"]) ** 2 for row in _unit(moments)]
+    scaled = [
+        abs(square * row["variance"] - 1) / (square * row["variance_error"])
+        for square, row in zip(squares, _unit(moments), strict=True)
+    ]
+    count = len(moments)
+    return [
+        at_most(
+            f"E[q.k] is mu.mu: largest of {count} deviations, in standard errors",
+            _off(moments, "mean"),
+            ERRORS,
+        ),
+        at_most(
+            f"Var[q.k] is d sigma^4 + 2 sigma^2 mu.mu: largest of {count} deviations, in standard errors",
+            _off(moments, "variance"),
+            ERRORS,
+        ),
+        at_most(
+            "Times 1/sqrt(d), Var is 1 at every d, for q, k ~ N(0, I): largest deviation, in standard errors",
+            max(scaled),
+            ERRORS,
+        ),
+        *(
+            near(f"{text}: exponent", by_scale[scale][f"exponent_of_{what}"], exponent_of_d, 0.05)
+            for text, scale, what, exponent_of_d in (
+                ("Unscaled, E grows linearly in d", "1", "mean", 1),
+                ("Times 1/sqrt(d), E grows as sqrt(d)", "1/sqrt(d)", "mean", 0.5),
+                ("Times 1/d, Var falls as 1/d", "1/d", "variance", -1),
+            )
+        ),
+    ]
+
+
+def _off(moments: list[Row], what: str) -> float:
+    """The largest deviation of a moment from its formula, in its standard errors."""
+    return max(float(abs(row[what] - row[f"{what}_predicted"]) / row[f"{what}_error"]) for row in moments)

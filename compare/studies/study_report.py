@@ -1,0 +1,86 @@
+"""A study's findings as files: study.md to read, study.json and CSV tables to compute with, and a plot."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from compare.analysis.table import Row, format_number, markdown
+from compare.report.plots.plots import save_figure
+from compare.results.result import without_nan
+from compare.studies.study import StudyResult
+from data.text.files import write_atomically
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyReport:
+    """What a study found, and what the figures hold for."""
+
+    name: str
+    about: str
+    source: str
+    findings: StudyResult
+    conditions: Mapping[str, Any]
+    """Seed, device, threads, versions and seconds."""
+
+    @property
+    def verdict(self) -> list[Row]:
+        """One row a claim: what was predicted, what was measured, and whether it holds."""
+        return [
+            {
+                "claim": claim.text,
+                "predicted": claim.prediction,
+                "measured": claim.measurement,
+                "holds": claim.holds,
+            }
+            for claim in self.findings.claims
+        ]
+
+    def to_markdown(self) -> str:
+        """The report people read."""
+        claims, held = self.findings.claims, sum(claim.holds for claim in self.findings.claims)
+        parts = [
+            f"# {self.name}: {self.about}",
+            f"Source: {self.source}",
+            self.findings.method,
+            f"## Verdict: {held} of {len(claims)} claims hold",
+            markdown(self.verdict),
+            "![plot](plot.png)",
+        ]
+        for name, table in self.findings.tables.items():
+            parts += [f"## {name.replace('-', ' ').capitalize()}", table.caption, markdown(table.rows)]
+        conditions = ", ".join(f"{name} {format_number(value)}" for name, value in self.conditions.items())
+        return "\n\n".join([*parts, f"Measured with: {conditions}."]) + "\n"
+
+    def to_json(self) -> str:
+        """All figures as one JSON object; a number that is not finite becomes null."""
+        claims = [
+            {"claim": claim.text, "low": claim.low, "high": claim.high, "measured": claim.measured}
+            | {"expected": claim.expected, "holds": claim.holds}
+            for claim in self.findings.claims
+        ]
+        content = {
+            "name": self.name,
+            "about": self.about,
+            "source": self.source,
+            **self.conditions,
+            "claims": claims,
+            "tables": {name: list(table.rows) for name, table in self.findings.tables.items()},
+        }
+        return json.dumps(without_nan(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write the report into ``folder``/<name>; study.json comes last, so that it vouches for the rest."""
+        place = folder / self.name
+        written = save_figure(self.findings.figure, place / "plot")
+        texts = {
+            f"{name}.csv": pd.DataFrame(table.rows).to_csv(index=False, lineterminator="\n")
+            for name, table in self.findings.tables.items()
+        }
+        for name, text in {**texts, "study.md": self.to_markdown(), "study.json": self.to_json()}.items():
+            write_atomically(place / name, text)
+            written.append(place / name)
+        return written

@@ -1,0 +1,51 @@
+"""Training for studies: the toolkit's loss, optimizer and step, without its checkpoints and validation."""
+
+from collections.abc import Iterator, Sequence
+from itertools import count, islice
+
+import numpy as np
+import torch
+
+from compare.optim.config import OptimConfig
+from compare.optim.optimizer import build_optimizer
+from compare.studies.families import Model
+from compare.training.loss import TranslationLoss
+from compare.training.step import train_step
+from data.batch import Batch
+from data.encoded_split import EncodedSplit, Sequences
+from data.loader import BatchStream
+
+
+def make_split(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> EncodedSplit:
+    """Sequences of ids as a split to make batches of."""
+    rows = np.arange(len(sources), dtype=np.int64)
+    return EncodedSplit(src=Sequences.of(sources), tgt=Sequences.of(targets), rows=rows, dropped=0)
+
+
+def fit(
+    model: Model, split: EncodedSplit, optim: OptimConfig, *, batch_tokens: int, updates: int, seed: int
+) -> None:
+    """Train ``model`` on ``split`` for ``updates`` batches of at most ``batch_tokens`` target tokens."""
+    criterion = TranslationLoss(model, label_smoothing=0.0)
+    optimizer = build_optimizer(criterion.parameters(), optim)
+    stream = BatchStream(split, batch_tokens=batch_tokens, seed=seed)
+    criterion.train()
+    for update, batch in enumerate(islice(_endless(stream), updates), start=1):
+        for group in optimizer.param_groups:
+            group["lr"] = optim.learning_rate_at(update, updates)
+        train_step(criterion, optimizer, batch, precision="fp32", clip_norm=1.0)
+    criterion.eval()
+
+
+def _endless(stream: BatchStream) -> Iterator[Batch]:
+    """Epoch after epoch."""
+    for epoch in count(1):
+        yield from stream.epoch(epoch)
+
+
+@torch.inference_mode()
+def accuracy(model: Model, batch: Batch) -> float:
+    """The share of target tokens that are the likeliest after the reference before them."""
+    model.eval()
+    best = model(batch.src, batch.src_mask, batch.tgt_in).argmax(-1)
+    return float((best == batch.tgt_out)[batch.tgt_mask].float().mean())

@@ -1,0 +1,1 @@
+"""The machine: device, precision, CPU settings, memory, energy, timing, signals, progress, version."""

@@ -1,0 +1,1 @@
+"""Loss, optimizer, training loop, checkpoints, trainer state and the log of metrics."""

@@ -1,0 +1,10 @@
+"""Names of the files that training writes into a run folder."""
+
+METRICS = "metrics.jsonl"
+"""The log: one JSON object per line."""
+CHECKPOINTS = "checkpoints"
+"""The folder of weights and trainer state."""
+FINAL = "final.safetensors"
+"""The weights chosen at the end of training, among the checkpoints."""
+STATE = "trainer.pt"
+"""The trainer state that a stopped run continues from, among the checkpoints."""

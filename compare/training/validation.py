@@ -1,0 +1,51 @@
+"""Measure a model on the validation set: loss and BLEU."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from compare.decoding.translator import Translator
+from compare.scoring.score import corpus_bleu
+from compare.training.loss import TranslationLoss
+from compare.training.trainer_state import Validation
+from data.corpus import Pairs
+from data.encoded_split import EncodedSplit
+from data.loader import BatchStream
+
+
+class Validator:
+    """Loss and greedy BLEU of the weights that ``criterion`` holds now."""
+
+    def __init__(
+        self,
+        criterion: TranslationLoss,
+        translator: Translator,
+        pairs: Pairs,
+        split: EncodedSplit,
+        batch_tokens: int,
+    ) -> None:
+        self.criterion, self.translator, self.pairs = criterion, translator, pairs
+        longest = int(split.tgt_lengths.max()) + 1
+        self.batches = BatchStream(split, batch_tokens=max(batch_tokens, longest), seed=0)
+
+    def __call__(self) -> Validation:
+        """Measure in fp32, whatever the precision of training, so that rows can be compared."""
+        return Validation(loss=self._loss(), bleu=corpus_bleu(self._translations(), self.pairs.tgt))
+
+    @torch.inference_mode()
+    def _loss(self) -> float:
+        total, tokens = 0.0, 0
+        for batch in self.batches.epoch(1):
+            batch = batch.to(self.translator.device)
+            loss = self.criterion(batch.src, batch.src_mask, batch.tgt_in, batch.tgt_out, batch.tgt_mask)
+            total, tokens = total + float(loss.nll), tokens + loss.tokens
+        return total / tokens
+
+    def _translations(self) -> Sequence[str]:
+        return self.translator.translate(self.pairs.src, beam_size=1)
+
+
+def perplexity(loss: float) -> float:
+    """Exp of the loss a token; infinity where it is past what a float can hold."""
+    return math.exp(loss) if loss < 700 else math.inf

@@ -1,0 +1,1 @@
+"""Download named corpora: mirrors, resume, published hashes."""

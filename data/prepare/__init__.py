@@ -1,0 +1,1 @@
+"""Turn a raw parallel corpus into a checked folder of train, valid and test files."""

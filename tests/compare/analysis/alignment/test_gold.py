@@ -1,0 +1,150 @@
+"""Gold word links: the formats of others, links that cannot be, and the embedded corpus."""
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compare.analysis.alignment.aer import Agreement, count_links
+from compare.analysis.alignment.gold import Gold, corpus_gold, read_gold
+from compare.analysis.alignment.pharaoh import parse_pharaoh, read_links
+from data.corpus import Corpus, Pairs, embedded_corpus
+from tests.kits.paths import SHARED
+
+BICICI = SHARED / "align-de-en-bicici"
+needs_bicici = pytest.mark.skipif(not BICICI.is_dir(), reason="no ../shared/data/align-de-en-bicici here")
+
+
+def agree(gold: Gold) -> Agreement:
+    """Gold links against themselves."""
+    counts = [count_links(links.sure, links.sure, links.possible) for links in gold.links]
+    return Agreement(*np.sum(counts, axis=0).tolist())
+
+
+@pytest.mark.parametrize("line", ["0-1 2?0 3-3", "0-1:S 2-0:P 3-3", " 3-3\t0-1  2p0 "])
+def test_every_way_to_write_a_possible_link_is_read(line: str):
+    links = parse_pharaoh(line, "here")
+    assert links.sure == {(0, 1), (3, 3)}
+    assert links.possible == {(0, 1), (3, 3), (2, 0)}
+
+
+def test_a_link_given_as_sure_and_as_possible_is_sure():
+    assert parse_pharaoh("1?2 1-2 2-1 2p1", "here").sure == {(1, 2), (2, 1)}
+
+
+def test_words_may_be_counted_from_one():
+    assert parse_pharaoh("1-2 2p1", "here", first_word=1) == ({(0, 1)}, {(0, 1), (1, 0)})
+    assert parse_pharaoh("", "here") == (frozenset(), frozenset())
+
+
+@pytest.mark.parametrize("wrong", ["1", "1-", "-1", "1-2-3", "a-b", "1?2:P", "1-2:X", "1–2", "١-2"])
+def test_what_is_no_link_is_named(wrong: str):
+    with pytest.raises(ValueError, match=r"^gold, line 7: '.+' is no link: write i-j") as error:
+        parse_pharaoh(f"0-0 {wrong}", "gold, line 7")
+    assert repr(wrong) in str(error.value)
+
+
+def test_naacl_links_are_sorted_by_sentence(tmp_path: Path):
+    path = tmp_path / "gold.gz"
+    path.write_bytes(gzip.compress(b"0001 1 2 S\n3 1 1\n\n1 2 1 P 0.75\n3 2 2 S 1\n"))
+    first, second, third = read_links(path, 3, first_word=1)
+    assert first == ({(0, 1)}, {(0, 1), (1, 0)})
+    assert second == (frozenset(), frozenset())
+    assert third.sure == third.possible == {(0, 0), (1, 1)}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("0-0\n\n", r"links\.txt has links of 2 sentences, but the text has 3: line i must link"),
+        ("0-0\n0-x\n0-0\n", r"links\.txt, line 2: '0-x' is no link"),
+        ("1 0 0\n4 0 0\n", r"links\.txt, line 2: no sentence 4 in a text of 3: give the text"),
+        ("0 0 0\n", r"links\.txt, line 1: no sentence 0 in a text of 3"),
+        ("1 0 0\n1 0 x\n", r"links\.txt, line 2: '1 0 x' is no link: write sentence, i, j"),
+    ],
+)
+def test_a_file_that_cannot_be_right_is_one_line(tmp_path: Path, content: str, message: str):
+    path = tmp_path / "links.txt"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=message) as error:
+        read_links(path, 3)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("first_word", [0, 1])
+def test_links_past_the_end_are_named_and_skipped(tmp_path: Path, first_word: int):
+    """Two and three words: the last link of each sentence has an end that is no word."""
+    for name, text in (("src", "a b\na b\na b\n"), ("tgt", "x y z\nx y z\nx y z\n")):
+        (tmp_path / name).write_text(text)
+    one = first_word
+    lines = [f"{one}-{2 + one} {2 + one}-{one}", f"{1 + one}?{one} {one}-{3 + one}", f"{one}-{one}"]
+    (tmp_path / "links").write_text("\n".join(lines))
+    gold = read_gold(*(tmp_path / name for name in ("links", "src", "tgt")), first_word=first_word)
+    assert [np.argwhere(links.possible).tolist() for links in gold.links] == [[[2, 0]], [[0, 1]], [[0, 0]]]
+    assert [int(links.sure.sum()) for links in gold.links] == [1, 0, 1]
+    skipped = "{}, sentence {}: skipped link {} (counted from 0): there are 2 source and 3 target words"
+    assert gold.skipped == tuple(
+        skipped.format(tmp_path / "links", *found) for found in ((1, "2-0"), (2, "0-3"))
+    )
+
+
+def test_a_number_before_the_first_word_is_no_link(tmp_path: Path):
+    """It must not count from the end, as an index of -1 would."""
+    for name in ("src", "tgt"):
+        (tmp_path / name).write_text("a b\n")
+    (tmp_path / "links").write_text("0-1 1-1\n")
+    gold = read_gold(*(tmp_path / name for name in ("links", "src", "tgt")), first_word=1)
+    assert np.argwhere(gold.links[0].possible).tolist() == [[0, 0]]
+    assert len(gold.skipped) == 1
+
+
+def test_gold_can_be_turned(tmp_path: Path):
+    """Two source and three target words; the possible link stays only possible."""
+    for name, text in (("src", "a b\n"), ("tgt", "x y z\n"), ("links", "0-1 1?2\n")):
+        (tmp_path / name).write_text(text)
+    turned = read_gold(*(tmp_path / name for name in ("links", "src", "tgt"))).turned()
+    assert turned.pairs == (("x y z", "a b", ("x", "y", "z"), ("a", "b")),)
+    assert turned.links[0].sure.astype(int).tolist() == [[0, 1, 0], [0, 0, 0]]
+    assert turned.links[0].possible.astype(int).tolist() == [[0, 1, 0], [0, 0, 1]]
+
+
+@needs_bicici
+def test_the_gold_of_others_is_read_as_it_is():
+    """1,233 links, of which one, of sentence 63, has no target word; both formats hold the same."""
+    files = {
+        name: read_gold(BICICI / f"gold.{name}.gz", BICICI / "test.de.gz", BICICI / "test.en.gz")
+        for name in ("talp", "naacl")
+    }
+    for name, gold in files.items():
+        (skipped,) = gold.skipped
+        assert skipped.startswith(f"{BICICI / f'gold.{name}.gz'}, sentence 63: skipped link 12-16 ")
+        assert agree(gold) == Agreement(1_232, 1_232, 1_232, 1_232)
+        assert agree(gold).aer == 0
+        assert agree(gold.turned()).aer == 0
+    for one, other in zip(files["talp"].links, files["naacl"].links, strict=True):
+        assert np.array_equal(one.sure, other.sure)
+    assert files["talp"].links[1].sure[3, 5]  # "5-3" in the file
+
+
+def test_the_embedded_gold_joins_words_and_signs():
+    corpus = embedded_corpus(train=10)
+    gold = corpus_gold(corpus, "valid")
+    assert not gold.skipped
+    assert agree(gold).aer == 0
+    ends = [
+        (pair.src_words[-1], pair.tgt_words[-1], links.sure[-1, -1])
+        for pair, links in zip(gold.pairs, gold.links, strict=True)
+    ]
+    assert {(src, tgt) for src, tgt, _ in ends} <= {(".", "."), ("?", "?")}
+    assert all(linked for *_, linked in ends)
+
+
+def test_a_corpus_without_links_says_so():
+    corpus = Corpus(name="own", src_lang="en", tgt_lang="de", splits={"test": Pairs(("a",), ("b",))})
+    with pytest.raises(
+        ValueError, match="corpus own has no gold links for test: align a run of the embedded"
+    ):
+        corpus_gold(corpus, "test")
+    with pytest.raises(ValueError, match="corpus own has no split 'valid': choose one of test"):
+        corpus_gold(corpus, "valid")

@@ -1,0 +1,183 @@
+"""Cost of quality in training, fronts of Pareto, and means over seeds."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compare.analysis.finished_experiment import load_finished
+from compare.analysis.quality.efficiency import COSTS, pareto, pareto_front, progress, time_to_quality
+from compare.analysis.seed_means import mean_over_seeds
+from compare.analysis.table import Table
+from compare.training.metrics_log import read_metrics
+from tests.kits.finished_experiments import make_finished, pairs, write_metrics
+
+POINTS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=12)
+LINES = pairs(("a", "x"))
+
+
+def window(update: int, tokens: int) -> dict[str, object]:
+    return {"kind": "train", "update": update, "src_tokens": tokens, "tgt_tokens": 2 * tokens}
+
+
+def valid(update: int, seconds: float, bleu: float) -> dict[str, object]:
+    return {"kind": "valid", "update": update, "seconds": seconds, "loss": 10 - bleu, "bleu": bleu}
+
+
+def curve(label: str, seed: int, *bleu: float) -> list[dict[str, object]]:
+    """Rows of ``progress``: validation n at 10 n updates, and every other cost a multiple of that."""
+    factors = dict(zip(COSTS, (2, 1, 100, 1e6, 3), strict=True))
+    return [
+        {"label": label, "seed": seed, "bleu": score, "loss": 1.0}
+        | {cost: 10 * factor * number for cost, factor in factors.items()}
+        for number, score in enumerate(bleu, start=1)
+    ]
+
+
+def test_progress_adds_up_what_training_had_spent(tmp_path: Path):
+    figures = {"train_flops_per_token": 1e6, "energy_j_per_1k_tokens": 4.0}
+    finished = make_finished(
+        tmp_path,
+        train=LINES,
+        tests={"test": LINES},
+        outputs={("a", 1): {"test": ["x"]}, ("b", 2): {"test": ["x"]}},
+        results={("a", 1): figures},
+    )
+    again = [window(5, 100), window(10, 200), valid(10, 8.0, 1.0), window(15, 50), window(15, 300)]
+    log = [*again, window(20, 400), valid(20, 99.0, 9.0), valid(20, 16.0, 3.0)]
+    log += [{"kind": "average", "update": 20, "seconds": 17.0, "loss": 0.0, "bleu": 50.0}]
+    for run in finished.runs:
+        write_metrics(run.folder, log)
+    rows = progress(finished).rows
+    about = {"label": "a", "seed": 1}
+    assert rows[0] == about | {"seconds": 8.0, "updates": 10, "tokens": 900, "flops": 9e8, "joules": 3.6} | {
+        "loss": 9.0,
+        "bleu": 1.0,
+    }
+    # Updates 15 and 20 were logged twice: the run was resumed, and the later lines hold.
+    assert rows[1] == about | {
+        "seconds": 16.0,
+        "updates": 20,
+        "tokens": 3_000,
+        "flops": 3e9,
+        "joules": 12.0,
+    } | {
+        "loss": 7.0,
+        "bleu": 3.0,
+    }
+    assert [(row["label"], row["seed"], row["flops"], row["joules"]) for row in rows[2:]] == [
+        ("b", 2, None, None)
+    ] * 2
+
+
+def test_progress_of_a_trained_run_ends_with_the_figures_of_its_row(finished: Path):
+    experiment = load_finished(finished)
+    rows = progress(experiment).rows
+    for run in experiment.runs:
+        own = [row for row in rows if row["label"] == run.result.label]
+        assert [row["updates"] for row in own] == [40, 80, 90]
+        assert own[-1]["tokens"] == run.result.tokens_seen
+        assert own[-1]["flops"] == run.result.tokens_seen * run.result.train_flops_per_token
+        assert own[-1]["seconds"] == pytest.approx(run.result.data_s + run.result.train_s, abs=0.01)
+        scores = [
+            line["bleu"] for line in read_metrics(run.folder / "metrics.jsonl") if line["kind"] == "valid"
+        ]
+        assert [row["bleu"] for row in own] == scores
+
+
+def test_the_first_validation_at_a_share_of_the_best_counts():
+    curves = [*curve("a", 1, 10, 25, 20, 50), *curve("a", 2, 30, 10, 40), *curve("b", 1, 1, 2, 26)]
+    table = time_to_quality(curves, shares=(0.5, 1.0))
+    found = [
+        (row["share_of_best"], row["bleu"], row["label"], row["seed"], row["updates"]) for row in table.rows
+    ]
+    assert found == [
+        ("50%", 25, "a", 1, 20),  # 25 is enough; that it fell again does not count
+        ("50%", 25, "a", 2, 10),
+        ("50%", 25, "b", 1, 30),
+        ("100%", 50, "a", 1, 40),
+        ("100%", 50, "a", 2, None),
+        ("100%", 50, "b", 1, None),
+    ]
+    assert [table.rows[0][cost] for cost in COSTS] == [40, 20, 2000, 2e7, 60]
+    assert "(50.0)" in table.caption
+    assert all(table.rows[-1][cost] is None for cost in COSTS)
+
+
+def test_a_front_by_hand():
+    points = [(1, 5), (2, 4), (2, 3), (3, 1), (3, 1), (0, 5), (1, 1)]
+    #          on      on      beaten  twins on one place: both on   beaten by (1, 5)  beaten
+    assert pareto_front(points) == [True, True, False, True, True, False, False]
+    assert pareto_front([(0.0, 0.0)]) == [True]
+    assert pareto_front([]) == []
+
+
+@settings(deadline=None)
+@given(POINTS, st.randoms())
+def test_a_front_is_what_nothing_beats(points: list[tuple[int, int]], random):
+    front = pareto_front(points)
+    on = [point for point, stands in zip(points, front, strict=True) if stands]
+    ordered = sorted(set(on))
+    # As one goes right, the front only falls; and every other point lies below or left of it.
+    assert all(one[1] > other[1] for one, other in pairwise(ordered))
+    for point, stands in zip(points, front, strict=True):
+        beaten = any(x >= point[0] and y >= point[1] and (x, y) != point for x, y in on)
+        assert stands is not beaten
+    assert pareto_front([(x**3, 2 * y + 1) for x, y in points]) == front  # only the order counts
+    places = random.sample(range(len(points)), k=len(points))
+    assert pareto_front([points[place] for place in places]) == [front[place] for place in places]
+
+
+def test_models_on_the_fronts_of_speed_and_size(tmp_path: Path):
+    figures = {
+        ("slow", 1): (30.0, 10.0, 900),
+        ("slow", 2): (34.0, 14.0, 900),
+        ("fast", 1): (20.0, 99.0, 900),
+        ("small", 1): (20.0, 50.0, 100),
+        ("lost", 1): (50.0, None, 100),
+        ("worse", 1): (19.0, 50.0, 100),
+    }
+    names = ("bleu", "beam_sentences_per_s", "params")
+    finished = make_finished(
+        tmp_path,
+        train=LINES,
+        tests={"test": LINES},
+        outputs={run: {"test": ["x"]} for run in figures},
+        results={run: dict(zip(names, found, strict=True)) for run, found in figures.items()},
+    )
+    rows = pareto(finished).rows
+    assert [(row["label"], row["speed_front"], row["size_front"]) for row in rows] == [
+        ("slow", True, True),
+        ("fast", True, False),  # as good as "small", but larger
+        ("small", False, True),
+        ("worse", False, False),
+    ]
+    slow = {"label": "slow", "seeds": 2, "bleu": 32, "bleu_low": 30, "bleu_high": 34}
+    assert rows[0].items() >= (slow | {"beam_sentences_per_s": 12, "params": 900}).items()
+
+
+def test_means_over_seeds_by_hand():
+    rows = [
+        {"label": "a", "seed": 1, "words": "1–5", "sentences": 7, "bleu": 10.0, "rate": None, "joules": 1.0},
+        {"label": "b", "seed": 1, "words": "1–5", "sentences": 7, "bleu": 50.0, "rate": None, "joules": 1.0},
+        {"label": "a", "seed": 2, "words": "1–5", "sentences": 7, "bleu": 13.0, "rate": None, "joules": None},
+        {"label": "a", "seed": 1, "words": "6–9", "sentences": 2, "bleu": 4.0, "rate": 1.0, "joules": 1.0},
+    ]
+    table = mean_over_seeds(Table("caption", rows))
+    assert table.caption == "caption"
+    assert table.rows == [
+        {
+            "label": "a",
+            "words": "1–5",
+            "sentences": 7,
+            "bleu": 11.5,
+            "rate": None,
+            "joules": None,
+            "seeds": 2,
+        },
+        {"label": "b", "words": "1–5", "sentences": 7, "bleu": 50.0, "rate": None, "joules": 1.0, "seeds": 1},
+        {"label": "a", "words": "6–9", "sentences": 2, "bleu": 4.0, "rate": 1.0, "joules": 1.0, "seeds": 1},
+    ]
+    assert isinstance(table.rows[0]["sentences"], int)

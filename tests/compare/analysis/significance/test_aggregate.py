@@ -1,0 +1,208 @@
+"""Rows a model, and the outcome in words, from runs made up for the purpose and from runs there are."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, load_finished
+from compare.analysis.significance.aggregate import aggregate_seeds
+from compare.analysis.significance.comparison import Comparison
+from compare.analysis.significance.headline import headlines, sentence
+from compare.analysis.significance.intervals import Interval, Intervals, model_intervals
+from compare.analysis.significance.scored_tests import score_tests
+from compare.results.store import Result
+from data.corpus import Corpus, Pairs
+
+LINES = tuple(f"a line of {word} for the model to learn" for word in ("one", "two", "three", "four", "five"))
+CORPUS = Corpus(
+    name="made up",
+    src_lang="en",
+    tgt_lang="de",
+    splits={"test": Pairs(LINES, LINES), "test_long": Pairs(LINES[:4], LINES[:4])},
+)
+
+
+def run_of(label: str, seed: int, wrong: int = 0, **figures: Any) -> FinishedRun:
+    """A run that got a word wrong in so many lines; nothing here reads how it was trained."""
+    lines = tuple(line.replace("model", "x") if i < wrong else line for i, line in enumerate(LINES))
+    known = {"train_tokens_per_s": 100.0, "device": "cpu", "precision": "fp32", "threads": 1, "torch": "2"}
+    result = Result(label=label, preset="lstm", seed=seed, status="done", **(known | figures))
+    result = replace(
+        result, tests={"test_long": {"bleu": 50.0 + seed, "bleu_ci_low": 1.0, "bleu_ci_high": 2.0}}
+    )
+    outputs = {"test": lines, "test_long": lines[:4]}
+    return FinishedRun(result=result, folder=Path(), experiment=None, outputs=outputs)  # type: ignore[arg-type]
+
+
+def finished_of(*runs: FinishedRun) -> FinishedExperiment:
+    return FinishedExperiment(folder=Path(), corpus=CORPUS, runs=runs)
+
+
+def test_numbers_become_means_and_deviations():
+    """10, 13, 19: mean 14, squares of -4, -1 and 5 make 42, over two 21."""
+    runs = [run_of("a", seed, bleu=bleu) for seed, bleu in ((1, 10.0), (2, 13.0), (3, 19.0))]
+    finished = finished_of(*runs, run_of("b", 1, bleu=7.0))
+    frame = aggregate_seeds(finished, score_tests(finished, resamples=20))
+    first, second = frame.to_dict("records")
+    assert (first["label"], first["seeds"], second["label"], second["seeds"]) == ("a", 3, "b", 1)
+    assert (first["bleu"], first["bleu_sd"]) == pytest.approx((14, math.sqrt(21)))
+    assert (first["bleu_test_long"], first["bleu_test_long_sd"]) == pytest.approx((52, 1))
+    assert second["bleu"] == 7
+    assert math.isnan(second["bleu_sd"])
+
+
+def test_what_a_seed_does_not_know_is_not_known():
+    finished = finished_of(run_of("a", 1, valid_loss=2.0, chrf=3.0), run_of("a", 2, chrf=5.0))
+    (row,) = aggregate_seeds(finished, score_tests(finished, resamples=20)).to_dict("records")
+    assert (row["valid_loss"], row["chrf"]) == (None, 4)
+
+
+def test_counts_stay_whole_and_words_stay_where_seeds_agree():
+    runs = [run_of("a", seed, params=12, updates=seed, batch_hash=str(seed), beam=4) for seed in (1, 2)]
+    finished = finished_of(*runs)
+    (row,) = aggregate_seeds(finished, score_tests(finished, resamples=20)).to_dict("records")
+    assert (row["params"], row["params_sd"], row["beam"], row["updates"]) == (12, 0, 4, 1.5)
+    assert isinstance(row["params"], int)
+    assert (row["preset"], row["device"], row["batch_hash"], row["status"]) == ("lstm", "cpu", None, "done")
+
+
+def test_the_three_intervals_stand_where_that_of_a_run_stood():
+    finished = finished_of(
+        run_of("a", 1, wrong=2, bleu=1.0), run_of("a", 2, wrong=4, bleu=2.0), run_of("b", 1)
+    )
+    scored = score_tests(finished, resamples=20)
+    frame = aggregate_seeds(finished, scored)
+    assert list(scored) == ["test", "test_long"]
+    for end, test in (("", "test"), ("_test_long", "test_long")):
+        expected = model_intervals(list(scored[test].models["a"].values()))
+        for kind, interval in expected._asdict().items():
+            found = frame.loc[0, [f"bleu_{kind}_low{end}", f"bleu_{kind}_high{end}"]]
+            assert tuple(found) == interval
+    assert frame.loc[1, ["bleu_seeds_low", "bleu_combined_high"]].isna().all()
+    alone = finished_of(run_of("b", 1, bleu=3.0))
+    kinds = aggregate_seeds(alone, score_tests(alone, resamples=20)).dtypes
+    for name in ("bleu_sd", "bleu_seeds_low", "bleu_combined_high_test_long"):
+        assert kinds[name] == "float64"
+    assert not [name for name in frame if "_ci_" in name or name == "seed"]
+    names = list(frame)
+    assert names[names.index("bleu") :][:3] == ["bleu", "bleu_sd", "bleu_test_set_low"]
+
+
+def test_a_trained_experiment_is_aggregated(finished: Path):
+    """With one seed each, the means are the rows' own figures and the interval is the rows' own."""
+    read = load_finished(finished)
+    frame = aggregate_seeds(read, score_tests(read))
+    assert list(frame["label"]) == ["luong", "transformer"]
+    for run, (_, row) in zip(read.runs, frame.iterrows(), strict=True):
+        assert (row["bleu"], row["params"], row["seeds"]) == (run.result.bleu, run.result.params, 1)
+        ends = (run.result.bleu_ci_low, run.result.bleu_ci_high)
+        assert (row["bleu_test_set_low"], row["bleu_test_set_high"]) == pytest.approx(ends, abs=1e-3)
+
+
+def compared(first: str, second: str, *differences: float, p: float = 0.003) -> Comparison:
+    """A comparison whose interval over seeds is clear of 0."""
+    mean = sum(differences) / len(differences)
+    interval = Interval(mean - abs(mean) / 2, mean + abs(mean) / 2)
+    several = len(differences) > 1
+    return Comparison(
+        first=first,
+        second=second,
+        seeds=tuple(range(1, len(differences) + 1)),
+        differences=differences,
+        intervals=Intervals(interval, interval if several else None, interval if several else None),
+        p_randomisation=p,
+        p_bootstrap=p,
+        p=p,
+        wins=1.0,
+        losses=1.0,
+        ties=1.0,
+    )
+
+
+def two(slow: float = 55.0, **figures: Any) -> FinishedExperiment:
+    """X and Y with three seeds each; X trains at ``slow`` tokens a second on average, Y at 100."""
+    x = [
+        run_of("X", seed, bleu=30.0, **({"train_tokens_per_s": slow + seed - 2} | figures))
+        for seed in (1, 2, 3)
+    ]
+    return finished_of(*x, *(run_of("Y", seed, bleu=20.0) for seed in (1, 2, 3)))
+
+
+@pytest.mark.parametrize(
+    ("slow", "words"),
+    [
+        (55.0, "trains 1.8 times slower"),
+        (250.0, "trains 2.5 times faster"),
+        (104.0, "trains as fast"),
+        (96.0, "trains as fast"),
+        (110.0, "trains 1.1 times faster"),
+    ],
+)
+def test_a_win_is_told_with_its_p_its_seeds_and_its_price(slow: float, words: str):
+    expected = f"X beats Y by 2.1 BLEU (p = 0.003, 3 seeds) and {words}."
+    assert sentence(compared("X", "Y", 2.0, 2.1, 2.2), two(slow)) == expected
+    assert sentence(compared("Y", "X", -2.0, -2.1, -2.2), two(slow)) == expected
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [{"device": "gpu"}, {"torch": "3"}, {"threads": 2}, {"precision": "bf16"}, {"train_tokens_per_s": None}],
+)
+def test_speeds_that_do_not_compare_are_not_compared(figures: dict[str, Any]):
+    comparison = compared("X", "Y", 2.0, 2.1, 2.2)
+    assert sentence(comparison, two(**figures)) == "X beats Y by 2.1 BLEU (p = 0.003, 3 seeds)."
+
+
+@pytest.mark.parametrize(
+    ("comparison", "words"),
+    [
+        (
+            compared("X", "Y", 0.4, 0.5, p=0.12),
+            "0.45 BLEU ahead of Y but cannot be said to beat it: p = 0.12 is",
+        ),
+        (
+            compared("X", "Y", 12.5, p=0.001),
+            "12.5 BLEU ahead of Y but cannot be said to beat it: one seed says",
+        ),
+        (
+            compared("X", "Y", 0.006, -0.002),
+            "level with Y but cannot be said to beat it: the seeds do not agree",
+        ),
+    ],
+)
+def test_where_nothing_is_proven_the_reason_is_told(comparison: Comparison, words: str):
+    told = sentence(comparison, two())
+    assert told.startswith(f"X is {words}")
+    assert told.endswith(". It trains 1.8 times slower.")
+
+
+@pytest.fixture
+def four() -> Callable[..., list[str]]:
+    """Headlines of models a to d, of which c has the highest BLEU, then a, d and b."""
+    runs = [run_of(label, 1, bleu=bleu) for label, bleu in zip("abcd", (20.0, 10.0, 30.0, 15.0), strict=True)]
+
+    def tell(*pairs: str) -> list[str]:
+        order = {label: position for position, label in enumerate("bdac")}
+        found = [compared(*pair, float(order[pair[0]] - order[pair[1]])) for pair in pairs]
+        return [line.split(" but")[0] for line in headlines(finished_of(*runs), found)]
+
+    return tell
+
+
+def test_the_best_model_is_set_against_the_next_and_the_last(four: Callable[..., list[str]]):
+    every = ("ab", "ac", "ad", "bc", "bd", "cd")
+    assert four(*every) == ["c is 1.0 BLEU ahead of a", "c is 3.0 BLEU ahead of b"]
+
+
+def test_with_a_baseline_the_best_is_set_against_it(four: Callable[..., list[str]]):
+    assert four("bd", "cd", "ad") == ["c is 2.0 BLEU ahead of d"]
+    assert four("ab") == ["a is 2.0 BLEU ahead of b"]
+
+
+def test_without_comparisons_the_reason_is_told():
+    assert headlines(finished_of(run_of("a", 1)), []) == ["There is one model, so nothing to compare."]
+    assert headlines(finished_of(run_of("a", 1), run_of("b", 2)), []) == ["No two models share a seed."]

@@ -1,0 +1,210 @@
+"""Comparisons of models: what is set against what, and when one may be said to beat the other."""
+
+from dataclasses import replace
+
+import pytest
+
+from compare.analysis.significance.compare_models import compare_models
+from compare.analysis.significance.comparison import Comparison, comparison_matrix, describe_p
+from compare.analysis.significance.intervals import Interval, Intervals, difference_intervals
+from compare.analysis.significance.paired_tests import holm
+from compare.analysis.significance.scored_tests import ScoredTestSet, score_test
+
+REFERENCES = [f"the {noun} sat on the {place} {i}" for i in range(10) for noun in "ab" for place in "cd"]
+WON = Comparison(
+    first="new",
+    second="old",
+    seeds=(1, 2, 3),
+    differences=(2.0, 2.5, 3.0),
+    intervals=Intervals(Interval(1, 4), Interval(1.3, 3.7), Interval(0.5, 4.5)),
+    p_randomisation=0.001,
+    p_bootstrap=0.002,
+    p=0.003,
+    wins=20.0,
+    losses=12.0,
+    ties=8.0,
+)
+
+
+def spoilt(*wrong: int) -> list[str]:
+    """The references with one word wrong in the lines of these numbers."""
+    return [line.replace("sat", "lay") if i in wrong else line for i, line in enumerate(REFERENCES)]
+
+
+def worse(lines: int, seed: int) -> list[str]:
+    """So many wrong lines and as many as the seed beside them."""
+    return spoilt(*range(seed, lines + 2 * seed))
+
+
+def scored(**outputs: dict[int, list[str]]) -> ScoredTestSet:
+    return score_test("test", REFERENCES, outputs, resamples=50)
+
+
+OUTPUTS = {
+    "bad": {seed: worse(25, seed) for seed in (3, 1, 2)},
+    "good": {seed: worse(0, seed) for seed in (1, 2, 3)},
+    "alike": {seed: worse(1, seed) for seed in (1, 2, 3)},
+}
+THREE = scored(**OUTPUTS)
+
+
+@pytest.fixture(scope="module")
+def pairwise() -> list[Comparison]:
+    return compare_models(THREE, trials=300, resamples=100)
+
+
+def test_each_model_is_compared_with_each_one_above_it(pairwise: list[Comparison]):
+    pairs = [(each.first, each.second) for each in pairwise]
+    assert pairs == [("good", "bad"), ("alike", "bad"), ("alike", "good")]
+    assert {each.seeds for each in pairwise} == {(1, 2, 3)}
+
+
+def test_a_baseline_is_compared_with_every_other_model():
+    found = compare_models(THREE, baseline="good", trials=300, resamples=100)
+    assert [(each.first, each.second) for each in found] == [("bad", "good"), ("alike", "good")]
+
+
+def test_p_is_corrected_for_the_comparisons_made_together(pairwise: list[Comparison]):
+    assert [each.p for each in pairwise] == holm([each.p_randomisation for each in pairwise])
+    assert [each.p for each in pairwise] != [each.p_randomisation for each in pairwise]
+    (alone,) = compare_models(scored(bad=OUTPUTS["bad"], good=OUTPUTS["good"]), trials=300)
+    assert alone.p == alone.p_randomisation == pairwise[0].p_randomisation
+
+
+def test_only_a_difference_that_is_there_is_found(pairwise: list[Comparison]):
+    assert [each.beats for each in pairwise] == [True, True, False]
+    assert not any(each.swapped().beats for each in pairwise)
+    assert pairwise[2].p > 0.05
+
+
+def test_each_test_gets_its_own_number_of_samples():
+    (found,) = compare_models(scored(bad={1: ["x"] * 40}, good={1: REFERENCES}), trials=99, resamples=49)
+    assert (found.p_randomisation, found.p_bootstrap) == pytest.approx((1 / 100, 1 / 50))
+
+
+def test_runs_are_paired_by_seed(pairwise: list[Comparison]):
+    """Models with seeds in another order and not the same: those in common count, each with its own."""
+    test = scored(
+        old={3: worse(25, 3), 2: worse(20, 2), 1: worse(15, 1)},
+        new={4: REFERENCES, 1: worse(4, 1), 3: worse(2, 3)},
+    )
+    (found,) = compare_models(test, trials=200, resamples=50)
+    matched = [(test.models["new"][seed], test.models["old"][seed]) for seed in (1, 3)]
+    assert found.seeds == (1, 3)
+    assert found.differences == tuple(new.bleu - old.bleu for new, old in matched)
+    assert found.intervals == difference_intervals(matched)
+
+
+def test_sentences_won_lost_and_tied_are_means_over_seeds():
+    """New is right where old is wrong in lines 0 to 3, both seeds; old in line 5 with seed 2 alone."""
+    (found,) = compare_models(
+        scored(
+            old={1: spoilt(0, 1, 2, 3), 2: spoilt(0, 1, 2, 3)},
+            new={1: spoilt(), 2: spoilt(5)},
+        ),
+        trials=50,
+        resamples=50,
+    )
+    assert (found.wins, found.losses, found.ties) == (4, 0.5, 35.5)
+
+
+def test_models_without_a_common_seed_are_left_out():
+    test = scored(a={1: spoilt(0)}, b={2: spoilt(1)}, c={2: spoilt(2), 1: spoilt(3)})
+    found = compare_models(test, trials=100, resamples=50)
+    assert [(each.first, each.second, each.seeds) for each in found] == [("c", "a", (1,)), ("c", "b", (2,))]
+    assert compare_models(scored(a={1: REFERENCES})) == []
+
+
+def test_a_wrong_label_is_named_with_the_nearest():
+    with pytest.raises(ValueError, match="no finished model is labelled 'god'; did you mean 'good'"):
+        compare_models(THREE, baseline="god")
+    with pytest.raises(ValueError, match="labelled 'xyz'; did you mean 'bad'"):
+        compare_models(THREE, baseline="xyz")
+
+
+def test_too_few_trials_are_refused_before_they_are_made():
+    """Three comparisons: 3 / 60 is .05, 3 / 61 below it."""
+    with pytest.raises(ValueError, match=r"59 trials cannot show any of 3 comparisons .* take 60 trials"):
+        compare_models(THREE, trials=59, resamples=10)
+    assert min(each.p for each in compare_models(THREE, trials=60, resamples=10)) < 0.05
+
+
+def test_each_comparison_is_announced():
+    said: list[str] = []
+    compare_models(THREE, baseline="good", trials=100, resamples=10, say=said.append)
+    assert said == ["paired tests: bad against good", "paired tests: alike against good"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "doubt"),
+    [
+        ({"p": 0.05}, "p = 0.05 is not below 0.05"),
+        ({"p": 0.0499}, None),
+        ({"differences": (2.0, -0.5, 3.0)}, "the seeds do not agree on which is better"),
+        ({"differences": (2.0, 0.0, 3.0)}, "the seeds do not agree on which is better"),
+        ({"intervals": Intervals(Interval(1, 4), None, None)}, "one seed says nothing about others"),
+        (
+            {"intervals": WON.intervals._replace(seeds=Interval(-0.456, 5))},
+            "the interval over seeds, -0.46 to 5.00, includes 0",
+        ),
+        (
+            {"intervals": WON.intervals._replace(seeds=Interval(0, 5))},
+            "the interval over seeds, 0.00 to 5.00, includes 0",
+        ),
+        ({"intervals": WON.intervals._replace(combined=Interval(-1, 5), test_set=Interval(-1, 5))}, None),
+        ({"p_randomisation": 0.3, "p_bootstrap": 0.3}, None),
+    ],
+)
+def test_a_win_takes_several_seeds_a_corrected_p_and_an_interval_clear_of_0(changes: dict, doubt: str | None):
+    comparison = replace(WON, **changes)
+    assert comparison.doubt == doubt
+    assert comparison.beats == (doubt is None)
+    assert not comparison.swapped().beats
+
+
+def test_the_other_side_tells_the_same_story():
+    other = WON.swapped()
+    assert (other.first, other.second, other.difference) == ("old", "new", -2.5)
+    assert (other.wins, other.losses, other.ties) == (12, 20, 8)
+    assert other.intervals.combined == (-4.5, -0.5)
+    assert other.swapped() == WON
+    assert WON.row["verdict"] == other.row["verdict"] == "new beats old"
+    assert replace(WON, p=0.5).row["verdict"] == "p = 0.5 is not below 0.05"
+
+
+def test_a_row_has_all_figures():
+    row = WON.row
+    assert (row["model"], row["against"], row["seeds"], row["bleu_difference"]) == ("new", "old", 3, 2.5)
+    assert (row["bleu_difference_seeds_low"], row["bleu_difference_combined_high"]) == (1.3, 4.5)
+    assert (row["p_randomisation"], row["p_bootstrap"], row["p_holm"]) == (0.001, 0.002, 0.003)
+    assert (row["sentences_won"], row["sentences_lost"], row["sentences_tied"]) == (20, 12, 8)
+
+
+def test_the_matrix_has_every_comparison_from_both_sides():
+    other = replace(WON, first="third")
+    assert comparison_matrix([WON, other]) == {
+        "new": {"old": WON},
+        "old": {"new": WON.swapped(), "third": other.swapped()},
+        "third": {"old": other},
+    }
+
+
+@pytest.mark.parametrize(
+    ("p", "words"),
+    [
+        (1.0, "p = 1"),
+        (0.0312, "p = 0.031"),
+        (0.0031, "p = 0.0031"),
+        (0.0001, "p = 0.0001"),
+        (5e-5, "p < 0.0001"),
+    ],
+)
+def test_p_is_quoted_as_people_do(p: float, words: str):
+    assert describe_p(p) == words
+
+
+def test_one_seed_never_wins():
+    (found,) = compare_models(scored(bad={1: ["x"] * 40}, good={1: REFERENCES}), trials=300, resamples=50)
+    assert (found.difference, found.p < 0.05) == (pytest.approx(100), True)
+    assert found.doubt == "one seed says nothing about others"
+    assert not found.beats

@@ -1,0 +1,171 @@
+"""The benchmark: who runs when, on what, and what is counted."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from compare.benchmark import benchmark, candidate
+from compare.benchmark.benchmark import planned_timings, run_benchmark
+from compare.benchmark.inputs import make_inputs
+from compare.benchmark.plan import PHASES, BenchPlan
+from compare.benchmark.report import BenchmarkResult
+from compare.config.parse import load_experiment
+from compare.config.resolve_model import resolve_model
+from compare.config.sections import Experiment
+from compare.experiment.prepare import prepare_data
+from compare.models.flops import train_flops_per_token
+from compare.models.registry import build
+from compare.system import timing
+from data.batch import Batch
+from data.symbols import SPECIALS
+from tests.kits.benchmark import Clock
+
+LABELS = ["luong", "transformer"]
+
+
+class Stage(Clock):
+    """Stands in for the training step too: notes every call and takes the next of the seconds."""
+
+    def __init__(self, seconds: Iterator[float]) -> None:
+        super().__init__()
+        self.seconds, self.calls = seconds, list[tuple[int, Batch]]()
+
+    def step(self, criterion: Any, optimizer: Any, batch: Batch, *, precision: str, clip_norm: float) -> None:
+        assert (precision, clip_norm, criterion.training) == ("fp32", 1.0, True)
+        self.calls.append((id(criterion), batch))
+        self.now += next(self.seconds)
+
+
+@pytest.fixture
+def tiny(tiny_toml: Path) -> Experiment:
+    return load_experiment(tiny_toml)
+
+
+@pytest.fixture
+def staged(tiny: Experiment, monkeypatch: pytest.MonkeyPatch) -> tuple[Stage, BenchmarkResult, list[str]]:
+    """Two updates a repeat, 3 repeats: warm-up steps take 100 s each, the timed ones 1, 2, 3, ... s."""
+    stage, said = Stage(iter([100.0] * 4 + [float(second) for second in range(1, 13)])), list[str]()
+    monkeypatch.setattr(candidate, "train_step", stage.step)
+    monkeypatch.setattr(timing, "time", stage)
+    monkeypatch.setattr(
+        benchmark, "peak_flops", lambda device, precision: (1e9, f"of {device} in {precision}")
+    )
+    return stage, run_benchmark(tiny, BenchPlan(phases=("train",), updates=2), said.append), said
+
+
+def test_the_models_take_turns_on_the_same_batches(staged: tuple[Stage, BenchmarkResult, list[str]]):
+    stage, _, said = staged
+    who = [caller for caller, _ in stage.calls]
+    first, second = dict.fromkeys(who)
+    assert who == ([first] * 2 + [second] * 2) * 4  # one turn of each to warm up
+    assert all(stage.calls[k][1].rows.tolist() == stage.calls[k % 2][1].rows.tolist() for k in range(16))
+    assert stage.calls[0][1].rows.tolist() != stage.calls[1][1].rows.tolist()
+    names = [f"{k}/3 {name} train fp32" for k in (1, 2, 3) for name in LABELS]
+    assert [line.split(":")[0] for line in said[-6:]] == names
+
+
+def test_a_repeat_of_training_is_real_tokens_and_the_time_of_a_turn(
+    staged: tuple[Stage, BenchmarkResult, list[str]], tiny: Experiment
+):
+    stage, report, said = staged
+    timed = [batch for _, batch in stage.calls[-2:]]
+    tokens = sum(int(batch.src_mask.sum()) - len(batch) + int(batch.tgt_mask.sum()) for batch in timed)
+    turns = [1 + 2, 3 + 4, 5 + 6, 7 + 8, 9 + 10, 11 + 12]
+    for place, row in enumerate(report.rows):
+        assert (row.model, row.sentences, row.tokens) == (LABELS[place], sum(map(len, timed)), tokens)
+        assert row.seconds == turns[place::2]
+        assert row.peak_memory_bytes > 2**20
+    assert said[-1].endswith(f" {tokens / 23:.3g} tokens/s")
+    assert report.yardstick == "of cpu in fp32"
+    assert report.conditions["updates"] == 2
+    assert report.changes == []
+
+
+def test_the_share_is_that_of_the_models_own_operations(
+    staged: tuple[Stage, BenchmarkResult, list[str]], tiny: Experiment
+):
+    stage, report, _ = staged
+    timed = [batch for _, batch in stage.calls[-2:]]
+    sentences = sum(map(len, timed))
+    src_len = sum(int(batch.src_mask.sum()) for batch in timed) / sentences
+    tgt_len = sum(int(batch.tgt_mask.sum()) for batch in timed) / sentences
+    vocabulary = len(SPECIALS) + 14  # words of both languages
+    for model, row in zip(tiny.models, report.rows, strict=True):
+        architecture = resolve_model(model).architecture
+        parameters = build(architecture, vocabulary, vocabulary).parameters()
+        assert row.params == sum(parameter.numel() for parameter in parameters)
+        lengths = {"src_len": src_len, "tgt_len": tgt_len, "tgt_vocabulary": vocabulary}
+        assert row.flops_per_token == pytest.approx(train_flops_per_token(architecture, **lengths))
+        assert report.share(row) == pytest.approx(
+            row.tokens / sorted(row.seconds)[1] * row.flops_per_token / 1e9
+        )
+    assert report.share(replace(row, flops_per_token=None)) is None
+
+
+def test_sentences_to_decode_are_the_first_of_the_test_set_again_and_again(tiny: Experiment, tmp_path: Path):
+    """The test set has 8; 11 are asked for."""
+    inputs = make_inputs(tiny, BenchPlan(batch=11, updates=2), lambda text: None)
+    prepared = prepare_data(tiny, tmp_path, lambda text: None)
+    lines = prepared.corpus.splits["test"].src
+    assert inputs.sources == prepared.vocabularies.src.encode_all([*lines, *lines[:3]])
+    assert inputs.vocabulary_sizes == (18, 18)
+    first, second = prepared.stream.plan(1)[:2]
+    assert [batch.rows.tolist() for batch in inputs.batches] == [first.tolist(), second.tolist()]
+
+
+def test_sentences_drawn_have_the_length_asked_for(tiny: Experiment):
+    train = replace(tiny.train, batch_tokens=2000)
+    drawn = replace(tiny, train=train, vocabulary=replace(tiny.vocabulary, size=50))
+    inputs = make_inputs(drawn, BenchPlan(synthetic=12, updates=40, batch=500), pytest.fail)
+    assert len(inputs.batches) == 40
+    assert inputs.vocabulary_sizes == (50, 50)
+    assert inputs.mean_lengths == pytest.approx((13, 13), rel=0.3)  # with EOS; some batches of many
+    lengths = torch.tensor([len(ids) for ids in inputs.sources], dtype=torch.float)
+    assert lengths.mean().item() == pytest.approx(12, rel=0.1)
+    ids = {token for source in inputs.sources for token in source}
+    assert ids == set(range(len(SPECIALS), 50))
+    assert all(batch.tgt_in.numel() <= 2000 for batch in inputs.batches)
+    again = make_inputs(drawn, BenchPlan(synthetic=12, updates=40, batch=500), pytest.fail)
+    assert again.sources == inputs.sources
+
+
+def test_decoding_is_timed_in_fp32_and_in_the_precision_of_training_too(tiny: Experiment):
+    plan = BenchPlan(phases=("train", "beam"))
+    both = [f"{name} beam {precision}" for name in LABELS for precision in ("fp32", "bf16")]
+    bf16 = replace(tiny, train=replace(tiny.train, precision="bf16"))
+    assert planned_timings(bf16, plan) == [*(f"{name} train bf16" for name in LABELS), *both]
+    assert planned_timings(tiny, plan) == [f"{name} {phase} fp32" for phase in plan.phases for name in LABELS]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_every_phase_counts_what_it_does(tiny: Experiment, precision: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(benchmark, "peak_flops", lambda device, precision: (1e9, ""))
+    tiny = replace(
+        tiny, train=replace(tiny.train, precision=precision), bench=replace(tiny.bench, latency_sentences=3)
+    )
+    plan = BenchPlan(phases=PHASES, repeats=2, steps=4, batch=5, updates=2)
+    report = run_benchmark(tiny, plan, lambda text: None)
+    batches = make_inputs(tiny, plan, lambda text: None).batches
+    pairs, src_tokens = sum(map(len, batches)), sum(batch.src_tokens for batch in batches)
+    work = {
+        "train": (pairs, src_tokens + sum(batch.tgt_tokens for batch in batches), "tokens/s"),
+        "forced greedy": (5, 20, "sentences/s"),
+        "forced beam 2": (5, 20, "sentences/s"),
+        "forced latency, beam 2": (3, 12, "ms"),
+        "encode": (pairs, src_tokens, "tokens/s"),
+    }
+    assert list(dict.fromkeys(row.phase for row in report.rows)) == list(work)
+    for phase, amounts in work.items():
+        found = [row for row in report.rows if row.phase == phase]
+        precisions = [precision] if phase == "train" else list(dict.fromkeys(("fp32", precision)))
+        assert [(row.model, row.precision) for row in found] == [(m, p) for m in LABELS for p in precisions]
+        for row in found:
+            assert (row.sentences, row.tokens, row.unit) == amounts
+            assert len(row.seconds) == 2
+            assert min(row.seconds) > 0
+            assert (row.flops_per_token is None) == (phase != "train")
+    assert len({row.params for row in report.rows}) == len(LABELS)

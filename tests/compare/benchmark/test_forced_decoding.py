@@ -1,0 +1,80 @@
+"""Search of a forced length: as many steps as told, whatever the weights and for every preset."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from compare.benchmark import forced_decoding
+from compare.benchmark.forced_decoding import force_length, search_forced
+from compare.decoding.search import search
+from compare.system.precision import for_decoding
+from tests.kits.contract import EOS, LENGTHS, PAD, VARIANTS, V, make, sharpen
+
+SRC = torch.randint(4, V - 2, (4, 5), generator=torch.Generator().manual_seed(1))
+MASK = torch.arange(5) < torch.tensor(LENGTHS).unsqueeze(1)
+
+
+def likely_to_end(name: str, tie: str) -> Any:
+    """A model whose first thought is to end: its weights are far from their start, and EOS is favoured."""
+    model = make(name, tie)
+    sharpen(model)
+    output = model.output
+    if output.bias is None:
+        output.bias = torch.nn.Parameter(torch.zeros(V))
+    with torch.no_grad():
+        output.bias[EOS] = 50.0
+    return model.train()
+
+
+@pytest.mark.parametrize(("name", "tie"), VARIANTS)
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_every_hypothesis_takes_exactly_the_steps_told(name: str, tie: str, beam_size: int):
+    model, fed = likely_to_end(name, tie), list[tuple[int, ...]]()
+    step = model.step
+
+    def counted(tokens: Tensor, *rest: Any) -> Any:
+        fed.append(tuple(tokens.shape))
+        return step(tokens, *rest)
+
+    model.step = counted
+    force_length(model)
+    assert not model.training
+    src = SRC.where(MASK, PAD)
+    for steps in (1, 6):
+        fed.clear()
+        found = search_forced(model, src, MASK, steps=steps, beam_size=beam_size, alpha=1.0)
+        assert fed == [(4, beam_size)] * steps
+        assert [len(hypothesis.tokens) for hypothesis in found] == [steps - 1] * 4
+        assert all(EOS not in hypothesis.tokens for hypothesis in found)
+
+
+@pytest.mark.parametrize("name", ["luong-general", "transformer", "decoder-only"])
+def test_only_the_end_is_moved(name: str):
+    """Before the last step the tokens are those of a search that cannot end for another reason."""
+    model = make(name)
+    sharpen(model)
+    model.eval()
+    logits = model(SRC, MASK, SRC)
+    force_length(model)
+    changed = model(SRC, MASK, SRC)
+    others = [token for token in range(V) if token != EOS]
+    torch.testing.assert_close(changed[..., others], logits[..., others])
+    assert (changed[..., EOS] < logits.min() - 1000).all()
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_users_search_is_run_in_the_precision_told(precision: str, monkeypatch: pytest.MonkeyPatch):
+    model, seen = make("transformer"), list[tuple[Any, ...]]()
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+
+    def spy(searched: Any, *arguments: Any, **named: Any) -> Any:
+        seen.append((searched.output.weight.dtype, named["alpha"], named["limits"].tolist()))
+        return search(searched, *arguments, **named)
+
+    monkeypatch.setattr(forced_decoding, "search", spy)
+    force_length(model)
+    search_forced(for_decoding(model, precision), SRC, MASK, steps=3, beam_size=2, alpha=0.7)
+    assert seen == [(torch.bfloat16 if precision == "bf16" else before["output.weight"].dtype, 0.7, [2] * 4)]
+    assert all(torch.equal(model.state_dict()[name], weight) for name, weight in before.items())

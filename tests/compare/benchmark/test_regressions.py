@@ -1,0 +1,151 @@
+"""What changed since an earlier result: by the spreads alone, and only where the work is the same."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compare.benchmark.measurement import markdown
+from compare.benchmark.regressions import Change, find_changes, render_changes
+from compare.benchmark.report import BenchmarkResult, read_earlier, read_report
+from compare.system.timing import TimedRepeat
+from tests.kits.benchmark import row
+
+CONDITIONS = {"device": "abacus", "threads": 2, "steps": 20, "synthetic": None}
+
+
+def report(*rows: Any, **changed: Any) -> BenchmarkResult:
+    return BenchmarkResult(
+        rows=list(rows),
+        changes=[],
+        conditions=CONDITIONS | changed,
+        versions={"torch": "9.9", "code": "x"},
+        yardstick_flops_per_s=1e9,
+        yardstick="1 GFLOP/s",
+    )
+
+
+@pytest.mark.parametrize(
+    ("now", "then", "ratio", "verdict"),
+    [
+        ([1.0, 2.0, 3.0], [4.0, 5.0, 6.0], 2.5, "faster"),
+        ([4.0, 5.0, 6.0], [1.0, 2.0, 3.0], 0.4, "slower"),
+        ([1.0, 2.0, 4.5], [4.0, 5.0, 6.0], 2.5, "within noise"),
+        ([4.0, 5.0, 6.0], [1.0, 2.0, 4.5], 0.4, "within noise"),
+        ([1.0, 2.0, 4.0], [4.0, 5.0, 6.0], 2.5, "within noise"),  # they touch
+        ([1.0, 9.0], [2.0, 3.0, 4.0], 0.6, "within noise"),  # one inside the other
+        ([1.0], [4.0, 5.0], 4.5, "one repeat"),
+        ([1.0, 2.0], [4.0], 8 / 3, "one repeat"),
+    ],
+)
+def test_a_change_is_called_one_only_where_the_spreads_do_not_overlap(
+    now: list[float], then: list[float], ratio: float, verdict: str
+):
+    (change,) = find_changes([row(seconds=now)], [row(seconds=then)])
+    assert change == Change(row="a train fp32", ratio=pytest.approx(ratio), verdict=verdict)
+
+
+@pytest.mark.parametrize(
+    "other", [{"params": 9}, {"flops_per_token": 5e6}, {"sentences": 21}, {"tokens": 601}]
+)
+def test_other_work_is_not_compared(other: dict[str, Any]):
+    (change,) = find_changes([row()], [row(**other)])
+    assert (change.ratio, change.verdict) == (None, "other work")
+
+
+@pytest.mark.parametrize("other", [{"model": "b"}, {"phase": "forced greedy"}, {"precision": "bf16"}])
+def test_a_row_is_compared_with_its_namesake_alone(other: dict[str, Any]):
+    earlier = [row(**other), row(seconds=[9.0, 9.0])]
+    assert [change.ratio for change in find_changes([row(seconds=[3.0, 3.0])], earlier)] == [3.0]
+    assert [change.verdict for change in find_changes([row()], earlier[:1])] == ["new"]
+
+
+def test_a_report_is_read_back(tmp_path: Path):
+    path = tmp_path / "bench.json"
+    rows = [row(), row(unit="ms", joules=7.5, flops_per_token=None)]
+    kept = replace(report(*rows), changes=find_changes(rows, rows))
+    path.write_text(kept.to_json())
+    assert read_report(path) == kept
+
+
+def test_a_folder_holds_earlier_results_the_last_of_which_counts(tmp_path: Path):
+    for name, seconds in (("b", 2.0), ("a", 8.0)):
+        (tmp_path / f"{name}.json").write_text(report(row(seconds=[seconds] * 2), row(model=name)).to_json())
+    earlier = read_earlier(tmp_path, CONDITIONS)
+    assert [each.model for each in earlier] == ["a", "a", "a", "b"]
+    assert [change.ratio for change in find_changes([row(seconds=[1.0, 1.0])], earlier)] == [2.0]
+
+
+@pytest.mark.parametrize(
+    "changed", [{"device": "gpu"}, {"threads": 1}, {"steps": 3}, {"synthetic": 14.0}, {"new": 1}]
+)
+def test_other_conditions_are_refused_in_one_line(tmp_path: Path, changed: dict[str, Any]):
+    path = tmp_path / "bench.json"
+    path.write_text(report(row(), **changed).to_json())
+    ((name, value),) = changed.items()
+    with pytest.raises(
+        ValueError, match=rf"{name} was {value}, but now it is {CONDITIONS.get(name)}"
+    ) as error:
+        read_earlier(path, CONDITIONS)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"rows": [{}]}', '{"rows": [], "changes": []}', '{"models": []}']
+)
+def test_what_is_no_result_is_refused(tmp_path: Path, text: str):
+    path = tmp_path / "bench.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"bench\.json: not a result of `attnbench bench`"):
+        read_earlier(path, CONDITIONS)
+    path.unlink()
+    with pytest.raises(ValueError, match="has no"):
+        read_earlier(tmp_path, CONDITIONS)
+
+
+def test_the_table_shows_medians_spreads_and_shares():
+    beam = row(phase="forced beam 5", unit="sentences/s", flops_per_token=None, seconds=[1.0, 2.0])
+    alone = row(model="b", unit="ms", flops_per_token=None, joules=9.0, seconds=[1.0, 3.0])
+    rendered = report(row(peak_memory_bytes=1_500_000_000), beam, alone).render()
+    lines = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in rendered.splitlines() if "|" in line
+    ]
+    headings = "model phase precision median min-max unit tokens/s repeats tokens share params (M) peak J"
+    assert [heading.split(" memory")[0].split(" / ")[0] for heading in lines[0]] == [
+        *headings.split(" params")[0].split(),
+        "params (M)",
+        "peak",
+        "J",
+    ]
+    assert lines[2][3:] == ["200", "150-300", "tokens/s", "200", "3", "600", "80%", "1.50", "1.50", "-"]
+    assert lines[3][1] == "forced beam 5"
+    assert lines[3][3:9] == ["13.3", "10-20", "sentences/s", "400", "2", "600"]  # 20 in 1.5 s
+    assert lines[4][3:] == ["100", "50-150", "ms", "300", "2", "600", "-", "1.50", "0.00", "7.5"]
+    assert "share: 1 GFLOP/s" in rendered
+    assert "device abacus, threads 2, steps 20, torch 9.9, code x\n" in rendered  # and nothing of None
+
+
+def test_energy_counts_where_every_turn_has_it():
+    turns = [TimedRepeat(1.0, 5.0, 10), TimedRepeat(2.0, 7.0, 30), TimedRepeat(3.0, 6.0, 20)]
+    timed = row().timed(turns)
+    assert (timed.seconds, timed.joules, timed.peak_memory_bytes) == ([1.0, 2.0, 3.0], 18.0, 30)
+    assert row().timed([*turns, TimedRepeat(1.0, None, 10)]).joules is None
+
+
+def test_columns_without_a_figure_are_left_out():
+    assert markdown([{"model": "a", "x": "-", "y": "1"}, {"model": "b", "x": "-", "y": "-"}]).count("x") == 0
+
+
+def test_changes_stand_below_the_table():
+    found = [
+        Change(row="a train fp32", ratio=1.25, verdict="faster"),
+        Change(row="b", ratio=None, verdict="new"),
+    ]
+    shown = replace(report(row()), changes=found).render()
+    assert shown.endswith(render_changes(found))
+    assert [cell.strip() for cell in shown.splitlines()[-4].split("|")[1:-1]] == [
+        "a train fp32",
+        "1.25",
+        "faster",
+    ]

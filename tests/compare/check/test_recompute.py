@@ -1,0 +1,135 @@
+"""``attnbench check``: nothing is found in what a run left, and every change by hand is."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from compare.check.recompute import check_experiment
+from compare.cli import main
+from compare.report.tables.table import render_table
+from compare.results.store import read_results, write_json_lines
+from tests.kits.cli import Refusal
+from tests.kits.runs import ROWS
+
+RUN = ROWS[0]
+
+
+def differences(folder: Path) -> list[str]:
+    return [
+        f"{found.place}: {found.what}" for found in check_experiment(folder, lambda line: None).differences
+    ]
+
+
+def edit(path: Path, change: Callable[[str], str]) -> None:
+    before = path.read_text(encoding="utf-8")
+    after = change(before)
+    assert after != before
+    path.write_text(after, encoding="utf-8")
+
+
+def change_figure(path: Path, name: str, factor: int) -> None:
+    """Scale one figure of a JSON file, wherever in it that name stands first."""
+    content = json.loads(path.read_text())
+    value = content[name]
+    content[name] = [value[0] * factor, *value[1:]] if isinstance(value, list) else value * factor
+    path.write_text(json.dumps(content))
+
+
+def test_what_a_run_left_is_found_right(finished: Path, capsys: pytest.CaptureFixture[str]):
+    found = check_experiment(finished, lambda line: None)
+    assert not found.differences
+    assert not found.notes
+    checked = {(finding.place, finding.what) for finding in found.findings}
+    for figure in ("bleu", "bleu_ci_low", "params", "train_tokens_per_s", "latency_ms_p95", "batch_hash"):
+        assert {(row, figure) for row in ROWS} <= checked
+    assert main(["check", str(finished)]) == 0
+    assert capsys.readouterr().out == f"{len(found.findings)} figures and files compared, 0 differ\n"
+    assert main(["check", str(finished), "--json", "-q"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"compared": len(found.findings), "differ": [], "notes": []}
+
+
+def test_a_changed_hypothesis_is_found(copy: Path, capsys: pytest.CaptureFixture[str]):
+    edit(copy / RUN / "test.hyp", lambda text: "Hund " + text)
+    assert f"{RUN}: test.hyp" in differences(copy)
+    assert any(line.startswith(f"{RUN}: chrf") for line in differences(copy))
+    assert main(["check", str(copy), "-q"]) == 1
+    assert capsys.readouterr().out.splitlines()[0].startswith(f"{RUN}: test.hyp: recorded ")
+
+
+def test_a_changed_weight_is_found(copy: Path):
+    path = copy / RUN / "checkpoints" / "final.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    assert differences(copy) == [f"{RUN}: checkpoints/final.safetensors"]
+
+
+@pytest.mark.parametrize("name", ["bleu", "params", "tokens_seen", "beam_sentences_per_s", "valid_loss"])
+def test_a_changed_figure_is_found(copy: Path, name: str):
+    change_figure(copy / RUN / "result.json", name, 2)
+    found = differences(copy)
+    assert f"{RUN}: {name}" in found
+    assert "results.jsonl: content" in found
+
+
+def test_a_changed_measurement_is_found_in_all_that_follows_from_it(copy: Path):
+    change_figure(copy / RUN / "speed.json", "latency_ms", 2)
+    changed = ("speed.json", "latency_ms_p50", "latency_ms_p95")
+    assert differences(copy) == [f"{RUN}: {what}" for what in changed]
+
+
+def test_what_an_earlier_version_did_not_compute_is_no_difference(copy: Path):
+    path = copy / RUN / "result.json"
+    row = json.loads(path.read_text())
+    assert row["ter"] > 0
+    path.write_text(json.dumps(row | {"ter": None}))
+    write_json_lines(copy)
+    for table in copy.glob("table.*"):
+        table.unlink()
+    assert not differences(copy)
+    path.write_text(json.dumps(row | {"ter": row["ter"] + 1}))
+    assert f"{RUN}: ter" in differences(copy)
+
+
+def test_a_changed_table_is_found(copy: Path):
+    (copy / "table.csv").write_text(render_table(read_results(copy), "csv"), encoding="utf-8")
+    assert not differences(copy)
+    edit(copy / "table.csv", lambda text: text.replace("luong", "loung", 1))
+    assert differences(copy) == ["table.csv: content"]
+
+
+def test_a_changed_setting_is_found(copy: Path):
+    edit(copy / RUN / "config.toml", lambda text: text.replace("dropout = 0.3", "dropout = 0.2"))
+    assert differences(copy) == [f"{RUN}: config.toml", f"{RUN}: config_hash"]
+
+
+def test_a_lost_file_is_found(copy: Path):
+    (copy / RUN / "test.hyp").unlink()
+    assert differences(copy) == [f"{RUN}: test.hyp", f"{RUN}: figures"]
+
+
+def test_a_corpus_changed_since_is_found(copy: Path, tmp_path: Path, tiny_toml: Path):
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    for path in (tiny_toml.parent / "corpus").iterdir():
+        (corpus / path.name).write_bytes(path.read_bytes())
+    edit(corpus / "test.de", lambda text: text.replace("Hund", "Hund Hund"))
+    for row in ROWS:
+        path = copy / row / "config.toml"
+        edit(path, lambda text: text.replace(str(tiny_toml.parent / "corpus"), str(corpus)))
+    assert f"{RUN}: data_hash" in differences(copy)
+    assert f"{RUN}: length_ratio" in differences(copy)
+
+
+def test_weights_of_another_size_are_no_figure(copy: Path):
+    other = copy / ROWS[1] / "checkpoints" / "final.safetensors"
+    (copy / RUN / "checkpoints" / "final.safetensors").write_bytes(other.read_bytes())
+    assert differences(copy) == [f"{RUN}: checkpoints/final.safetensors", f"{RUN}: figures"]
+
+
+def test_a_folder_without_a_finished_run(tmp_path: Path, refusal: Refusal):
+    (tmp_path / "lstm-seed1").mkdir()
+    (tmp_path / "lstm-seed1" / "config.toml").write_text("")
+    assert "no finished run" in refusal("check", tmp_path)

@@ -1,0 +1,202 @@
+"""``attnbench bench``: a result, compared with an earlier one; mistakes end it before anything is timed."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from compare.benchmark import benchmark
+from compare.benchmark.report import read_report
+from compare.cli import main
+from compare.config.parse import load_experiment
+from compare.config.resolve_model import resolve_model
+from compare.models.registry import build
+from compare.system.peak_flops import PEAK_TFLOPS, peak_flops, peak_tflops
+from tests.kits.cli import Refusal
+from tests.kits.paths import ROOT
+
+LABELS = ["luong", "transformer"]
+SMALL = ["--updates", "2", "--repeats", "2", "--steps", "3", "--batch", "4"]
+
+
+@pytest.fixture
+def idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No matrix product of two seconds."""
+    monkeypatch.setattr(benchmark, "peak_flops", lambda device, precision: (1e9, "1 GFLOP/s"))
+
+
+@pytest.mark.usefixtures("idle")
+def test_a_result_is_written_and_compared_with(
+    tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "results" / "speed.json"
+    assert main(["bench", str(tiny_toml), *SMALL, "--out", str(out), "-q", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert captured.out == out.read_text()
+    report = read_report(out)
+    phases = ["train", "forced greedy", "forced beam 2"]
+    assert [(row.model, row.phase) for row in report.rows] == [(m, p) for p in phases for m in LABELS]
+    assert report.conditions["threads"] == torch.get_num_threads()
+    assert report.conditions["batch_tokens"] == 36
+    assert report.versions["torch"] == torch.__version__
+    assert list(tmp_path.iterdir()) == [tmp_path / "results"]
+    assert (
+        main(["bench", str(tiny_toml), *SMALL, "--phase", "greedy", "--against", str(out.parent), "--json"])
+        == 0
+    )
+    captured = capsys.readouterr()
+    found = [(change["row"], change["ratio"] > 0) for change in json.loads(captured.out)["changes"]]
+    assert found == [(f"{name} forced greedy fp32", True) for name in LABELS]
+    assert re.search(r"^2/2 luong forced greedy fp32: [\d,.]+ sentences/s$", captured.err, re.MULTILINE)
+
+
+@pytest.mark.usefixtures("idle")
+def test_precision_auto_is_settled(
+    tiny_toml: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("compare.experiment.resolve.has_fast_bf16", lambda device: True)
+    command = ["bench", str(tiny_toml), *SMALL, "-q", "--json", "--set", "train.precision=auto"]
+    assert main([*command, "--phase", "train"]) == 0
+    assert {row["precision"] for row in json.loads(capsys.readouterr().out)["rows"]} == {"bf16"}
+    assert main([*command, "--scaling", "vocabulary"]) == 0
+    assert json.loads(capsys.readouterr().out)["precision"] == "bf16"
+
+
+def test_growth_is_printed_and_written(tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out = tmp_path / "growth.json"
+    assert (
+        main(["bench", str(tiny_toml), "--scaling", "batch", "--repeats", "1", "-q", "--out", str(out)]) == 0
+    )
+    assert "time grows as batch^exponent" in capsys.readouterr().out
+    assert [each["model"] for each in json.loads(out.read_text())["growths"]] == LABELS
+
+
+def test_a_dry_run_says_what_would_be_timed(tiny_toml: Path, capsys: pytest.CaptureFixture[str]):
+    command = ["bench", str(tiny_toml), "--dry-run", "--set", "data.root=absent"]
+    assert main([*command, "--phase", "encode,greedy", "--set", "train.precision=bf16"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.splitlines() == [
+        f"{name} {phase} {precision}"
+        for phase in ("greedy", "encode")
+        for name in LABELS
+        for precision in ("fp32", "bf16")
+    ]
+    assert captured.err == ""
+    assert main([*command, "--scaling", "width", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [f"{name} width" for name in LABELS]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["--phase", "train,graedy"], "--phase train,graedy: no 'graedy'; did you mean 'greedy'?"),
+        (["--phase", ""], "no ''; known are train, greedy, beam, latency, encode"),
+        (["--scaling", "lenght"], "--scaling lenght: no 'lenght'; did you mean 'length'?"),
+        (["--scaling", "length", "--against", "x"], "--against compares phases"),
+        (["--against", "absent.json"], "absent.json: No such file or directory"),
+        (["--out", "."], "--out . is a folder"),
+        (["--updates", "70"], "an epoch has 64 batches, too few for --updates 70"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(tiny_toml: Path, refusal: Refusal, arguments: list[str], part: str):
+    assert part in refusal("bench", tiny_toml, "-q", *arguments)
+
+
+def test_an_earlier_result_under_other_conditions_is_refused_before_work(
+    tiny_toml: Path, tmp_path: Path, refusal: Refusal, capsys: pytest.CaptureFixture[str], idle: None
+):
+    out, phase = tmp_path / "speed.json", ["--phase", "greedy", "-q"]
+    assert main(["bench", str(tiny_toml), *SMALL, *phase, "--out", str(out)]) == 0
+    capsys.readouterr()
+    other = ["--against", out, "--set", "train.batch_tokens=40"]
+    assert "batch_tokens was 36, but now it is 40" in refusal("bench", tiny_toml, *SMALL, *phase, *other)
+    assert "steps was 3, but now it is 20" in refusal(
+        "bench", tiny_toml, "--updates", "2", "--batch", "4", "--against", out
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "peak"),
+    [
+        ("NVIDIA A100-SXM4-80GB", 312),
+        ("NVIDIA A100 80GB PCIe", 312),
+        ("NVIDIA H100 80GB HBM3", 989),
+        ("NVIDIA H100 PCIe", 756),
+        ("NVIDIA H200", 989),
+        ("NVIDIA L4", 121),
+        ("NVIDIA A10", 125),
+        ("NVIDIA GeForce RTX 4090", 165),
+        ("NVIDIA A10G", None),
+        ("NVIDIA L40S", None),
+        ("NVIDIA H100 NVL", None),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
+        ("Tesla V100-SXM2-16GB", None),
+    ],
+)
+def test_a_card_is_known_by_its_whole_name(name: str, peak: float | None):
+    assert peak_tflops(name) == peak
+    assert len(PEAK_TFLOPS) == 7
+
+
+def test_the_yardstick_is_the_cards_peak_or_else_a_measurement(monkeypatch: pytest.MonkeyPatch):
+    asked = []
+
+    def measured(device: torch.device, precision: str, seconds: float) -> float:
+        asked.append((device.type, precision))
+        return 5e9
+
+    monkeypatch.setattr("compare.system.peak_flops.matmul_flops_per_s", measured)
+    rate, words = peak_flops(torch.device("cpu"), "bf16")
+    assert rate == 5e9
+    assert words.endswith("5 GFLOP/s, measured in a 1024 x 1024 bf16 matrix product")
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H100 PCIe")
+    rate, words = peak_flops(torch.device("cuda"), "bf16")
+    assert rate == 756e12
+    assert words.startswith("MFU: ")
+    assert "756 TFLOP/s of dense bf16" in words
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Some Card")
+    assert peak_flops(torch.device("cuda"), "fp32")[0] == 5e9
+    assert asked == [("cpu", "bf16"), ("cuda", "fp32")]
+
+
+@pytest.mark.parametrize("name", ["speed-gpu", "speed-gpu-gnmt"])
+def test_the_gpu_set_can_be_built_and_needs_a_gpu(
+    name: str, refusal: Refusal, monkeypatch: pytest.MonkeyPatch
+):
+    path = ROOT / "configs" / f"{name}.toml"
+    experiment = load_experiment(path)
+    assert (experiment.train.precision, experiment.vocabulary.size) == ("bf16", 32000)
+    with torch.device("meta"):
+        models = {
+            row.label: build(resolve_model(row).architecture, 32000, 32000) for row in experiment.models
+        }
+    millions = {
+        label: sum(weight.numel() for weight in model.parameters()) / 1e6 for label, model in models.items()
+    }
+    expected = {"transformer-base": (55, 70), "transformer-big": (200, 220), "gnmt-4": (225, 240)}
+    assert all(expected[label][0] < size < expected[label][1] for label, size in millions.items())
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert "torch finds no GPU" in refusal("bench", path, "--synthetic", "27")
+
+
+def test_the_make_targets_are_commands_that_start(capsys: pytest.CaptureFixture[str]):
+    """Each line of `make bench` and `make bench-gpu`, as a dry run, but for the GPU."""
+    for target, lines in (("bench", 2), ("bench-gpu", 3)):
+        shown = subprocess.run(
+            ["make", "--dry-run", "--always-make", "DATA=", "ARGS=", target],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.replace("\\\n", " ")
+        commands = re.findall(r"-m compare (bench .*)", shown)
+        assert len(commands) == lines
+        for command in commands:
+            arguments = command.replace("=cuda", "=cpu").replace("configs/", f"{ROOT}/configs/").split()
+            assert main([*arguments, "--dry-run", "--set", "train.device=cpu"]) == 0
+    assert "gnmt-4 beam bf16" in capsys.readouterr().out

@@ -1,0 +1,124 @@
+"""``data list`` and ``data get``: what is printed where, with which status, and how progress shows."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from compare.cli import main
+from compare.report.corpus_catalogue import entries
+from compare.system.transfer_progress import LINE_EVERY_S, Lines, transfers
+from data.corpus import read_corpus
+from data.download.named import CORPORA
+from tests.kits.cli import Refusal
+from tests.kits.http_server import Server, status
+from tests.kits.named_corpora import lines, stand_in
+
+
+@pytest.fixture
+def server(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """Has English-German Tatoeba."""
+    texts = {("deu-eng.zip", "deu.txt"): lines(*(f"a {n}\tb {n}\tCC-BY" for n in range(2000)))}
+    only = replace(CORPORA["tatoeba"], languages=(("en", "de"),))
+    monkeypatch.setitem(CORPORA, "tatoeba", stand_in(only, server, texts))
+    return server
+
+
+def test_get_prints_the_folder_and_tells_the_rest_on_the_side(server: Server, tmp_path: Path, capsys):
+    assert main(["data", "get", "tatoeba", "--root", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    assert out == f"{tmp_path / 'tatoeba.en-de'}\n"
+    assert "no hash of it was known" in err
+    assert "train: " in err
+    assert set(read_corpus(Path(out.strip()), "de", "en").splits) == {"train", "valid", "test"}
+    assert main(["data", "get", "tatoeba", "--root", str(tmp_path), "--json", "--quiet"]) == 0
+    out, err = capsys.readouterr()
+    assert (json.loads(out), err) == ({"folder": str(tmp_path / "tatoeba.en-de")}, "")
+
+
+def test_a_rehearsal_asks_nobody(server: Server, tmp_path: Path, capsys):
+    assert main(["data", "get", "tatoeba", "--root", str(tmp_path), "--dry-run"]) == 0
+    [remote] = {part.src.remote for part in CORPORA["tatoeba"].parts("en", "de")}
+    assert capsys.readouterr().out == f"deu-eng.zip  {remote.mirrors[0]}\n"
+    assert not server.asked
+    assert not list(tmp_path.iterdir())
+
+
+def test_mistakes_and_faults_are_one_line(server: Server, tmp_path: Path, refusal: Refusal):
+    assert refusal("data", "get", "tatoba").startswith("unknown corpus 'tatoba'; known are multi30k, tatoeba")
+    assert refusal("data", "get", "tatoeba", "--src", "en", "--tgt", "xx") == (
+        "tatoeba has no pair en-xx; it has en-de"
+    )
+    assert refusal("data", "get", "tatoeba", "--src", "en").startswith("tatoeba has no pair en-?")
+    server.at("/deu-eng.zip", status(500))
+    assert "500 Internal Server Error" in refusal("data", "get", "tatoeba", "--root", tmp_path)
+
+
+def test_a_file_where_the_folder_should_be(server: Server, tmp_path: Path, refusal: Refusal):
+    (tmp_path / "root").write_text("")
+    assert str(tmp_path / "root") in refusal("data", "get", "tatoeba", "--root", tmp_path / "root")
+
+
+def test_the_list_names_all_there_is_to_know(capsys):
+    assert main(["data", "list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert listed == entries()
+    assert [entry["name"] for entry in listed] == ["multi30k", "tatoeba", "iwslt14", "iwslt17", "wmt14"]
+    for entry in listed:
+        assert all(entry[key] for key in ("languages", "pairs_about", "licence", "citation", "home"))
+        for files in entry["files"].values():
+            for file in files:
+                assert file["from"]
+                assert all(url.startswith(("https://", "http://")) for url in file["from"])
+                assert file["hash"].startswith(("sha256:", "md5:", "recorded"))
+    assert main(["data", "list"]) == 0
+    text = capsys.readouterr().out
+    assert all(f"{entry['name']}: " in text and entry["licence"] in text for entry in listed)
+    assert "No address was asked by us" in text
+
+
+def test_without_a_terminal_a_line_now_and_then(capsys):
+    times = iter([0.0, LINE_EVERY_S - 1, LINE_EVERY_S, LINE_EVERY_S, LINE_EVERY_S + 1])
+    show = Lines(lambda: next(times))
+    for done in (1_000_000, 2_000_000, 3_000_000):
+        show("x.zip", done, 4_000_000)
+    assert capsys.readouterr().err == "x.zip: 2.0 of 4.0 MB\n"
+
+
+def test_on_a_terminal_a_bar(capsys, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    with transfers() as show:
+        for done in (0, 2_000_000, 4_000_000):
+            show("x.zip", done, 4_000_000)
+        show("y.zip", 5, None)
+    shown = capsys.readouterr().err
+    assert "x.zip" in shown
+    assert "4.0/4.0 MB" in shown
+
+
+def test_quiet_shows_nothing(capsys):
+    with transfers(quiet=True) as show:
+        show("x.zip", 1, 2)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_name_can_be_prepared_too(server: Server, tmp_path: Path, capsys):
+    """Once it was got: no other command asks the network."""
+    arguments = ["data", "prepare", "tatoeba", "--root", str(tmp_path), "--langs", "de,en", "-q", "--json"]
+    assert main([*arguments, "--out", str(tmp_path / "mine")]) == 2
+    assert not server.asked
+    get = f"attnbench data get tatoeba --src en --tgt de --root {tmp_path}"
+    assert f"tatoeba.en-de: not here yet; run: {get}\n" in capsys.readouterr().err
+    assert main([*get.split()[1:], "-q"]) == 0
+    capsys.readouterr()
+    assert main([*arguments, "--max-words", "1", "--dry-run"]) == 2
+    assert "max_words" in capsys.readouterr().err
+    assert main([*arguments, "--out", str(tmp_path / "mine")]) == 0
+    found = read_corpus(tmp_path / "tatoeba.en-de", "de", "en")
+    assert read_corpus(tmp_path / "mine", "de", "en").splits == found.splits
+    manifest = json.loads(capsys.readouterr().out)
+    assert manifest["splits"] == {name: len(pairs.src) for name, pairs in found.splits.items()}
+    assert 'src = "de"' in (tmp_path / "mine" / "experiment.toml").read_text()

@@ -1,0 +1,106 @@
+"""Settings written out mean the same when they are read back."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from compare.config.parse import load_experiment, to_toml
+from compare.config.resolve_model import resolve_model
+from compare.config.sections import (
+    BenchConfig,
+    BudgetConfig,
+    DataConfig,
+    DecodeConfig,
+    Experiment,
+    ModelConfig,
+    TrainConfig,
+    VocabularyConfig,
+)
+from compare.models.presets import PRESETS
+from compare.optim.lr_scheduler import SCHEDULES
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+COUNT = st.integers(1, 10**12)
+POSITIVE = st.floats(0, 1e300, exclude_min=True)
+LABELS = st.text("abcXYZ019-_+ä漢", min_size=1, max_size=6)
+DATA = st.builds(
+    DataConfig,
+    root=TEXT.map("r".__add__),
+    src=TEXT,
+    tgt=TEXT.map("t".__add__),
+    max_tokens=COUNT,
+    max_test=st.integers(0, 10**12),
+    train_size=COUNT,
+).filter(lambda data: data.src != data.tgt)
+TRAIN = st.builds(
+    TrainConfig,
+    seed=st.integers(0, 2**63 - 1),
+    device=st.sampled_from(["auto", "cpu", "cuda"]),
+    precision=st.sampled_from(["auto", "fp32", "bf16"]),
+    max_updates=COUNT,
+    label_smoothing=st.floats(0, 1, exclude_max=True),
+    clip_norm=POSITIVE,
+    patience=st.integers(0, 99),
+)
+OPTIM = st.fixed_dictionaries(
+    {},
+    optional={
+        "learning_rate": POSITIVE,
+        "schedule": st.sampled_from(sorted(SCHEDULES)),
+        "weight_decay": st.floats(0, 1e300),
+        "beta2": st.floats(0, 1, exclude_min=True, exclude_max=True),
+        "dropout": st.floats(0, 1, exclude_max=True),
+        "tie": st.sampled_from(["none", "output", "all"]),
+    },
+)
+ROWS = st.lists(
+    st.builds(ModelConfig, preset=st.sampled_from(sorted(PRESETS)), label=LABELS, overrides=OPTIM),
+    min_size=1,
+    max_size=3,
+    unique_by=lambda row: row.label,
+)
+EXPERIMENTS = st.builds(
+    Experiment,
+    name=st.just("experiment"),
+    data=DATA,
+    vocabulary=st.builds(VocabularyConfig, size=st.integers(5, 10**9), joint=st.booleans(), min_count=COUNT),
+    train=TRAIN,
+    decode=st.builds(DecodeConfig, max_ratio=POSITIVE, length_penalty=st.floats(0, 1e300)),
+    bench=st.just(BenchConfig()),
+    budget=st.just(BudgetConfig())
+    | st.builds(
+        BudgetConfig,
+        match=st.sampled_from(["params", "flops", "time"]),
+        reference=TEXT,
+        amount=st.floats(0, 1e300),
+    ),
+    models=ROWS.map(tuple),
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(experiment=EXPERIMENTS)
+def test_what_is_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, experiment: Experiment):
+    path = tmp_path_factory.getbasetemp() / "experiment.toml"
+    path.write_bytes(to_toml(experiment).encode())
+    again = load_experiment(path)
+    assert again == experiment
+    assert [resolve_model(row) for row in again.models] == [resolve_model(row) for row in experiment.models]
+    assert to_toml(again) == to_toml(experiment)
+
+
+def test_the_row_written_out_in_full_means_the_same(tmp_path: Path):
+    """A run's config.toml names every value, so a later change of a default does not change it."""
+    kept = {name: resolve_model(ModelConfig(preset=name, label=name)).settings() for name in PRESETS}
+    for preset, settings_of in kept.items():
+        others = [
+            name for name, found in kept.items() if name != preset and found.keys() == settings_of.keys()
+        ]
+        full = ModelConfig(
+            preset=others[0] if others else preset,  # another preset's defaults
+            label=preset,
+            overrides={name: value for name, value in settings_of.items() if value is not None},
+        )
+        assert resolve_model(full).settings() == settings_of

@@ -1,0 +1,224 @@
+"""Whole experiments: what a run leaves behind and draws, and that it repeats nothing."""
+
+import json
+import shutil
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from compare.cli import main
+from compare.config.parse import load_experiment
+from compare.experiment import run_all
+from compare.experiment.run_all import dry_run, plan, run_experiment
+from compare.report.publish import draw_plots
+from compare.scoring.score import corpus_bleu
+from compare.system.progress import Reporter
+from tests.kits.runs import ROWS, files
+
+
+@pytest.fixture(scope="module")
+def mixed_toml(tiny_toml: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A row without attention, and one that diverges, of a few updates each."""
+    text = tiny_toml.read_text().replace("max_updates = 90", "max_updates = 6")
+    text = text.replace("learning_rate = 1e-2", "learning_rate = 1e38")
+    text = text.replace('label = "luong"', 'label = "wild"')
+    text = text.split('[[models]]\npreset = "transformer"')[0]
+    text += '[[models]]\npreset = "lstm"\nembedding_size = 8\nhidden_size = 8\n'
+    path = tmp_path_factory.mktemp("mixed") / "mixed.toml"
+    path.write_text(text)
+    return path
+
+
+@pytest.fixture(scope="module")
+def mixed(mixed_toml: Path) -> tuple[Path, int]:
+    """The folder of that experiment, and the exit status of its run."""
+    folder = mixed_toml.parent / "run"
+    return folder, main(["run", str(mixed_toml), "--out", str(folder), "-q"])
+
+
+# --- what a run leaves
+
+
+def test_a_row_holds_all_that_the_plan_names(finished: Path, tiny_toml: Path):
+    for row in ROWS:
+        found = {path.name for path in (finished / row).iterdir()}
+        assert found == {
+            *("config.toml", "vocabulary.json", "metrics.jsonl", "checkpoints", "log.txt"),
+            *("test.hyp", "speed.json", "result.json"),
+        }
+        result = json.loads((finished / row / "result.json").read_text())
+        hypotheses = (finished / row / "test.hyp").read_text().splitlines()
+        references = (tiny_toml.parent / "corpus" / "test.de").read_text().splitlines()
+        assert result["bleu"] == pytest.approx(corpus_bleu(hypotheses, references))
+    assert not list(finished.rglob("*.tmp"))
+    view = [json.loads(line) for line in (finished / "results.jsonl").read_text().splitlines()]
+    assert view == [json.loads((finished / row / "result.json").read_text()) for row in ROWS]
+    assert json.loads((finished / "experiment.json").read_text())["runs"] == list(ROWS)
+
+
+def test_the_figures_of_a_row_follow_from_its_files(finished: Path):
+    """Speeds, tokens and sizes, computed again from metrics.jsonl and the weights."""
+    for row in ROWS:
+        result = json.loads((finished / row / "result.json").read_text())
+        lines = [json.loads(line) for line in (finished / row / "metrics.jsonl").read_text().splitlines()]
+        train = [line for line in lines if line["kind"] == "train"]
+        speeds = sorted(line["tokens_per_s"] for line in train[1:])
+        assert result["train_tokens_per_s"] == pytest.approx(speeds[len(speeds) // 2])
+        assert result["tokens_seen"] == sum(line["src_tokens"] + line["tgt_tokens"] for line in train)
+        share = result["train_tgt_tokens_per_s"] / result["train_tokens_per_s"]
+        tgt, src = (sum(line[f"{side}_tokens"] for line in train[1:]) for side in ("tgt", "src"))
+        assert share == pytest.approx(tgt / (src + tgt))
+        assert 1 < result["epochs"] < 2
+        assert result["updates"] == 90
+        assert 0 < result["params_no_embedding"] < result["params"]
+        raw = json.loads((finished / row / "speed.json").read_text())
+        (seconds,) = raw["beam"]["seconds"]
+        assert result["beam_sentences_per_s"] == pytest.approx(2 / seconds)
+        assert result["decode_tokens_per_s"] == pytest.approx(raw["beam"]["tokens"] / seconds)
+        assert result["latency_ms_p50"] == result["latency_ms_p95"] == raw["latency_ms"][0]
+        assert 0 < result["train_mfu"] < 1
+        assert result["peak_memory_bytes"] > 10 * 2**20
+
+
+def test_every_setting_is_written_out(finished: Path, tiny_toml: Path, tmp_path: Path):
+    """A row's config.toml alone makes the same row again."""
+    rows = plan(load_experiment(tiny_toml), tmp_path)
+    for row, name in zip(rows, ROWS, strict=True):
+        path = finished / name / "config.toml"
+        assert path.read_text() == row.config
+        (again,) = plan(load_experiment(path), tmp_path)
+        assert again.config == row.config
+        assert json.loads((finished / name / "result.json").read_text())["config_hash"] == row.config_hash
+
+
+# --- the command
+
+
+def test_running_again_repeats_nothing(
+    finished: Path, tiny_toml: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(run_all, "run_one", lambda *_: pytest.fail("a finished row is not run again"))
+    monkeypatch.setattr(run_all, "prepare_data", lambda *_: pytest.fail("nothing needs data"))
+    before = {row: files(finished / row) for row in ROWS}
+    assert main(["run", str(tiny_toml), "--out", str(finished)]) == 0
+    captured = capsys.readouterr()
+    assert "all 2 rows have ended" in captured.err
+    assert captured.out.startswith("| model")
+    assert captured.out.endswith("\n")
+    assert not captured.out.endswith("\n\n")
+    assert {row: files(finished / row) for row in ROWS} == before
+    assert main(["run", str(tiny_toml), "--out", str(finished), "--json", "-q"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert [row["label"] for row in json.loads(captured.out)] == ["luong", "transformer"]
+    assert captured.out == (finished / "table.json").read_text()
+    assert main(["table", str(finished), "--columns", "label,bleu", "--form", "csv"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "label,bleu"
+
+
+def test_a_dry_run_checks_everything_and_writes_nothing(
+    tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run_all, "run_one", lambda *_: pytest.fail("a dry run starts nothing"))
+    assert main(["run", str(tiny_toml), "--dry-run"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.splitlines() == list(ROWS)
+    assert "batches an epoch" in captured.err
+    assert main(["run", str(tiny_toml), "--dry-run", "-q", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert (json.loads(captured.out), captured.err) == (list(ROWS), "")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_dry_run_of_a_finished_folder_changes_nothing(finished: Path, tiny_toml: Path):
+    before = files(finished)
+    rows = dry_run(load_experiment(tiny_toml), finished, lambda text: None)
+    assert [row.name for row in rows] == list(ROWS)
+    assert files(finished) == before
+
+
+def test_one_failed_row_makes_status_1_and_is_shown(
+    mixed: tuple[Path, int], mixed_toml: Path, capsys: pytest.CaptureFixture[str]
+):
+    folder, status = mixed
+    capsys.readouterr()
+    assert status == 1
+    assert main(["run", str(mixed_toml), "--out", str(folder)]) == 1  # and it stays failed
+    captured = capsys.readouterr()
+    wild, lstm = captured.out.splitlines()[2:4]
+    assert "failed: loss or gradient became NaN or infinite" in wild
+    assert "failed" not in lstm
+    assert main(["table", str(folder), "--form", "csv"]) == 0
+    assert "failed" in capsys.readouterr().out
+
+
+def test_a_second_seed_joins_the_rows_of_the_first(
+    finished: Path, tiny_toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    copy = Path(shutil.copytree(finished, tmp_path / "copy"))
+    monkeypatch.setattr(run_all, "run_one", lambda row, *_: run_all.unfinished_result(row, _[0]))
+    experiment = load_experiment(tiny_toml, ["train.seed=2"])
+    results = run_experiment(experiment, copy, Reporter(quiet=True))
+    assert [(row.label, row.seed, row.status) for row in results] == [
+        ("luong", 1, "done"),
+        ("transformer", 1, "done"),
+        ("luong", 2, "unfinished"),
+        ("transformer", 2, "unfinished"),
+    ]
+    assert results[0].batch_hash != results[2].batch_hash
+    assert results[0].data_hash == results[2].data_hash
+
+
+# --- plots
+
+
+def test_heat_maps_where_there_is_attention(mixed: tuple[Path, int], finished: Path):
+    plots = {path.name for path in (mixed[0] / "plots").iterdir()}
+    curves = {f"learning-curves{kind}.{form}" for kind in ("", "-seconds") for form in ("png", "svg")}
+    assert plots == curves  # the lstm has no attention, and what failed has no weights
+    said: list[str] = []
+    plotted = draw_plots(finished, sentence="red dog sees tree", say=said.append)
+    names = ("luong-cross", "transformer-cross.0")
+    maps = {f"attention-{name}.{form}" for name in names for form in ("png", "svg")}
+    assert {path.name for path in plotted} == curves | maps
+    assert said == []
+    for path in plotted:
+        if path.suffix == ".png":
+            assert path.read_bytes().startswith(b"\x89PNG")
+        else:
+            assert ElementTree.fromstring(path.read_text()).tag.endswith("svg")
+    words = (finished / "plots" / "attention-luong-cross.svg").read_text()
+    assert all(f">{word}<" in words for word in ("red", "dog", "sees", "tree"))
+
+
+def test_the_command_draws_the_sentence_it_is_given(finished: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["plot", str(finished), "--sentence", "small cat"]) == 0
+    captured = capsys.readouterr()
+    written = [Path(line) for line in captured.out.splitlines()]
+    assert len(written) == 8
+    assert all(path.is_file() for path in written)
+    svg = (finished / "plots" / "attention-luong-cross.svg").read_text()
+    assert ">small<" in svg
+    assert main(["plot", str(finished), "--line", "2", "-q"]) == 0
+    second = (finished / "test.src").read_text().splitlines()[1].split()
+    svg = (finished / "plots" / "attention-luong-cross.svg").read_text()
+    assert all(f">{word}<" in svg for word in second)
+
+
+def test_seeds_have_curves_and_heat_maps_of_their_own(finished: Path, tmp_path: Path):
+    copy = Path(shutil.copytree(finished, tmp_path / "copy"))
+    other = Path(shutil.copytree(copy / ROWS[0], copy / "luong-seed2"))
+    result = json.loads((other / "result.json").read_text())
+    (other / "result.json").write_text(json.dumps({**result, "seed": 2}))
+    names = {path.name for path in draw_plots(copy, say=lambda text: None)}
+    assert {f"attention-luong-seed{seed}-cross.svg" for seed in (1, 2)} < names
+
+
+def test_nothing_to_plot_is_said(tmp_path: Path):
+    (tmp_path / "lstm-seed1").mkdir()
+    (tmp_path / "lstm-seed1" / "config.toml").touch()
+    said: list[str] = []
+    assert draw_plots(tmp_path, say=said.append) == []
+    assert said == [f"{tmp_path}: no finished run to plot"]

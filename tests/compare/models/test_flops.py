@@ -1,0 +1,118 @@
+"""The closed formulas against torch's own counter, under settings where that counts every product."""
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from compare.models.flops import forward_flops, train_flops_per_token
+from compare.models.hybrid_config import HybridConfig
+from compare.models.presets import PRESETS
+from compare.models.registry import Architecture, build
+from seq2seq.config import AttentionConfig, Seq2SeqConfig
+from seq2seq.scores import SCORES
+from transformer.config import DecoderOnlyConfig, TransformerConfig
+
+pytestmark = pytest.mark.filterwarnings("ignore:TF32 acceleration")  # said when oneDNN is switched off
+
+B, S, T, V = 2, 5, 7, 23
+SIZES = {"src_len": S, "tgt_len": T, "tgt_vocabulary": V}
+
+
+def counted(config: Architecture) -> tuple[int, int]:
+    """What torch counts in a forward pass and in an update; its fused kernels, which count 0, are off."""
+    model = build(config, V, V)
+    src, tgt = torch.randint(V, (B, S)), torch.randint(V, (B, T))
+    with torch.backends.mkldnn.flags(enabled=False), sdpa_kernel(SDPBackend.MATH):
+        with FlopCounterMode(display=False) as forward:
+            logits = model(src, torch.ones(B, S, dtype=torch.bool), tgt)
+        with FlopCounterMode(display=False) as backward:
+            logits.sum().backward()
+    return forward.get_total_flops(), forward.get_total_flops() + backward.get_total_flops()
+
+
+ADDITIVE = AttentionConfig()
+
+
+def recurrent(attention: AttentionConfig | None = ADDITIVE, **changes: Any) -> Seq2SeqConfig:
+    return Seq2SeqConfig(attention=attention, **{"embedding_size": 6, "hidden_size": 10, **changes})
+
+
+def transformer(**changes: Any) -> TransformerConfig:
+    sizes = {"d_model": 12, "num_heads": 3, "encoder_layers": 2, "decoder_layers": 3, "ffn_size": 20}
+    return TransformerConfig(**{**sizes, **changes})
+
+
+PLACEMENTS: list[dict[str, Any]] = [{}, {"placement": "after"}, {"placement": "after", "input_feeding": True}]
+RECURRENT = [
+    recurrent(
+        AttentionConfig(score=score, **placement),
+        cell=cell,
+        num_layers=layers,
+        direction="both" if layers == 1 else "forward",
+    )
+    for (score, cell), layers, placement in itertools.product(
+        zip(SCORES, itertools.cycle(["lstm", "gru"])), [1, 3], PLACEMENTS
+    )
+]
+SPECIAL = [
+    recurrent(AttentionConfig(attention_size=4)),
+    recurrent(AttentionConfig(score="scaled-dot", num_heads=2, attention_size=6), encoder_size=14),
+    recurrent(AttentionConfig(score="general", scope="local-p"), readout="maxout"),
+    recurrent(tie="all", num_layers=2, direction="backward"),
+    recurrent(None, tie="output"),
+    recurrent(None, cell="gru", feed_summary=True),
+    transformer(),
+    transformer(d_model=12, num_heads=2, head_size=5, encoder_layers=1, decoder_layers=1, tie="all"),
+    DecoderOnlyConfig(d_model=12, num_heads=2, num_layers=3, ffn_size=9),
+    HybridConfig(encoder=transformer(), decoder=recurrent(dropout=0.1, tie="output")),
+    HybridConfig(encoder=recurrent(dropout=0.1, tie="output", encoder_size=14), decoder=transformer()),
+]
+
+
+@pytest.mark.parametrize("config", RECURRENT + SPECIAL, ids=str)
+def test_forward_flops_are_exactly_those_torch_counts(config):
+    assert B * forward_flops(config, **SIZES) == counted(config)[0]
+
+
+@pytest.mark.parametrize("config", SPECIAL, ids=str)
+def test_an_update_is_three_forward_passes(config):
+    """Exactly so in a Transformer; an RNN's first state is given, so its product has one gradient less."""
+    formula = B * (S - 1 + T) * train_flops_per_token(config, **SIZES)
+    if isinstance(config, TransformerConfig | DecoderOnlyConfig):
+        assert formula == pytest.approx(counted(config)[1], rel=1e-12)
+    else:
+        assert 0.9 * formula < counted(config)[1] <= formula
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_has_a_count_that_is_linear_in_a_mean_target_vocabulary(preset):
+    config = PRESETS[preset].architecture
+    small, large = (
+        forward_flops(config, src_len=11.5, tgt_len=12.25, tgt_vocabulary=size) for size in (8_000, 9_000)
+    )
+    with torch.device("meta"):
+        width = build(config, 10, 10).output.in_features
+    assert large - small == pytest.approx(2 * 12.25 * width * 1_000, rel=1e-9)
+
+
+@pytest.mark.parametrize("where", ["encoder", "decoder", "both"])
+def test_looking_back_is_counted_as_the_whole_square(where):
+    """Torch counts what the loop does, the triangle: no more than the formula, and more than without it."""
+    config = recurrent(self_attention=where)
+    found, plain = (B * forward_flops(one, **SIZES) for one in (config, recurrent()))
+    assert plain < counted(config)[0] <= found
+    if where == "encoder":
+        assert counted(config)[0] == found
+
+
+def test_the_transformers_paper_size_by_hand():
+    """Base model with S = T = 1: each weight of a layer is used once, each of 18 attentions has one pair."""
+    config = TransformerConfig(d_model=512, num_heads=8, encoder_layers=6, decoder_layers=6, ffn_size=2048)
+    weights = 6 * (4 * 512**2 + 2 * 512 * 2048) + 6 * (8 * 512**2 + 2 * 512 * 2048)
+    pairs = 18 * 2 * 512
+    found = forward_flops(config, src_len=1, tgt_len=1, tgt_vocabulary=37_000)
+    assert found == 2 * (weights + pairs + 512 * 37_000)

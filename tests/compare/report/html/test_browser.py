@@ -1,0 +1,236 @@
+"""The page as a reader uses it, in Debian's Chromium; skipped with a word where there is none."""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from compare.report.html import page, significance
+from compare.report.html.content import ReportContent
+from tests.kits.report import read, write_experiment
+
+selenium = pytest.importorskip("selenium")
+
+from selenium.webdriver import ActionChains, Chrome, ChromeOptions, Keys  # noqa: E402
+from selenium.webdriver.chrome.service import Service  # noqa: E402
+from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.remote.webelement import WebElement  # noqa: E402
+from selenium.webdriver.support.select import Select  # noqa: E402
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="no chromium with its chromedriver here")
+FLAGS = (
+    "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> ReportContent:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(significance, "TRIALS", 200)
+        return read(write_experiment(tmp_path_factory.mktemp("report") / "made"))
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    options = ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    for flag in [*FLAGS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = Chrome(options=options, service=Service(DRIVER))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def place(made: ReportContent, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(page.render(made), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def opened(browser: Chrome, place: Path) -> Iterator[Chrome]:
+    """The page at the width of a desk, fresh; whatever a test does there, the console must stay empty."""
+    resize(browser, 1280)
+    browser.get(place.as_uri())
+    yield browser
+    assert browser.get_log("browser") == []
+
+
+def resize(browser: Chrome, width: int) -> None:
+    size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+
+def find(within: Chrome | WebElement, css: str) -> list[WebElement]:
+    return within.find_elements(By.CSS_SELECTOR, css)
+
+
+def labels(browser: Chrome) -> list[str]:
+    return [name.text.strip("▸▾ \xa0") for name in find(browser, "#results .model th")]
+
+
+def test_a_column_sorts_both_ways_by_mouse_and_keyboard(opened: Chrome):
+    (head,) = (
+        th for th in find(opened, "#results thead th") if th.text.startswith("BLEU") and "_" not in th.text
+    )
+    assert labels(opened) == ["lstm", "rnn", "transformer"]
+    head.find_element(By.TAG_NAME, "button").click()
+    assert head.get_attribute("aria-sort") == "descending"
+    assert labels(opened) == ["transformer", "rnn", "lstm"]
+    head.find_element(By.TAG_NAME, "button").send_keys(Keys.ENTER)
+    assert head.get_attribute("aria-sort") == "ascending"
+    assert labels(opened) == ["lstm", "rnn", "transformer"]
+    names = find(opened, "#results thead th")[0]
+    for order, found in (("ascending", ["lstm", "rnn"]), ("descending", ["transformer", "rnn"])):
+        names.find_element(By.TAG_NAME, "button").click()
+        assert names.get_attribute("aria-sort") == order
+        assert labels(opened)[:2] == found
+    assert head.get_attribute("aria-sort") is None
+    (against,) = (th for th in find(opened, "#results thead th") if th.text.startswith("against"))
+    against.find_element(By.TAG_NAME, "button").click()  # differences below 0
+    assert labels(opened) == ["transformer", "rnn", "lstm"]
+
+
+def test_runs_unfold_below_their_model_and_move_with_it(opened: Chrome):
+    runs = find(opened, "#results .run")
+    assert not any(run.is_displayed() for run in runs)
+    button = find(opened, "#results .fold")[1]
+    button.click()
+    assert button.get_attribute("aria-expanded") == "true"
+    assert [run.is_displayed() for run in runs] == [False, False, True, True, False, False]
+    find(opened, "#results thead button")[1].click()
+    rows = [row for row in find(opened, "#results tbody tr") if row.is_displayed()]
+    assert [row.find_element(By.TAG_NAME, "th").text.strip("▸▾ \xa0") for row in rows] == [
+        "transformer",
+        "rnn",
+        "seed 1",
+        "seed 2",
+        "lstm",
+    ]
+
+
+def test_the_viewer_shows_the_picked_sentence_and_its_weights(opened: Chrome, made: ReportContent):
+    pick = Select(opened.find_element(By.ID, "pick"))
+    assert [option.text for option in pick.options] == ["3: red dog", "7: tree"]
+    maps = find(opened, ".map")
+    assert [len(find(each, "tbody td")) for each in maps] == [0, 6, 6]
+    assert "has no attention" in maps[0].text
+    assert len(find(maps[1], "td.gold")) == 2
+    cell = find(maps[1], "tbody td")[0]
+    ActionChains(opened).move_to_element(cell).perform()
+    tip = opened.find_element(By.ID, "tip")
+    assert tip.text == "rot ← red: 0.97, gold link"
+    read = [each.get_attribute("aria-label") for each in find(maps[1], "tbody td")]
+    assert read[1:5] == [
+        "rot ← dog: 0.03",
+        "Hund ← red: 0.04",
+        "Hund ← dog: 0.96, gold link",
+        "! ← red: 0.50",
+    ]
+    ActionChains(opened).move_to_element(opened.find_element(By.TAG_NAME, "h1")).perform()
+    assert not tip.is_displayed()
+    opened.find_element(By.ID, "next").click()
+    assert pick.first_selected_option.text == "7: tree"
+    assert [len(find(each, "tbody td")) for each in find(opened, ".map")] == [0, 1, 1]
+    opened.find_element(By.ID, "next").click()
+    assert pick.first_selected_option.text == "3: red dog"
+
+
+def test_weights_are_read_by_keyboard_too(opened: Chrome):
+    cells = find(find(opened, ".map")[1], "tbody td")
+    assert [cell.get_attribute("tabindex") for cell in cells] == ["0", *["-1"] * 5]
+    cells[0].send_keys(Keys.ARROW_DOWN)
+    opened.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
+    tip = opened.find_element(By.ID, "tip")
+    assert tip.is_displayed()
+    assert tip.text == "Hund ← dog: 0.96, gold link"
+    opened.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)  # past the end nothing happens
+    assert tip.text == "Hund ← dog: 0.96, gold link"
+    opened.switch_to.active_element.send_keys(Keys.ARROW_DOWN)
+    assert tip.text == "! ← dog: 0.50"
+
+
+def test_a_head_is_chosen_for_all_sentences(opened: Chrome):
+    (select,) = (Select(found) for found in find(opened, ".map select"))
+    assert select.first_selected_option.text == "cross.0 mean"
+    last = "#maps .map:last-child tbody td"
+    assert find(opened, last)[0].get_attribute("aria-label").endswith("0.60, gold link")
+    select.select_by_visible_text("cross.0 head 0")
+    assert find(opened, last)[0].get_attribute("aria-label").endswith("1.00, gold link")
+    opened.find_element(By.ID, "next").click()
+    assert find(opened, last)[0].get_attribute("aria-label") == "Baum ← tree: 0.11"
+
+
+def test_sentences_are_filtered_by_length_and_text(opened: Chrome, made: ReportContent):
+    def shown() -> int:
+        return sum(each.is_displayed() for each in find(opened, ".sentence"))
+
+    form = opened.find_element(By.ID, "filter")
+    assert shown() == len(made.sentences) == 40
+    form.find_element(By.NAME, "from").send_keys("4")
+    form.find_element(By.NAME, "to").send_keys("5")
+    within = [each for each in made.sentences if 4 <= each.words <= 5]
+    assert 0 < shown() == len(within) < 40
+    assert form.find_element(By.TAG_NAME, "output").text == f"{len(within)} of 40 shown"
+    text = form.find_element(By.NAME, "text")
+    text.send_keys("HUND")
+    assert 0 < shown() == sum("Hund" in str(asdict(each)) for each in within) < len(within)
+    opened.execute_script("window.sameAsBefore = true")
+    text.send_keys(" no such words", Keys.ENTER)
+    assert shown() == 0
+    assert opened.execute_script("return window.sameAsBefore")  # nothing was sent away
+
+
+def test_one_drawing_of_a_choice_is_seen_at_a_time(opened: Chrome):
+    drawings = find(opened, "#time-to-quality .drawing")
+    assert [each.is_displayed() for each in drawings] == [True, False, False]
+    Select(find(opened, "#time-to-quality select")[0]).select_by_visible_text("flops")
+    assert [each.is_displayed() for each in drawings] == [False, False, True]
+
+
+def test_the_theme_is_the_systems_until_one_is_chosen(opened: Chrome):
+    def paper() -> str:
+        return str(find(opened, "body")[0].value_of_css_property("background-color"))
+
+    def prefer(scheme: str) -> None:
+        media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+        opened.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+
+    prefer("dark")
+    dark = paper()
+    prefer("light")
+    light = paper()
+    assert dark != light
+    button = opened.find_element(By.ID, "theme")
+    for name, colour in (("light", light), ("dark", dark), ("as the system", light)):
+        button.click()
+        assert button.text == f"Theme: {name}"
+        assert paper() == colour
+    ink = find(opened, "svg text")[0].value_of_css_property("fill")
+    button.click()
+    button.click()
+    assert find(opened, "svg text")[0].value_of_css_property("fill") != ink
+    button.click()
+
+
+def test_on_a_phone_only_boxes_scroll_sideways(opened: Chrome, tmp_path: Path):
+    resize(opened, 360)
+    for details in find(opened, "details"):
+        opened.execute_script("arguments[0].open = true", details)
+    assert opened.execute_script("return document.documentElement.scrollWidth") == 360
+    wide = "return [...document.querySelectorAll('.box')].some(box => box.scrollWidth > box.clientWidth)"
+    assert opened.execute_script(wide)
+
+
+def test_the_first_tab_skips_to_the_results(opened: Chrome):
+    ActionChains(opened).send_keys(Keys.TAB).perform()
+    skip = opened.switch_to.active_element
+    assert skip.get_attribute("href").endswith("#main")
+    assert skip.is_displayed()
+    assert skip.rect["x"] >= 0

@@ -1,0 +1,181 @@
+"""The page itself: nothing in it clashes, nothing of the data becomes markup, nothing is loaded."""
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+
+from compare.report.html import build_report, content, page, significance
+from compare.report.html.content import ReportContent
+from compare.report.html.curves import bar_plot
+from compare.report.html.drawings import to_svg
+from compare.report.html.sentences import differences
+from tests.kits.report import quiet, read, write_experiment
+
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)> \"&'<!--"
+
+
+class Page(HTMLParser):
+    """The elements of a page with their attributes, and the text inside of each kind."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {}
+        self.open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self.open.append(tag)
+        self.texts.setdefault(tag, []).append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        while self.open and self.open.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if self.open:
+            self.texts[self.open[-1]][-1] += data
+
+    def values(self, name: str) -> list[str]:
+        return [value for _, attributes in self.elements if (value := attributes.get(name)) is not None]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> ReportContent:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(significance, "TRIALS", 200)
+        return read(write_experiment(tmp_path_factory.mktemp("report") / "made"))
+
+
+@pytest.fixture(scope="module")
+def shown(made: ReportContent) -> Page:
+    return Page(page.render(made))
+
+
+def test_ids_differ_and_every_reference_finds_its_own(shown: Page):
+    ids = shown.values("id")
+    assert len(set(ids)) == len(ids)
+    inner = [href[1:] for href in shown.values("href")]
+    labels = [name for names in shown.values("aria-labelledby") for name in names.split()]
+    clips = [found for value in shown.values("clip-path") for found in re.findall(r"url\(#([^)]+)\)", value)]
+    assert min(len(inner), len(labels), len(clips)) > 10
+    assert {*inner, *labels, *clips} <= set(ids)
+
+
+def test_it_needs_nothing_from_anywhere(shown: Page):
+    assert all(href.startswith("#") for href in shown.values("href"))
+    assert shown.values("src") == shown.values("srcset") == []
+    assert not {"link", "iframe", "object", "embed"} & {tag for tag, _ in shown.elements}
+    assert not re.search(r"url\(\s*['\"]?(?!#)|@import", shown.texts["style"][0])
+
+
+def test_only_our_own_script_may_run(shown: Page):
+    policy = dict(shown.elements[4][1])["content"]
+    digest = hashlib.sha256(shown.texts["script"][-1].encode()).digest()
+    assert f"script-src 'sha256-{base64.b64encode(digest).decode()}'" in policy
+    assert policy.startswith("default-src 'none'")
+    assert not [name for _, attributes in shown.elements for name in attributes if name.startswith("on")]
+
+
+def test_headings_leave_out_no_level(shown: Page):
+    levels = [int(tag[1]) for tag, _ in shown.elements if re.fullmatch(r"h\d", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+
+
+def test_text_of_data_stays_text(made: ReportContent):
+    sentence = made.sentences[0]
+    output = replace(sentence.outputs[0], model=EVIL, pieces=differences(EVIL, "ja"))
+    attended = replace(made.viewer.sentences[1], tgt=[EVIL])
+    drawing = made.sections[0].drawings[0]
+    drawing = replace(drawing, title=EVIL, svg=to_svg(Figure(), "evil", EVIL, EVIL))
+    evil = replace(
+        made,
+        title=EVIL,
+        summary=[EVIL],
+        unknown=[EVIL],
+        sentences=[replace(sentence, src=EVIL, ref=EVIL, outputs=[output])],
+        viewer=replace(made.viewer, sentences=[attended]),
+        sections=[replace(made.sections[0], notes=[EVIL], drawings=[drawing])],
+        results=replace(made.results, rows=[replace(made.results.rows[0], label=EVIL)]),
+    )
+    found = Page(page.render(evil))
+    assert [tag for tag, _ in found.elements].count("script") == 2
+    assert "img" not in {tag for tag, _ in found.elements}
+    data, script = found.texts["script"]
+    assert json.loads(data)["sentences"][0]["tgt"] == [EVIL]
+    assert "alert" not in script
+    assert EVIL in found.texts["h1"]
+    assert EVIL in found.texts["title"]  # that of the drawing
+    assert EVIL in [text.strip() for text in found.texts["th"]]
+    assert found.texts["dd"].count(EVIL) == 2  # source and reference
+
+
+def test_drawings_speak_and_take_the_colours_of_the_page(made: ReportContent, shown: Page):
+    drawings = [drawing for section in made.sections for drawing in section.drawings]
+    assert len(drawings) == 10
+    for drawing in drawings:
+        found = Page(drawing.svg)
+        assert found.elements[0][1]["role"] == "img"
+        assert found.texts["title"] == [drawing.title]
+        assert found.texts["desc"] == [drawing.description]
+        assert drawing.description
+        assert not re.search("#000000|#ffffff|font-family|width=.?[0-9.]+pt", drawing.svg)
+        assert "style" not in found.texts
+        assert "xlink" not in drawing.svg
+        used = {*re.findall(r"#([\w-]+)", " ".join([*found.values("href"), *found.values("clip-path")]))}
+        assert set(found.values("id")) == used | {f"{drawing.name}-title", f"{drawing.name}-desc"}
+        assert "transformer" in drawing.svg
+    assert sum(tag == "svg" for tag, _ in shown.elements) == len(drawings)
+
+
+def test_two_drawings_of_one_figure_share_no_id():
+    figure = bar_plot({"speed": {"a $x$ & <b>": [1.0, 2.0], "b": [], "c": [3.0]}})
+    one, other = (Page(to_svg(figure, name, "t", "d")) for name in ("one", "other"))
+    assert one.values("id")
+    assert not set(one.values("id")) & set(other.values("id"))
+    assert [value.replace("one-", "other-") for value in one.values("href")] == other.values("href")
+    assert any("a $x$ & <b>" in text for text in one.texts["text"])  # no formula, no markup
+
+
+def test_marks_tell_more_than_colour(made: ReportContent, shown: Page):
+    pieces = [p for each in made.sentences for output in each.outputs for p in output.pieces]
+    extra, missing = ([p.text for p in pieces if p.kind == kind] for kind in ("extra", "missing"))
+    assert extra
+    assert missing
+    assert shown.texts["ins"][1:] == extra  # the first explains the mark
+    assert shown.texts["del"][1:] == missing
+
+
+def test_the_same_folder_gives_the_same_page(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(significance, "TRIALS", 200)
+    folder = write_experiment(tmp_path / "made", labels=["lstm", "rnn"], sentences=8)
+    path = build_report(folder, quiet)
+    first = path.read_bytes()
+    assert path == folder / "report.html"
+    assert build_report(folder, quiet).read_bytes() == first
+
+
+def test_what_was_not_compared_is_not_marked(made: ReportContent):
+    bare = replace(
+        made,
+        results=replace(made.results, reference=""),
+        significance=significance.significance([], ["lstm"], "test"),
+        sentences=[],
+        viewer=content.AttentionViewer(models=[], sentences=[]),
+        unknown=[],
+    )
+    found = Page(page.render(bare))
+    assert {"viewer", "filter"} & set(found.values("id")) == set()
+    assert "No two models share a seed: nothing is compared." in found.texts["p"]
+    assert [tag for tag, _ in found.elements].count("script") == 1

@@ -1,0 +1,130 @@
+"""Plots that show the numbers they were given, readable and the same bytes twice."""
+
+import json
+import os
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from PIL import Image
+
+from compare.report.plots.plots import heatmap, learning_curves, save_figure
+from compare.training.metrics_log import read_metrics
+
+METRICS = [
+    {"kind": "train", "update": 50, "seconds": 5.0, "loss": 6.0, "tokens_per_s": 10.0},
+    {"kind": "valid", "update": 100, "seconds": 11.0, "loss": 5.0, "bleu": 1.0},
+    {"kind": "valid", "update": 200, "seconds": 19.0, "loss": 9.9, "bleu": 9.9},
+    {"kind": "valid", "update": 150, "seconds": 16.0, "loss": 4.5, "bleu": None},
+    {"kind": "valid", "update": 200, "seconds": 22.0, "loss": 4.0, "bleu": 3.0},
+]
+
+
+@pytest.mark.parametrize(("against", "x"), [("update", [100, 150, 200]), ("seconds", [11, 16, 22])])
+def test_curves_show_validation_and_the_later_line_of_a_resumed_run(against, x):
+    figure = learning_curves({"lstm": METRICS, "gru": []}, against=against)
+    loss, bleu = figure.axes
+    assert loss.lines[0].get_xydata().tolist() == [
+        list(point) for point in zip(x, (5.0, 4.5, 4.0), strict=True)
+    ]
+    assert bleu.lines[0].get_xydata().tolist() == [[x[0], 1.0], [x[2], 3.0]]
+    assert loss.lines[1].get_xydata().size == 0
+    assert loss.lines[0].get_color() == bleu.lines[0].get_color() != loss.lines[1].get_color()
+
+
+def test_the_legend_names_every_run_as_it_is_called():
+    names = ["_lstm", "$x$ and $", "gru", *(f"model {number}" for number in range(9))]
+    (legend,) = learning_curves(dict.fromkeys(names, METRICS)).legends
+    assert [text.get_text() for text in legend.get_texts()] == names
+    assert not any(text.get_parse_math() for text in legend.get_texts())
+    looks = {(line.get_color(), line.get_marker()) for line in legend.get_lines()}
+    assert len(looks) == len(names)  # twelve runs can be told apart
+
+
+def test_no_runs_is_a_mistake():
+    with pytest.raises(ValueError, match="no runs to plot"):
+        learning_curves({})
+
+
+def test_a_heat_map_shows_row_t_for_target_token_t():
+    weights = np.array([[0.25, 0.5, 0.25], [0.75, 0.125, 0.125]])
+    figure = heatmap(weights, ["Ein", "Hund", "</s>"], ["A", "￭dog"], "Luong $x$")
+    axes = figure.axes[0]
+    (image,) = axes.images
+    assert np.array_equal(image.get_array(), weights)
+    assert image.get_clim() == (0, 1)  # heat maps of two models can be laid side by side
+    assert image.origin == "upper"
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["Ein", "Hund", "</s>"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["A", "▪dog"]
+    assert axes.get_title(loc="left") == "Luong $x$"
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(2, 4), (3, 3), (4, 2)])
+def test_weights_must_fit_the_tokens(rows: int, columns: int):
+    with pytest.raises(ValueError, match="do not fit 2 target and 3 source tokens"):
+        heatmap(np.zeros((rows, columns)), ["a", "b", "c"], ["x", "y"], "")
+
+
+@pytest.mark.parametrize("tokens", [1, 5, 40])
+def test_every_token_keeps_room_to_be_read(tokens: int):
+    figure = heatmap(np.eye(tokens), ["▁wort"] * tokens, ["word"] * tokens, "")
+    cell = figure.get_size_inches() * figure.axes[0].get_position().size / tokens
+    assert cell.min() * 72 >= 9 * 1.5  # one and a half times the size of the letters
+
+
+def test_figures_are_valid_and_the_same_bytes_twice(tmp_path: Path):
+    for name in ("one", "two"):
+        maps = heatmap(np.eye(3), ["日本", "$a$", "<&>"], ["x", "y", "z"], "a & b")
+        save_figure(maps, tmp_path / name / "map.v1")
+        save_figure(learning_curves({"a": METRICS}), tmp_path / name / "curves")
+    files = sorted(path.name for path in (tmp_path / "one").iterdir())
+    assert files == ["curves.png", "curves.svg", "map.v1.png", "map.v1.svg"]
+    for name in files:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    with Image.open(tmp_path / "one" / "curves.png") as image:
+        image.verify()
+        assert image.width > 1000
+    text = "".join(ET.parse(tmp_path / "one" / "map.v1.svg").getroot().itertext())
+    assert all(token in text for token in ("日本", "$a$", "<&>", "a & b"))
+    assert "Date" not in (tmp_path / "one" / "curves.svg").read_text()
+
+
+def test_labels_outside_the_axes_are_not_cut_off(tmp_path: Path):
+    long, short = (
+        save_figure(heatmap(np.eye(2), ["a", "b"], [token, "y"], ""), tmp_path / str(len(token)))[0]
+        for token in ("Donaudampfschifffahrt", "x")
+    )
+    with Image.open(long) as wide, Image.open(short) as narrow:
+        assert wide.width > narrow.width + 100
+
+
+def test_a_figure_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def fail(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        save_figure(learning_curves({"a": METRICS}), tmp_path / "curves")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_plots_leave_the_settings_of_others_alone(tmp_path: Path):
+    before = dict(mpl.rcParams)
+    save_figure(learning_curves({"a": METRICS}), tmp_path / "curves")
+    assert dict(mpl.rcParams) == before
+
+
+def test_metrics_tolerate_a_line_cut_off_by_the_end(tmp_path: Path):
+    path = tmp_path / "metrics.jsonl"
+    whole = "".join(json.dumps(line) + "\n" for line in METRICS)
+    path.write_text(whole)
+    assert read_metrics(path) == METRICS
+    path.write_text(whole + '{"kind": "va')
+    assert read_metrics(path) == METRICS
+    path.write_text('{"kind": "va\n' + whole)
+    with pytest.raises(ValueError, match=r"metrics\.jsonl, line 1: not a JSON object"):
+        read_metrics(path)
+    path.write_text("")
+    assert read_metrics(path) == []

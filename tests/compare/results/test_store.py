@@ -1,0 +1,221 @@
+"""Result rows on disk and in frames."""
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compare.results.store import (
+    Result,
+    Status,
+    load_results,
+    read_result,
+    read_results,
+    save_result,
+    to_frame,
+    write_json_lines,
+)
+
+DONE = Result(label="lstm", preset="lstm", seed=1, status="done", params=7, bleu=38.125, bleu_signature="v:2")
+SCORES = st.dictionaries(
+    st.text(), st.none() | st.text() | st.floats(allow_nan=False, allow_infinity=False), max_size=3
+)
+INTEGERS = st.integers(-(2**63), 2**63 - 1)
+VALUES = {
+    str: st.text(),
+    int: INTEGERS,
+    int | None: st.none() | INTEGERS,
+    float | None: st.none() | st.floats(allow_nan=False, allow_infinity=False),
+    str | None: st.none() | st.text(),
+    Status: st.sampled_from(get_args(Status)),
+    Mapping[str, str]: st.dictionaries(st.text(), st.text(), max_size=2),
+}
+RESULTS = st.builds(
+    Result,
+    **{item.name: VALUES[item.type] for item in fields(Result) if item.name != "tests"},
+    tests=st.dictionaries(st.text(), SCORES, max_size=2),
+)
+
+
+@given(RESULTS)
+def test_a_row_survives_json(result: Result):
+    assert Result.from_json(result.to_json()) == result
+    assert "\n" not in result.to_json(indent=None)
+
+
+def test_whole_numbers_are_floats_too():
+    """A trainer that counts seconds from 0 may well write 0 where 0.0 is meant."""
+    row = json.loads(DONE.to_json()) | {"data_s": 0}
+    assert Result.from_json(json.dumps(row)).data_s == 0
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_loss_that_is_no_number_becomes_unknown(value: float):
+    result = replace(DONE, valid_loss=value, tests={"long": {"bleu": value, "chrf": 1.0}})
+    back = Result.from_json(result.to_json())
+    assert back == replace(DONE, valid_loss=None, tests={"long": {"bleu": None, "chrf": 1.0}})
+
+
+def test_a_row_of_an_earlier_version_lacks_what_came_later():
+    row = {key: value for key, value in json.loads(DONE.to_json()).items() if key not in ("files", "budget")}
+    assert Result.from_json(json.dumps(row)) == DONE
+
+
+def changed(**changes: object) -> str:
+    return json.dumps(json.loads(DONE.to_json()) | changes)
+
+
+def without(name: str) -> str:
+    return json.dumps({key: value for key, value in json.loads(DONE.to_json()).items() if key != name})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (changed(blue=1.0), "unknown key 'blue'"),
+        (without("seed"), "key 'seed' is missing"),
+        (changed(bleu="38.1"), "bleu cannot be '38.1'"),
+        (changed(params=1.5), "params cannot be 1.5"),
+        (changed(params=True), "params cannot be True"),
+        (changed(label=None), "label cannot be None"),
+        (changed(status="finished"), "status cannot be 'finished'"),
+        (changed(tests=[]), "tests cannot be"),
+        (changed(tests={"long": 3.0}), "tests cannot be"),
+        (changed(tests={"long": {"bleu": [1]}}), "tests cannot be"),
+        ("[]", "expected one JSON object, found list"),
+        ('{"label": "ls', "not a result row"),
+        (b"\xff\xfe{", "not a result row"),
+    ],
+)
+def test_a_file_that_is_no_row_is_named(text: str | bytes, message: str, tmp_path: Path):
+    path = tmp_path / "result.json"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    with pytest.raises(ValueError, match=message) as caught:
+        read_result(tmp_path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_status_must_be_one_we_can_show():
+    with pytest.raises(ValueError, match="status is 'finished', not one of done, failed, unfinished"):
+        replace(DONE, status="finished")
+
+
+def experiment(folder: Path, *results: Result) -> Path:
+    for result in results:
+        save_result(folder / f"{result.label}-seed{result.seed}", result)
+    return folder
+
+
+def test_rows_come_by_label_and_seed_number(tmp_path: Path):
+    rows = [replace(DONE, label=label, seed=seed) for label in ("a", "b-seed7") for seed in (2, 10)]
+    assert read_results(experiment(tmp_path, *reversed(rows))) == rows
+
+
+def test_rows_come_as_planned_and_what_has_not_begun_is_unfinished(tmp_path: Path):
+    first, second, extra = (replace(DONE, label=label) for label in ("z", "a", "m"))
+    experiment(tmp_path, first, second, extra)
+    plan = {"runs": ["z-seed1", "big model-seed3", "a-seed1"], "other": 1}
+    (tmp_path / "experiment.json").write_text(json.dumps(plan))
+    missing = Result(label="big model", preset="", seed=3, status="unfinished")
+    assert read_results(tmp_path) == [first, missing, second, extra]
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"runs": "a"}', '{"runs": [1]}'])
+def test_a_bad_plan_is_named(text: str, tmp_path: Path):
+    (tmp_path / "experiment.json").write_text(text)
+    with pytest.raises(ValueError, match=r"experiment\.json: "):
+        read_results(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("config", "preset"),
+    [
+        ('[[models]]\npreset = "tiny"\n', "tiny"),
+        ("", ""),
+        ("[models]\n", ""),
+        ("models = 3\n", ""),
+        ("[[mod", ""),
+        ("# \udcff", ""),
+    ],
+)
+def test_a_run_without_a_result_is_unfinished(config: str, preset: str, tmp_path: Path):
+    run = tmp_path / "lstm-seed12"
+    run.mkdir()
+    (run / "config.toml").write_bytes(config.encode(errors="surrogateescape"))
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "config.toml").touch()  # the experiment's own does not make it a run
+    expected = Result(label="lstm", preset=preset, seed=12, status="unfinished")
+    assert read_results(tmp_path) == [expected]
+    for folder in (tmp_path, run):
+        frame = load_results(folder)
+        assert frame["status"].tolist() == ["unfinished"]
+        assert frame[["experiment", "label"]].values.tolist() == [[tmp_path.name, "lstm"]]
+
+
+@pytest.mark.parametrize("name", [".", "nowhere"])
+def test_a_folder_that_is_no_experiment_is_refused(name: str, tmp_path: Path):
+    (tmp_path / "something").mkdir()
+    with pytest.raises(ValueError, match="holds no runs: expected <label>-seed<k>/"):
+        load_results(tmp_path / name)
+
+
+def test_the_view_holds_the_rows(tmp_path: Path):
+    rows = [replace(DONE, label=label, reason="two\nlines") for label in "abc"]
+    path = write_json_lines(experiment(tmp_path, *rows))
+    assert path == tmp_path / "results.jsonl"
+    assert [Result.from_json(line) for line in path.read_text().splitlines()] == rows
+
+
+def test_frames_hold_experiments_and_single_runs(tmp_path: Path):
+    experiment(tmp_path / "one", DONE, replace(DONE, seed=2))
+    experiment(tmp_path / "two", replace(DONE, label="gru"))
+    frame = load_results(tmp_path / "two", str(tmp_path / "one" / "lstm-seed2"))
+    assert frame[["experiment", "label", "seed"]].values.tolist() == [["two", "gru", 1], ["one", "lstm", 2]]
+    assert len(load_results(tmp_path / "one", tmp_path / "two")) == 3
+
+
+def test_a_frame_keeps_integers_and_leaves_the_unknown_unknown():
+    large = 2**62 + 1  # no float holds it
+    frame = to_frame([replace(DONE, params=large), replace(DONE, params=None, bleu=None)])
+    assert frame["params"][0] == large
+    assert str(frame["params"].dtype) == "Int64"
+    assert frame["params"].isna().tolist() == [False, True]
+    assert frame["bleu"].dtype == "float64"
+    assert frame["bleu"].isna().tolist() == [False, True]
+    assert frame["valid_loss"].isna().all()
+
+
+def test_further_test_sets_become_columns():
+    frame = to_frame([DONE, replace(DONE, tests={"test_long": {"bleu": 9.5, "bleu_signature": "v:2"}})])
+    assert list(frame.columns[-2:]) == ["bleu_test_long", "bleu_signature_test_long"]
+    assert frame["bleu_test_long"].tolist()[1] == 9.5
+    assert frame["bleu_test_long"].isna().tolist() == [True, False]
+    assert "tests" not in frame.columns
+
+
+@pytest.mark.parametrize("tests", [{"signature": {"bleu": 1.0}}, {"ci_low": {"bleu": None}}])
+def test_a_test_set_cannot_take_the_place_of_a_field(tests: dict[str, dict[str, float]]):
+    with pytest.raises(ValueError, match="a test set cannot be called"):
+        to_frame([replace(DONE, tests=tests)])
+
+
+def test_looking_at_results_needs_no_torch_and_importing_no_pandas(tmp_path: Path):
+    experiment(tmp_path, DONE)
+    code = f"""if True:
+        import sys
+        import compare.results.store, compare.scoring.score
+        import compare.report.tables.table, compare.system.doctor
+        assert not {{"pandas", "sacrebleu", "torch"}} & sys.modules.keys(), "on import"
+        compare.report.tables.table.render_table(compare.results.store.load_results({str(tmp_path)!r}))
+        assert "torch" not in sys.modules, "on use"
+    """
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,131 @@
+"""The doctor must tell the truth about a machine, one that lacks things too."""
+
+import builtins
+import os
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import torch
+
+from compare.system import device, doctor
+from compare.system.doctor import Diagnosis, diagnose, render_diagnoses
+
+CPUINFO = "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nflags\t\t: fpu sse2 avx512f{}\n\nprocessor\t: 1\n"
+
+
+def by_topic(findings: list[Diagnosis]) -> dict[str, Diagnosis]:
+    assert len({finding.topic for finding in findings}) == len(findings)
+    return {finding.topic: finding for finding in findings}
+
+
+def test_this_machine_is_described():
+    found = by_topic(diagnose())
+    assert {"python", "cpu", "threads", "disk", "sacrebleu", "torchtext"} <= found.keys()
+    assert found["torch"].text == metadata.version("torch")
+    assert found["threads"].text.split(",")[0] == str(torch.get_num_threads())
+    assert f"{len(os.sched_getaffinity(0))} cores" in found["cpu"].text
+    assert ("gpu" in found) == (not torch.cuda.is_available())
+    assert not any("GFLOP" in finding.text for finding in found.values())
+
+
+def test_missing_packages_are_told_from_missing_extras(monkeypatch: pytest.MonkeyPatch):
+    wanted = ["nonesuch>=2,<3", "nvidia-none>=12; extra == 'energy'", "numpy>=1.26"]
+    monkeypatch.setattr(metadata, "requires", lambda _: wanted)
+    found = by_topic(diagnose())
+    assert found["nonesuch"].level == "missing"
+    assert found["nonesuch"].text == "not installed: pip install 'nonesuch>=2,<3'"
+    assert found["nvidia-none"].level == "note"
+    assert "attnbench[energy]" in found["nvidia-none"].text
+    assert (found["numpy"].level, found["numpy"].text) == ("ok", metadata.version("numpy"))
+
+
+def test_a_checkout_that_was_never_installed_is_no_crash(monkeypatch: pytest.MonkeyPatch):
+    def fail(name: str) -> list[str]:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "requires", fail)
+    assert by_topic(diagnose())["attnbench"].level == "missing"
+
+
+def test_a_torch_that_does_not_load_is_no_crash(monkeypatch: pytest.MonkeyPatch):
+    load = builtins.__import__
+
+    def fail(name: str, *rest: object) -> object:
+        if name == "torch":
+            raise OSError("libcudart.so.13: cannot open shared object file")
+        return load(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", fail)
+    broken = [finding for finding in diagnose() if finding.level == "missing"]
+    assert [finding.topic for finding in broken] == ["torch loads"]
+    assert "libcudart" in broken[0].text
+
+
+@pytest.mark.parametrize(
+    ("flag", "level", "word"),
+    [(" avx512_bf16", "ok", "fast"), (" amx_bf16", "ok", "fast"), (" not_bf16", "note", "emulated")],
+)
+def test_bf16_is_fast_only_where_the_processor_has_it(
+    flag: str, level: str, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "cpuinfo").write_text(CPUINFO.format(flag))
+    monkeypatch.setattr(device, "CPUINFO", tmp_path / "cpuinfo")
+    found = by_topic(diagnose())
+    assert found["cpu"].text.startswith("Some CPU @ 2 GHz, ")
+    assert found["cpu bf16"].level == level
+    assert found["cpu bf16"].text.startswith(word)
+
+
+def test_a_system_that_does_not_tell_its_flags_is_not_guessed_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(device, "CPUINFO", tmp_path / "nothing")
+    found = by_topic(diagnose())
+    assert "cpu bf16" not in found
+    assert found["cpu"].text.endswith(" cores")
+
+
+def test_too_many_threads_and_too_little_disk_are_noted(monkeypatch: pytest.MonkeyPatch):
+    assert by_topic(diagnose())["threads"].level == "ok"
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1_000)
+    monkeypatch.setattr(doctor, "MIN_FREE_GIB", 1e9)
+    found = by_topic(diagnose())
+    assert found["threads"].level == "note"
+    assert f"OMP_NUM_THREADS={len(os.sched_getaffinity(0))}" in found["threads"].text
+    assert found["disk"].level == "note"
+
+
+def test_the_yardstick_counts_two_operations_a_product(monkeypatch: pytest.MonkeyPatch):
+    """With a clock that moves a quarter of a second a look, 2 * 1024 ** 3 operations take that long."""
+    ticks = (number / 4 for number in range(1_000))
+    monkeypatch.setattr(doctor.time, "perf_counter", lambda: next(ticks))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    products = [finding for finding in diagnose(yardstick=True) if "GFLOP" in finding.text]
+    assert [finding.topic for finding in products] == ["cpu fp32 speed", "cpu bf16 speed"]
+    assert products[0].text.startswith(f"{2 * 1024**3 / 0.25 / 1e9:.0f} GFLOP/s")
+
+
+def test_gpus_are_described(monkeypatch: pytest.MonkeyPatch):
+    class Device:
+        name, total_memory, minor = "H100", 80 * 2**30, 0
+
+        def __init__(self, index: int) -> None:
+            self.major = (9, 7)[index]
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", Device)
+    found = by_topic(diagnose())
+    assert found["cuda:0"].text == "H100, 80.0 GiB, compute capability 9.0, bf16 fast"
+    assert found["cuda:1"].text.endswith("7.0, bf16 emulated")
+    assert "gpu" not in found
+
+
+def test_the_report_has_one_aligned_line_a_finding():
+    findings = [
+        Diagnosis(topic="a", text="fine"),
+        Diagnosis(topic="long", text="hm", level="note"),
+        Diagnosis(topic="b", text="gone", level="missing"),
+    ]
+    assert render_diagnoses(findings).splitlines() == ["  a     fine", "- long  hm", "! b     gone"]

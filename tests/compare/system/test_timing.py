@@ -1,0 +1,79 @@
+"""Speed and memory: medians and percentiles of a clock that we wind, and a peak that is really measured."""
+
+import statistics
+import time
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compare.system import timing
+from compare.system.timing import Speed, percentile, time_in_turn
+from tests.kits.clock import Clock
+
+CPU = torch.device("cpu")
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40), st.floats(0, 1))
+def test_a_percentile_has_its_share_of_the_values_below_it(values: list[float], share: float):
+    """By the definition, written out: place share * (n - 1) of the sorted values, between neighbours."""
+    place = share * (len(values) - 1)
+    low, high = (sorted(values)[min(int(place) + k, len(values) - 1)] for k in (0, 1))
+    expected = low + (high - low) * (place - int(place))
+    assert percentile(values, share) == pytest.approx(expected, rel=1e-9, abs=1e-6)
+    assert percentile(values, share) == pytest.approx(float(np.percentile(values, 100 * share)), abs=1e-6)
+
+
+def test_percentiles_by_hand():
+    assert percentile([7.0], 0.95) == 7.0
+    assert percentile([4.0, 1.0, 2.0, 3.0], 0.5) == 2.5
+    assert percentile(list(range(101)), 0.95) == pytest.approx(95.0)
+
+
+def test_a_speed_is_that_of_the_median_repeat():
+    speed = Speed(sentences=12, tokens=60, seconds=[3.0, 1.0, 50.0])
+    assert (speed.sentences_per_s, speed.tokens_per_s) == (4.0, 20.0)
+
+
+def test_each_turn_has_its_own_time_energy_and_peak(monkeypatch: pytest.MonkeyPatch):
+    """Two works: a takes 2 s, b 3 s; 5 W all the time; the peak is what was done."""
+    clock, order, peak = Clock([2.0, 3.0] * 3), [], 0
+
+    class Meter:
+        def __init__(self, device: torch.device) -> None:
+            self.before = clock.now
+
+        def take(self) -> float:
+            used, self.before = 5 * (clock.now - self.before), clock.now
+            clock.now += 0.5  # to read it takes time, which is no turn's
+            return used
+
+    def reset(device: torch.device) -> None:
+        nonlocal peak
+        peak, clock.now = 0, clock.now + 100
+
+    def work(name: str) -> None:
+        nonlocal peak
+        order.append(name)
+        peak += {"a": 10, "b": 7}[name]
+        clock.work()
+
+    monkeypatch.setattr(timing, "time", clock)
+    monkeypatch.setattr(timing, "EnergyMeter", Meter)
+    monkeypatch.setattr(timing, "reset_peak_memory", reset)
+    monkeypatch.setattr(timing, "peak_memory_bytes", lambda device: peak)
+    turns = list(time_in_turn([lambda: work("a"), lambda: work("b")], CPU, repeats=2))
+    assert order == ["a", "b"] * 3  # once to warm up
+    assert turns == [(0, (2.0, 12.5, 10)), (1, (3.0, 17.5, 7))] * 2
+
+
+def test_timing_includes_the_work():
+    assert 0.02 <= timing.timed(lambda: time.sleep(0.02), CPU) < 2
+
+
+def test_medians_are_not_means():
+    seconds = [1.0, 2.0, 9.0]
+    speed = Speed(sentences=1, tokens=1, seconds=seconds)
+    assert speed.sentences_per_s == 1 / statistics.median(seconds) != 1 / statistics.mean(seconds)

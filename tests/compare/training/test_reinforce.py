@@ -1,0 +1,79 @@
+"""Choices drawn: REINFORCE by its formula, unbiased by enumeration, and in the criterion."""
+
+import itertools
+
+import torch
+from torch import Tensor
+
+from compare.training.loss import TranslationLoss, reinforce
+from tests.kits.loss import TinyModel, batch, close
+
+
+def choices(rows: int = 2, steps: int = 3) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Rewards, log-probabilities, baseline and mask (B, T), the second row one step shorter."""
+    generator = torch.Generator().manual_seed(6)
+    rewards, logp, value = (
+        -torch.rand(rows, steps, generator=generator, dtype=torch.float64) for _ in range(3)
+    )
+    mask = torch.tensor([[True] * steps, [True] * (steps - 1) + [False]])
+    return rewards * mask, logp.requires_grad_(), value.requires_grad_(), mask
+
+
+def test_reinforce_is_its_formula():
+    rewards, logp, value, mask = choices()
+    expected = torch.zeros((), dtype=torch.float64)
+    for b in range(2):
+        for t in range(3):
+            if mask[b, t]:
+                to_come = sum(float(rewards[b, u]) for u in range(t, 3))
+                expected = expected + (to_come - value[b, t]) ** 2 / 2
+                expected = expected - (to_come - value[b, t].item()) * logp[b, t]
+    found = reinforce(rewards, logp, value, mask)
+    close(found, expected)
+    for part, twin in zip(
+        *(torch.autograd.grad(loss, (logp, value)) for loss in (found, expected)), strict=True
+    ):
+        close(part, twin)
+        assert (part[~mask] == 0).all()
+
+
+def test_reinforce_is_unbiased_whatever_later_steps_make_of_a_choice():
+    """All 27 sequences of three choices among three, each weighed by its probability.
+
+    The rewards depend on all choices so far, the baseline is arbitrary; the mean gradient is that of the
+    expected total reward.
+    """
+    generator = torch.Generator().manual_seed(7)
+    logits = torch.randn(3, 3, generator=generator, dtype=torch.float64, requires_grad=True)
+    table = torch.randn(3, 3, 3, 3, generator=generator, dtype=torch.float64)  # step, then the choices so far
+    value = torch.randn(1, 3, generator=generator, dtype=torch.float64)
+    logp = logits.log_softmax(dim=1)
+    mean, expected = torch.zeros_like(logits), torch.zeros((), dtype=torch.float64)
+    for drawn in itertools.product(range(3), repeat=3):
+        seen = [(*drawn[: t + 1], *[0] * (2 - t)) for t in range(3)]
+        rewards = torch.stack([table[t][seen[t]] for t in range(3)]).unsqueeze(0)
+        chosen = logp[torch.arange(3), torch.tensor(drawn)].unsqueeze(0)
+        probability = chosen.sum().exp()
+        loss = reinforce(rewards, chosen, value, torch.ones(1, 3, dtype=torch.bool))
+        mean += probability.detach() * torch.autograd.grad(loss, logits, retain_graph=True)[0]
+        expected = expected + probability * rewards.sum()
+    close(mean, -torch.autograd.grad(expected, logits)[0])
+
+
+def test_the_loss_adds_what_choices_earned():
+    """The reward of a step is the log-likelihood of its reference token; the smoothing is no part of it."""
+    model, parts = TinyModel(), batch()
+    plain = TranslationLoss(model, 0.1)(*parts)
+    _, _, _, tgt_out, tgt_mask = parts
+    logp = torch.full(tgt_mask.shape, -0.5, dtype=torch.float64, requires_grad=True)
+    value = torch.full(tgt_mask.shape, -1.5, dtype=torch.float64, requires_grad=True)
+    inner = model.features
+    model.features = lambda *args: inner(*args)._replace(choice_logp=logp, value=value)  # type: ignore
+    found = TranslationLoss(model, 0.1)(*parts)
+    likelihood = model.output(inner(*parts[:3]).hidden).log_softmax(-1)
+    rewards = likelihood.gather(2, tgt_out.unsqueeze(2)).squeeze(2).masked_fill(~tgt_mask, 0).detach()
+    close(found.minimised - plain.minimised, reinforce(rewards, logp, value, tgt_mask))
+    close(found.nll, plain.nll)
+    found.minimised.backward()
+    assert logp.grad is not None
+    assert (logp.grad[tgt_mask] != 0).all()

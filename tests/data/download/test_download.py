@@ -1,0 +1,172 @@
+"""Downloads from a server that does wrong what servers do wrong: the right file, or one clear line."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from data.download.digests import RECORD
+from data.download.download import Remote, download
+from tests.kits.http_server import (
+    CONTENT,
+    SHA256,
+    TIMEOUT_S,
+    Server,
+    cut_after,
+    fetched,
+    first,
+    hanging_up,
+    plain,
+    redirect,
+    refused,
+    serving,
+    stalling_after,
+    status,
+    tampering,
+    throttled,
+    without_length,
+)
+
+MD5 = f"md5:{hashlib.md5(CONTENT).hexdigest()}"
+
+
+@pytest.mark.parametrize("digest", [SHA256, MD5, ""])
+def test_a_file_comes_whole_and_leaves_nothing_else(server: Server, tmp_path: Path, digest: str):
+    assert fetched(server.remote(server.at("/f", plain), digest=digest), tmp_path) == CONTENT
+    assert {path.name for path in tmp_path.iterdir()} == {"file.bin"} | (set() if digest else {RECORD})
+
+
+def test_what_is_there_is_verified_and_not_fetched_again(server: Server, tmp_path: Path):
+    remote = server.remote(server.at("/f", plain), digest=SHA256)
+    fetched(remote, tmp_path)
+    fetched(remote, tmp_path)
+    assert len(server.asked) == 1
+    (tmp_path / "file.bin").write_bytes(CONTENT[:-1])
+    with pytest.raises(ValueError, match=r"file\.bin: its sha256 is [0-9a-f]{64}, not .*delete it"):
+        fetched(remote, tmp_path)
+
+
+def test_progress_ends_with_the_whole(server: Server, tmp_path: Path):
+    seen: list[tuple[str, int, int | None]] = []
+    remote = server.remote(server.at("/f", plain), digest=SHA256)
+    download(remote, tmp_path, say=lambda line: None, show=lambda *call: seen.append(call))
+    counts = [done for _, done, _ in seen]
+    assert counts == sorted(counts)
+    assert seen[0] == ("file.bin", 0, len(CONTENT))
+    assert seen[-1] == ("file.bin", len(CONTENT), len(CONTENT))
+
+
+def test_a_server_that_cuts_off_is_asked_for_the_rest(server: Server, tmp_path: Path):
+    size = len(CONTENT) // 3 + 1
+    assert fetched(server.remote(server.at("/f", cut_after(size)), digest=SHA256), tmp_path) == CONTENT
+    assert [asked.range for asked in server.asked] == [None, f"bytes={size}-", f"bytes={2 * size}-"]
+
+
+def test_a_server_that_gives_nothing_more_is_given_up(server: Server, tmp_path: Path):
+    message = refused(server.remote(server.at("/f", cut_after(0)), digest=SHA256), tmp_path)
+    assert f"/f: stops after 0 of {len(CONTENT):,} bytes" in message
+    assert len(server.asked) == 1
+    assert f"put it at {tmp_path / 'file.bin'} yourself" in message
+
+
+def test_a_tampered_file_is_refused_and_not_kept(server: Server, tmp_path: Path):
+    message = refused(server.remote(server.at("/f", tampering), digest=SHA256), tmp_path)
+    assert "its sha256 is" in message
+    assert SHA256.removeprefix("sha256:") in message
+    assert (tmp_path / "file.bin.part").stat().st_size == 0
+
+
+def test_a_silent_server_is_given_up(server: Server, tmp_path: Path):
+    message = refused(server.remote(server.at("/f", stalling_after(0)), digest=SHA256), tmp_path)
+    assert f"falls silent after 0 of {len(CONTENT):,} bytes" in message
+
+
+def test_a_server_that_falls_silent_on_the_way_is_asked_for_the_rest(server: Server, tmp_path: Path):
+    url = server.at("/f", first(stalling_after(5000), then=plain))
+    assert fetched(server.remote(url, digest=SHA256), tmp_path) == CONTENT
+    assert [asked.range for asked in server.asked] == [None, "bytes=5000-"]
+
+
+def test_a_slow_server_is_waited_for(server: Server, tmp_path: Path):
+    """In all it takes longer than the longest silence allowed."""
+    answer = throttled(TIMEOUT_S / 10)
+    assert fetched(server.remote(server.at("/f", answer), digest=SHA256), tmp_path) == CONTENT
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+def test_a_redirection_is_followed(server: Server, tmp_path: Path, code: int):
+    server.at("/there", plain)
+    url = server.at("/here", redirect("/there", code))
+    assert fetched(server.remote(url, digest=SHA256), tmp_path) == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (status(404), "404 Not Found"),
+        (status(500), "500 Internal Server Error"),
+        (redirect("/f"), "302 The HTTP server returned a redirect error"),
+        (redirect("file:///etc/hostname"), "302 Found - Redirection to url"),
+        (hanging_up, "Remote end closed connection"),
+    ],
+)
+def test_a_refusal_is_named_and_the_next_mirror_asked(server: Server, tmp_path: Path, answer, words: str):
+    bad = server.at("/f", answer)
+    assert f"{bad}: {words}" in refused(server.remote(bad, digest=SHA256), tmp_path)
+    good = server.at("/good", plain)
+    assert fetched(server.remote(bad, good, digest=SHA256), tmp_path) == CONTENT
+
+
+def test_mirrors_are_asked_in_their_order(server: Server, tmp_path: Path):
+    first, second = server.at("/1", plain), server.at("/2", plain)
+    fetched(server.remote(first, second, digest=SHA256), tmp_path)
+    assert [asked.path for asked in server.asked] == ["/1"]
+
+
+def test_no_server_at_all(server: Server, tmp_path: Path):
+    nobody = f"http://127.0.0.1:{free_port()}/f"
+    assert "Connection refused" in refused(server.remote(nobody, digest=SHA256), tmp_path)
+
+
+def free_port() -> int:
+    """A port that nobody listens on any more."""
+    with serving() as gone:
+        return gone.server_port
+
+
+def test_a_wrong_length_is_refused_before_the_file_is_fetched(server: Server, tmp_path: Path):
+    url = server.at("/f", plain)
+    remote = Remote(name="file.bin", mirrors=(url,), digest=SHA256, size_bytes=7)
+    assert f"its file has {len(CONTENT):,} bytes, the right one 7" in refused(remote, tmp_path)
+    assert (tmp_path / "file.bin.part").stat().st_size == 0
+
+
+def test_a_file_without_length_needs_a_hash(server: Server, tmp_path: Path):
+    url = server.at("/f", without_length)
+    assert "does not say how long" in refused(server.remote(url), tmp_path)
+    assert fetched(server.remote(url, digest=SHA256), tmp_path) == CONTENT
+
+
+def test_the_first_download_of_an_unknown_hash_is_the_measure(server: Server, tmp_path: Path):
+    said: list[str] = []
+    remote = server.remote(server.at("/f", plain))
+    download(remote, tmp_path, say=said.append)
+    assert any("is recorded" in line and SHA256 in line for line in said)
+    (tmp_path / "file.bin").unlink()
+    changed = server.remote(server.at("/f", tampering))
+    assert f"take its line out of {tmp_path / RECORD}" in refused(changed, tmp_path)
+    (tmp_path / RECORD).unlink()
+    assert fetched(changed, tmp_path) != CONTENT
+
+
+def test_a_damaged_record_is_named(server: Server, tmp_path: Path):
+    (tmp_path / RECORD).write_text('{"file.bin": 7}')
+    with pytest.raises(ValueError, match=r"sha256\.json: damaged record"):
+        fetched(server.remote(server.at("/f", plain)), tmp_path)
+
+
+def test_a_file_put_there_by_hand_is_taken_and_recorded(server: Server, tmp_path: Path):
+    (tmp_path / "file.bin").write_bytes(b"mine")
+    assert fetched(server.remote("http://127.0.0.1:9/none"), tmp_path) == b"mine"
+    assert hashlib.sha256(b"mine").hexdigest() in (tmp_path / RECORD).read_text()

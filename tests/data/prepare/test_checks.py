@@ -1,0 +1,207 @@
+"""``data check``: every planted oddity is found on its line, and nothing is found where there is nothing."""
+
+import json
+import tracemalloc
+from pathlib import Path
+from statistics import median
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compare.cli import main
+from data.prepare.checks import CorpusCheck, check_corpus
+from data.prepare.findings import Finding, Lengths
+from data.prepare.sources import folder_sources
+from data.prepare.unusual_characters import UnusualCharacters
+from data.text.formats import TwoFiles
+from tests.kits.paths import SHARED
+from tests.kits.raw_data import Pair, lines, made_up, two_files, write
+
+
+def checked(folder: Path, **splits: list[Pair]) -> CorpusCheck:
+    found = {}
+    for name, pairs in splits.items():
+        src, tgt = two_files(folder, pairs, name)
+        found[name] = [TwoFiles(src=src, tgt=tgt)]
+    return check_corpus(found)
+
+
+def seen(finding: Finding) -> tuple[int, list[int]]:
+    return finding.count, finding.lines
+
+
+def test_a_sound_corpus_has_no_findings(tmp_path: Path):
+    found = checked(tmp_path, train=made_up(2_000)).splits["train"]
+    report = found.to_json()
+    assert report["pairs"] == 2_000
+    for kind in ("ratio_outliers", "empty", "copies", "duplicates", "swapped"):
+        assert report[kind] == {"count": 0, "lines": []}, kind
+    for side in ("src", "tgt"):
+        assert (report[side]["repeated"]["count"], report[side]["unusual"]) == (0, {})
+
+
+def test_what_is_planted_is_found_on_its_line(tmp_path: Path):
+    pairs = made_up(400)
+    pairs[6] = ("  ", pairs[6][1])
+    pairs[9] = (pairs[9][0], "")
+    pairs[20] = ("The  same", "THE same")  # no copy: only other case
+    pairs[21] = ("the same text", "the same text")
+    pairs[30] = (pairs[29][0].upper(), pairs[29][1].replace(" ", "\u3000"))
+    pairs[31] = (pairs[29][0], "etwas ganz anderes")
+    pairs[50] = (pairs[50][0], pairs[50][1] * 8)
+    pairs[51] = (pairs[51][0] * 8, pairs[51][1])
+    found = checked(tmp_path, train=pairs).splits["train"]
+    assert seen(found.empty) == (2, [7, 10])
+    assert seen(found.copies) == (1, [22])
+    assert seen(found.duplicates) == (1, [31])
+    assert seen(found.src.repeated) == (2, [31, 32])
+    assert seen(found.tgt.repeated) == (1, [31])
+    assert seen(found.ratios.outliers()) == (2, [51, 52])
+
+
+def test_overlap_is_counted_on_either_side(tmp_path: Path):
+    train, test = made_up(300), [("quite new", "ganz neu"), ("as new", "wie neu"), ("", "")]
+    test[1:1] = [(train[5][0], "neu hier"), ("new here", f" {train[7][1].upper()}  ")]
+    train[100] = ("", "")
+    found = checked(tmp_path, train=train, test=test)
+    assert {side: seen(f) for side, f in found.overlap["test"].items()} == {"src": (1, [2]), "tgt": (1, [3])}
+    assert "overlap" not in found.to_json()["train"]
+    assert found.unusable == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "characters"),
+    [
+        ("control", "a\x00b\x7f\x80 \x00", {"U+0000": 2, "U+007F": 1, "U+0080": 1}),
+        ("line break", "a\u2028b\u2029\x0b\x0c\x85c\r d", None),
+        ("replacement", "caf\ufffd", {"U+FFFD": 1}),
+        ("not text", "caf\udce9", {"U+DCE9": 1}),
+        ("private use", "\ue000 \U0010fffd", {"U+E000": 1, "U+10FFFD": 1}),
+        ("no character", "\ufdd0 \uffff", {"U+FDD0": 1, "U+FFFF": 1}),
+        ("direction mark", "\u200fשלום\u202c", {"U+200F": 1, "U+202C": 1}),
+        ("invisible", "zero\u200bwidth, joined \ufefffiles", {"U+200B": 1, "U+FEFF": 1}),
+        ("space", "1\u00a0000\u202f€", {"U+00A0": 1, "U+202F": 1}),
+        ("mixed script", "pа́ssword", None),  # the second letter is Cyrillic
+        ("mojibake", "FuÃŸball, Â£5", None),
+        ("mojibake", "donâ€™t", None),
+    ],
+)
+def test_unusual_characters(kind: str, text: str, characters: dict[str, int] | None):
+    unusual = UnusualCharacters()
+    unusual.add(["usual", text, "Größe, naïve, ÂME, 5 €", text], 11)
+    found = {name: finding for name, finding in unusual.findings.items() if finding.count}
+    assert list(found) == [kind]
+    assert seen(found[kind]) == (2, [12, 14])
+    if characters is not None:
+        assert found[kind].characters == {code: 2 * count for code, count in characters.items()}
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\n")), min_size=1, max_size=20))
+@settings(deadline=None)
+def test_each_line_is_judged_by_itself(texts: list[str]):
+    together = UnusualCharacters()
+    together.add(texts, 1)
+    alone = {kind: 0 for kind in together.findings}
+    for text in texts:
+        one = UnusualCharacters()
+        one.add([text], 1)
+        for kind, finding in one.findings.items():
+            alone[kind] += finding.count
+    assert {kind: finding.count for kind, finding in together.findings.items()} == alone
+
+
+def test_languages_of_any_script_are_usual():
+    unusual = UnusualCharacters()
+    unusual.add(
+        ["Ça va, Čeština, źródło", "Привет, мир!", "Γειά σου", "我喜欢猫。\u3000", "सर्दी", "שלום", "👩‍👩‍👧"],
+        1,
+    )
+    assert not any(finding.count for finding in unusual.findings.values())
+
+
+@given(st.lists(st.integers(0, 300), min_size=1), st.integers(1, 7))
+def test_quantiles_are_those_of_the_sorted_lengths(values: list[int], size: int):
+    lengths = Lengths()
+    import numpy as np
+
+    for start in range(0, len(values), size):
+        lengths.add(np.array(values[start : start + size]))
+    ordered, found = sorted(values), lengths.quantiles()
+    assert (found["min"], found["max"]) == (ordered[0], ordered[-1])
+    for name, share in (("p5", 0.05), ("median", 0.5), ("p95", 0.95), ("p99", 0.99)):
+        assert sum(v <= found[name] for v in values) >= share * len(values) - 1e-9
+        assert sum(v < found[name] for v in values) < share * len(values)
+
+
+def test_swapped_pairs_are_suspected_and_others_are_not(tmp_path: Path):
+    pairs = made_up(3_000)
+    swapped = range(100, 3_000, 100)
+    for row in swapped:
+        pairs[row] = pairs[row][::-1]
+    pairs[7] = ("Angela Merkel", "Angela Merkel")
+    found = checked(tmp_path, train=pairs, test=[pair[::-1] for pair in made_up(50, seed=2)])
+    assert seen(found.splits["train"].swapped) == (29, [101, 201, 301, 401, 501])
+    assert found.splits["test"].swapped.count == 50  # the whole file is
+
+
+def test_a_pair_is_judged_by_the_others_alone(tmp_path: Path):
+    """Of two pairs that contradict each other each makes the other suspect; a pair alone tells nothing."""
+    pair = ("the small dog sees the old house", "der kleine Hund sieht das alte Haus")
+    for pairs, count in (([pair], 0), ([pair, pair[::-1]], 2), ([pair, pair], 0)):
+        assert checked(tmp_path, train=pairs).splits["train"].swapped.count == count
+
+
+def test_sides_of_one_language_are_never_suspected(tmp_path: Path):
+    english = [src for src, _ in made_up(1_000)]
+    found = checked(tmp_path, train=list(zip(english, english[1:] + english[:1], strict=True)))
+    assert found.splits["train"].swapped.count == 0
+
+
+@pytest.mark.parametrize("folder", ["multi30k", "wmt-news-en-de"])
+def test_real_corpora_swapped_on_purpose(folder: str, tmp_path: Path):
+    """Of 200 real pairs that are swapped nearly all are suspected, of the others nearly none."""
+    if not (SHARED / folder).is_dir():
+        pytest.skip(f"needs {folder} beside the checkout")
+    sources, langs = folder_sources(SHARED / folder, None)
+    assert langs == ("de", "en")
+    pairs = [(row.src, row.tgt) for row in sources["train"].rows()][:8_000]
+    sound = checked(tmp_path, train=pairs).splits["train"]
+    assert sound.swapped.count == 0
+    assert sound.pairs == 8_000
+    wrong = [pair[::-1] if row % 40 == 0 else pair for row, pair in enumerate(pairs)]
+    assert checked(tmp_path, train=wrong).splits["train"].swapped.count >= 190
+    lengths = [len(src.split()) for src, _ in pairs]
+    assert sound.src.words.quantiles()["median"] == sorted(lengths)[len(lengths) // 2 - 1]
+    assert sound.ratios.median() == pytest.approx(
+        median((len(t) + 10) / (len(s) + 10) for s, t in pairs), rel=0.02
+    )
+
+
+def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A pair more takes 16 bytes, and a few more while they are sorted; a set of its texts would take 180."""
+    monkeypatch.setattr("data.prepare.swapped_sides.SAMPLE", 1_000)
+    monkeypatch.setattr("data.prepare.checks.EVERY", 500)
+    pairs, peaks = made_up(1_000), []
+    for times in (5, 15):
+        src, tgt = two_files(tmp_path, pairs * times)
+        tracemalloc.start()
+        check_corpus({"": [TwoFiles(src=src, tgt=tgt)]})
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] - peaks[0] < 80 * 10 * len(pairs)
+
+
+def test_the_command_prints_what_was_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    pairs = made_up(50)
+    src, tgt = two_files(tmp_path, pairs)
+    assert main(["data", "check", str(src), str(tgt), "-q"]) == 0
+    text = capsys.readouterr().out
+    assert "corpus: 50 pairs" in text
+    assert "swapped" not in text
+    write(tgt, lines([*(pair[1] for pair in pairs[:-1]), "gr\u00fcn"]).replace("ü".encode(), b"\xfc"))
+    assert main(["data", "check", str(src), str(tgt), "-q", "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)[""]
+    umlauts = [number for number, pair in enumerate(pairs[:-1], start=1) if "ü" in pair[1]]
+    assert report["tgt"]["unusual"]["not text"]["lines"] == [*umlauts, 50][:5]
+    assert report["files"] == [{"paths": [str(src), str(tgt)], "pairs": 50}]

@@ -1,0 +1,91 @@
+"""Batches to train on and to translate: what stands where, and that nothing depends on a neighbour."""
+
+import numpy as np
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data.batch import make_batch, make_source_batch
+from data.loader import decode_batches
+from data.symbols import BOS, EOS, PAD
+from tests.kits.loader import LENGTHS, many, random_split, split_of
+
+
+def test_a_batch_by_hand() -> None:
+    split = split_of([[5, 6, 7], [8], []], [[9], [10, 11], [12, 13, 14]])
+    batch = make_batch(split, np.array([1, 0]))
+    assert batch.src.tolist() == [[8, EOS, PAD, PAD], [5, 6, 7, EOS]]
+    assert batch.src_mask.tolist() == [[True, True, False, False], [True] * 4]
+    assert batch.tgt_in.tolist() == [[BOS, 10, 11], [BOS, 9, PAD]]
+    assert batch.tgt_out.tolist() == [[10, 11, EOS], [9, EOS, PAD]]
+    assert batch.tgt_mask.tolist() == [[True] * 3, [True, True, False]]
+    assert batch.rows.tolist() == [10, 0]
+    assert (batch.src_tokens, batch.tgt_tokens, len(batch)) == (4, 5, 2)
+    assert batch.src.dtype == batch.tgt_in.dtype == batch.tgt_out.dtype == batch.rows.dtype == torch.int64
+    assert batch.src_mask.dtype == batch.tgt_mask.dtype == torch.bool
+
+
+@given(lengths=LENGTHS, seed=st.integers(0, 9))
+@settings(deadline=None)
+def test_batches_equal_a_plain_loop(lengths: list[tuple[int, int]], seed: int) -> None:
+    split = random_split(lengths, seed)
+    rows = np.random.default_rng(seed).permutation(len(split))
+    batch = make_batch(split, rows)
+    for i, row in enumerate(rows):
+        src, tgt = (
+            side.flat[side.offsets[row] : side.offsets[row + 1]].tolist() for side in (split.src, split.tgt)
+        )
+        for tensor, ids in (
+            (batch.src, [*src, EOS]),
+            (batch.tgt_in, [BOS, *tgt]),
+            (batch.tgt_out, [*tgt, EOS]),
+        ):
+            assert tensor[i].tolist() == ids + [PAD] * (tensor.shape[1] - len(ids))
+        assert batch.src_mask[i].tolist() == [k <= len(src) for k in range(batch.src.shape[1])]
+        assert batch.tgt_mask[i].tolist() == [k <= len(tgt) for k in range(batch.tgt_in.shape[1])]
+    assert batch.src.shape[1] == max(n for n, _ in lengths) + 1
+    assert batch.tgt_in.shape[1] == max(n for _, n in lengths) + 1
+    assert batch.src_tokens == sum(n for n, _ in lengths)
+    assert batch.tgt_tokens == sum(n + 1 for _, n in lengths) == int(batch.tgt_mask.sum())
+
+
+def test_a_row_does_not_depend_on_its_neighbours() -> None:
+    split = many(40)
+    batch = make_batch(split, np.arange(40))
+    for row in range(40):
+        alone = make_batch(split, np.array([row]))
+        assert torch.equal(batch.src[row][batch.src_mask[row]], alone.src[0])
+        assert torch.equal(batch.tgt_in[row][batch.tgt_mask[row]], alone.tgt_in[0])
+        assert torch.equal(batch.tgt_out[row][batch.tgt_mask[row]], alone.tgt_out[0])
+
+
+def test_sources_to_translate_are_framed_like_training_sources() -> None:
+    src, mask = make_source_batch([[5, 6, 7], [], [8]])
+    assert src.tolist() == [[5, 6, 7, EOS], [EOS, PAD, PAD, PAD], [8, EOS, PAD, PAD]]
+    assert mask.sum(dim=1).tolist() == [4, 1, 2]
+    batch = make_batch(split_of([[5, 6, 7], [], [8]], [[9]] * 3), np.arange(3))
+    assert torch.equal(src, batch.src)
+    assert torch.equal(mask, batch.src_mask)
+
+
+def test_moving_a_batch_moves_all_its_tensors() -> None:
+    moved = make_batch(many(3), np.arange(3)).to("meta")
+    tensors = [value for value in vars(moved).values() if isinstance(value, torch.Tensor)]
+    assert len(tensors) == 6
+    assert all(tensor.device.type == "meta" for tensor in tensors)
+    assert moved.tgt_tokens == make_batch(many(3), np.arange(3)).tgt_tokens
+
+
+@settings(deadline=None)
+@given(lengths=st.lists(st.integers(0, 80), max_size=60), budget=st.integers(1, 300))
+def test_decode_batches_hold_all_sources_longest_first(lengths: list[int], budget: int) -> None:
+    groups = decode_batches(np.array(lengths, dtype=np.int64), budget)
+    order = [int(row) for rows in groups for row in rows]
+    assert order == sorted(range(len(lengths)), key=lambda row: -lengths[row])  # stable
+    for rows in groups:
+        assert len(rows) == 1 or len(rows) * (max(lengths[row] for row in rows) + 1) <= budget
+
+
+def test_decode_batches_take_a_split_by_its_sources() -> None:
+    split = random_split([(2, 9), (8, 1), (5, 5)])
+    assert [rows.tolist() for rows in decode_batches(split, 12)] == [[1], [2, 0]]

@@ -1,0 +1,209 @@
+"""Encoded splits: all pairs within the limit, cached once, and built again where anything is damaged."""
+
+import json
+import os
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data import encode, encoded_split
+from data.corpus import Pairs, open_pairs
+from data.encode import encode_split
+from data.text.files import json_bytes
+from data.vocabulary import VocabularyPair, build_pair
+
+TRAIN = Pairs(
+    ("a b c", "d", "e f g h i j", "k l", "a d e k"),
+    ("A B", "C D E", "F G", "H I J K L M N", "A"),
+)
+
+
+@pytest.fixture(scope="module")
+def words() -> VocabularyPair:
+    return build_pair(TRAIN, kind="words", size=100, joint=False)
+
+
+def test_encoding_keeps_all_pairs_within_the_limit(words: VocabularyPair, tmp_path: Path) -> None:
+    every = encode_split(TRAIN, words, folder=tmp_path, max_tokens=None)
+    assert (len(every), every.dropped) == (5, 0)
+    assert every.src_lengths.tolist() == [3, 1, 6, 2, 4]
+    assert every.tgt_lengths.tolist() == [2, 3, 2, 7, 1]
+    some = encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
+    assert (len(some), some.dropped) == (3, 2)
+    assert some.rows.tolist() == [0, 1, 4]
+    for place, row in enumerate(some.rows):
+        for side, vocabulary, lines in ((some.src, words.src, TRAIN.src), (some.tgt, words.tgt, TRAIN.tgt)):
+            ids = side.flat[side.offsets[place] : side.offsets[place + 1]]
+            assert vocabulary.decode(ids.tolist()) == lines[row]
+    with pytest.raises(ValueError, match=r"max_tokens \(1\) leaves none of 5 pairs; the shortest has 3 ids"):
+        encode_split(TRAIN, words, folder=tmp_path, max_tokens=1)
+
+
+def test_the_cache_is_memory_mapped_and_its_manifest_counts(words: VocabularyPair, tmp_path: Path) -> None:
+    split = encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
+    pages = [np.frombuffer(each, dtype=np.uint8) for each in split.maps]
+    for array in (*split.src, *split.tgt, split.rows):
+        assert sum(np.shares_memory(array, each) for each in pages) == 1
+    assert split.src.flat.dtype == np.uint16  # ids of a small vocabulary
+    manifest = json.loads(next(tmp_path.glob("*/manifest.json")).read_bytes())
+    assert {name: manifest[name] for name in ("pairs", "dropped", "src_tokens", "tgt_tokens")} == {
+        "pairs": 3,
+        "dropped": 2,
+        "src_tokens": 8,
+        "tgt_tokens": 6,
+    }
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+class Forbidden:
+    """A vocabulary that may not be asked to encode."""
+
+    def __init__(self, pair: VocabularyPair) -> None:
+        self.content_hash = pair.content_hash
+
+
+def test_the_second_call_encodes_nothing(words: VocabularyPair, tmp_path: Path) -> None:
+    first = encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
+    second = encode_split(TRAIN, Forbidden(words), folder=tmp_path, max_tokens=4)  # type: ignore[arg-type]
+    assert second.dropped == first.dropped
+    for mine, theirs in zip(
+        (*second.src, *second.tgt, second.rows), (*first.src, *first.tgt, first.rows), strict=True
+    ):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_another_text_vocabulary_or_limit_is_another_cache(words: VocabularyPair, tmp_path: Path) -> None:
+    letters = build_pair(TRAIN, kind="characters", size=100, joint=False)
+    other = Pairs((*TRAIN.src[:-1], "a d e l"), TRAIN.tgt)
+    moved = Pairs(("a b c d", *TRAIN.src[1:]), TRAIN.tgt)
+    for pairs, vocabularies, limit in (
+        (TRAIN, words, None),
+        (TRAIN, words, 4),
+        (TRAIN, letters, None),
+        (other, words, None),
+        (moved, words, None),
+    ):
+        encode_split(pairs, vocabularies, folder=tmp_path, max_tokens=limit)
+    assert len(os.listdir(tmp_path)) == 5
+
+
+@pytest.mark.parametrize("name", ["src_ids", "src_offsets", "tgt_ids", "tgt_offsets", "rows"])
+@pytest.mark.parametrize("damage", ["flip", "cut", "grow", "remove"])
+def test_a_damaged_array_is_built_again(
+    words: VocabularyPair, tmp_path: Path, name: str, damage: str
+) -> None:
+    encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
+    path = next(tmp_path.glob(f"*/{name}"))
+    whole = path.read_bytes()
+    path.unlink()
+    if damage != "remove":
+        flipped = whole[:-4] + bytes([whole[-4] ^ 1]) + whole[-3:]
+        path.write_bytes({"flip": flipped, "cut": whole[:-1], "grow": whole + b"\0"}[damage])
+    split = encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
+    assert split.src_lengths.tolist() == [3, 1, 4]
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"{}", b'{"dropped":0,"arrays":{}}', b'{"arrays":null}', b"\xff"]
+)
+def test_a_damaged_manifest_is_built_again(words: VocabularyPair, tmp_path: Path, content: bytes) -> None:
+    encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
+    path = next(tmp_path.glob("*/manifest.json"))
+    whole = path.read_bytes()
+    path.write_bytes(content)
+    assert encode_split(TRAIN, words, folder=tmp_path, max_tokens=4).dropped == 2
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 4, 5, 6])
+def test_chunks_change_nothing(
+    words: VocabularyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    """A chunk may be smaller than the text, end with it, or hold no pair that is kept."""
+    whole = encode_split(TRAIN, words, folder=tmp_path / "whole", max_tokens=4)
+    monkeypatch.setattr(encode, "CHUNK", chunk)
+    parts = encode_split(TRAIN, words, folder=tmp_path / "parts", max_tokens=4)
+    for mine, theirs in zip((*parts.src, *parts.tgt), (*whole.src, *whole.tgt), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    assert (parts.rows.tolist(), parts.dropped) == ([0, 1, 4], 2)
+    with pytest.raises(ValueError, match=r"max_tokens \(1\) leaves none of 5 pairs; the shortest has 3 ids"):
+        encode_split(TRAIN, words, folder=tmp_path / "parts", max_tokens=1)
+
+
+def test_ids_of_a_large_vocabulary_are_whole(tmp_path: Path) -> None:
+    many = tuple(f"w{number}" for number in range(70_000))
+    pairs = Pairs(many, many)
+    vocabularies = build_pair(pairs, kind="words", size=100_000, joint=True)
+    split = encode_split(pairs, vocabularies, folder=tmp_path, max_tokens=None)
+    assert int(split.src.flat.max()) == len(vocabularies.src) - 1 > 1 << 16
+    assert len(set(split.src.flat.tolist())) == 70_000
+
+
+def test_pages_that_were_let_go_come_back(
+    words: VocabularyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    split = encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
+    before = split.src.flat.tolist()
+    monkeypatch.setattr(encoded_split, "KEPT_MAPPED", 0)
+    split.let_go()
+    assert split.src.flat.tolist() == before
+
+
+def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From 20 chunks to 80, the peak of what Python and NumPy hold grows by less than one chunk's share."""
+    monkeypatch.setattr(encode, "CHUNK", 500)
+    peaks = []
+    for size in (10_000, 40_000):
+        folder = tmp_path / str(size)
+        folder.mkdir()
+        for side in ("a", "b"):
+            (folder / f"train.{side}").write_text(
+                "".join(f"{side} word {n % 97} and {n % 89} more\n" for n in range(size))
+            )
+        tracemalloc.start()
+        pairs = open_pairs(folder / "train.a", folder / "train.b")
+        vocabularies = build_pair(pairs, kind="words", size=300, joint=True)
+        encode_split(pairs, vocabularies, folder=folder, max_tokens=50)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.2 * peaks[0]
+
+
+@pytest.mark.parametrize("moment", ["first write", "before the manifest", "rename"])
+def test_a_run_that_dies_leaves_nothing_that_is_used(
+    words: VocabularyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """And the next run starts over."""
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    where = {
+        "first write": (encode._Column, "add"),
+        "before the manifest": (encode, "json_bytes"),
+        "rename": (os, "replace"),
+    }
+    with monkeypatch.context() as patch:
+        patch.setattr(*where[moment], die)
+        with pytest.raises(KeyboardInterrupt):
+            encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
+    assert os.listdir(tmp_path) == []
+    assert encode_split(TRAIN, words, folder=tmp_path, max_tokens=4).rows.tolist() == [0, 1, 4]
+
+
+def test_of_two_runs_that_encode_at_once_the_later_takes_what_is_there(
+    words: VocabularyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def other_run_is_sooner(*given: Any) -> bytes:
+        with monkeypatch.context() as patch:
+            patch.setattr(encode, "json_bytes", json_bytes)
+            encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
+        return json_bytes(*given)
+
+    monkeypatch.setattr(encode, "json_bytes", other_run_is_sooner)
+    assert encode_split(TRAIN, words, folder=tmp_path, max_tokens=4).rows.tolist() == [0, 1, 4]
+    assert len(os.listdir(tmp_path)) == 1

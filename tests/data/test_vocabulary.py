@@ -1,0 +1,242 @@
+"""Vocabularies: text -> ids -> text, for every kind; built from train only; saved whole or not at all."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from data.corpus import Pairs
+from data.symbols import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
+from data.vocabulary import KINDS, build_pair, build_vocabulary, load_pair, load_vocabulary
+from data.word_vocabulary import CountedVocabulary
+from data.words import JOINER, join_words, mark_words, split_words, unmarked
+
+LINES = (
+    "Ein Mann, der schläft, sagt nichts.",
+    "A man who sleeps says nothing (at all).",
+    "Der Hund rennt - er rennt schnell!",
+    "Don't stop: it's 12:30 o'clock.",
+    "Die Frauen essen große, rote Äpfel.",
+    "The well-known women eat big red apples.",
+)
+SIZES = {"words": 100, "characters": 100, "unigram": 320, "bpe": 360}
+ANY_LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"))
+MARKS = st.text("▁␛01 \x00\t\r▅⁇<s>/unk0x4A￭\u2028", max_size=12)
+
+
+@pytest.fixture(scope="module")
+def built() -> dict[str, Vocabulary]:
+    return {kind: build_vocabulary(kind, LINES, size=SIZES[kind]) for kind in KINDS}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_known_text_comes_back(built: dict[str, Vocabulary], kind: str) -> None:
+    vocabulary = built[kind]
+    for line in LINES:
+        ids = vocabulary.encode(line)
+        assert min(ids) > max(PAD, UNK, BOS, EOS)
+        assert max(ids) < len(vocabulary)
+        assert vocabulary.decode(ids) == line
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+@settings(max_examples=300, deadline=None)
+@given(text=ANY_LINE | MARKS)
+@example(text=" ▁ ␛␛1  \x00 ▁")
+@example(text="\ufeff\ufb01 e\u0301 \u3000 \u00a0 \U0001f600")
+def test_subwords_give_any_text_back(built: dict[str, Vocabulary], kind: str, text: str) -> None:
+    ids = built[kind].encode(text)
+    assert UNK not in ids
+    assert built[kind].decode(ids) == text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_lines_are_encoded_like_each_alone(built: dict[str, Vocabulary], kind: str) -> None:
+    lines = [f"{line} {i}▁␛" for i in range(50) for line in LINES]
+    assert built[kind].encode_all(iter(lines)) == [built[kind].encode(line) for line in lines]
+    assert built[kind].encode_all([]) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_decoding_stops_at_the_end_and_skips_the_frame(built: dict[str, Vocabulary], kind: str) -> None:
+    vocabulary = built[kind]
+    ids = vocabulary.encode(LINES[0])
+    framed = [BOS, PAD, *ids[:3], PAD, *ids[3:], EOS, *vocabulary.encode(LINES[1])]
+    assert vocabulary.decode(framed) == LINES[0]
+    assert vocabulary.decode([EOS, *ids]) == ""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_there_is_one_label_per_id(built: dict[str, Vocabulary], kind: str) -> None:
+    vocabulary = built[kind]
+    ids = vocabulary.encode(LINES[3])
+    labels = vocabulary.pieces([*ids, EOS])
+    assert len(labels) == len(ids) + 1
+    assert labels[-1] == SPECIALS[EOS]
+    if kind == "words":
+        assert labels[:-1] == split_words(LINES[3])
+    else:
+        assert "".join(labels[:-1]).removeprefix("▁") == LINES[3].replace(" ", "▁")
+
+
+def test_words_are_numbered_by_count_and_capped() -> None:
+    lines = ["b b b a a c", "d"]
+    vocabulary = build_vocabulary("words", lines, size=7)
+    assert vocabulary.encode("b a c d z") == [4, 5, 6, UNK, UNK]
+    assert len(build_vocabulary("words", lines, size=100, min_count=2)) == 6
+    assert vocabulary.decode([4, UNK]) == "b <unk>"
+
+
+@pytest.mark.parametrize("kind", ["words", "characters"])
+def test_unknown_words_never_enter_the_vocabulary(built: dict[str, Vocabulary], kind: str) -> None:
+    vocabulary = built[kind]
+    assert isinstance(vocabulary, CountedVocabulary)
+    assert vocabulary.encode("Ω☃") == [UNK, UNK]
+    assert "Ω" not in vocabulary._vocab.stoi, "torchtext inserts a word that it is asked for by index"
+
+
+def test_text_that_looks_like_a_special_is_only_text() -> None:
+    for kind in ("words", "characters"):
+        vocabulary = build_vocabulary(kind, ["<eos> <pad> <unk> <bos>"], size=100)
+        ids = vocabulary.encode("<eos> <pad>")
+        assert not {PAD, UNK, BOS, EOS} & set(ids)
+        assert vocabulary.decode(ids) == "<eos> <pad>"
+
+
+@settings(deadline=None)
+@given(text=ANY_LINE | st.text(f"{JOINER} a.-'"))
+def test_marked_words_join_to_the_text_with_single_spaces(text: str) -> None:
+    assert join_words(mark_words(text)) == " ".join(text.split())
+    assert [unmarked(token) for token in mark_words(text)] == split_words(text)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_saved_and_loaded_is_the_same(built: dict[str, Vocabulary], kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "new" / "side.json"
+    built[kind].save(path)
+    loaded = load_vocabulary(path)
+    assert loaded.kind == kind
+    assert len(loaded) == len(built[kind])
+    line = "Der Mann says ☃ nothing"
+    assert loaded.encode(line) == built[kind].encode(line)
+    assert loaded.pieces(range(len(loaded))) == built[kind].pieces(range(len(loaded)))
+    assert os.listdir(path.parent) == [path.name]  # no temporary file is left
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("joint", [True, False])
+def test_a_pair_is_built_from_train_and_comes_back(kind: str, joint: bool, tmp_path: Path) -> None:
+    train = Pairs(LINES[::2], LINES[1::2])
+    size = 310 if joint else 296
+    pair = build_pair(train, kind=kind, size=size, joint=joint)
+    again = build_pair(train, kind=kind, size=size, joint=joint)
+    other_train = Pairs(LINES, (*LINES[:5], LINES[0])) if joint else Pairs(train.tgt, train.src)
+    other = build_pair(other_train, kind=kind, size=size, joint=joint)
+    pair.save(tmp_path)
+    loaded = load_pair(tmp_path)
+    assert loaded.joint == pair.joint == joint
+    assert pair.content_hash == again.content_hash == loaded.content_hash != other.content_hash
+    assert loaded.src.encode(LINES[1]) == pair.src.encode(LINES[1])
+    assert loaded.tgt.encode(LINES[0]) == pair.tgt.encode(LINES[0])
+    if kind == "words":
+        assert (UNK in pair.src.encode(LINES[1])) != joint
+
+
+def test_another_pair_in_the_same_folder_replaces_the_first(tmp_path: Path) -> None:
+    train = Pairs(LINES[::2], LINES[1::2])
+    build_pair(train, kind="words", size=50, joint=True).save(tmp_path)
+    build_pair(train, kind="characters", size=50, joint=False).save(tmp_path)
+    assert not load_pair(tmp_path).joint
+    assert load_pair(tmp_path).src.kind == "characters"
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_an_unreachable_size_names_the_largest_possible(kind: str) -> None:
+    with pytest.raises(ValueError, match=r"size 50000 .* the largest possible size is (\d+)$") as caught:
+        build_vocabulary(kind, LINES, size=50_000)
+    largest = int(str(caught.value).split()[-1])
+    assert len(build_vocabulary(kind, LINES, size=largest)) == largest
+    with pytest.raises(ValueError, match=f"largest possible size is {largest}$"):
+        build_vocabulary(kind, LINES, size=largest + 1)
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_a_size_below_bytes_and_characters_names_the_least(kind: str) -> None:
+    with pytest.raises(ValueError, match=r"alone need (\d+); set a larger size$"):
+        build_vocabulary(kind, LINES, size=100)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"kind": "word", "size": 100}, "unknown vocabulary kind 'word'; choose one of words, characters"),
+        ({"kind": "words", "size": 4}, r"size \(4\) must be larger than the 4 special ids"),
+        ({"kind": "bpe", "size": 300, "min_count": 2}, r"min_count \(2\) must be 1 for a bpe"),
+    ],
+)
+def test_impossible_wishes_are_refused(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build_vocabulary(lines=LINES, **arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b'{"kind":"words","counts":{"a"',
+        b'{"kind":"words"}',
+        b'{"kind":"words","counts":["a"]}',
+        b'{"kind":"bpe","model":""}',
+        b'{"kind":"bpe","model":"AAAA"}',
+        b'{"kind":"bpe","model":"not base64"}',
+        b'{"kind":"syllables"}',
+        b"[1]",
+        b"\xff\xfe",
+    ],
+)
+def test_a_damaged_file_is_one_clear_line(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "vocabulary.json"
+    path.write_bytes(content)
+    for load, place in ((load_vocabulary, path), (load_pair, tmp_path)):
+        with pytest.raises(ValueError, match=r"vocabulary\.json: ") as caught:
+            load(place)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"vocabulary\.json: no such file"):
+        load_pair(tmp_path)
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "side.json"
+    build_vocabulary("words", ["old"], size=10).save(path)
+
+    def fail(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="disk full"):
+        build_vocabulary("words", ["new"], size=10).save(path)
+    assert os.listdir(tmp_path) == ["side.json"]
+    assert json.loads(path.read_text())["counts"] == {"old": 1}
+
+
+def test_training_repeats_in_another_process_and_is_silent() -> None:
+    code = (
+        "from data.vocabulary import build_pair; from data.corpus import Pairs; "
+        f"p = Pairs({LINES!r}, {LINES!r}); "
+        "print(*(build_pair(p, kind=k, size=320, joint=True).content_hash for k in ('unigram', 'bpe')))"
+    )
+    runs = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+        for _ in range(2)
+    ]
+    assert runs[0].stderr == ""
+    assert len(runs[0].stdout.split()) == 2
+    assert runs[0].stdout == runs[1].stdout

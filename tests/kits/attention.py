@@ -1,0 +1,194 @@
+"""Each score, scope and normaliser by its formula, and a small attention: what their tests share."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seq2seq.attention import Attention, AttentionOutput, Queries
+from seq2seq.config import AttentionConfig
+
+B, Q, S, H, E, A = 4, 5, 7, 3, 4, 6
+LENGTHS = (7, 2, 4, 1)
+MASK = torch.arange(S) < torch.tensor(LENGTHS).unsqueeze(1)
+POSITION = torch.tensor([[0, 1, 2, 3, 4], [9, 0, 1, 2, 6], [3, 3, 3, 3, 3], [5, 4, 0, 1, 2]])
+KNOWN, ROWS = 3, 4  # max_source, max_target of the short tables
+Weights = dict[str, Tensor]
+Formula = Callable[[Weights, Tensor, int, Tensor, int], Tensor]
+
+
+def float64() -> Iterator[None]:
+    """For a fixture of every file: the same seed for each test, and rounding that hides no fault."""
+    torch.set_default_dtype(torch.float64)
+    torch.manual_seed(0)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+# --- the formulas: from the weights w, a query s at position t and an encoder state h at position i ---------
+
+
+def _additive(w: Weights, s: Tensor, t: int, h: Tensor, i: int) -> Tensor:
+    return w["energy.weight"][0].dot(torch.tanh(w["query.weight"].mv(s) + w["key.weight"].mv(h)))
+
+
+def _concat(w: Weights, s: Tensor, t: int, h: Tensor, i: int) -> Tensor:
+    joined = torch.cat((w["query.weight"], w["key.weight"]), dim=1)  # W
+    return w["energy.weight"][0].dot(torch.tanh(joined.mv(torch.cat((s, h)))))
+
+
+def _dot(w: Weights, s: Tensor, t: int, h: Tensor, i: int) -> Tensor:
+    return s.dot(h)
+
+
+def _general(w: Weights, s: Tensor, t: int, h: Tensor, i: int) -> Tensor:
+    return s.dot(w["key.weight"].mv(h))
+
+
+def _scaled_dot(w: Weights, s: Tensor, t: int, h: Tensor, i: int) -> Tensor:
+    return w["query.weight"].mv(s).dot(w["key.weight"].mv(h)) / math.sqrt(A)
+
+
+def _three_heads(w: Weights, s: Tensor, t: int, h: Tensor, i: int) -> Tensor:
+    query, key = w["query.weight"].mv(s), w["key.weight"].mv(h)
+    return torch.stack([query[j : j + 2].dot(key[j : j + 2]) / math.sqrt(2) for j in (0, 2, 4)])
+
+
+def _location(w: Weights, s: Tensor, t: int, h: Tensor, i: int) -> Tensor:
+    return w["query.weight"][i].dot(s)
+
+
+def _static(w: Weights, s: Tensor, t: int, h: Tensor, i: int) -> Tensor:
+    return w["table"][min(t, len(w["table"]) - 1), i]
+
+
+def _static_factorised(w: Weights, s: Tensor, t: int, h: Tensor, i: int) -> Tensor:
+    return w["table"][min(t, len(w["table"]) - 1)].dot(w["expand.weight"][i])
+
+
+def _dynamic_factorised(w: Weights, s: Tensor, t: int, h: Tensor, i: int) -> Tensor:
+    def network(name: str, x: Tensor) -> Tensor:
+        hidden = torch.tanh(w[f"{name}.0.weight"].mv(x) + w[f"{name}.0.bias"])
+        return w[f"{name}.2.weight"].mv(hidden) + w[f"{name}.2.bias"]
+
+    return network("query", s).dot(network("key", h))
+
+
+FORMULAS: dict[tuple[str, int], Formula] = {
+    ("additive", 1): _additive,
+    ("concat", 1): _concat,
+    ("dot", 1): _dot,
+    ("general", 1): _general,
+    ("scaled-dot", 1): _scaled_dot,
+    ("scaled-dot", 3): _three_heads,
+    ("location", 1): _location,
+    ("static", 1): _static,
+    ("static-factorised", 1): _static_factorised,
+    ("dynamic-factorised", 1): _dynamic_factorised,
+}
+CASES: dict[str, dict[str, Any]] = {
+    "additive": {"score": "additive", "attention_size": A},
+    "concat": {"score": "concat", "attention_size": A},
+    "dot": {"score": "dot"},
+    "general": {"score": "general"},
+    "scaled-dot": {"score": "scaled-dot", "attention_size": A},
+    "three-heads": {"score": "scaled-dot", "attention_size": A, "num_heads": 3},
+    "location": {"score": "location", "max_source": 9},
+    "location-short": {"score": "location", "max_source": KNOWN},
+    "static": {"score": "static", "max_source": 9, "max_target": 8},
+    "static-short": {"score": "static", "max_source": KNOWN, "max_target": ROWS},
+    "factorised": {
+        "score": "static-factorised",
+        "attention_size": 2,
+        "max_source": 9,
+        "max_target": 8,
+    },
+    "factorised-short": {
+        "score": "static-factorised",
+        "attention_size": 2,
+        "max_source": KNOWN,
+        "max_target": ROWS,
+    },
+    "dynamic": {"score": "dynamic-factorised", "attention_size": 3},
+}
+WINDOWS: dict[str, dict[str, Any]] = {
+    "global": {},
+    "local-m": {"scope": "local-m", "window": 1},
+    "local-p": {"scope": "local-p", "window": 2},
+}
+HARD = ("straight-through", "reinforce")
+COMBINATIONS = [
+    (case, scope, normaliser)
+    for case, scope, normaliser in itertools.product(CASES, WINDOWS, ("softmax", *HARD))
+    if scope != "local-p" or normaliser == "softmax"
+]
+SOFT = [combination for combination in COMBINATIONS if combination[2] == "softmax"]
+
+
+def configure(case: str, scope: str = "global", normaliser: str = "softmax") -> AttentionConfig:
+    return AttentionConfig(**CASES[case], **WINDOWS[scope], normaliser=normaliser)
+
+
+def query_size(case: str) -> int:
+    return E if case == "dot" else H
+
+
+def make(case: str, scope: str = "global", normaliser: str = "softmax") -> Attention:
+    """An attention with weights large enough for all of them to matter."""
+    attention = Attention(configure(case, scope, normaliser), query_size(case), E).eval()
+    with torch.no_grad():
+        for parameter in attention.parameters():
+            parameter.uniform_(-1.5, 1.5)
+    return attention
+
+
+def example(case: str) -> tuple[Queries, Tensor]:
+    """Queries, and encoder states that are large where they are padding."""
+    states = torch.randn(B, S, E)
+    return Queries(torch.randn(B, Q, query_size(case)), POSITION), states.where(
+        MASK.unsqueeze(2), 1e3 * states
+    )
+
+
+def attend(attention: Attention, queries: Queries, states: Tensor, mask: Tensor = MASK) -> AttentionOutput:
+    found: AttentionOutput = attention(queries, attention.remember(states, mask))
+    return found
+
+
+def close(left: Tensor, right: Tensor, atol: float = 1e-10) -> None:
+    torch.testing.assert_close(left, right, rtol=0, atol=atol)
+
+
+@torch.no_grad()
+def twin(
+    attention: Attention, config: AttentionConfig, s: Tensor, t: int, states: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Weights (heads, S) and context (C,) of one query to one sentence (S, E) without padding."""
+    w, formula = dict(attention.scorer.named_parameters()), FORMULAS[config.score, config.num_heads]
+    known = min(len(states), config.max_source or 100)
+    centre = 0.0
+    if config.scope == "local-m":
+        centre = min(t, known - 1)
+    if config.scope == "local-p":
+        energy = attention.scope.energy.weight[0].dot(torch.tanh(attention.scope.hidden.weight.mv(s)))
+        centre = known / (1 + math.exp(-energy))
+    seen = [i for i in range(known) if config.window is None or abs(i - centre) <= config.window]
+    e = {i: formula(w, s, t, states[i], i).reshape(-1) for i in seen}  # (heads,) each
+    weights = torch.zeros(config.num_heads, len(states))
+    for head, i in itertools.product(range(config.num_heads), seen):
+        if config.normaliser == "softmax":
+            weights[head, i] = e[i][head].exp() / sum(e[j][head].exp() for j in seen)
+        else:
+            weights[head, i] = float(e[i][head] == max(e[j][head] for j in seen))
+        if config.scope == "local-p":
+            sigma = config.window / 2
+            weights[head, i] *= math.exp(-((i - centre) ** 2) / (2 * sigma**2))
+    values = [w["value.weight"].mv(h) if "value.weight" in w else h for h in states]
+    parts = [torch.stack(part) for part in zip(*(v.chunk(config.num_heads) for v in values), strict=True)]
+    context = [
+        sum(a * v for a, v in zip(weights[head], part, strict=True)) for head, part in enumerate(parts)
+    ]
+    return weights, torch.cat(context)

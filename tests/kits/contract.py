@@ -1,0 +1,120 @@
+"""Every preset at tiny size, and sentences for it: what the tests of the contract share."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from compare.config.resolve_model import resolve_model
+from compare.config.sections import ModelConfig
+from compare.decoding.search import SpecialIds
+from compare.models.presets import PRESETS
+from compare.models.registry import build
+from compare.models.resolved_model import ResolvedModel
+from seq2seq.scores import SCORES
+
+if TYPE_CHECKING:
+    from compare.models.registry import Model
+
+PAD, BOS, EOS = 0, 2, 3
+SPECIAL = SpecialIds(pad=PAD, bos=BOS, eos=EOS)
+V = 13
+TINY = {
+    "d_model": 6,
+    "ffn_size": 10,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "embedding_size": 6,
+    "hidden_size": 8,
+    "encoder_size": 12,
+    "dropout": 0.3,
+}
+"""Sizes for every preset that has them; the source is as wide as the target, so that all can be tied."""
+EXACT = {"rtol": 0.0, "atol": 1e-12}
+LENGTHS = (5, 3, 1, 4)
+VARIANTS = [(name, "all" if number % 2 else "output") for number, name in enumerate(PRESETS)]
+"""Each preset, and how its matrices are tied: in one way each, since little else depends on that."""
+
+
+def float64() -> Iterator[None]:
+    """For a fixture of every file: rounding that hides no fault."""
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def tiny(name: str, tie: str = "output") -> ResolvedModel:
+    """A preset at sizes at which every limit that it has is met: window, largest positions, layers."""
+    settings = resolve_model(ModelConfig(preset=name, label=name)).settings()
+    changes = {key: value for key, value in TINY.items() if settings.get(key) is not None}
+    changes["tie"] = tie
+    changes |= {"num_heads": 2} if settings.get("num_heads", 1) > 1 else {}
+    changes |= {"num_layers": 3} if settings.get("num_layers", 1) > 1 else {}
+    changes |= {"window": 2} if settings.get("scope", "global") != "global" else {}
+    changes |= {"attention_size": 4} if settings.get("attention_size") else {}
+    if (score := SCORES.get(settings.get("score", ""))) is not None:
+        changes |= {"max_source": 4} if score.by_source_place else {}
+        changes |= {"max_target": 4} if score.by_target_place else {}
+    return resolve_model(ModelConfig(preset=name, label=name, overrides=changes))
+
+
+def make(name: str, tie: str = "output", seed: int = 0) -> "Model":
+    """A preset at tiny size."""
+    architecture = tiny(name, tie).architecture
+    torch.manual_seed(seed)
+    return build(architecture, V if tie == "all" else V - 2, V)
+
+
+def sharpen(model: nn.Module, seed: int = 5) -> None:
+    """Move every weight far from its start, so that all of them count and no two tokens score alike."""
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.4 * torch.randn_like(parameter))
+
+
+def sharpened(request: pytest.FixtureRequest) -> "Model":
+    """For a fixture of every file over VARIANTS: one of them, far from its start."""
+    made = make(*request.param).eval()
+    sharpen(made)
+    return made
+
+
+def sources(
+    lengths: tuple[int, ...] = LENGTHS, width: int | None = None, seed: int = 1
+) -> tuple[Tensor, Tensor]:
+    """Random sources (B, S) and their mask; a sentence is the same whatever the ``width``."""
+    generator = torch.Generator().manual_seed(seed)
+    mask = torch.arange(width or max(lengths)) < torch.tensor(lengths).unsqueeze(1)
+    src = torch.full(mask.shape, PAD)
+    for row, length in enumerate(lengths):
+        src[row, : length - 1] = torch.randint(4, V - 2, (length - 1,), generator=generator)
+        src[row, length - 1] = EOS
+    return src, mask
+
+
+def targets(steps: int = 6, rows: int = len(LENGTHS)) -> Tensor:
+    generator = torch.Generator().manual_seed(2)
+    ids = torch.randint(4, V, (rows, steps), generator=generator)
+    ids[:, 0] = BOS
+    return ids
+
+
+def leaves(tree: Any) -> list[Tensor]:
+    if isinstance(tree, tuple):
+        return [leaf for part in tree for leaf in leaves(part)]
+    assert isinstance(tree, Tensor)
+    return [tree]
+
+
+def stepped(model: "Model", src: Tensor, mask: Tensor, tokens: Tensor) -> Tensor:
+    """Logits (B, K, T, V) of tokens (B, K, T), fed one by one."""
+    memory = model.encode(src, mask)
+    state = model.init_state(memory, tokens.size(1), tokens.size(2))
+    found = []
+    for t in range(tokens.size(2)):
+        logits, state = model.step(tokens[:, :, t], state, memory)
+        found.append(logits)
+    return torch.stack(found, dim=2)

@@ -1,0 +1,147 @@
+"""An experiment of any size made by script: every file that a report reads but the weights."""
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from compare.config.parse import load_experiment
+from compare.experiment.prepare import load_corpus
+from compare.report.html.content import ReportContent, gather_content
+from compare.report.html.viewer import AttendedModel, AttendedSentence, AttentionViewer
+from compare.results.store import Result, save_result
+from compare.scoring.score import score_texts
+from data.vocabulary import build_pair
+from tests.conftest import WORDS, write_corpus
+
+CONFIG = """
+[data]
+root = "{root}"
+[vocabulary]
+kind = "words"
+[train]
+seed = {seed}
+[[models]]
+preset = "{preset}"
+label = "{label}"
+dropout = 0.{place}
+"""
+VIEWER = AttentionViewer(
+    models=[
+        AttendedModel(label="lstm", seed=1, heads=[], chosen=0),
+        AttendedModel(label="rnn", seed=1, heads=["cross head 0"], chosen=0),
+        AttendedModel(label="transformer", seed=1, heads=["cross.0 head 0", "cross.0 mean"], chosen=1),
+    ],
+    sentences=[
+        AttendedSentence(
+            number=3,
+            src=["red", "dog"],
+            tgt=["rot", "Hund", "!"],
+            links=[[0, 0], [1, 1]],
+            weights=[[], [[97, 3, 4, 96, 50, 50]], [[100, 0, 0, 100, 0, 100], [60, 40, 30, 70, 1, 99]]],
+        ),
+        AttendedSentence(number=7, src=["tree"], tgt=["Baum"], links=[], weights=[[], [[88]], [[11], [22]]]),
+    ],
+)
+"""Three models of two sentences, the second longer than its source."""
+
+
+def write_experiment(
+    folder: Path,
+    labels: Sequence[str] = ("lstm", "rnn", "transformer"),
+    seeds: Sequence[int] = (1, 2),
+    sentences: int = 24,
+    validations: int = 4,
+) -> Path:
+    """Write the runs of ``labels``, each better than the one before, and return their folder.
+
+    The corpus lies beside them in <folder>-corpus.
+    """
+    root = folder.with_name(f"{folder.name}-corpus")
+    write_corpus(root, {"train": 60, "valid": 6, "test": sentences, "test_long": sentences})
+    for place, label in enumerate(labels):
+        for seed in seeds:
+            _write_run(folder / f"{label}-seed{seed}", label, seed, root, place, len(labels), validations)
+    names = [f"{label}-seed{seed}" for label in labels for seed in seeds]
+    (folder / "experiment.json").write_text(json.dumps({"runs": names}))
+    return folder
+
+
+def _write_run(
+    place: Path, label: str, seed: int, root: Path, rank: int, models: int, validations: int
+) -> None:
+    place.mkdir(parents=True)
+    preset = "transformer" if "transformer" in label else "lstm"
+    config = CONFIG.format(root=root.as_posix(), seed=seed, preset=preset, label=label, place=rank)
+    (place / "config.toml").write_text(config)
+    corpus = load_corpus(load_experiment(place / "config.toml").data)
+    train = corpus.splits["train"]
+    build_pair(train, kind="words", size=100, joint=False, min_count=1).save(place)
+    rng, scores = random.Random(f"{rank} {seed}"), {}
+    for test in corpus.tests:
+        lines = [_spoil(line, rng, (rank + 1) / (models + 1)) for line in corpus.splits[test].tgt]
+        (place / f"{test}.hyp").write_text("".join(f"{line}\n" for line in lines))
+        scores[test] = asdict(score_texts(lines, corpus.splits[test].tgt, n_bootstrap=50))
+    headline, further = scores["test"], {"test_long": scores["test_long"]}
+    known = {name: value for name, value in headline.items() if name in Result.__dataclass_fields__}
+    updates = [10 * (number + 1) for number in range(validations)]
+    (place / "metrics.jsonl").write_text("".join(f"{line}\n" for line in _log(updates, known["bleu"], rank)))
+    result = Result(
+        label=label,
+        preset=preset,
+        seed=seed,
+        status="done",
+        params=1_000_000 * (rank + 1),
+        train_flops_per_token=1e6,
+        train_tokens_per_s=1000.0 * (models - rank) + seed,
+        beam_sentences_per_s=100.0 * (models - rank) + seed,
+        latency_ms_p50=10.0 + rank,
+        train_s=60.0 * (rank + 1),
+        device="a machine",
+        torch="2.0",
+        threads=1,
+        precision="fp32",
+        beam=5,
+        data_hash=corpus.content_hash,
+        batch_hash=f"batches of seed {seed}",
+        config_hash=f"{rank:064x}",
+        code_version="0.1.0+abc",
+        files={"checkpoints/final.safetensors": f"{rank:032x}{seed:032x}"},
+        tests=further,
+        **known,
+    )
+    save_result(place, result)
+
+
+def _spoil(line: str, rng: random.Random, share: float) -> str:
+    """``line`` with each word kept by a chance of ``share``."""
+    return " ".join(
+        word if rng.random() < share else rng.choice(list(WORDS.values())) for word in line.split()
+    )
+
+
+def _log(updates: Sequence[int], bleu: float, rank: int) -> list[str]:
+    lines: list[dict[str, Any]] = []
+    for number, update in enumerate(updates, start=1):
+        share, seconds = number / len(updates), number * (rank + 1.0)
+        lines.append({"kind": "train", "update": update, "src_tokens": 100, "tgt_tokens": 90})
+        found = {"loss": 5 - 4 * share, "bleu": bleu * share}
+        lines.append({"kind": "valid", "update": update, "seconds": seconds, **found})
+    return [json.dumps(line) for line in lines]
+
+
+def change_result(folder: Path, run: str, **changes: Any) -> None:
+    """Rewrite some fields of a run's row."""
+    path = folder / run / "result.json"
+    save_result(path.parent, replace(Result.from_json(path.read_bytes()), **changes))
+
+
+def quiet(line: str) -> None:
+    """Say nothing."""
+
+
+def read(folder: Path) -> ReportContent:
+    """What the report of ``folder`` says, with attention made by hand."""
+    return replace(gather_content(folder, quiet), viewer=VIEWER)

@@ -1,0 +1,171 @@
+"""Models that are tables, and the documented rule of search with lists: what tests of search share."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
+
+import pytest
+import torch
+from torch import Tensor
+
+from compare.decoding.search import Hypothesis, SpecialIds, search
+
+PAD, UNK, BOS, EOS, A, B = range(6)
+SPECIAL = SpecialIds(pad=PAD, bos=BOS, eos=EOS)
+SENTENCES, CODES, TOKENS = 50, 97, 12
+Number = TypeVar("Number", int, Tensor)
+
+
+class Prefixes:
+    """A cache that is no tensor: it holds what each hypothesis has read, and counts what is asked of it."""
+
+    def __init__(self, tokens: Tensor, read: int, calls: Counter[str]) -> None:
+        self.tokens, self.read, self.calls = tokens, read, calls
+
+    def select(self, parents: Tensor) -> "Prefixes":
+        self.calls["select"] += 1
+        rows = torch.arange(len(parents)).unsqueeze(1)
+        return Prefixes(self.tokens[rows, parents], self.read, self.calls)
+
+    def keep(self, rows: Tensor) -> "Prefixes":
+        self.calls["keep"] += 1
+        return Prefixes(self.tokens[rows], self.read, self.calls)
+
+
+class State(NamedTuple):
+    code: Tensor
+    """(B, K): what has been read, as a number below CODES."""
+    cache: tuple[Prefixes]
+
+
+class TableModel:
+    """Logits looked up by the sentence and by a number that the whole prefix makes.
+
+    ``table`` is (sentences, codes, V). A sentence's only source token is its place in the table.
+    """
+
+    def __init__(self, table: Tensor) -> None:
+        self.table = table
+        self.calls: Counter[str] = Counter()
+        self.rows: list[int] = []  # rows of each step
+
+    def encode(self, src: Tensor, src_mask: Tensor) -> tuple[Tensor]:
+        return ((src * src_mask).sum(dim=1),)
+
+    def init_state(self, memory: tuple[Tensor], beam: int, capacity: int) -> State:
+        shape = (len(memory[0]), beam)
+        prefixes = Prefixes(torch.zeros((*shape, capacity), dtype=torch.long), 0, self.calls)
+        return State(torch.zeros(shape, dtype=torch.long), (prefixes,))
+
+    def step(self, tokens: Tensor, state: State, memory: tuple[Tensor]) -> tuple[Tensor, State]:
+        (cache,) = state.cache
+        self.rows.append(len(tokens))
+        cache.tokens[:, :, cache.read] = tokens  # raises beyond the capacity
+        code = self._next(state.code, tokens)
+        read = torch.zeros_like(code)
+        for place in range(cache.read + 1):
+            read = self._next(read, cache.tokens[:, :, place])
+        assert torch.equal(read, code)  # tensor and object went the same way
+        cache = Prefixes(cache.tokens, cache.read + 1, self.calls)
+        return self.table[memory[0].unsqueeze(1), code], State(code, (cache,))
+
+    def logp(self, sentence: int, prefix: Sequence[int]) -> list[float]:
+        """The log-probabilities after BOS and ``prefix``, for the slow twins."""
+        logits = self.table[sentence, self.code(prefix)].tolist()
+        top = max(logits)
+        norm = top + math.log(math.fsum(math.exp(value - top) for value in logits))
+        return [value - norm for value in logits]
+
+    def code(self, prefix: Sequence[int]) -> int:
+        code = 0
+        for token in (BOS, *prefix):
+            code = self._next(code, token)
+        return code
+
+    def _next(self, code: Number, token: Number) -> Number:
+        return (code * 31 + token * 7 + 1) % CODES
+
+
+class WrittenModel(TableModel):
+    """A model of one sentence that follows written probabilities, {prefix: {token: probability}}."""
+
+    def __init__(self, written: dict[tuple[int, ...], dict[int, float]], size: int) -> None:
+        table = torch.full((1, CODES, size), float("-inf"), dtype=torch.float64)
+        table[:, :, EOS] = 0.0
+        super().__init__(table)
+        for prefix, row in written.items():
+            self.write(prefix, row)
+
+    def write(self, prefix: tuple[int, ...], row: dict[int, float]) -> None:
+        values = [row.get(token, 0.0) for token in range(self.table.size(2))]
+        self.table[0, self.code(prefix)] = torch.tensor(values, dtype=torch.float64).log()
+
+
+def random_model(*, eos: float = -0.5, seed: int = 2) -> TableModel:
+    """Sharp random tables with a rare end; padding and BOS would often be the best."""
+    generator = torch.Generator().manual_seed(seed)
+    table = 2.0 * torch.randn(SENTENCES, CODES, TOKENS, generator=generator, dtype=torch.float64)
+    table[:, :, [PAD, BOS]] += 1.0
+    table[:, :, EOS] += eos
+    return TableModel(table)
+
+
+def tied_model(tokens: int = 40, seed: int = 1) -> TableModel:
+    """Tables whose log-probabilities are -98, -99 and -100 exactly, so that scores tie all the time.
+
+    Padding takes all the probability: exp(-98) is lost beside 1, so that the normaliser is 100 sharp.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    table = torch.randint(0, 3, (SENTENCES, CODES, tokens), generator=generator).double()
+    table[:, :, EOS] = torch.randint(0, 3, (SENTENCES, CODES), generator=generator).double()
+    table[:, :, PAD] = 100.0
+    return TableModel(table)
+
+
+def run(
+    model: TableModel, limits: Sequence[int], rows: Sequence[int] | None = None, width: int = 1, **options
+) -> list[Hypothesis]:
+    """Search the sentences ``rows`` with sources padded to ``width``."""
+    rows = range(len(limits)) if rows is None else rows
+    src = torch.full((len(rows), width), 77)  # masked: whatever stands there must not matter
+    src[:, 0] = torch.tensor(rows)
+    mask = torch.zeros(src.shape, dtype=torch.bool)
+    mask[:, 0] = True
+    return search(model, src, mask, limits=torch.tensor(limits), special=SPECIAL, **options)
+
+
+def naive(model: TableModel, sentence: int, limit: int, beam: int, alpha: float) -> Hypothesis:
+    """The documented rule, for one sentence, with lists.
+
+    That a sentence closes once nothing can pass its best is left out: it may save time, not change results.
+    """
+    opened: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
+    ended: list[Hypothesis] = []
+    for time in range(limit + 1):
+        found = []
+        for parent, (score, prefix) in enumerate(opened):
+            for token, logp in enumerate(model.logp(sentence, prefix)):
+                if token not in (PAD, BOS) and (token == EOS or time < limit):
+                    found.append((-(score + logp), parent, token))  # sorted: ties to the lowest
+        found = sorted(found)[: 2 * beam]
+        penalty = ((5 + time + 1) / 6) ** alpha
+        for negated, parent, token in found[:beam]:
+            if token == EOS:
+                ended.append(Hypothesis(list(opened[parent][1]), -negated / penalty))
+        if len(ended) >= beam:
+            break
+        goes_on = [entry for entry in found if entry[2] != EOS][:beam]
+        opened = [(-negated, (*opened[parent][1], token)) for negated, parent, token in goes_on]
+    return max(ended, key=lambda hypothesis: hypothesis.score)
+
+
+def same(found: Sequence[Hypothesis], expected: Sequence[Hypothesis], tolerance: float = 1e-12) -> None:
+    assert [hypothesis.tokens for hypothesis in found] == [hypothesis.tokens for hypothesis in expected]
+    for one, other in zip(found, expected, strict=True):
+        assert one.score == pytest.approx(other.score, abs=tolerance, rel=tolerance)
+
+
+def random_limits(seed: int = 0, most: int = 14) -> list[int]:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(0, most + 1, (SENTENCES,), generator=generator).tolist()

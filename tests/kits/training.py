@@ -1,0 +1,64 @@
+"""A trainer told by a script how good its weights are, and what a run wrote: what tests of training share."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from compare.config.parse import load_experiment
+from compare.config.sections import TrainConfig, VocabularyConfig
+from compare.experiment.prepare import build_vocabularies, load_corpus
+from compare.models.registry import build
+from compare.optim.config import OptimConfig
+from compare.training.loss import TranslationLoss
+from compare.training.trainer import Trainer
+from compare.training.trainer_state import Validation
+from data.encode import encode_split
+from data.loader import BatchStream
+from seq2seq.config import Seq2SeqConfig
+
+ROWS = ("luong-seed1", "transformer-seed1")
+SMALL = Seq2SeqConfig(embedding_size=8, hidden_size=8, dropout=0.3)
+
+
+def metrics(row: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (row / "metrics.jsonl").read_text().splitlines()]
+
+
+def same_weights(one: Path, other: Path) -> bool:
+    left, right = load_file(one), load_file(other)
+    return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
+
+
+def make_stream(tiny_toml: Path, tmp_path_factory: pytest.TempPathFactory) -> BatchStream:
+    """For a fixture of each file: the batches of the tiny corpus."""
+    pairs = load_corpus(load_experiment(tiny_toml).data).splits["train"]
+    vocabularies = build_vocabularies(pairs, VocabularyConfig(kind="words"))
+    split = encode_split(pairs, vocabularies, folder=tmp_path_factory.mktemp("split"), max_tokens=None)
+    return BatchStream(split, batch_tokens=64, seed=1)
+
+
+def trainer(
+    stream: BatchStream,
+    folder: Path,
+    scores: list[Validation],
+    report: Callable[[dict[str, Any]], None] = lambda line: None,
+    **settings: Any,
+) -> Trainer:
+    """A trainer whose n-th validation gives ``scores[n]``, and the last of them from then on."""
+    given: Iterator[Validation] = iter(scores)
+    train = TrainConfig(
+        **{"precision": "fp32", "max_updates": 10, "valid_every": 2, "log_every": 1, **settings}
+    )
+    torch.manual_seed(train.seed)
+    criterion = TranslationLoss(build(SMALL, 18, 18), train.label_smoothing)
+    optim = OptimConfig(learning_rate=1e-2, warmup_updates=2)
+    return Trainer(criterion, stream, lambda: next(given, scores[-1]), train, optim, folder, report)
+
+
+def bleus(*values: float) -> list[Validation]:
+    return [Validation(loss=3.0, bleu=value) for value in values]

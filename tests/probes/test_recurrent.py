@@ -1,0 +1,116 @@
+"""What each recurrent attention can do and another cannot: trained alike, on tasks made for the purpose.
+
+The model is ``probe_kit.Reader``. Its states know a word or a question and no place, so whatever is found by
+content, by place or by step is found by the attention. With each of the seeds 0 to 9 all solvers get 100%,
+after two thirds of the updates too, and who is blind is at most 3 points above the best guess, which is 32%
+in lookup and copy, 39% in recall, 45% in find and 51% in follow.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+import torch
+
+from seq2seq import AttentionConfig
+from tests.kits.probes import (
+    NOISE,
+    SOLVED,
+    VALUES,
+    Draw,
+    Reader,
+    accuracy,
+    best_guess,
+    copy,
+    find,
+    follow,
+    lookup,
+    real,
+    recall,
+    train,
+)
+
+SEED, TESTED = 0, 1000
+Attentions = dict[str, AttentionConfig]
+
+GLOBAL: Attentions = {"general": AttentionConfig(score="general")}
+CONTENT: Attentions = GLOBAL | {
+    "additive": AttentionConfig(score="additive"),
+    "concat": AttentionConfig(score="concat"),
+    "dot": AttentionConfig(score="dot"),
+    "scaled-dot": AttentionConfig(score="scaled-dot", attention_size=16),
+    "multi-head": AttentionConfig(score="scaled-dot", attention_size=16, num_heads=4),
+    "dynamic-factorised": AttentionConfig(score="dynamic-factorised", attention_size=16),
+}
+STATIC: Attentions = {
+    "static": AttentionConfig(score="static", max_source=9, max_target=9),
+    "static-factorised": AttentionConfig(
+        score="static-factorised", max_source=9, max_target=9, attention_size=8
+    ),
+}
+LOCATION: Attentions = {"location": AttentionConfig(score="location", max_source=9)}
+HARD: Attentions = {
+    "straight-through": AttentionConfig(score="dot", normaliser="straight-through"),
+    "reinforce": AttentionConfig(score="dot", normaliser="reinforce"),
+}
+
+
+def local(scope: str, window: int) -> Attentions:
+    return {scope: AttentionConfig(score="general", scope=scope, window=window)}
+
+
+class Probe(NamedTuple):
+    task: Draw
+    solvers: Attentions
+    blind: Attentions
+
+
+PROBES = [
+    # The words decide, wherever they stand.
+    Probe(lookup, CONTENT, STATIC | LOCATION),
+    # The place decides, whatever stands there: it goes with the step, or is told by the state alone.
+    Probe(copy, STATIC | LOCATION, CONTENT),
+    Probe(recall, LOCATION, STATIC | GLOBAL),
+    # Both do: a word in a region, which is told by the state, or goes with the step.
+    Probe(find, local("local-p", 3), local("local-m", 3) | GLOBAL | STATIC | LOCATION),
+    Probe(follow, local("local-m", 1), local("local-p", 1) | GLOBAL | STATIC | LOCATION),
+]
+
+
+def cases(who: Callable[[Probe], Attentions]) -> list[object]:
+    return [
+        pytest.param(probe.task, config, id=f"{probe.task.__name__}-{name}")
+        for probe in PROBES
+        for name, config in who(probe).items()
+    ]
+
+
+def trained(config: AttentionConfig, task: Draw) -> Reader:
+    torch.manual_seed(SEED)
+    reader = Reader(config)
+    train(reader, task, rate=0.02)
+    return reader
+
+
+@pytest.mark.parametrize(("task", "config"), cases(lambda probe: probe.solvers))
+def test_who_sees_what_is_asked_for_solves_the_task(task: Draw, config: AttentionConfig) -> None:
+    assert accuracy(trained(config, task), task(TESTED)) >= SOLVED
+
+
+@pytest.mark.parametrize(("task", "config"), cases(lambda probe: probe.blind))
+def test_who_is_blind_to_it_can_only_guess(task: Draw, config: AttentionConfig) -> None:
+    reader, questions = trained(config, task), task(TESTED)
+    assert accuracy(reader, questions) < best_guess(questions) + NOISE < SOLVED
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_hard_attention_gives_all_weight_to_the_word_asked_for(name: str) -> None:
+    reader, questions = trained(HARD[name], lookup), lookup(TESTED)
+    src, asked, *_ = questions
+    for training in (True, False):
+        weights = reader.train(training).attend(src, real(src), asked).weights.squeeze(1)  # (B, Q, S)
+        assert ((weights == 0) | (weights == 1)).all()
+        assert (weights.sum(2) == 1).all()
+    meant = src[:, None, :, 0] == VALUES + asked.unsqueeze(2)  # one word for each question
+    assert weights[meant].mean() >= SOLVED
+    assert accuracy(reader, questions) >= SOLVED

@@ -1,0 +1,140 @@
+"""Recurrent attention, every score in every scope with every normaliser: each against its formula."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from seq2seq.attention import AttentionOutput, Queries, attention_work
+from seq2seq.scores import Work
+from tests.kits.attention import (
+    COMBINATIONS,
+    HARD,
+    LENGTHS,
+    MASK,
+    POSITION,
+    SOFT,
+    B,
+    E,
+    Q,
+    S,
+    attend,
+    close,
+    configure,
+    example,
+    float64,
+    make,
+    query_size,
+    twin,
+)
+
+_float64 = pytest.fixture(autouse=True)(float64)
+
+
+@pytest.mark.parametrize(("case", "scope", "normaliser"), COMBINATIONS)
+def test_attention_is_its_formula(case: str, scope: str, normaliser: str) -> None:
+    """A padded batch against each sentence alone, so that neighbours and padding change nothing either."""
+    attention, (queries, states) = make(case, scope, normaliser), example(case)
+    context, weights, logp, value = attend(attention, queries, states)
+    assert logp is None
+    assert value is None
+    assert context.size(2) == attention.context_size
+    config = configure(case, scope, normaliser)
+    for b, q in itertools.product(range(B), range(Q)):
+        real = states[b, : LENGTHS[b]]
+        expected = twin(attention, config, queries.state[b, q], int(POSITION[b, q]), real)
+        close(weights[b, :, q, : LENGTHS[b]], expected[0])
+        close(context[b, q], expected[1])
+        assert (weights[b, :, q, LENGTHS[b] :] == 0).all()
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(("case", "scope", "normaliser"), COMBINATIONS)
+def test_weights_are_a_distribution(case: str, scope: str, normaliser: str, training: bool) -> None:
+    weights = attend(make(case, scope, normaliser).train(training), *example(case)).weights
+    assert (weights >= 0).all()
+    assert (weights[~MASK[:, None, None].expand_as(weights)] == 0).all()
+    total = weights.sum(-1)
+    if scope == "local-p":
+        assert (total > math.exp(-2)).all()  # at the end of a window, two sigma from the centre
+        assert (total < 1).all()
+    else:
+        close(total, torch.ones_like(total))
+    if normaliser in HARD:
+        assert ((weights == 0) | (weights == 1)).all()
+
+
+@pytest.mark.parametrize(("case", "scope", "normaliser"), SOFT)
+def test_gradients(case: str, scope: str, normaliser: str) -> None:
+    attention, (queries, states) = make(case, scope, normaliser), example(case)
+    rows, mask = slice(1, 3), MASK[1:3, :5]
+
+    def run(state: Tensor, states: Tensor, *_: Tensor) -> tuple[Tensor, Tensor]:
+        return attend(attention, Queries(state, POSITION[rows, :3]), states, mask)[:2]
+
+    inputs = (queries.state[rows, :3].clone(), states[rows, :5].clone().masked_fill(~mask.unsqueeze(2), 1.0))
+    for tensor in inputs:
+        tensor.requires_grad_()
+    assert torch.autograd.gradcheck(run, (*inputs, *attention.parameters()))
+
+
+@pytest.mark.parametrize(("case", "scope", "normaliser"), COMBINATIONS)
+def test_queries_do_not_know_how_many_they_are(case: str, scope: str, normaliser: str) -> None:
+    """All steps at once as in training, one as in greedy search, hypotheses of one position as in a beam."""
+    attention, (queries, states) = make(case, scope, normaliser), example(case)
+    source = attention.remember(states, MASK)
+    full: AttentionOutput = attention(queries, source)
+    for q in range(Q):
+        alone: AttentionOutput = attention(
+            Queries(queries.state[:, q : q + 1], POSITION[:, q : q + 1]), source
+        )
+        close(alone.context[:, 0], full.context[:, q])
+        close(alone.weights[:, :, 0], full.weights[:, :, q])
+        beam = Queries(queries.state, POSITION[:, q : q + 1].expand(-1, Q))
+        close(attention(beam, source).context[:, q], full.context[:, q])
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(("case", "scope", "normaliser"), COMBINATIONS)
+def test_nothing_waits_for_a_value(case: str, scope: str, normaliser: str, training: bool) -> None:
+    """On the meta device there are none: what branched on one could be neither compiled nor captured."""
+    attention = make(case, scope, normaliser).train(training).to("meta")
+    queries, states = example(case)
+    asked = Queries(queries.state.to("meta"), queries.position.to("meta"))
+    found = attend(attention, asked, states.to("meta"), MASK.to("meta"))
+    assert found.context.shape == (B, Q, attention.context_size)
+    assert found.weights.shape == (B, configure(case).num_heads, Q, S)
+
+
+@pytest.mark.parametrize(("case", "scope", "normaliser"), COMBINATIONS)
+def test_bfloat16_autocast_stays_close_to_float32(case: str, scope: str, normaliser: str) -> None:
+    attention, (queries, states) = make(case, scope, normaliser).float(), example(case)
+    queries, states = queries._replace(state=queries.state.float()), states.float().requires_grad_()
+    exact = attend(attention, queries, states)
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = attend(attention, queries, states)
+        trained = attend(attention.train(), queries, states)
+    for found in (rounded, trained):
+        assert found.context.isfinite().all()
+        assert (found.weights[~MASK[:, None, None].expand_as(found.weights)] == 0).all()
+    if normaliser == "softmax":  # a choice falls otherwise where two scores are close, a window's edge too
+        close(rounded.weights.float(), exact.weights, 0.2 if scope == "local-p" else 0.05)
+    trained.context.float().sum().backward()
+    assert states.grad is not None
+    assert states.grad.isfinite().all()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in attention.parameters())
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(("case", "scope", "normaliser"), COMBINATIONS)
+def test_work_is_what_torch_counts(case: str, scope: str, normaliser: str, training: bool) -> None:
+    attention, (queries, states) = make(case, scope, normaliser).train(training), example(case)
+    work = attention_work(configure(case, scope, normaliser), query_size(case), E)
+    if normaliser == "reinforce" and not training:
+        work += Work(target=-query_size(case))  # its baseline is for training alone
+    with FlopCounterMode(display=False) as counter:
+        attend(attention, queries, states, torch.ones(B, S, dtype=torch.bool))
+    assert counter.get_total_flops() == 2 * B * work.total(S, Q)

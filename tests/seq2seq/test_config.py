@@ -1,0 +1,140 @@
+"""Configurations of the recurrent room: what cannot be is refused in one line."""
+
+import dataclasses
+import re
+from typing import Any
+
+import pytest
+
+from seq2seq.attention import Attention
+from seq2seq.config import AttentionConfig, Seq2SeqConfig
+from seq2seq.normalisers import NORMALISERS
+from seq2seq.scopes import SCOPES
+from seq2seq.scores import SCORES
+from tests.kits.attention import COMBINATIONS, configure, float64
+
+_float64 = pytest.fixture(autouse=True)(float64)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"score": "addtive"}, "score must be one of additive, concat, dot, .* got 'addtive'"),
+        ({"scope": "local"}, "scope must be one of global, local-m, local-p, got 'local'"),
+        (
+            {"normaliser": "hard"},
+            "normaliser must be one of softmax, straight-.* got 'hard'",
+        ),
+        ({"placement": "between"}, "placement must be one of before, after, got 'between'"),
+        ({"score": ["dot"]}, r"score must be one of .* got \['dot'\]"),
+        ({"input_feeding": True}, 'input_feeding needs placement "after": with "before" the cell reads'),
+        ({"num_heads": 0}, "num_heads must be at least 1, got 0"),
+        ({"num_heads": 2}, 'num_heads above 1 needs score "scaled-dot": "additive" has one head'),
+        ({"attention_size": 0}, "attention_size must be at least 1, got 0"),
+        (
+            {"score": "dot", "attention_size": 4},
+            'attention_size means nothing with score "dot": it has no',
+        ),
+        ({"score": "general", "attention_size": 4}, 'attention_size means nothing with score "general"'),
+        ({"score": "location", "attention_size": 4}, 'attention_size means nothing with score "location"'),
+        ({"score": "static", "attention_size": 4}, 'attention_size means nothing with score "static"'),
+        ({"window": 3}, 'window means nothing with scope "global": it sees all positions'),
+        ({"scope": "local-m", "window": 0}, "window must be at least 1, got 0"),
+        (
+            {"max_source": 50},
+            'max_source means nothing with score "additive": it takes sources',
+        ),
+        ({"score": "dynamic-factorised", "max_source": 50}, "max_source means nothing"),
+        ({"score": "location", "max_source": 0}, "max_source must be at least 1, got 0"),
+        (
+            {"score": "location", "max_target": 9},
+            'max_target means nothing with score "location"',
+        ),
+        ({"score": "static", "max_target": -1}, "max_target must be at least 1, got -1"),
+        (
+            {"normaliser": "straight-through", "scope": "local-p"},
+            'normaliser "straight-through" cannot choose by scope "local-p", whose weights do not sum to 1',
+        ),
+        ({"normaliser": "reinforce", "scope": "local-p"}, '"reinforce" cannot choose by scope "local-p"'),
+    ],
+)
+def test_an_impossible_attention_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        AttentionConfig(**settings)
+
+
+HEADS = AttentionConfig(score="scaled-dot", num_heads=3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"cell": "rnn"}, "cell must be one of lstm, gru, got 'rnn'"),
+        ({"direction": "left"}, "direction must be one of both, forward, backward, got 'left'"),
+        ({"self_attention": "all"}, "self_attention must be one of none, encoder, decoder, both, got 'all'"),
+        ({"readout": "linear"}, "readout must be one of tanh, maxout, got 'linear'"),
+        ({"tie": "both"}, "tie must be one of none, output, all, got 'both'"),
+        ({"embedding_size": 0}, "embedding_size must be at least 1, got 0"),
+        ({"hidden_size": -2}, "hidden_size must be at least 1, got -2"),
+        ({"encoder_size": 0}, "encoder_size must be at least 1, got 0"),
+        ({"num_layers": 0}, "num_layers must be at least 1, got 0"),
+        ({"dropout": 1.0}, "dropout must be at least 0 and below 1, got 1.0"),
+        ({"dropout": -0.1}, "dropout must be at least 0 and below 1, got -0.1"),
+        ({"hidden_size": 9}, r'hidden_size \(9\) must be even with direction "both"'),
+        ({"encoder_size": 9}, r'encoder_size \(9\) must be even with direction "both"'),
+        (
+            {"hidden_size": 9, "direction": "forward", "readout": "maxout"},
+            r'hidden_size \(9\) must be even with readout "maxout"',
+        ),
+        ({"feed_summary": True}, "feed_summary needs attention None: with attention a context is fed"),
+        (
+            {"attention": None, "encoder_size": 256},
+            r"encoder_size \(256\) must be hidden_size \(512\) without attention",
+        ),
+        (
+            {"attention": None, "self_attention": "both"},
+            'self_attention "both" needs an attention: .* use "decoder" or "none"',
+        ),
+        (
+            {"attention": AttentionConfig(score="dot"), "encoder_size": 256},
+            '"dot" needs decoder and encoder states of one size, got 512 and 256: use "general"',
+        ),
+        ({"attention": HEADS}, r"attention_size \(512\) must be a multiple of num_heads \(3\)"),
+    ],
+)
+def test_an_impossible_model_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Seq2SeqConfig(**settings)
+
+
+@pytest.mark.parametrize(
+    ("config", "sizes", "message"),
+    [
+        (AttentionConfig(score="dot"), (8, 10), '"dot" needs .* got 8 and 10: use "general"'),
+        (HEADS, (8, 9), r"attention_size \(8\) must be a multiple of num_heads \(3\)"),
+    ],
+)
+def test_states_that_do_not_fit_are_refused(
+    config: AttentionConfig, sizes: tuple[int, int], message: str
+) -> None:
+    """Where attention is built alone, or on the encoder of another room."""
+    with pytest.raises(ValueError, match=message):
+        Attention(config, *sizes)
+
+
+def test_every_name_is_tested_and_says_its_source() -> None:
+    configs = [configure(*combination) for combination in COMBINATIONS]
+    assert {config.score for config in configs} == set(SCORES)
+    assert {config.scope for config in configs} == set(SCOPES)
+    assert {config.normaliser for config in configs} == set(NORMALISERS)
+    for kind in (*SCORES.values(), *SCOPES.values(), *NORMALISERS.values()):
+        assert re.search(r"et al\. \d{4}|lecture notes", kind.__doc__ or ""), kind
+
+
+def test_configs_are_frozen_and_small() -> None:
+    for config in (AttentionConfig(), Seq2SeqConfig()):
+        assert len(dataclasses.fields(config)) <= 12
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            config.placement = "after"  # type: ignore[misc, union-attr]
+    with pytest.raises(TypeError, match="hidden_sise"):
+        Seq2SeqConfig(hidden_sise=64)  # type: ignore[call-arg]

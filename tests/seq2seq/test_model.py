@@ -1,0 +1,213 @@
+"""Recurrent models of every kind: against a twin one vector at a time, alone, in batches and in beams."""
+
+import pytest
+import torch
+from torch import nn
+
+from compare.protocol import EncoderDecoder, keep, select
+from seq2seq import Seq2Seq, Seq2SeqConfig
+from tests.kits.recurrent_twin import read, write
+from tests.kits.seq2seq import FUSED, LENGTHS, MASK, MODELS, SMOOTH, SRC, TGT, V, close, leaves, make
+
+
+@pytest.fixture(params=MODELS)
+def model(request: pytest.FixtureRequest) -> Seq2Seq:
+    return make(request.param)
+
+
+# --- every model ------------------------------------------------------------------------------------------
+
+
+def test_a_model_is_the_papers_equations(model: Seq2Seq) -> None:
+    logits, found = model(SRC, MASK, TGT), model.attention(SRC, MASK, TGT)
+    for row, length in enumerate(LENGTHS):
+        expected = write(model, SRC[row, :length], TGT[row])
+        close(logits[row], expected.logits)
+        assert set(found) == {name for name, weights in expected.attention.items() if weights is not None}
+        for name, weights in found.items():
+            real = weights[row] if name == "decoder" else weights[row, ..., :length]
+            close(real[:, :length] if name == "encoder" else real, expected.attention[name])
+
+
+def test_the_encoder_is_its_equations(model: Seq2Seq) -> None:
+    states, mask, summary, _ = model.encoder(SRC, MASK)
+    assert mask is MASK
+    assert (states[~MASK] == 0).all()
+    assert states.size(2) == model.encoder.state_size
+    assert summary.size(1) == model.encoder.summary_size
+    for row, length in enumerate(LENGTHS):
+        expected = read(model, SRC[row, :length])
+        close(states[row, :length], expected.states)
+        close(summary[row], torch.cat(expected.summary))
+
+
+def test_a_model_fits_the_protocol(model: Seq2Seq) -> None:
+    assert isinstance(model, EncoderDecoder)
+    features = model.features(SRC, MASK, TGT)
+    assert features.choice_logp is None
+    assert features.value is None
+    close(model(SRC, MASK, TGT), model.output(features.hidden))
+
+
+def test_stepping_gives_the_logits_of_the_full_pass(model: Seq2Seq) -> None:
+    full = model(SRC, MASK, TGT)
+    memory = model.encode(SRC, MASK)
+    state = model.init_state(memory, beam=1, capacity=5)
+    for t in range(5):
+        logits, state = model.step(TGT[:, t : t + 1], state, memory)
+        close(logits[:, 0], full[:, t])
+
+
+def test_more_padding_and_what_stands_in_it_change_nothing(model: Seq2Seq) -> None:
+    garbage = torch.randint(V, (4, 9), generator=torch.Generator().manual_seed(4))
+    garbage[:, :6] = torch.where(MASK, SRC, garbage[:, :6])
+    mask = torch.arange(9) < LENGTHS.unsqueeze(1)
+    close(model(garbage, mask, TGT), model(SRC, MASK, TGT))
+
+
+def test_a_row_does_not_depend_on_its_neighbours(model: Seq2Seq) -> None:
+    full = model(SRC, MASK, TGT)
+    for row, length in enumerate(LENGTHS):
+        alone = model(SRC[row : row + 1, :length], MASK[row : row + 1, :length], TGT[row : row + 1])
+        close(alone[0], full[row])
+    turned = torch.tensor([2, 0, 3, 1])
+    close(model(SRC[turned], MASK[turned], TGT[turned]), full[turned])
+
+
+def test_hypotheses_of_a_beam_step_as_if_alone(model: Seq2Seq) -> None:
+    """Three hypotheses, reordered between the steps, against each history fed again by itself."""
+    memory = model.encode(SRC, MASK)
+    state = model.init_state(memory, beam=3, capacity=4)
+    draw = torch.Generator().manual_seed(5)
+    history = torch.empty(4, 3, 0, dtype=torch.long)
+    for _ in range(4):
+        tokens = torch.randint(V, (4, 3), generator=draw)
+        parents = torch.randint(3, (4, 3), generator=draw)
+        logits, state = model.step(tokens, state, memory)
+        assert all(leaf.shape[:2] == (4, 3) for leaf in leaves(state))
+        history = torch.cat((history, tokens.unsqueeze(2)), dim=2)
+        for k in range(3):
+            close(logits[:, k], model(SRC, MASK, history[:, k])[:, -1])
+        state, history = select(state, parents), select(history, parents)
+
+
+def test_finished_sentences_can_leave_memory_and_state(model: Seq2Seq) -> None:
+    memory = model.encode(SRC, MASK)
+    assert all(len(leaf) == 4 for leaf in leaves(memory))
+    _, state = model.step(TGT[:, :2], model.init_state(memory, 2, 3), memory)
+    expected, _ = model.step(TGT[:, 2:4], state, memory)
+    rows = torch.tensor([3, 1])
+    kept, _ = model.step(TGT[rows, 2:4], keep(state, rows), keep(memory, rows))
+    close(kept, expected[rows])
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_every_parameter_is_trained_by_right_gradients(name: str) -> None:
+    """Against a difference quotient along one random direction through all parameters together."""
+    model = make(name)
+    parameters = list(model.parameters())
+    weight = torch.randn(4, 5, V, dtype=torch.float64)
+    (model(SRC, MASK, TGT) * weight).sum().backward()
+    assert all(p.grad is not None and p.grad.abs().max() > 0 for p in parameters)
+    direction = [torch.randn_like(p) for p in parameters]
+    slope = sum(float((p.grad * d).sum()) for p, d in zip(parameters, direction, strict=True))
+    values = []
+    with torch.no_grad():
+        for shift in (1e-6, -2e-6):
+            for p, d in zip(parameters, direction, strict=True):
+                p.add_(d, alpha=shift)
+            values.append(float((model(SRC, MASK, TGT) * weight).sum()))
+    assert slope == pytest.approx((values[0] - values[1]) / 2e-6, rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_one_seed_gives_one_set_of_weights(name: str) -> None:
+    config = Seq2SeqConfig(**{"embedding_size": 6, "hidden_size": 8, **MODELS[name]})
+    made = []
+    for seed in (7, 7, 8):
+        torch.manual_seed(seed)
+        made.append(Seq2Seq(config, V, V).state_dict())
+    assert all(torch.equal(made[0][key], made[1][key]) for key in made[0])
+    matrices = [key for key in made[0] if "bias" not in key]
+    assert all(not torch.equal(made[0][key], made[2][key]) for key in matrices)
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_bfloat16_autocast_stays_close_to_float32(name: str) -> None:
+    model = make(name).float()
+    exact = model(SRC, MASK, TGT)
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = model(SRC, MASK, TGT)
+        memory = model.encode(SRC, MASK)
+        logits, state = model.step(TGT[:, :2], model.init_state(memory, 2, 1), memory)
+        model.step(TGT[:, :2], state, memory)
+    assert memory.start.dtype == state.c.dtype == torch.float32
+    torch.testing.assert_close(rounded.float(), exact, rtol=0, atol=0.15)
+    torch.testing.assert_close(logits[:, 0].float(), exact[:, 0], rtol=0, atol=0.15)
+    rounded.float().logsumexp(-1).sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+# --- what is computed once --------------------------------------------------------------------------------
+
+
+class Calls:
+    """Counts the calls of modules, by name."""
+
+    def __init__(self, **modules: nn.Module) -> None:
+        self.counts = dict.fromkeys(modules, 0)
+        for name, module in modules.items():
+            module.register_forward_hook(lambda *_, name=name: self.add(name))
+
+    def add(self, name: str) -> None:
+        self.counts[name] += 1
+
+
+@pytest.mark.parametrize("name", ["bahdanau", "luong-general", "heads-feed", "own-both", "lstm"])
+def test_one_encoder_pass_serves_any_number_of_decodes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two targets in full, a greedy search and a wide one: the source is read, and its keys made, once."""
+    model, other = make(name), TGT.flip(1)
+    expected = [model(SRC, MASK, tgt_in) for tgt_in in (TGT, other)]
+    calls, made = Calls(encoder=model.encoder), []
+    if model.decoder.attention is not None:
+        remember = model.decoder.attention.remember
+        monkeypatch.setattr(model.decoder.attention, "remember", lambda *a: made.append(1) or remember(*a))
+    memory = model.encode(SRC, MASK)
+    for tgt_in, logits in zip((TGT, other), expected, strict=True):
+        close(model.output(model.decoder(tgt_in, memory).readout), logits)
+    for beam in (1, 4):
+        state = model.init_state(memory, beam, 5)
+        for t in range(5):
+            found, state = model.step(TGT[:, t : t + 1].expand(-1, beam), state, memory)
+            close(found, expected[0][:, t : t + 1].expand(-1, beam, -1))
+    assert calls.counts == {"encoder": 1}
+    assert len(made) == (model.decoder.attention is not None)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_feeds_nothing_back_runs_all_steps_at_once(name: str) -> None:
+    model = make(name)
+    decoder = model.decoder
+    parts = {"rnn": decoder.rnn, "attention": decoder.attention, "own": decoder.own}
+    calls = Calls(**{part: module for part, module in parts.items() if module is not None})
+    model(SRC, MASK, TGT)
+    times = 1 if name in FUSED else 5
+    expected = {"rnn": 1 if name in FUSED else 0, "attention": times, "own": times}
+    assert calls.counts == {part: expected[part] for part in calls.counts}
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_the_fused_path_is_the_loop(name: str) -> None:
+    model = make(name)
+    memory, decoder = model.encode(SRC, MASK), model.decoder
+    known, state = decoder._known(TGT.t(), memory), decoder.init_state(memory, beam=1)
+    fused = decoder._fused(known, state, memory)
+    looped, _ = decoder._loop(known, state, memory)
+    close(fused.readout, looped.readout)
+    for left, right in ((fused.own, looped.own), (fused.attended, looped.attended)):
+        assert (left is None) == (right is None)
+    if fused.own is not None:
+        close(fused.own, looped.own)
+    if fused.attended is not None:
+        close(fused.attended.weights, looped.attended.weights)
+        close(fused.attended.context, looped.attended.context)

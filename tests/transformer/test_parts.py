@@ -1,0 +1,177 @@
+"""What a model is put together from: positions, dropout, and what a study puts in their place."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.kits.transformer import EXACT, B, D, S, T, batch, float64, make, make_language_model, small
+from transformer import Parts, plain_attention
+from transformer.config import LayerConfig
+from transformer.parts import Residual
+from transformer.positions import LEARNED, PositionalEmbedding, sinusoids
+
+_float64 = pytest.fixture(autouse=True)(float64)
+
+# --- positions
+
+
+def test_sinusoids_follow_the_formula():
+    table = sinusoids(torch.arange(4700, 5000), D)
+    for n, position in enumerate(range(4700, 5000)):
+        for i in range(D // 2):
+            angle = position / 10000 ** (2 * i / D)
+            assert table[n, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-11)
+            assert table[n, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-11)
+
+
+def test_moving_on_by_k_positions_is_a_rotation_that_depends_on_k_alone():
+    k = 7
+    sine, cosine = (sinusoids(torch.arange(50 + k), D)[:, i::2] for i in (0, 1))
+    turn = k * 10000.0 ** (-torch.arange(0, D, 2) / D)
+    moved = (
+        sine[:50] * turn.cos() + cosine[:50] * turn.sin(),
+        cosine[:50] * turn.cos() - sine[:50] * turn.sin(),
+    )
+    torch.testing.assert_close((sine[k:], cosine[k:]), moved, **EXACT)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_sinusoids_of_low_precision_are_the_exact_ones_rounded(dtype):
+    where = torch.arange(100_001, 100_004)
+    placed = PositionalEmbedding(small())(torch.zeros(1, 3, D, dtype=dtype), where)
+    assert torch.equal(placed[0], sinusoids(where, D).to(dtype))
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "none"])
+def test_embeddings_are_scaled_and_placed(positions):
+    place, embedded = PositionalEmbedding(small(positions=positions)), torch.randn(B, T, D)
+    rows = torch.stack([torch.arange(start, start + T) for start in (0, 7, 3)])
+    moved = place(embedded, rows) - embedded * 4
+    for row, start in zip(moved, (0, 7, 3), strict=True):
+        if positions == "learned":
+            expected = place.places.weight[start : start + T] * 4
+        else:
+            expected = sinusoids(torch.arange(start, start + T), D) * (positions == "sinusoidal")
+        torch.testing.assert_close(row, expected, **EXACT)
+    torch.testing.assert_close(place(embedded, torch.arange(T))[0], place(embedded, rows)[0], **EXACT)
+
+
+def test_past_the_learned_positions_all_share_the_last():
+    place, zeros = PositionalEmbedding(small(positions="learned")), torch.zeros(1, 4, D)
+    found = place(zeros, torch.tensor([LEARNED - 2, LEARNED - 1, LEARNED, 10**6]))[0]
+    assert torch.equal(found[1:], found[1:2].expand(3, D))
+    assert not torch.equal(found[0], found[1])
+
+
+def test_without_positions_a_shuffled_source_gives_the_same_translation():
+    src, _, tgt = batch()
+    everyone, order = torch.ones(B, S, dtype=torch.bool), torch.randperm(S)
+    for positions in ("none", "sinusoidal", "learned"):
+        model = make(positions=positions)
+        same = torch.allclose(model(src[:, order], everyone, tgt), model(src, everyone, tgt), atol=1e-10)
+        assert same == (positions == "none")
+
+
+# --- dropout
+
+
+def test_dropout_acts_on_embeddings_sublayers_and_weights_in_training_alone():
+    src, mask, tgt = batch()
+    plain, dropped, thinned = (make(**c) for c in ({}, {"dropout": 0.4}, {"attention_dropout": 0.4}))
+    for model in (dropped, thinned):
+        model.load_state_dict(plain.state_dict())
+        torch.testing.assert_close(model(src, mask, tgt), plain(src, mask, tgt), **EXACT)
+        model.train()
+        assert not torch.allclose(model(src, mask, tgt), model(src, mask, tgt))
+    ones = torch.ones(40, 50, D)
+    share = (dropped.encoder.place(ones, torch.arange(50)) == 0).double().mean().item()
+    assert share == pytest.approx(0.4, abs=0.02)
+    for residual in (dropped.encoder.layers[0].around_attention, dropped.decoder.layers[0].around_cross):
+        kept = residual(torch.zeros(40, 50, D), torch.ones_like)
+        assert (kept == 0).double().mean().item() == pytest.approx(0.4, abs=0.02)
+        assert kept.max().item() == pytest.approx(1 / 0.6, rel=1e-4)  # of 16 bits
+    assert torch.equal(
+        thinned.encoder.place(ones, torch.arange(50)), plain.encoder.place(ones, torch.arange(50))
+    )
+
+
+# --- what a study puts in their place
+
+
+class Bare(nn.Module):
+    """f(x): no residual path, no norm."""
+
+    def __init__(self, config: LayerConfig) -> None:
+        super().__init__()
+
+    def forward(self, x: Tensor, sublayer: object) -> Tensor:
+        return sublayer(x)
+
+
+class Joined(nn.Module):
+    """The position's wave in the place of an embedding's last 6 numbers."""
+
+    def __init__(self, config: LayerConfig) -> None:
+        super().__init__()
+
+    def forward(self, embedded: Tensor, positions: Tensor) -> Tensor:
+        where = sinusoids(positions, 6).expand(*embedded.shape[:-1], 6)
+        return torch.cat((embedded[..., :-6], where), dim=-1)
+
+
+def unscaled(queries: Tensor, *rest: object) -> Tensor:
+    return plain_attention(queries * math.sqrt(queries.size(-1)), *rest)[0]
+
+
+def hard(
+    queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool, dropout: float
+) -> Tensor:
+    """The value of the best key alone."""
+    _, weights = plain_attention(queries, keys, values, mask, causal, 0.0)
+    return nn.functional.one_hot(weights.argmax(-1), keys.size(-2)).to(values) @ values
+
+
+STUDIES = {
+    "unscaled": (Parts(attend=unscaled), {}),
+    "hard": (Parts(attend=hard), {}),
+    "bare": (Parts(residual=Bare), {"norm": "post"}),
+    "joined": (Parts(place=Joined), {}),
+}
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_part_of_a_study_takes_its_place_in_training_and_in_decoding(study):
+    parts, changes = STUDIES[study]
+    src, mask, tgt = batch()
+    model, standard = make(parts, **changes), make(**changes)
+    shared = {key: value for key, value in standard.state_dict().items() if key in model.state_dict()}
+    model.load_state_dict(shared)
+    full = model(src, mask, tgt)
+    assert not torch.allclose(full, standard(src, mask, tgt), atol=1e-3)
+    memory = model.encode(src, mask)
+    state = model.init_state(memory, 1, T)
+    for t in range(T):
+        logits, state = model.step(tgt[:, t : t + 1], state, memory)
+        torch.testing.assert_close(logits[:, 0], full[:, t], rtol=1e-12, atol=1e-12)
+    full.sum().backward()
+    assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
+    alone = make_language_model(parts, **changes)
+    full, stepped = alone(tgt), alone.init_state(B, 1, T)
+    for t in range(T):
+        logits, stepped = alone.step(tgt[:, t : t + 1], stepped)
+        torch.testing.assert_close(logits[:, 0], full[:, t], rtol=1e-12, atol=1e-12)
+
+
+def test_a_bare_model_has_no_norm_and_an_unscaled_one_the_same_weights():
+    bare = make(Parts(residual=Bare), norm="post")
+    assert not any(isinstance(module, nn.LayerNorm) for module in bare.modules())
+    assert make(Parts(attend=unscaled)).state_dict().keys() == make().state_dict().keys()
+    assert any(isinstance(module, Residual) for module in make().modules())
+
+
+def test_the_weights_of_hard_attention_are_one_hot():
+    for name, weights in make(Parts(attend=hard)).attention(*batch()).items():
+        assert torch.equal(weights.max(-1).values, torch.ones(weights.shape[:-1])), name
+        assert torch.equal(weights.sum(-1), torch.ones(weights.shape[:-1])), name
