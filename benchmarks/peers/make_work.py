@@ -39,7 +39,7 @@ def training_work(root: Path, phase: str, updates: int) -> Made:
     """Batches of ``configs/speed.toml`` to train on, or ``updates`` batches of test sentences."""
     experiment = load_experiment(CONFIG, [f"data.root={root}"])
     with TemporaryDirectory() as folder:
-        prepared = prepare_data(experiment, Path(folder), lambda text: None)
+        prepared = prepare_data(experiment, Path(folder))
         size = len(prepared.vocabularies.tgt)
         trains = phase == "train"
         batches = islice(prepared.stream.epoch(1), (WARM_UP_UPDATES + updates) * trains)
@@ -66,7 +66,7 @@ def training_work(root: Path, phase: str, updates: int) -> Made:
 
 def translation_work(root: Path, run: Path, updates: int) -> Made:
     """Test sentences for the model of a finished run, encoded with its vocabulary."""
-    config = RunFolder.read(run).experiment.data
+    config = RunFolder.read(run).run.data
     corpus = read_corpus(root, config.src, config.tgt)
     vocabularies = load_pair(run)
     sources = _sources(vocabularies.src, corpus.splits[corpus.tests[0]].src, updates)

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from compare.config.parse import load_experiment
-from compare.config.sections import Experiment
+from compare.config.run import Run
 from compare.experiment.prepare import load_corpus
+from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_results
 from data.corpus import Corpus
 from data.text.lines import read_lines
@@ -18,8 +18,8 @@ class FinishedRun:
 
     result: Result
     folder: Path
-    experiment: Experiment
-    """All settings; its one model is this run's."""
+    run: Run
+    """All settings."""
     outputs: Mapping[str, tuple[str, ...]]
     """The translations of each test set, by its name."""
 
@@ -57,11 +57,11 @@ def load_finished(folder: Path) -> FinishedExperiment:
     if not done:
         raise ValueError(f"{folder} holds no finished run: run the experiment to its end first")
     places = [folder / row.run for row in done]
-    experiments = [load_experiment(place / "config.toml") for place in places]
-    corpus = load_corpus(experiments[0].data)
+    settings = [RunFolder.read(place).run for place in places]
+    corpus = load_corpus(settings[0].data)
     runs = tuple(
-        FinishedRun(result=row, folder=place, experiment=experiment, outputs=_outputs(place, corpus))
-        for row, place, experiment in zip(done, places, experiments, strict=True)
+        FinishedRun(result=row, folder=place, run=run, outputs=_outputs(place, corpus))
+        for row, place, run in zip(done, places, settings, strict=True)
     )
     return FinishedExperiment(folder=folder, corpus=corpus, runs=runs)
 

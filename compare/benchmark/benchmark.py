@@ -11,67 +11,51 @@ from compare.benchmark.measurement import Measurement, figure
 from compare.benchmark.plan import BenchPlan
 from compare.benchmark.regressions import find_changes
 from compare.benchmark.report import BenchmarkResult
-from compare.config.resolve_model import resolve_model
-from compare.config.sections import Experiment
-from compare.experiment.resolve import resolve_precision
+from compare.config.run import Run
 from compare.system.cpu import tune_cpu
-from compare.system.device import pick_device
 from compare.system.peak_flops import peak_flops
 from compare.system.timing import TimedRepeat, time_in_turn
 
 Say = Callable[[str], None]
 
 
-def planned_timings(experiment: Experiment, plan: BenchPlan, place: str = "config") -> list[str]:
-    """What would be timed; fails on what is wrong with device or models."""
-    train = resolve_precision(experiment).train
-    pick_device(train.device)
-    for row in experiment.models:
-        resolve_model(row, place)
+def planned_timings(runs: Sequence[Run], plan: BenchPlan) -> list[str]:
+    """Name everything that ``run_benchmark`` would time: model, phase and precision."""
     return [
-        f"{row.label} {phase} {precision}"
+        f"{run.label} {phase} {precision}"
         for phase in plan.phases
-        for row in experiment.models
-        for precision in precisions(phase, train.precision)
+        for run in runs
+        for precision in precisions(phase, run.train.precision)
     ]
 
 
 def run_benchmark(
-    experiment: Experiment,
-    plan: BenchPlan,
-    say: Say,
-    *,
-    earlier: Sequence[Measurement] = (),
-    place: str = "config",
+    runs: Sequence[Run], plan: BenchPlan, say: Say, *, earlier: Sequence[Measurement] = ()
 ) -> BenchmarkResult:
-    """Time all that ``plan`` says.
+    """Time every model in every phase of ``plan``.
 
     Args:
-        experiment: the models, their data, device and precision.
+        runs: one run per model, with equal data, device and precision.
         plan: phases, and how much of each.
         say: told of every repeat.
-        earlier: rows of an earlier result under the same conditions, to compare with.
-        place: what to name in errors of the settings.
+        earlier: measurements of an earlier result under the same conditions, to compare with.
 
     Raises:
-        ValueError: bad settings or data, or too few batches.
+        ValueError: bad data, or too few batches.
     """
-    tune_cpu(batch_tokens=experiment.train.batch_tokens)
-    experiment = resolve_precision(experiment)
-    device = pick_device(experiment.train.device)
-    resolved = {
-        row.label: resolve_model(row, place) for row in experiment.models
-    }  # mistakes first, then work
-    inputs = make_inputs(experiment, plan, say)
+    train = runs[0].train
+    tune_cpu(batch_tokens=train.batch_tokens)
+    device = torch.device(train.device)
+    inputs = make_inputs(runs[0], plan)
     rows: list[Measurement] = []
     for phase in plan.phases:
-        candidates = [Candidate(*item, experiment, plan, inputs, device) for item in resolved.items()]
+        candidates = [Candidate(run, plan, inputs) for run in runs]
         rows += time_jobs([job for each in candidates for job in each.jobs(phase)], device, plan.repeats, say)
-    rate, words = peak_flops(device, experiment.train.precision)
+    rate, words = peak_flops(device, train.precision)
     return BenchmarkResult(
         rows=rows,
         changes=find_changes(rows, earlier) if earlier else [],
-        conditions=conditions(experiment, plan),
+        conditions=conditions(runs[0], plan),
         versions=versions(),
         yardstick_flops_per_s=rate,
         yardstick=words,

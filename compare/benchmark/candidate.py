@@ -10,10 +10,9 @@ from compare.benchmark.forced_decoding import force_length, search_forced
 from compare.benchmark.inputs import Inputs
 from compare.benchmark.measurement import Measurement, Unit
 from compare.benchmark.plan import BenchPlan, Phase
-from compare.config.sections import Experiment
+from compare.config.run import Run
 from compare.models.flops import train_flops_per_token
 from compare.models.registry import build
-from compare.models.resolved_model import ResolvedModel
 from compare.optim.optimizer import build_optimizer
 from compare.system.precision import for_decoding
 from compare.system.timing import Workload
@@ -37,18 +36,15 @@ class Candidate:
 
     def __init__(
         self,
-        label: str,
-        resolved: ResolvedModel,
-        experiment: Experiment,
+        run: Run,
         plan: BenchPlan,
         inputs: Inputs,
-        device: torch.device,
     ) -> None:
-        self.label, self.resolved, self.plan, self.device = label, resolved, plan, device
-        self.train, self.decode = experiment.train, experiment.decode
-        self.inputs, self.alone = inputs, inputs.sources[: experiment.bench.latency_sentences]
+        self.label, self.resolved, self.plan = run.label, run.model, plan
+        self.train, self.decode, self.device = run.train, run.decode, torch.device(run.train.device)
+        self.inputs, self.alone = inputs, inputs.sources[: run.bench.latency_sentences]
         torch.manual_seed(self.train.seed)
-        self.model: Model = build(resolved.architecture, *inputs.vocabulary_sizes).to(device)
+        self.model: Model = build(run.model.architecture, *inputs.vocabulary_sizes).to(self.device)
         self.params = sum(parameter.numel() for parameter in self.model.parameters())
 
     def jobs(self, phase: Phase) -> list[Job]:

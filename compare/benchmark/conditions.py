@@ -6,20 +6,20 @@ from typing import Any
 import torch
 
 from compare.benchmark.plan import BenchPlan
-from compare.config.sections import Experiment
-from compare.system.device import device_name, pick_device
+from compare.config.run import Run
+from compare.system.device import device_name
 from compare.system.version import code_version
 
 
-def machine(experiment: Experiment) -> dict[str, Any]:
+def machine(run: Run) -> dict[str, Any]:
     """The device and how much of it is used."""
-    device = device_name(pick_device(experiment.train.device))
+    device = device_name(torch.device(run.train.device))
     return {"device": device, "threads": torch.get_num_threads()}
 
 
-def conditions(experiment: Experiment, plan: BenchPlan) -> dict[str, Any]:
+def conditions(run: Run, plan: BenchPlan) -> dict[str, Any]:
     """What two results must share to be compared, beside the work of each row."""
-    return {**machine(experiment), "batch_tokens": experiment.train.batch_tokens, **plan.amounts}
+    return {**machine(run), "batch_tokens": run.train.batch_tokens, **plan.amounts}
 
 
 def versions() -> dict[str, str]:

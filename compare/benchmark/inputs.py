@@ -1,6 +1,5 @@
 """What the models are timed on: batches to train on and sentences to translate, the same for all."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compare.benchmark.plan import BenchPlan
-from compare.config.sections import Experiment
+from compare.config.run import Run
 from compare.experiment.prepare import prepare_data
 from data.batch import Batch
 from data.encoded_split import EncodedSplit, Sequences
@@ -38,16 +37,16 @@ class Inputs:
         return src, sum(batch.tgt_tokens for batch in self.batches) / sentences
 
 
-def make_inputs(experiment: Experiment, plan: BenchPlan, say: Callable[[str], None]) -> Inputs:
+def make_inputs(run: Run, plan: BenchPlan) -> Inputs:
     """The first batches of the first epoch, and the first sentences of the first test set, again if need be.
 
     Raises:
         ValueError: the corpus cannot be used, or an epoch has too few batches.
     """
     if plan.synthetic is not None:
-        return _drawn(experiment, plan, plan.synthetic)
+        return _drawn(run, plan, plan.synthetic)
     with TemporaryDirectory() as folder:
-        prepared = prepare_data(experiment, Path(folder), say)
+        prepared = prepare_data(run, Path(folder))
         lines = prepared.corpus.splits[prepared.corpus.tests[0]].src
         return Inputs(
             batches=_first(prepared.stream, plan.updates),
@@ -56,13 +55,13 @@ def make_inputs(experiment: Experiment, plan: BenchPlan, say: Callable[[str], No
         )
 
 
-def _drawn(experiment: Experiment, plan: BenchPlan, mean: float) -> Inputs:
+def _drawn(run: Run, plan: BenchPlan, mean: float) -> Inputs:
     """Ids drawn at random from a vocabulary of the size asked for, in sentences of ``mean`` tokens."""
-    train, size = experiment.train, experiment.vocabulary.size
+    train, size = run.train, run.vocabulary.size
     rng = np.random.default_rng(train.seed)
     pairs = plan.batch + int(2 * plan.updates * train.batch_tokens / mean)
     lengths = rng.gamma(SHAPE, mean / SHAPE, pairs)
-    longest = min(experiment.data.max_tokens, train.batch_tokens - 1)
+    longest = min(run.data.max_tokens, train.batch_tokens - 1)
     src, tgt = (_sentences(rng, lengths * rng.normal(1, OFF, pairs), longest, size) for _ in range(2))
     split = EncodedSplit(src=src, tgt=tgt, rows=np.arange(pairs), dropped=0)
     stream = BatchStream(split, batch_tokens=train.batch_tokens, seed=train.seed)

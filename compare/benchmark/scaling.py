@@ -1,18 +1,15 @@
 """How the cost of training grows with length, batch, width and vocabulary: one doubles, the others stay."""
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
 from compare.benchmark.conditions import machine, versions
 from compare.benchmark.growth import KEPT, Axis, Growth, Scaling
-from compare.config.resolve_model import resolve_model
-from compare.config.sections import Experiment, ModelConfig
-from compare.experiment.resolve import resolve_precision
+from compare.config.run import Run
 from compare.models.registry import build
+from compare.models.resolved_model import ResolvedModel
 from compare.system.cpu import tune_cpu
-from compare.system.device import pick_device
 from compare.system.precision import autocast
 from compare.system.timing import Workload, time_in_turn
 from compare.training.loss import TranslationLoss
@@ -36,54 +33,50 @@ WIDTHS = {
 """The settings that are widths, as multiples of the axis."""
 
 
-def grow(
-    experiment: Experiment, sizes: Sizes, *, repeats: int, say: Callable[[str], None], place: str = "config"
-) -> Scaling:
-    """Time the models of ``experiment`` on random ids, along each axis of ``sizes`` all in turn.
+def grow(runs: Sequence[Run], sizes: Sizes, *, repeats: int, say: Callable[[str], None]) -> Scaling:
+    """Time the models on random ids, along each axis of ``sizes`` all in turn.
 
     Args:
-        experiment: the models, their device and precision; its corpus is not read.
-        sizes: what each axis is set to; ``SIZES`` are some.
+        runs: one run per model, with equal device and precision; the corpus is not read.
+        sizes: the values of each axis, such as ``SIZES``.
         repeats: timed repeats, of which the median counts.
         say: told of every axis.
-        place: what to name in errors of the settings.
     """
     tune_cpu()
-    experiment = resolve_precision(experiment)
-    device, precision = pick_device(experiment.train.device), experiment.train.precision
+    device, precision = torch.device(runs[0].train.device), runs[0].train.precision
     growths = []
     for axis, values in sizes.items():
-        say(f"{axis} {', '.join(map(str, values))}: {len(experiment.models)} models, {repeats} repeats")
-        torch.manual_seed(experiment.train.seed)
+        say(f"{axis} {', '.join(map(str, values))}: {len(runs)} models, {repeats} repeats")
+        torch.manual_seed(runs[0].train.seed)
         works = [
-            _pass(row, {**KEPT, axis: value}, device, precision, place)
-            for row in experiment.models
-            for value in values
+            _pass(run.model, {**KEPT, axis: value}, device, precision) for run in runs for value in values
         ]
         seconds: list[list[float]] = [[] for _ in works]
         for number, turn in time_in_turn(works, device, repeats=repeats):
             seconds[number].append(turn.seconds)
         growths += [
-            Growth(axis=axis, model=row.label, sizes=list(values), seconds=seconds[start:][: len(values)])
-            for start, row in zip(range(0, len(works), len(values)), experiment.models, strict=True)
+            Growth(axis=axis, model=run.label, sizes=list(values), seconds=seconds[start:][: len(values)])
+            for start, run in zip(range(0, len(works), len(values)), runs, strict=True)
         ]
-    return Scaling(growths=growths, precision=precision, machine=machine(experiment), versions=versions())
+    return Scaling(growths=growths, precision=precision, machine=machine(runs[0]), versions=versions())
 
 
-def widened(row: ModelConfig, width: int, place: str = "config") -> ModelConfig:
-    """The row with every width that it has set to ``width``, and feed-forward layers four times as wide."""
-    settings = resolve_model(row, place).settings()
-    widths = {name: share * width for name, share in WIDTHS.items() if settings.get(name) is not None}
-    return dataclasses.replace(row, overrides={**row.overrides, **widths})
+def widened(model: ResolvedModel, width: int) -> ResolvedModel:
+    """The model with every width that it has set to ``width``, and feed-forward layers four times as wide."""
+    settings = model.settings()
+    return model.override(
+        {name: share * width for name, share in WIDTHS.items() if settings.get(name) is not None}
+    )
 
 
 def _pass(
-    row: ModelConfig, shape: Mapping[Axis, int], device: torch.device, precision: str, place: str
+    model_settings: ResolvedModel, shape: Mapping[Axis, int], device: torch.device, precision: str
 ) -> Workload:
     """The forward and backward pass of one batch without padding."""
-    row = widened(row, shape["width"], place) if "width" in shape else row
+    if "width" in shape:
+        model_settings = widened(model_settings, shape["width"])
     vocabulary, size = shape["vocabulary"], (shape["batch"], shape["length"])
-    model = build(resolve_model(row, place).architecture, vocabulary, vocabulary).to(device)
+    model = build(model_settings.architecture, vocabulary, vocabulary).to(device)
     criterion = TranslationLoss(model, label_smoothing=0.1).train()
     src, tgt_in, tgt_out = torch.randint(len(SPECIALS), vocabulary, (3, *size), device=device)
     mask = torch.ones(size, dtype=torch.bool, device=device)

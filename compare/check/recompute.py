@@ -71,7 +71,7 @@ def check_experiment(folder: Path, say: Callable[[str], None]) -> CheckResult:
     runs = [RunFolder.read(folder / row.run) for row in done]
     findings: list[ComparedValue] = []
     with TemporaryDirectory() as encoded:
-        prepared = prepare_data(runs[0].experiment, Path(encoded), lambda line: None)
+        prepared = prepare_data(runs[0].run, Path(encoded))
         for row, run in zip(done, runs, strict=True):
             say(f"checking {run.name}")
             findings += check_run(run, row, prepared.for_seed(row.seed))

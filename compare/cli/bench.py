@@ -45,6 +45,7 @@ def bench(
     from compare.benchmark.report import BenchmarkResult, read_earlier
     from compare.benchmark.scaling import SIZES, grow
     from compare.config.parse import load_experiment
+    from compare.config.run import resolve_models
     from compare.system.progress import Reporter
     from data.text.files import write_atomically
 
@@ -57,19 +58,20 @@ def bench(
         raise ValueError("--against compares phases, and --scaling times none: leave out one of them")
     if out is not None and out.is_dir():
         raise ValueError(f"--out {out} is a folder: name a file")
-    experiment, say = load_experiment(config, settings or []), Reporter(quiet=quiet).say
-    names = planned_timings(experiment, plan, place=str(config))
-    earlier = read_earlier(against, conditions(experiment, plan)) if against else []
+    runs = resolve_models(load_experiment(config, settings or []), str(config))
+    say = Reporter(quiet=quiet).say
+    names = planned_timings(runs, plan)
+    earlier = read_earlier(against, conditions(runs[0], plan)) if against else []
     if dry_run:
-        names = [f"{row.label} {axis}" for axis in axes for row in experiment.models] or names
+        names = [f"{run.label} {axis}" for axis in axes for run in runs] or names
         print(json.dumps(names) if as_json else "\n".join(names))
         return 0
     found: BenchmarkResult | Scaling
     if axes:
         sizes = {axis: SIZES[axis] for axis in axes}
-        found = grow(experiment, sizes, repeats=repeats, say=say, place=str(config))
+        found = grow(runs, sizes, repeats=repeats, say=say)
     else:
-        found = run_benchmark(experiment, plan, say, earlier=earlier, place=str(config))
+        found = run_benchmark(runs, plan, say, earlier=earlier)
     if out is not None:
         write_atomically(out, found.to_json())
     print(found.to_json() if as_json else found.render(), end="")

@@ -36,11 +36,11 @@ def run(
     folder = out or Path("runs") / experiment.name
     reporter, drawn = Reporter(quiet=quiet), _seeds(seeds)
     if dry_run:
-        runs = run_all.dry_run(experiment, folder, reporter.say, seeds=drawn, place=str(config))
+        runs = run_all.dry_run(experiment, folder, seeds=drawn, context=str(config))
         names = [run.name for run in runs]
         print(json.dumps(names) if as_json else "\n".join(names))
         return 0
-    results = run_all.run_experiment(experiment, folder, reporter, seeds=drawn, place=str(config))
+    results = run_all.run_experiment(experiment, folder, reporter, seeds=drawn, context=str(config))
     print(render_table(results, "json" if as_json else "markdown"), end="", flush=True)
     write_views(folder, reporter.say)
     return 0 if all(result.status == "done" for result in results) else 1

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
+from compare.config.schema import current_config
 from compare.config.sections import (
     BenchConfig,
     BudgetConfig,
@@ -41,7 +42,7 @@ def load_experiment(path: Path, overrides: Iterable[str] = ()) -> Experiment:
     Raises:
         ValueError: an unknown key (with the nearest one), a value of the wrong type or out of range.
     """
-    table = read_toml(path)
+    table = current_config(read_toml(path), path)
     for override in overrides:
         _apply(table, override)
     return experiment_from(table, name=path.stem, place=str(path))
@@ -123,17 +124,13 @@ def unknown_key(place: str, key: str, known: Iterable[str]) -> ValueError:
     return ValueError(f"{place}: unknown key {abbreviate(key)}; {did_you_mean(key, known, cutoff=0.5)}")
 
 
-def to_toml(experiment: Experiment) -> str:
-    """The experiment as TOML that ``load_experiment`` reads back, every value written out."""
+def to_toml(sections: Mapping[str, Any], models: Iterable[Mapping[str, Any]]) -> str:
+    """Write sections (config dataclasses by name) and ``[[models]]`` tables, leaving out what is None."""
     lines: list[str] = []
-    for name in SECTIONS:
-        lines += [f"[{name}]", *_assignments(dataclasses.asdict(getattr(experiment, name))), ""]
-    for row in experiment.models:
-        lines += [
-            "[[models]]",
-            *_assignments({"preset": row.preset, "label": row.label, **row.overrides}),
-            "",
-        ]
+    for name, section in sections.items():
+        lines += [f"[{name}]", *_assignments(dataclasses.asdict(section)), ""]
+    for table in models:
+        lines += ["[[models]]", *_assignments(table), ""]
     return "\n".join(lines)
 
 

@@ -199,6 +199,11 @@ class Experiment:
     models: tuple[ModelConfig, ...]
 
 
+def run_name(label: str, seed: int) -> str:
+    """Name the folder of one model and seed."""
+    return f"{label}-seed{seed}"
+
+
 def _at_least(bound: int, **values: int) -> None:
     for name, value in values.items():
         if value < bound:

@@ -1,9 +1,10 @@
-"""Make an experiment's models equal in parameters, operations or time, beside the batches that they share.
+"""Make the models of an experiment equal in parameters, operations or time, besides the batches they share.
 
-For parameters and operations the widths are solved for, knob by knob; for time a calibration on the run's own
-machine says how many updates each model can do. What is solved is written into each run's config.toml.
+For parameters and operations the widths of each model are searched; for time a calibration on this machine
+decides how many updates each model gets. The result is written into each run's config.toml.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,204 +15,182 @@ from typing import Any, NamedTuple
 
 import torch
 
-from compare.config.resolve_model import resolve_model
-from compare.config.sections import Experiment, ModelConfig
+from compare.config.run import Run
 from compare.experiment.compute_result import training_flops
 from compare.experiment.prepare import PreparedData
-from compare.models.hybrid_config import HybridConfig
-from compare.models.registry import Architecture, build
-from compare.system.device import pick_device
+from compare.models.registry import Architecture, build, family_of
 from compare.training.loss import TranslationLoss
 from compare.training.trainer import Trainer
 from compare.training.trainer_state import Validation
-from seq2seq.config import Seq2SeqConfig
-from transformer.config import DecoderOnlyConfig, TransformerConfig
 
-KNOBS: dict[type, tuple[tuple[str, ...], ...]] = {
-    Seq2SeqConfig: (("hidden_size", "attention_size"),),
-    TransformerConfig: (("ffn_size",), ("d_model", "ffn_size")),
-    DecoderOnlyConfig: (("ffn_size",), ("d_model", "ffn_size")),
-    HybridConfig: (("ffn_size",), ("hidden_size", "ffn_size")),
-}
-"""Attempts, one after the other: the widths that are turned, each where the one before was too coarse."""
-RANGE = 4
-"""A width becomes at most so many times wider or narrower: what goes further is another model."""
+logger = logging.getLogger(__name__)
+
+MAX_WIDTH_FACTOR = 4
+"""Widths are searched within this factor of the given one; beyond it, it is another model."""
 GRIDS = (64, 32, 16, 8, 4, 2, 1)
-"""Widths are multiples of one of these; the coarsest that comes near enough wins, as it runs fastest."""
-NEAR, TOLERANCE = 0.005, 0.02
-"""Share of the budget within which a grid is fine enough, and within which a model must come."""
-ROUNDS, WINDOWS, WINDOW_UPDATES = 3, 4, 25
-"""Of a calibration: how often each model is trained, and how long."""
-Seconds = Mapping[str, float]
-"""Of one update, by label."""
+"""Widths are multiples of one of these; the coarsest that is close enough is taken, as it runs fastest."""
+CLOSE_ENOUGH, TOLERANCE = 0.005, 0.02
+"""Relative error at which the search stops, and the largest that is accepted."""
+CALIBRATION_ROUNDS, CALIBRATION_LINES, UPDATES_PER_LINE = 3, 4, 25
+"""Of the calibration: times each model is trained, and for how long."""
+SecondsPerUpdate = Mapping[str, float]
+"""By label."""
 Measure = Callable[[Architecture], float]
-"""The amount of what is matched that a model takes."""
+"""Amount of the matched quantity that a model takes."""
 
 
-class Found(NamedTuple):
-    """A model with a width of its own, and what that makes of its amount."""
+class Fit(NamedTuple):
+    """A run with changed widths, and how well it meets the budget."""
 
-    row: ModelConfig
+    run: Run
     off: float
-    """Share by which it misses the budget; positive: over it."""
+    """Relative error of its amount; positive: over the budget."""
 
 
-def match_budget(experiment: Experiment, prepared: PreparedData, seconds: Seconds) -> list[Experiment]:
-    """One experiment a model, each within the budget; ``seconds`` of an update are needed for time alone.
+def match_budget(runs: Sequence[Run], prepared: PreparedData, seconds: SecondsPerUpdate) -> list[Run]:
+    """Bring every run within the budget that the experiment asks for.
+
+    Args:
+        runs: one run per model.
+        prepared: the data, for the vocabulary sizes and the mean lengths.
+        seconds: seconds per update by label; needed if the budget is time.
 
     Raises:
-        ValueError: a budget that a model cannot meet; the error says how near it can come.
+        ValueError: a model cannot meet the budget; the error says how close it can come.
     """
-    budget = experiment.budget
-    singles = each_model(experiment)
+    budget = runs[0].budget
     if budget.match == "none":
-        return singles
-    reference = find_reference(experiment)
+        return list(runs)
+    reference = find_reference(runs)
     if budget.match == "time":
-        amount = budget.amount or seconds[reference.label] * experiment.train.max_updates
-        singles = [_in_time(single, amount, seconds) for single in singles]
+        amount = budget.amount or seconds[reference.label] * reference.train.max_updates
+        matched = [_match_time(run, amount, seconds[run.label]) for run in runs]
     else:
-        measure = partial(_params if budget.match == "params" else _flops, prepared)
-        amount = budget.amount or measure(resolve_model(reference).architecture)
-        kept = () if budget.amount else (reference,)
-        singles = [
-            single if single.models[0] in kept else _in_width(single, amount, measure) for single in singles
-        ]
+        measure = partial(_params if budget.match == "params" else training_flops, prepared=prepared)
+        amount = budget.amount or measure(reference.model.architecture)
+        unchanged = () if budget.amount else (reference,)
+        matched = [run if run in unchanged else _match_width(run, amount, measure) for run in runs]
     exact = replace(budget, amount=amount, reference=reference.label)
-    return [replace(single, budget=exact) for single in singles]
+    return [replace(run, budget=exact) for run in matched]
 
 
-def each_model(experiment: Experiment) -> list[Experiment]:
-    """The experiment taken apart into one a model."""
-    return [replace(experiment, models=(row,)) for row in experiment.models]
+def find_reference(runs: Sequence[Run]) -> Run:
+    """Find the run whose amount the others are matched to.
 
-
-def find_reference(experiment: Experiment) -> ModelConfig:
-    """The model whose amount the others get."""
-    named = experiment.budget.reference or experiment.models[0].label
-    for row in experiment.models:
-        if row.label == named:
-            return row
-    labels = ", ".join(row.label for row in experiment.models)
-    raise ValueError(f"budget.reference {named!r} is no model of this experiment: labels are {labels}")
-
-
-def calibrate(
-    experiment: Experiment, prepared: PreparedData, known: Seconds, say: Callable[[str], None]
-) -> Seconds:
-    """Seconds of an update of each model, measured where they are not yet ``known``.
-
-    Each is trained as it will be, from fresh weights for some updates, several times over: the rounds lie
-    apart, so that what else the machine does is spread over all models. The windows of all rounds are
-    averaged, for a run adds them up; the first of each round warms up.
+    Raises:
+        ValueError: ``budget.reference`` is no label of the experiment.
     """
-    todo = [single for single in each_model(experiment) if single.models[0].label not in known]
-    spent = {single.models[0].label: 0.0 for single in todo}
+    name = runs[0].budget.reference or runs[0].label
+    for run in runs:
+        if run.label == name:
+            return run
+    labels = ", ".join(run.label for run in runs)
+    raise ValueError(f"budget.reference {name!r} is no model of this experiment: labels are {labels}")
+
+
+def calibrate(runs: Sequence[Run], prepared: PreparedData, known: SecondsPerUpdate) -> SecondsPerUpdate:
+    """Measure the seconds per update of each model that is not yet ``known``.
+
+    Each is trained from fresh weights as its run will be, several times: the rounds are apart in time, so
+    that a disturbance of the machine is spread over all models. The first log line of each round is warm-up.
+    """
+    unknown = [run for run in runs if run.label not in known]
+    spent = {run.label: 0.0 for run in unknown}
     tokens = dict.fromkeys(spent, 0)
-    for number, single in product(range(ROUNDS), todo):
-        label = single.models[0].label
-        for line in _trial(single, prepared):
-            spent[label] += line["train_s"]
-            tokens[label] += line["src_tokens"] + line["tgt_tokens"]
-        rate = tokens[label] / spent[label]
-        say(f"calibrating, round {number + 1} of {ROUNDS}: {label} {rate:,.0f} tokens/s")
+    for number, run in product(range(CALIBRATION_ROUNDS), unknown):
+        for line in _train_briefly(run, prepared):
+            spent[run.label] += line["train_s"]
+            tokens[run.label] += line["src_tokens"] + line["tgt_tokens"]
+        rate = tokens[run.label] / spent[run.label]
+        logger.info(
+            f"calibrating, round {number + 1} of {CALIBRATION_ROUNDS}: {run.label} {rate:,.0f} tokens/s"
+        )
     per_epoch = int(prepared.train.src_lengths.sum() + prepared.train.tgt_lengths.sum()) + len(prepared.train)
     per_update = per_epoch / len(prepared.stream.plan(1))
     return {**known, **{label: per_update * spent[label] / tokens[label] for label in spent}}
 
 
-def _trial(single: Experiment, prepared: PreparedData) -> list[dict[str, Any]]:
-    """The windows of a short training after the first, by the very loop that a run goes through."""
-    updates = WINDOWS * WINDOW_UPDATES
-    short = replace(
-        single.train,
+def _train_briefly(run: Run, prepared: PreparedData) -> list[dict[str, Any]]:
+    """Train for some updates with the training loop of a run; returns its log lines after the first."""
+    updates = CALIBRATION_LINES * UPDATES_PER_LINE
+    train = replace(
+        run.train,
         max_updates=updates,
-        log_every=WINDOW_UPDATES,
+        log_every=UPDATES_PER_LINE,
         valid_every=updates,
         checkpoint_every=updates,
         patience=0,
         average=1,
     )
-    torch.manual_seed(single.train.seed)
-    resolved = resolve_model(single.models[0])
-    model = build(resolved.architecture, *(len(side) for side in prepared.vocabularies))
-    criterion = TranslationLoss(model.to(pick_device(short.device)), short.label_smoothing)
+    torch.manual_seed(train.seed)
+    model = build(run.model.architecture, *prepared.vocabulary_sizes)
+    criterion = TranslationLoss(model.to(train.device), train.label_smoothing)
     lines: list[dict[str, Any]] = []
     with TemporaryDirectory() as folder:
         no_validation = partial(Validation, loss=0.0, bleu=0.0)
         Trainer(
-            criterion, prepared.stream, no_validation, short, resolved.optim, Path(folder), lines.append
+            criterion, prepared.stream, no_validation, train, run.model.optim, Path(folder), lines.append
         ).run()
     return [line for line in lines if line["kind"] == "train"][1:]
 
 
-def _in_time(single: Experiment, amount: float, seconds: Seconds) -> Experiment:
+def _match_time(run: Run, amount: float, seconds_per_update: float) -> Run:
     """As many updates as fit into ``amount`` seconds."""
-    updates = round(amount / seconds[single.models[0].label])
+    updates = round(amount / seconds_per_update)
     if updates < 1:
         raise ValueError(
-            f"models.{single.models[0].label}: one update takes {seconds[single.models[0].label]:.2f} s, "
+            f"models.{run.label}: one update takes {seconds_per_update:.2f} s, "
             f"more than the budget of {amount:.2f} s: raise budget.amount"
         )
-    return replace(single, train=replace(single.train, max_updates=updates))
+    return replace(run, train=replace(run.train, max_updates=updates))
 
 
-def _in_width(single: Experiment, amount: float, measure: Measure) -> Experiment:
-    """The widths at which the model's amount is nearest to ``amount``."""
-    row = single.models[0]
-    resolved = resolve_model(row)
-    settings = resolved.settings()
-    best = given = Found(row, measure(resolved.architecture) / amount - 1)
-    for knobs in KNOBS[type(resolved.architecture)]:
-        found = given
-        for knob, grid in product(knobs, GRIDS):
-            if abs(found.off) > NEAR:
-                width = settings.get(knob) or settings.get("hidden_size", 1)  # as attention_size if left out
-                near = _around(found.row, knob, width, grid, amount, measure)
-                found = min([found, *near], key=_miss)
-        best = min([best, found], key=_miss)
+def _match_width(run: Run, amount: float, measure: Measure) -> Run:
+    """The widths at which the model's amount is closest to ``amount``."""
+    settings = run.model.settings()
+    groups = family_of(run.model.architecture).width_fields
+    best = given = Fit(run, measure(run.model.architecture) / amount - 1)
+    for names in groups:
+        fit = given
+        for name, grid in product(names, GRIDS):
+            if abs(fit.off) > CLOSE_ENOUGH:
+                width = settings.get(name) or settings.get("hidden_size", 1)  # attention_size defaults to it
+                fit = min([fit, *_around(fit.run, name, width, grid, amount, measure)], key=_error)
+        best = min([best, fit], key=_error)
         if abs(best.off) <= TOLERANCE:
-            return replace(single, models=(best.row,))
-    turned = " and ".join(knobs)
+            return best.run
     raise ValueError(
-        f"models.{row.label}: cannot meet the budget of {amount:,.0f} {single.budget.match} within "
-        f"{TOLERANCE:.0%} by {turned}: {best.off:+.1%} is the nearest; "
+        f"models.{run.label}: cannot meet the budget of {amount:,.0f} {run.budget.match} within "
+        f"{TOLERANCE:.0%} by {' and '.join(groups[-1])}: {best.off:+.1%} is the nearest; "
         "change its other sizes or budget.reference"
     )
 
 
-def _miss(found: Found) -> float:
-    """The share by which it misses the budget, whether over or under it."""
-    return abs(found.off)
+def _error(fit: Fit) -> float:
+    """Relative error without its sign."""
+    return abs(fit.off)
 
 
-def _around(
-    row: ModelConfig, knob: str, width: int, grid: int, amount: float, measure: Measure
-) -> Sequence[Found]:
-    """The widest multiple of ``grid`` that keeps the budget, and the next, both within reach of ``width``."""
+def _around(run: Run, name: str, width: int, grid: int, amount: float, measure: Measure) -> list[Fit]:
+    """The widest multiple of ``grid`` within the budget, and the next, both within reach of ``width``."""
 
-    def turn(multiple: int) -> Found | None:
-        changed = replace(row, overrides={**row.overrides, knob: multiple * grid})
+    def fit(multiple: int) -> Fit | None:
         try:
-            return Found(changed, measure(resolve_model(changed).architecture) / amount - 1)
-        except ValueError:  # not this width: heads must divide it, or the model has no such knob
+            model = run.model.override({name: multiple * grid})
+        except ValueError:  # not this width: heads must divide it, or the model has no such setting
             return None
+        return Fit(replace(run, model=model), measure(model.architecture) / amount - 1)
 
-    low, high = -(-width // (RANGE * grid)), width * RANGE // grid
+    low, high = -(-width // (MAX_WIDTH_FACTOR * grid)), width * MAX_WIDTH_FACTOR // grid
     while high - low > 1:
         middle = (low + high) // 2
-        found = turn(middle)
-        low, high = (middle, high) if found is not None and found.off < 0 else (low, middle)
-    return [found for multiple in (low, high) if (found := turn(multiple)) is not None]
+        candidate = fit(middle)
+        low, high = (middle, high) if candidate is not None and candidate.off < 0 else (low, middle)
+    return [candidate for multiple in (low, high) if (candidate := fit(multiple)) is not None]
 
 
-def _params(prepared: PreparedData, architecture: Architecture) -> float:
-    """Trainable weights, counted without making them."""
+def _params(architecture: Architecture, *, prepared: PreparedData) -> float:
+    """Trainable weights, counted without allocating them."""
     with torch.device("meta"):
-        model = build(architecture, *(len(side) for side in prepared.vocabularies))
+        model = build(architecture, *prepared.vocabulary_sizes)
     return float(sum(parameter.numel() for parameter in model.parameters()))
-
-
-def _flops(prepared: PreparedData, architecture: Architecture) -> float:
-    """Operations of training, a token."""
-    return training_flops(architecture, prepared)

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from compare.config.resolve_model import resolve_model
 from compare.config.sections import BudgetConfig
 from compare.experiment.prepare import PreparedData
 from compare.models.flops import train_flops_per_token
@@ -28,25 +27,25 @@ Figures = dict[str, Any]
 """Fields of ``Result`` by name."""
 
 
-def compute_figures(run: RunFolder, prepared: PreparedData) -> Figures:
+def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
     """All figures of a finished run.
 
     Raises:
         ValueError: a file is missing or damaged, or the weights are those of another model.
     """
-    architecture = resolve_model(run.model).architecture
-    flops = training_flops(architecture, prepared)
-    trained = training_figures(read_metrics(run.metrics), prepared.stream)
-    raw = json.loads(run.speed.read_bytes())
+    architecture = folder.run.model.architecture
+    flops = training_flops(architecture, prepared=prepared)
+    trained = training_figures(read_metrics(folder.metrics), prepared.stream)
+    raw = json.loads(folder.speed.read_bytes())
     figures = {
-        **size_figures(run, architecture, [len(side) for side in prepared.vocabularies]),
+        **size_figures(folder, architecture, prepared.vocabulary_sizes),
         **trained,
-        **quality_figures(run, prepared.corpus),
+        **quality_figures(folder, prepared.corpus),
         **speed_figures(raw),
         "train_flops_per_token": flops,
         "train_mfu": trained["train_tokens_per_s"] * flops / raw["matmul_flops_per_s"],
     }
-    return figures | budget_figures(run.experiment.budget, figures)
+    return figures | budget_figures(folder.run.budget, figures)
 
 
 def budget_figures(budget: BudgetConfig, figures: Figures) -> Figures:
@@ -57,19 +56,19 @@ def budget_figures(budget: BudgetConfig, figures: Figures) -> Figures:
     return {"budget": budget.match, "budget_off": figures[spent[budget.match]] / budget.amount - 1}
 
 
-def size_figures(run: RunFolder, architecture: Architecture, vocabulary_sizes: Sequence[int]) -> Figures:
+def size_figures(folder: RunFolder, architecture: Architecture, vocabulary_sizes: Sequence[int]) -> Figures:
     """Parameters, of the model that the saved weights fit."""
     src, tgt = vocabulary_sizes
     with torch.device("meta"):  # shapes alone
         model = build(architecture, src, tgt)
-    set_weights(model, load_weights(run.weights), str(run.weights))
+    set_weights(model, load_weights(folder.weights), str(folder.weights))
     embeddings = [part.weight for part in model.modules() if isinstance(part, torch.nn.Embedding)]
     embedding = sum(weight.numel() for weight in {id(weight): weight for weight in embeddings}.values())
     params = sum(parameter.numel() for parameter in model.parameters())
     return {"params": params, "params_no_embedding": params - embedding}
 
 
-def training_flops(architecture: Architecture, prepared: PreparedData) -> float:
+def training_flops(architecture: Architecture, *, prepared: PreparedData) -> float:
     """Floating-point operations a token of training, at the corpus' mean lengths."""
     return train_flops_per_token(
         architecture,
@@ -121,11 +120,11 @@ def _epochs(stream: BatchStream, updates: int) -> float:
     raise AssertionError("no end of epochs")
 
 
-def quality_figures(run: RunFolder, corpus: Corpus) -> Figures:
+def quality_figures(folder: RunFolder, corpus: Corpus) -> Figures:
     """The scores of the translations; the first test set gives the headline."""
     scores = {
         test: score_texts(
-            read_lines(run.output(test), allow_blank=True), corpus.splits[test].tgt, scoring=ALL
+            read_lines(folder.output(test), allow_blank=True), corpus.splits[test].tgt, scoring=ALL
         )
         for test in corpus.tests
     }

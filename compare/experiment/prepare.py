@@ -1,17 +1,20 @@
 """What all rows of an experiment share: corpus, vocabularies, encoded splits, the stream of batches."""
 
-from collections.abc import Callable
+import logging
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
 
+from compare.config.run import Run
 from compare.config.sections import DataConfig, Experiment, VocabularyConfig
 from data.corpus import Corpus, Pairs, embedded_corpus, read_corpus
 from data.encode import encode_split
 from data.encoded_split import EncodedSplit
 from data.loader import BatchStream
 from data.vocabulary import VocabularyPair, build_pair
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +27,11 @@ class PreparedData:
     valid: EncodedSplit
     stream: BatchStream
     batch_hash: str
+
+    @property
+    def vocabulary_sizes(self) -> tuple[int, int]:
+        """Entries of the source and of the target vocabulary."""
+        return len(self.vocabularies.src), len(self.vocabularies.tgt)
 
     def for_seed(self, seed: int) -> "PreparedData":
         """The same with the batches of another seed."""
@@ -42,33 +50,45 @@ def load_corpus(config: DataConfig) -> Corpus:
     return corpus.with_tests_cut(config.max_test) if config.max_test else corpus
 
 
-def prepare_data(experiment: Experiment, folder: Path, say: Callable[[str], None]) -> PreparedData:
-    """Read, check and encode; what was encoded before for the same text is taken from ``folder``."""
+def prepare_data(settings: Experiment | Run, folder: Path) -> PreparedData:
+    """Read, check and encode the corpus, and plan the batches of the first epoch.
+
+    Args:
+        settings: the sections ``data``, ``vocabulary`` and ``train`` of an experiment or of a run.
+        folder: cache of encoded splits; a split encoded before with the same vocabulary is taken from it.
+
+    Raises:
+        ValueError: the corpus or the vocabulary cannot be used.
+    """
     laps = [perf_counter()]
-    corpus = load_corpus(experiment.data)
+    corpus = load_corpus(settings.data)
     pairs = corpus.splits["train"]
-    say(f"corpus {corpus.name} {corpus.src_lang} -> {corpus.tgt_lang}: " + _sizes(corpus))
+    logger.info(f"corpus {corpus.name} {corpus.src_lang} -> {corpus.tgt_lang}: " + _sizes(corpus))
     for test in corpus.tests:
         if overlap := corpus.overlap(test):
-            say(f"warning: {overlap} of {len(corpus.splits[test].src)} sources of {test} also stand in train")
+            logger.warning(
+                f"warning: {overlap} of {len(corpus.splits[test].src)} sources of {test} also stand in train"
+            )
     laps.append(perf_counter())
-    vocabularies = build_vocabularies(pairs, experiment.vocabulary)
+    vocabularies = build_vocabularies(pairs, settings.vocabulary)
     laps.append(perf_counter())
-    limit = experiment.data.max_tokens
+    limit = settings.data.max_tokens
     encoded = encode_split(pairs, vocabularies, folder=folder, max_tokens=limit)
     valid = encode_split(corpus.splits["valid"], vocabularies, folder=folder, max_tokens=None)
     laps.append(perf_counter())
     if encoded.dropped:
-        say(
+        logger.warning(
             f"warning: {encoded.dropped} of {len(pairs.src)} training pairs are left out: over {limit} tokens"
         )
-    train = experiment.train
+    train = settings.train
     stream = BatchStream(encoded, batch_tokens=train.batch_tokens, seed=train.seed)
-    say(f"vocabulary {len(vocabularies.src)}/{len(vocabularies.tgt)}, {len(stream.plan(1))} batches an epoch")
+    logger.info(
+        f"vocabulary {len(vocabularies.src)}/{len(vocabularies.tgt)}, {len(stream.plan(1))} batches an epoch"
+    )
     batch_hash = stream.stream_hash(1)
     laps.append(perf_counter())
     steps = zip(("reading", "vocabulary", "encoding", "batches"), pairwise(laps), strict=True)
-    say("prepared: " + ", ".join(f"{step} {end - start:.1f} s" for step, (start, end) in steps))
+    logger.info("prepared: " + ", ".join(f"{step} {end - start:.1f} s" for step, (start, end) in steps))
     return PreparedData(
         corpus=corpus,
         vocabularies=vocabularies,

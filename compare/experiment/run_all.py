@@ -1,9 +1,14 @@
-"""Run an experiment: train, decode, score and time every row; go on where an earlier call stopped."""
+"""Run an experiment: train, decode, score and time every run; continue where an earlier call stopped.
+
+An ``Experiment`` becomes ``Run`` objects in three steps, each done once: ``resolve_models`` decides the
+settings of every model, the data are prepared, and ``match_budget`` decides widths or updates.
+"""
 
 import dataclasses
 import json
+import logging
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import unified_diff
 from pathlib import Path
@@ -12,17 +17,14 @@ from typing import Any
 
 import torch
 
-from compare.config.resolve_model import resolve_model
+from compare.config.run import Run, resolve_models
 from compare.config.sections import Experiment
-from compare.experiment.budget import calibrate, each_model, find_reference, match_budget
+from compare.experiment.budget import calibrate, find_reference, match_budget
 from compare.experiment.prepare import PreparedData, prepare_data
-from compare.experiment.resolve import resolve_precision
 from compare.experiment.run_one import run_one, unfinished_result
-from compare.results.result import run_name
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_result, read_results, save_result, write_json_lines
 from compare.system.cpu import tune_cpu
-from compare.system.device import pick_device
 from compare.system.hints import first_line
 from compare.system.progress import Reporter
 from compare.system.version import code_version
@@ -30,30 +32,7 @@ from compare.training.trainer import Diverged
 from data.text.files import write_atomically
 from data.vocabulary import load_pair
 
-
-def plan(
-    experiment: Experiment, folder: Path, seeds: Sequence[int] = (), place: str = "config"
-) -> list[RunFolder]:
-    """The runs of an experiment whose budget is not yet met; fails on whatever is wrong with any of them."""
-    return _spell_out(each_model(experiment), folder, seeds, place)
-
-
-def _spell_out(
-    models: Sequence[Experiment], folder: Path, seeds: Sequence[int], place: str
-) -> list[RunFolder]:
-    """The runs of experiments of one model each, with every setting written out, seed after seed."""
-    runs = []
-    for seed in seeds or (models[0].train.seed,):
-        for single in models:
-            (row,) = single.models
-            settings = resolve_model(row, place).settings()
-            given = {name: value for name, value in settings.items() if value is not None}
-            train = dataclasses.replace(single.train, seed=seed)
-            full = dataclasses.replace(
-                single, train=train, models=(dataclasses.replace(row, overrides=given),)
-            )
-            runs.append(RunFolder(experiment=full, folder=folder / run_name(row.label, seed)))
-    return runs
+logger = logging.getLogger(__name__)
 
 
 def run_experiment(
@@ -62,113 +41,125 @@ def run_experiment(
     reporter: Reporter,
     *,
     seeds: Sequence[int] = (),
-    place: str = "config",
+    context: str = "config",
 ) -> list[Result]:
-    """Bring every run of ``experiment`` to its end in ``folder`` and return the rows.
+    """Finish every run of ``experiment`` in ``folder``.
 
-    Runs that are done stay as they are; one that was stopped goes on from its last state.
+    Runs that have ended stay as they are; one that was stopped continues from its last saved state.
 
     Args:
         experiment: the models and what they share.
         folder: where the runs are kept.
-        reporter: told how it goes.
+        reporter: shows the progress of training.
         seeds: each model is trained once from each; by default from ``[train] seed`` alone.
-        place: what to name in errors of the settings.
+        context: the file that error messages name.
+
+    Returns:
+        The result of every run in ``folder``, those of earlier calls included.
 
     Raises:
         ValueError: bad settings or data, or ``folder`` holds another experiment.
-        Interrupted: by a signal; everything is saved.
+        Interrupted: a signal arrived; everything is saved.
     """
-    code_version()  # of the sources as they are now: they may be edited while a long run goes on
+    code_version()  # of the sources as they are now: they may be edited during a long run
     tune_cpu(batch_tokens=experiment.train.batch_tokens)
-    experiment = resolve_precision(experiment)
-    runs = validate_experiment(experiment, folder, seeds, place)
-    if experiment.budget.match == "none" and all(_ended(run) for run in runs):
-        reporter.say(f"{folder}: all {len(runs)} rows have ended; delete a row's folder to run it again")
-        return read_results(folder)
-    with _nothing_left_of_a_mistake(folder):
-        prepared = prepare_data(experiment, folder / "encoded", reporter.say)
-        registry = _registry(folder, prepared)
+    models = resolve_models(experiment, context)
+    _check_settings(models, folder)
+    runs = _with_seeds(models, folder, seeds)
+    if experiment.budget.match == "none":
+        _refuse_other_settings(runs)
+        if all(_has_ended(run) for run in runs):
+            logger.info(f"{folder}: all {len(runs)} rows have ended; delete a row's folder to run it again")
+            return read_results(folder)
+    with _remove_leftovers_of_mistakes(folder):
+        prepared = prepare_data(experiment, folder / "encoded")
+        registry = _read_registry(folder, prepared)
         if experiment.budget.match == "time":
             known = registry.get("seconds_per_update", {})
-            registry["seconds_per_update"] = calibrate(experiment, prepared, known, reporter.say)
+            registry["seconds_per_update"] = calibrate(models, prepared, known)
         if experiment.budget.match != "none":
-            models = match_budget(experiment, prepared, registry.get("seconds_per_update", {}))
-            runs = _refuse_others(_spell_out(models, folder, seeds, place))
-    _register(folder, registry, runs, prepared)
+            models = match_budget(models, prepared, registry.get("seconds_per_update", {}))
+            runs = _with_seeds(models, folder, seeds)
+            _refuse_other_settings(runs)
+    _write_registry(folder, registry, runs, prepared)
     for number, run in enumerate(runs, start=1):
-        reporter.say(f"[{number}/{len(runs)}] {run.name}: {'done before' if _ended(run) else 'start'}")
-        if not _ended(run):
+        ended = _has_ended(run)
+        logger.info(f"[{number}/{len(runs)}] {run.name}: {'done before' if ended else 'start'}")
+        if not ended:
             _begin(run, prepared)
             with reporter.logging_to(run.folder / "log.txt"):
-                _finish(run, prepared.for_seed(run.experiment.train.seed), reporter)
+                _finish(run, prepared.for_seed(run.run.train.seed), reporter)
     return read_results(folder)
 
 
-def validate_experiment(
-    experiment: Experiment, folder: Path, seeds: Sequence[int] = (), place: str = "config"
-) -> list[RunFolder]:
-    """Find the mistakes in settings and folder; returns the runs, their budget not yet met."""
-    pick_device(experiment.train.device)
-    find_reference(experiment)
-    runs = plan(experiment, folder, seeds, place)
+def dry_run(
+    experiment: Experiment, folder: Path, *, seeds: Sequence[int] = (), context: str = "config"
+) -> list[Run]:
+    """Check settings, folder and data as ``run_experiment`` would, and leave nothing behind.
+
+    Returns:
+        The runs that ``run_experiment`` would finish; a budget of time, which needs a calibration, is not yet
+        matched in them.
+
+    Raises:
+        ValueError: bad settings or data, or ``folder`` holds another experiment.
+    """
+    models = resolve_models(experiment, context)
+    _check_settings(models, folder)
+    if experiment.budget.match == "none":
+        _refuse_other_settings(_with_seeds(models, folder, seeds))
+    with TemporaryDirectory() as encoded:
+        prepared = prepare_data(experiment, Path(encoded))
+        _read_registry(folder, prepared)
+        if experiment.budget.match in ("params", "flops"):
+            models = match_budget(models, prepared, {})
+    return [run.run for run in _with_seeds(models, folder, seeds)]
+
+
+def _with_seeds(models: Sequence[Run], folder: Path, seeds: Sequence[int]) -> list[RunFolder]:
+    """Every model with every seed, seed by seed."""
+    runs = [run.with_seed(seed) for seed in seeds or (models[0].train.seed,) for run in models]
+    return [RunFolder(run=run, folder=folder / run.name) for run in runs]
+
+
+def _check_settings(models: Sequence[Run], folder: Path) -> None:
+    """Find mistakes that need no data: the budget's reference, and a folder that cannot be used."""
+    find_reference(models)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is no folder: choose another place with --out")
-    if experiment.budget.match == "none":
-        _refuse_others(runs)
     if (folder / "experiment.json").is_file():
         read_results(folder)  # names what is damaged
-    return runs
 
 
-def dry_run(
-    experiment: Experiment,
-    folder: Path,
-    say: Callable[[str], None],
-    *,
-    seeds: Sequence[int] = (),
-    place: str = "config",
-) -> list[RunFolder]:
-    """Check settings, folder and data as ``run_experiment`` would, and leave nothing behind."""
-    experiment = resolve_precision(experiment)
-    runs = validate_experiment(experiment, folder, seeds, place)
-    with TemporaryDirectory() as encoded:
-        prepared = prepare_data(experiment, Path(encoded), say)
-        _registry(folder, prepared)
-        if experiment.budget.match in ("params", "flops"):  # for time the models would have to be timed
-            runs = _spell_out(match_budget(experiment, prepared, {}), folder, seeds, place)
-    return runs
-
-
-def _finish(row: RunFolder, prepared: PreparedData, reporter: Reporter) -> None:
-    """Bring one row to its end and write its result."""
+def _finish(run: RunFolder, prepared: PreparedData, reporter: Reporter) -> None:
+    """Finish one run and write its result; divergence and lack of memory are results too."""
     try:
-        result = run_one(row, prepared, reporter)
+        result = run_one(run, prepared, reporter)
     except Diverged as error:
-        reporter.say(f"{row.name}: failed: {error}")
-        result = dataclasses.replace(unfinished_result(row, prepared), status="failed", reason=str(error))
+        logger.info(f"{run.name}: failed: {error}")
+        result = dataclasses.replace(unfinished_result(run, prepared), status="failed", reason=str(error))
     except (MemoryError, RuntimeError) as error:
         if not _out_of_memory(error):
             raise
         reason = f"out of memory: {first_line(error)}"
-        reporter.say(f"{row.name}: {reason}; the same command tries again")
-        result = dataclasses.replace(unfinished_result(row, prepared), reason=reason)
-    save_result(row.folder, result)
-    write_json_lines(row.folder.parent)
+        logger.info(f"{run.name}: {reason}; the same command tries again")
+        result = dataclasses.replace(unfinished_result(run, prepared), reason=reason)
+    save_result(run.folder, result)
+    write_json_lines(run.folder.parent)
 
 
 def _out_of_memory(error: Exception) -> bool:
-    """Whether there was no room for a tensor, which torch says of the CPU in words alone."""
+    """Whether a tensor could not be allocated; on a CPU only torch's message tells."""
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
-def _ended(row: RunFolder) -> bool:
-    return row.folder.is_dir() and read_result(row.folder).status != "unfinished"
+def _has_ended(run: RunFolder) -> bool:
+    return run.folder.is_dir() and read_result(run.folder).status != "unfinished"
 
 
 @contextmanager
-def _nothing_left_of_a_mistake(folder: Path) -> Iterator[None]:
-    """Where data or vocabulary cannot be used, take away what was encoded and every folder made for it."""
+def _remove_leftovers_of_mistakes(folder: Path) -> Iterator[None]:
+    """If data or vocabulary cannot be used, remove what was encoded and every folder made for it."""
     encoded = folder / "encoded"
     absent = [path for path in (encoded, folder, *folder.parents) if not path.exists()]
     before = set(encoded.glob("*"))
@@ -179,62 +170,62 @@ def _nothing_left_of_a_mistake(folder: Path) -> Iterator[None]:
             shutil.rmtree(path, ignore_errors=True)
         for path in absent:
             with suppress(OSError):
-                path.rmdir()  # only what is empty
+                path.rmdir()  # only empty folders
         raise
 
 
-def _refuse_others(runs: list[RunFolder]) -> list[RunFolder]:
-    """Each of ``runs``, if none of their folders was made with other settings."""
-    for run in runs:
-        _refuse_other(run)
-    return runs
-
-
-def _refuse_other(row: RunFolder) -> None:
+def _refuse_other_settings(runs: Sequence[RunFolder]) -> None:
     """A folder made with other settings is neither continued nor overwritten."""
-    path = row.folder / "config.toml"
-    if not path.exists() and (row.folder / "checkpoints").exists():
-        raise ValueError(f"{row.folder} has checkpoints but no config.toml to say of what: move it away")
-    if path.exists() and (old := path.read_text(encoding="utf-8", errors="replace")) != row.config:
-        changes = list(unified_diff(old.splitlines(), row.config.splitlines(), lineterm="", n=0))
-        was, now = (next((c[1:] for c in changes[2:] if c[0] == sign), "nothing") for sign in "-+")
-        raise ValueError(
-            f"{row.folder} holds another experiment ({was} there, {now} here): "
-            "choose another folder with --out, or delete this one"
-        )
+    for run in runs:
+        if not run.config.exists():
+            if (run.folder / "checkpoints").exists():
+                raise ValueError(
+                    f"{run.folder} has checkpoints but no config.toml to say of what: move it away"
+                )
+            continue
+        if (existing := RunFolder.read(run.folder).run) != run.run:
+            old, new = (each.to_toml().splitlines() for each in (existing, run.run))
+            changes = list(unified_diff(old, new, lineterm="", n=0))
+            was, now = (next((c[1:] for c in changes[2:] if c[0] == sign), "nothing") for sign in "-+")
+            raise ValueError(
+                f"{run.folder} holds another experiment ({was} there, {now} here): "
+                "choose another folder with --out, or delete this one"
+            )
 
 
-def _registry(folder: Path, prepared: PreparedData) -> dict[str, Any]:
-    """What experiment.json says, or would say at first; refuses a folder begun with other data."""
+def _read_registry(folder: Path, prepared: PreparedData) -> dict[str, Any]:
+    """Read experiment.json, or make its first content; refuse a folder begun with other data."""
     path = folder / "experiment.json"
     data = {"data_hash": prepared.corpus.content_hash, "vocabulary_hash": prepared.vocabularies.content_hash}
     if not path.is_file():
         return {"runs": [], **data}
-    known: dict[str, Any] = json.loads(path.read_bytes())
+    registry: dict[str, Any] = json.loads(path.read_bytes())
     for key, value in data.items():
-        if known.get(key) != value:
+        if (old := registry.get(key)) != value:
             raise ValueError(
-                f"{folder} was begun with other data ({key} {str(known.get(key))[:12]}, now {value[:12]}): "
+                f"{folder} was begun with other data ({key} {str(old)[:12]}, now {value[:12]}): "
                 "choose another folder with --out"
             )
-    return known
+    return registry
 
 
-def _register(folder: Path, registry: dict[str, Any], rows: list[RunFolder], prepared: PreparedData) -> None:
-    """Note the rows of an experiment, for later calls may add some, and the sources it is tested on."""
+def _write_registry(
+    folder: Path, registry: dict[str, Any], runs: Sequence[RunFolder], prepared: PreparedData
+) -> None:
+    """Add the runs to experiment.json, and write the sources of the first test set."""
     first = prepared.corpus.splits[prepared.corpus.tests[0]]
     write_atomically(folder / "test.src", "".join(f"{line}\n" for line in first.src))  # for plots and people
-    runs = dict.fromkeys([*registry.get("runs", []), *(row.name for row in rows)])
-    registry = {**registry, "runs": list(runs)}
+    names = dict.fromkeys([*registry.get("runs", []), *(run.name for run in runs)])
+    registry = {**registry, "runs": list(names)}
     write_atomically(folder / "experiment.json", json.dumps(registry, indent=2) + "\n")
 
 
-def _begin(row: RunFolder, prepared: PreparedData) -> None:
-    """Make a row's folder; its config.toml, written last, tells that the rest is there."""
-    if not (row.folder / "config.toml").is_file():
-        prepared.vocabularies.save(row.folder)
-        write_atomically(row.folder / "config.toml", row.config)
-    elif load_pair(row.folder).content_hash != prepared.vocabularies.content_hash:
+def _begin(run: RunFolder, prepared: PreparedData) -> None:
+    """Make a run's folder; config.toml is written last, so that the rest is there if it is."""
+    if not run.config.is_file():
+        prepared.vocabularies.save(run.folder)
+        write_atomically(run.config, run.run.to_toml())
+    elif load_pair(run.folder).content_hash != prepared.vocabularies.content_hash:
         raise ValueError(
-            f"{row.folder} has the vocabulary of another run: put its own back, or delete the folder"
+            f"{run.folder} has the vocabulary of another run: put its own back, or delete the folder"
         )

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from compare.models.flops import forward_flops
 from compare.models.presets import PRESETS, find_preset
 from compare.models.registry import build
-from compare.models.resolved_model import ResolvedModel
 
 SENTENCE = 20
 """Tokens on each side of the sentence pair that operations are counted for."""
@@ -72,7 +71,7 @@ def describe(name: str, vocabulary: int) -> dict[str, Any]:
         }
         for path, module in model.named_modules(remove_duplicate=False)
     ]
-    resolved = ResolvedModel(architecture=preset.architecture, optim=preset.optim)
+    resolved = preset.model
     return {
         "preset": name,
         "about": preset.about,

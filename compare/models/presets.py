@@ -5,6 +5,7 @@ from typing import Any
 
 from compare.models.hybrid_config import HybridConfig
 from compare.models.registry import Architecture
+from compare.models.resolved_model import ResolvedModel
 from compare.optim.config import OptimConfig
 from compare.system.hints import abbreviate, did_you_mean
 from seq2seq.config import AttentionConfig, Seq2SeqConfig
@@ -21,6 +22,11 @@ class Preset:
     optim: OptimConfig = field(default_factory=OptimConfig)
     paper_size: bool = False
     """As large as its authors built it: for a GPU, and no row of a quick comparison."""
+
+    @property
+    def model(self) -> ResolvedModel:
+        """Architecture and optimizer settings, nothing overridden."""
+        return ResolvedModel(architecture=self.architecture, optim=self.optim)
 
 
 def _before(**attention: Any) -> Seq2SeqConfig:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from compare.models.hybrid_config import UNUSED
-from compare.models.presets import Preset
 from compare.models.registry import Architecture
 from compare.optim.config import OptimConfig
 
@@ -23,21 +22,22 @@ class ResolvedModel:
         parts = (self.architecture, self.optim)
         return {name: value for part in parts for name, _, value in _settings(part)}
 
+    def setting_types(self) -> dict[str, Any]:
+        """The type of every setting, by name."""
+        return {name: kind for part in (self.architecture, self.optim) for name, kind, _ in _settings(part)}
 
-def setting_types(preset: Preset) -> dict[str, Any]:
-    """The type of every setting of a preset, by name."""
-    return {name: kind for part in (preset.architecture, preset.optim) for name, kind, _ in _settings(part)}
+    def override(self, values: Mapping[str, Any]) -> "ResolvedModel":
+        """Replace settings; a name that both halves of a hybrid have replaces both.
 
-
-def override(preset: Preset, values: Mapping[str, Any]) -> ResolvedModel:
-    """Replace the settings ``values`` of a preset; a name in both halves of a hybrid replaces both.
-
-    Raises:
-        ValueError: a value out of range, or a combination that cannot be built.
-    """
-    return ResolvedModel(
-        architecture=_replace(preset.architecture, values), optim=_replace(preset.optim, values)
-    )
+        Raises:
+            ValueError: the model has no such setting, a value is out of range, or the combination cannot be
+                built.
+        """
+        if unknown := sorted(values.keys() - self.setting_types().keys()):
+            raise ValueError(f"this model has no setting {unknown[0]!r}")
+        return ResolvedModel(
+            architecture=_replace(self.architecture, values), optim=_replace(self.optim, values)
+        )
 
 
 def _settings(config: Any, unused: frozenset[str] = frozenset()) -> Iterator[tuple[str, Any, Any]]:

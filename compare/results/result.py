@@ -11,15 +11,11 @@ from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
+from compare.config.sections import run_name
 from compare.system.hints import abbreviate
 from data.text.files import parse_json
 
 Status = Literal["done", "failed", "unfinished"]
-
-
-def run_name(label: str, seed: int) -> str:
-    """The name of the folder of one model and seed."""
-    return f"{label}-seed{seed}"
 
 
 @dataclass(frozen=True, kw_only=True)

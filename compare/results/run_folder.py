@@ -1,31 +1,33 @@
-"""The folder of one run: its settings, and where each of its files lies."""
+"""The folder of one run: its settings, and where each of its files is."""
 
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from compare.config.parse import load_experiment, to_toml
-from compare.config.sections import Experiment, ModelConfig
+from compare.config.parse import load_experiment
+from compare.config.run import Run, resolve_models
 from compare.training.file_names import CHECKPOINTS, FINAL, METRICS
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunFolder:
-    """One model and seed of an experiment with every setting written out, and where it is kept."""
+    """A run and the folder that keeps its files."""
 
-    experiment: Experiment
-    """The experiment with this one model."""
+    run: Run
     folder: Path
 
     @classmethod
     def read(cls, folder: Path) -> "RunFolder":
-        """A run that has begun, from its config.toml."""
-        return cls(experiment=load_experiment(folder / "config.toml"), folder=folder)
+        """Read a run that has begun, from its config.toml.
 
-    @property
-    def model(self) -> ModelConfig:
-        """The run's model."""
-        return self.experiment.models[0]
+        Raises:
+            ValueError: config.toml cannot be read, or describes no run.
+        """
+        path = folder / "config.toml"
+        runs = resolve_models(load_experiment(path), str(path))
+        if len(runs) > 1:
+            raise ValueError(f"{path} has {len(runs)} [[models]] tables, but a run has one")
+        return cls(run=runs[0], folder=folder)
 
     @property
     def name(self) -> str:
@@ -33,14 +35,14 @@ class RunFolder:
         return self.folder.name
 
     @property
-    def config(self) -> str:
-        """All settings as TOML, what config.toml holds."""
-        return to_toml(self.experiment)
+    def config(self) -> Path:
+        """All settings, as TOML."""
+        return self.folder / "config.toml"
 
     @property
     def config_hash(self) -> str:
-        """The sha256 of all settings."""
-        return hashlib.sha256(self.config.encode()).hexdigest()
+        """The sha256 of config.toml."""
+        return hashlib.sha256(self.config.read_bytes()).hexdigest()
 
     @property
     def weights(self) -> Path:
@@ -63,7 +65,7 @@ class RunFolder:
 
     def hashes(self) -> dict[str, str]:
         """The sha256 of every file that the run's figures come from, by its path in the folder."""
-        files = [self.folder / "config.toml", self.folder / "vocabulary.json"]
+        files = [self.config, self.folder / "vocabulary.json"]
         files += [self.metrics, self.speed, self.weights, *self.folder.glob("*.hyp")]
         return {
             path.relative_to(self.folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import torch
 
-from compare.config.resolve_model import resolve_model
 from compare.decoding.translator import Translator
 from compare.models.registry import build
 from compare.results.run_folder import RunFolder
@@ -26,7 +25,7 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
         raise ValueError(
             f"{folder}: no config.toml: give the folder of one run, such as runs/demo/bahdanau-seed1"
         )
-    found = RunFolder.read(folder)
+    trained = RunFolder.read(folder)
     vocabularies = load_pair(folder)
     trained_with = read_result(folder).files.get(FILE_NAME, vocabularies.content_hash)
     if vocabularies.content_hash != trained_with:  # it may well have the same size
@@ -34,11 +33,10 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
             f"{folder / FILE_NAME} is not what this run was trained with (sha256 "
             f"{vocabularies.content_hash[:12]}, not {trained_with[:12]}): put the run's own back"
         )
-    architecture = resolve_model(found.model, str(folder / "config.toml")).architecture
-    model = build(architecture, len(vocabularies.src), len(vocabularies.tgt))
-    set_weights(model, load_weights(found.weights), str(found.weights))
+    model = build(trained.run.model.architecture, len(vocabularies.src), len(vocabularies.tgt))
+    set_weights(model, load_weights(trained.weights), str(trained.weights))
     try:
         model.to(device)
     except (RuntimeError, AssertionError) as error:  # of torch: no such device, or one it is not built for
         raise ValueError(f"device {device!r} cannot be used: {first_line(error)}") from None
-    return Translator(model, vocabularies, found.experiment.decode, torch.device(device))
+    return Translator(model, vocabularies, trained.run.decode, torch.device(device))

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from compare.analysis.finished_experiment import load_finished
-from compare.config.resolve_model import resolve_model
 from compare.models.registry import Architecture
 from data.corpus import Pairs
 from seq2seq.config import Seq2SeqConfig
@@ -30,7 +29,7 @@ def read_translations(folder: Path) -> Translations:
     found = Translations(finished.corpus.splits[test], {}, {})
     for name, run in finished.named.items():
         found.lines[name] = list(run.outputs[test])
-        kind = kind_of(resolve_model(run.experiment.models[0]).architecture)
+        kind = kind_of(run.run.model.architecture)
         if kind is not None:
             found.kinds.setdefault(kind, name)
     return found

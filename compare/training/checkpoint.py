@@ -10,6 +10,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from compare.config.schema import current_names
 from data.text.files import write_atomically
 
 
@@ -27,7 +28,7 @@ def load_weights(path: Path) -> dict[str, Tensor]:
     if not path.exists():
         raise ValueError(f"{path}: no such weights: has this run been trained?")
     try:
-        return safetensors.torch.load_file(path)
+        return current_names("parameter", safetensors.torch.load_file(path))
     except (safetensors.SafetensorError, OSError, ValueError) as error:
         raise ValueError(
             f"{path}: not a readable safetensors file ({error}): delete {path.parent.parent} and run again"

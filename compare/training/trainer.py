@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from compare.config.schema import current_names
 from compare.config.sections import TrainConfig
 from compare.optim.config import OptimConfig
 from compare.optim.optimizer import build_optimizer
@@ -224,6 +225,7 @@ class Trainer:
 
     def _restore(self, saved: dict[str, Any]) -> None:
         """Take up what ``_save`` wrote."""
+        saved = current_names("trainer state", saved)
         self.state = TrainerState(**saved["progress"])
         self.running.restore(saved["running_metrics"])
         set_weights(self.model, saved["weights"], "weights")

@@ -34,7 +34,7 @@ def behaviour(finished: FinishedExperiment) -> Table:
 
 def _faults(run: FinishedRun, test: str, pairs: Pairs, vocabularies: VocabularyPair) -> Row:
     """The figures of one run on one test set."""
-    outputs, result, ratio = run.outputs[test], run.result, run.experiment.decode.max_ratio
+    outputs, result, ratio = run.outputs[test], run.result, run.run.decode.max_ratio
     references = [split_words(line) for line in pairs.tgt]
     again = [repetition(split_words(line), ref) for line, ref in zip(outputs, references, strict=True)]
     sources = vocabularies.src.encode_all(pairs.src)

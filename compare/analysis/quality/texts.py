@@ -27,7 +27,7 @@ def word_counts(lines: Sequence[str]) -> list[int]:
 def trained_on(finished: FinishedExperiment) -> Pairs:
     """The training pairs that the models saw; those of more than ``max_tokens`` tokens were left out."""
     first, train = finished.runs[0], finished.corpus.splits["train"]
-    limit = first.experiment.data.max_tokens
+    limit = first.run.data.max_tokens
     src, tgt = load_pair(first.folder)  # the rows of an experiment share data and vocabulary
     ids = zip(src.encode_all(train.src), tgt.encode_all(train.tgt), strict=True)
     kept = [max(len(src_ids), len(tgt_ids)) <= limit for src_ids, tgt_ids in ids]

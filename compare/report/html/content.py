@@ -62,7 +62,7 @@ def gather_content(folder: Path, say: Callable[[str], None], *, baseline: str = 
     loaded = load_for_report(folder)
     finished = loaded.finished
     reference = choose_reference(finished, baseline)
-    seed = finished.runs[0].experiment.train.seed
+    seed = finished.runs[0].run.train.seed
     scored: dict[str, ScoredTestSet] = {}
     comparisons: list[Comparison] = []
     if loaded.no_texts is None:

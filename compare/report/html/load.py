@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, load_finished
-from compare.config.parse import load_experiment
 from compare.config.sections import DataConfig
 from compare.report.html.parts import explain
+from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_results
 from data.corpus import Corpus, Pairs
 
@@ -54,12 +54,12 @@ def _without_texts(folder: Path, done: list[Result]) -> FinishedExperiment:
     """What the run folders alone say."""
     places = [folder / row.run for row in done]
     runs = tuple(
-        FinishedRun(result=row, folder=place, experiment=load_experiment(place / "config.toml"), outputs={})
+        FinishedRun(result=row, folder=place, run=RunFolder.read(place).run, outputs={})
         for row, place in zip(done, places, strict=True)
     )
     first = runs[0]
     tests = sorted(path.stem for path in first.folder.glob("*.hyp")) or ["test"]
-    return FinishedExperiment(folder=folder, corpus=_empty_corpus(first.experiment.data, tests), runs=runs)
+    return FinishedExperiment(folder=folder, corpus=_empty_corpus(first.run.data, tests), runs=runs)
 
 
 def _empty_corpus(data: DataConfig, tests: list[str]) -> Corpus:

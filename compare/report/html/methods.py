@@ -1,6 +1,5 @@
 """How the figures came about: settings, hashes, signatures, machines, and the commands to do it again."""
 
-import dataclasses
 import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compare.analysis.finished_experiment import FinishedRun
-from compare.config.parse import SECTIONS, to_toml
-from compare.config.sections import Experiment
+from compare.config.run import Run, runs_to_toml
 from compare.report.html.load import LoadedExperiment
 from compare.report.html.parts import Cell, ColumnHeading, HtmlTable, cell
 from compare.system.version import code_version
@@ -37,7 +35,7 @@ def methods(loaded: LoadedExperiment) -> MethodsSection:
     """Read the settings of all finished runs, and what their rows say of where they ran."""
     runs = loaded.finished.runs
     first_runs = {label: own[0] for label, own in loaded.finished.labels.items()}
-    settings = {label: _settings(run.experiment) for label, run in first_runs.items()}
+    settings = {label: _settings(run.run) for label, run in first_runs.items()}
     names = list(dict.fromkeys(name for own in settings.values() for name in own))
     alike = [name for name in names if len({repr(own.get(name)) for own in settings.values()}) == 1]
     different = [name for name in names if name not in alike]
@@ -47,22 +45,13 @@ def methods(loaded: LoadedExperiment) -> MethodsSection:
         hashes=_hashes(runs),
         conditions=_conditions(loaded),
         commands=_commands(loaded),
-        config=to_toml(_whole(loaded)),
+        config=runs_to_toml([runs[0].run for runs in loaded.finished.labels.values()]),
     )
 
 
-def _settings(experiment: Experiment) -> Settings:
-    """The settings of one run but for its seed; those of the model are "model.<key>"."""
-    found = {
-        f"{section}.{key}": value
-        for section in SECTIONS
-        for key, value in dataclasses.asdict(getattr(experiment, section)).items()
-    }
-    (model,) = experiment.models
-    del found["train.seed"]
-    return found | {
-        f"model.{key}": value for key, value in {"preset": model.preset, **model.overrides}.items()
-    }
+def _settings(run: Run) -> Settings:
+    """The settings of one run, its seed left out."""
+    return {name: value for name, value in run.settings().items() if name != "train.seed"}
 
 
 def _shared(settings: Mapping[str, Settings], names: Sequence[str]) -> HtmlTable:
@@ -136,9 +125,3 @@ def _commands(loaded: LoadedExperiment) -> list[str]:
         f"attnbench check {folder}",
         f"attnbench report {folder}",
     ]
-
-
-def _whole(loaded: LoadedExperiment) -> Experiment:
-    """One experiment of all finished models."""
-    firsts = [runs[0].experiment for runs in loaded.finished.labels.values()]
-    return dataclasses.replace(firsts[0], models=tuple(first.models[0] for first in firsts))

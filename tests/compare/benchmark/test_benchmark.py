@@ -15,6 +15,7 @@ from compare.benchmark.plan import PHASES, BenchPlan
 from compare.benchmark.report import BenchmarkResult
 from compare.config.parse import load_experiment
 from compare.config.resolve_model import resolve_model
+from compare.config.run import resolve_models
 from compare.config.sections import Experiment
 from compare.experiment.prepare import prepare_data
 from compare.models.flops import train_flops_per_token
@@ -54,7 +55,11 @@ def staged(tiny: Experiment, monkeypatch: pytest.MonkeyPatch) -> tuple[Stage, Be
     monkeypatch.setattr(
         benchmark, "peak_flops", lambda device, precision: (1e9, f"of {device} in {precision}")
     )
-    return stage, run_benchmark(tiny, BenchPlan(phases=("train",), updates=2), said.append), said
+    return (
+        stage,
+        run_benchmark(resolve_models(tiny), BenchPlan(phases=("train",), updates=2), said.append),
+        said,
+    )
 
 
 def test_the_models_take_turns_on_the_same_batches(staged: tuple[Stage, BenchmarkResult, list[str]]):
@@ -108,8 +113,8 @@ def test_the_share_is_that_of_the_models_own_operations(
 
 def test_sentences_to_decode_are_the_first_of_the_test_set_again_and_again(tiny: Experiment, tmp_path: Path):
     """The test set has 8; 11 are asked for."""
-    inputs = make_inputs(tiny, BenchPlan(batch=11, updates=2), lambda text: None)
-    prepared = prepare_data(tiny, tmp_path, lambda text: None)
+    inputs = make_inputs(resolve_models(tiny)[0], BenchPlan(batch=11, updates=2))
+    prepared = prepare_data(tiny, tmp_path)
     lines = prepared.corpus.splits["test"].src
     assert inputs.sources == prepared.vocabularies.src.encode_all([*lines, *lines[:3]])
     assert inputs.vocabulary_sizes == (18, 18)
@@ -120,7 +125,7 @@ def test_sentences_to_decode_are_the_first_of_the_test_set_again_and_again(tiny:
 def test_sentences_drawn_have_the_length_asked_for(tiny: Experiment):
     train = replace(tiny.train, batch_tokens=2000)
     drawn = replace(tiny, train=train, vocabulary=replace(tiny.vocabulary, size=50))
-    inputs = make_inputs(drawn, BenchPlan(synthetic=12, updates=40, batch=500), pytest.fail)
+    inputs = make_inputs(resolve_models(drawn)[0], BenchPlan(synthetic=12, updates=40, batch=500))
     assert len(inputs.batches) == 40
     assert inputs.vocabulary_sizes == (50, 50)
     assert inputs.mean_lengths == pytest.approx((13, 13), rel=0.3)  # with EOS; some batches of many
@@ -129,7 +134,7 @@ def test_sentences_drawn_have_the_length_asked_for(tiny: Experiment):
     ids = {token for source in inputs.sources for token in source}
     assert ids == set(range(len(SPECIALS), 50))
     assert all(batch.tgt_in.numel() <= 2000 for batch in inputs.batches)
-    again = make_inputs(drawn, BenchPlan(synthetic=12, updates=40, batch=500), pytest.fail)
+    again = make_inputs(resolve_models(drawn)[0], BenchPlan(synthetic=12, updates=40, batch=500))
     assert again.sources == inputs.sources
 
 
@@ -137,8 +142,10 @@ def test_decoding_is_timed_in_fp32_and_in_the_precision_of_training_too(tiny: Ex
     plan = BenchPlan(phases=("train", "beam"))
     both = [f"{name} beam {precision}" for name in LABELS for precision in ("fp32", "bf16")]
     bf16 = replace(tiny, train=replace(tiny.train, precision="bf16"))
-    assert planned_timings(bf16, plan) == [*(f"{name} train bf16" for name in LABELS), *both]
-    assert planned_timings(tiny, plan) == [f"{name} {phase} fp32" for phase in plan.phases for name in LABELS]
+    assert planned_timings(resolve_models(bf16), plan) == [*(f"{name} train bf16" for name in LABELS), *both]
+    assert planned_timings(resolve_models(tiny), plan) == [
+        f"{name} {phase} fp32" for phase in plan.phases for name in LABELS
+    ]
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -148,8 +155,8 @@ def test_every_phase_counts_what_it_does(tiny: Experiment, precision: str, monke
         tiny, train=replace(tiny.train, precision=precision), bench=replace(tiny.bench, latency_sentences=3)
     )
     plan = BenchPlan(phases=PHASES, repeats=2, steps=4, batch=5, updates=2)
-    report = run_benchmark(tiny, plan, lambda text: None)
-    batches = make_inputs(tiny, plan, lambda text: None).batches
+    report = run_benchmark(resolve_models(tiny), plan, lambda text: None)
+    batches = make_inputs(resolve_models(tiny)[0], plan).batches
     pairs, src_tokens = sum(map(len, batches)), sum(batch.src_tokens for batch in batches)
     work = {
         "train": (pairs, src_tokens + sum(batch.tgt_tokens for batch in batches), "tokens/s"),

@@ -12,8 +12,7 @@ from compare.benchmark import scaling
 from compare.benchmark.growth import KEPT, Growth, Scaling
 from compare.benchmark.scaling import SIZES, grow, widened
 from compare.config.parse import load_experiment
-from compare.config.resolve_model import resolve_model
-from compare.config.sections import ModelConfig
+from compare.config.run import resolve_models
 from compare.models.presets import PRESETS
 from compare.system import timing
 from compare.training.loss import TranslationLoss
@@ -64,7 +63,7 @@ def test_a_table_an_axis():
 @pytest.mark.parametrize("axis", SIZES)
 def test_one_size_grows_and_the_others_stay(axis: Any, tiny_toml: Path, monkeypatch: pytest.MonkeyPatch):
     """The clock goes forward by the size itself, and for one of the models twice."""
-    experiment, clock, seen = load_experiment(tiny_toml), Clock(), list[dict[str, int]]()
+    runs, clock, seen = resolve_models(load_experiment(tiny_toml)), Clock(), list[dict[str, int]]()
 
     class Spy(TranslationLoss):
         def forward(self, src: Any, src_mask: Any, tgt_in: Any, tgt_out: Any, tgt_mask: Any) -> Any:
@@ -81,7 +80,7 @@ def test_one_size_grows_and_the_others_stay(axis: Any, tiny_toml: Path, monkeypa
     monkeypatch.setattr(timing, "time", clock)
     monkeypatch.setitem(KEPT, "vocabulary", 40)
     sizes = {"width": [8, 16]}.get(axis, [10, 20])
-    found = grow(experiment, {axis: sizes}, repeats=2, say=lambda text: None).growths
+    found = grow(runs, {axis: sizes}, repeats=2, say=lambda text: None).growths
     assert [each.model for each in found] == ["luong", "transformer"]
     for factor, each in enumerate(found, start=1):
         assert each.seconds == [[factor * float(size)] * 2 for size in sizes]
@@ -92,8 +91,8 @@ def test_one_size_grows_and_the_others_stay(axis: Any, tiny_toml: Path, monkeypa
 
 
 def test_a_pass_computes_gradients(tiny_toml: Path):
-    experiment = load_experiment(tiny_toml)
-    work = scaling._pass(experiment.models[0], KEPT, torch.device("cpu"), "bf16", "config")
+    run, *_ = resolve_models(load_experiment(tiny_toml))
+    work = scaling._pass(run.model, KEPT, torch.device("cpu"), "bf16")
     model = work.__closure__ and next(
         cell.cell_contents for cell in work.__closure__ if isinstance(cell.cell_contents, TranslationLoss)
     )
@@ -105,9 +104,8 @@ def test_a_pass_computes_gradients(tiny_toml: Path):
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_can_be_made_as_wide_as_told(preset: str):
-    row = ModelConfig(preset=preset, label="row")
     for width in SIZES["width"]:
-        settings = resolve_model(widened(row, width)).settings()
+        settings = widened(PRESETS[preset].model, width).settings()
         found = {settings[name] for name in ("embedding_size", "hidden_size", "d_model") if name in settings}
         assert found == {width}
         assert settings.get("ffn_size", 4 * width) == 4 * width

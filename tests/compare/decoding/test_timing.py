@@ -62,7 +62,7 @@ def test_the_peak_of_a_run_is_not_that_of_a_timed_turn(
     monkeypatch.setattr(run_one, "peak_memory_bytes", noted("peak", 6))
     monkeypatch.setattr(run_one, "time_decoding", noted("time", speed))
     monkeypatch.setattr(run_one, "time_latency", noted("time", [1.0]))
-    run_one.measure_speed(translator, run.experiment, load_corpus(run.experiment.data), run, decode_s=1.0)
+    run_one.measure_speed(translator, load_corpus(run.run.data), run, decode_s=1.0)
     assert order == ["peak", "time", "time", "time"]
     assert json.loads(run.speed.read_text())["peak_memory_bytes"] == 6
 

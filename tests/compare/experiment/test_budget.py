@@ -10,14 +10,16 @@ import torch
 
 from compare.config.parse import load_experiment
 from compare.config.resolve_model import resolve_model
-from compare.config.sections import BudgetConfig, Experiment, ModelConfig
+from compare.config.run import Run, resolve_models
+from compare.config.sections import BudgetConfig, ModelConfig
 from compare.experiment import budget, run_all
-from compare.experiment.budget import GRIDS, RANGE, TOLERANCE, match_budget
+from compare.experiment.budget import GRIDS, MAX_WIDTH_FACTOR, TOLERANCE, match_budget
 from compare.experiment.compute_result import training_flops
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run_all import run_experiment
 from compare.models.presets import PRESETS
 from compare.models.registry import build
+from compare.models.resolved_model import ResolvedModel
 from compare.system.progress import Reporter
 from tests.kits.cli import Refusal
 
@@ -29,18 +31,19 @@ OTHERS = [name for name, preset in PRESETS.items() if not preset.paper_size]
 
 @pytest.fixture(scope="module")
 def prepared(tiny_toml: Path, tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
-    return prepare_data(load_experiment(tiny_toml), tmp_path_factory.mktemp("encoded"), lambda line: None)
+    return prepare_data(load_experiment(tiny_toml), tmp_path_factory.mktemp("encoded"))
 
 
-def experiment(tiny_toml: Path, *models: ModelConfig, **settings: object) -> Experiment:
-    return replace(load_experiment(tiny_toml), models=models, budget=BudgetConfig(**settings))  # type: ignore[arg-type]
+def runs_of(tiny_toml: Path, *models: ModelConfig, **settings: object) -> list[Run]:
+    budget = BudgetConfig(**settings)  # type: ignore[arg-type]
+    return resolve_models(replace(load_experiment(tiny_toml), models=models, budget=budget))
 
 
-def amount(kind: str, model: ModelConfig, prepared: PreparedData) -> float:
+def amount(kind: str, model: ModelConfig | ResolvedModel, prepared: PreparedData) -> float:
     """Counted in a model that was really made, or by the formula that is tested against torch's counter."""
-    architecture = resolve_model(model).architecture
+    architecture = (resolve_model(model) if isinstance(model, ModelConfig) else model).architecture
     if kind == "flops":
-        return training_flops(architecture, prepared)
+        return training_flops(architecture, prepared=prepared)
     made = build(architecture, *(len(side) for side in prepared.vocabularies))
     return sum(parameter.numel() for parameter in made.parameters())
 
@@ -54,25 +57,26 @@ def test_every_preset_can_be_made_as_large_as_a_reference(
     if "rnn" in preset or not small:
         small |= SMALL
     other = ModelConfig(preset=preset, label="other", overrides=small)
-    first, second = match_budget(experiment(tiny_toml, REFERENCE, other, match=kind), prepared, {})
+    first, second = match_budget(runs_of(tiny_toml, REFERENCE, other, match=kind), prepared, {})
     target = amount(kind, REFERENCE, prepared)
-    assert first.models == (REFERENCE,)
+    assert first.model == resolve_model(REFERENCE)
     assert first.budget == second.budget == BudgetConfig(match=kind, reference="reference", amount=target)
-    found = second.models[0]
-    assert abs(amount(kind, found, prepared) / target - 1) <= TOLERANCE
-    before, after = resolve_model(other).settings(), resolve_model(found).settings()
+    assert abs(amount(kind, second.model, prepared) / target - 1) <= TOLERANCE
+    before, after = resolve_model(other).settings(), second.model.settings()
     assert {name for name in before if before[name] != after[name]} <= set(WIDTHS)
     for name in set(WIDTHS) & set(after):
         given = before[name] or before["hidden_size"]  # what attention_size is if left out
-        assert after[name] is None or given // RANGE <= after[name] <= given * RANGE, name
+        assert after[name] is None or given // MAX_WIDTH_FACTOR <= after[name] <= given * MAX_WIDTH_FACTOR, (
+            name
+        )
 
 
 def test_the_coarsest_grid_that_is_near_enough_wins(tiny_toml: Path, prepared: PreparedData):
     """A reference made of a multiple of 32 is met by it, where an odd width would be as near."""
     grown = replace(REFERENCE, overrides={**SMALL, "hidden_size": 160})
     target = amount("params", grown, prepared)
-    (found,) = match_budget(experiment(tiny_toml, REFERENCE, match="params", amount=target), prepared, {})
-    assert found.models[0].overrides["hidden_size"] == 160
+    (found,) = match_budget(runs_of(tiny_toml, REFERENCE, match="params", amount=target), prepared, {})
+    assert found.model.settings()["hidden_size"] == 160
     assert 160 % GRIDS[1] == 0
 
 
@@ -80,7 +84,7 @@ def test_a_budget_out_of_reach_says_how_near_it_comes(tiny_toml: Path, prepared:
     with pytest.raises(
         ValueError, match=r"models\.reference: cannot meet the budget of 10,000,000 params"
     ) as caught:
-        match_budget(experiment(tiny_toml, REFERENCE, match="params", amount=1e7), prepared, {})
+        match_budget(runs_of(tiny_toml, REFERENCE, match="params", amount=1e7), prepared, {})
     wide = replace(REFERENCE, overrides={**SMALL, "hidden_size": 4 * 96, "attention_size": 4 * 96})
     off = amount("params", wide, prepared) / 1e7 - 1
     assert f"{off:+.1%} is the nearest" in str(caught.value)
@@ -88,17 +92,17 @@ def test_a_budget_out_of_reach_says_how_near_it_comes(tiny_toml: Path, prepared:
 
 def test_time_buys_updates(tiny_toml: Path, prepared: PreparedData):
     other = replace(REFERENCE, label="slow")
-    whole = experiment(tiny_toml, REFERENCE, other, match="time")
+    whole = runs_of(tiny_toml, REFERENCE, other, match="time")
     first, second = match_budget(whole, prepared, {"reference": 0.2, "slow": 0.55})
     assert first.train.max_updates == 90
     assert second.train.max_updates == round(90 * 0.2 / 0.55)
     assert first.budget.amount == second.budget.amount == pytest.approx(18)
-    given = replace(whole, budget=BudgetConfig(match="time", amount=11))
+    given = [replace(run, budget=BudgetConfig(match="time", amount=11)) for run in whole]
     assert [e.train.max_updates for e in match_budget(given, prepared, {"reference": 0.2, "slow": 0.55})] == [
         55,
         20,
     ]
-    given = replace(whole, budget=BudgetConfig(match="time", amount=0.1))
+    given = [replace(run, budget=BudgetConfig(match="time", amount=0.1)) for run in whole]
     with pytest.raises(ValueError, match=r"one update takes 0\.55 s, more than the budget of 0\.10 s"):
         match_budget(given, prepared, {"reference": 0.1, "slow": 0.55})
 
@@ -106,7 +110,7 @@ def test_time_buys_updates(tiny_toml: Path, prepared: PreparedData):
 def test_the_global_generator_is_left_alone(tiny_toml: Path, prepared: PreparedData):
     before = torch.get_rng_state()
     match_budget(
-        experiment(tiny_toml, REFERENCE, replace(REFERENCE, label="b", preset="lstm"), match="params"),
+        runs_of(tiny_toml, REFERENCE, replace(REFERENCE, label="b", preset="lstm"), match="params"),
         prepared,
         {},
     )

@@ -9,9 +9,11 @@ import pytest
 
 from compare.cli import main
 from compare.config.parse import load_experiment
+from compare.config.run import resolve_models
 from compare.experiment import run_all
-from compare.experiment.run_all import dry_run, plan, run_experiment
+from compare.experiment.run_all import dry_run, run_experiment
 from compare.report.publish import draw_plots
+from compare.results.run_folder import RunFolder
 from compare.scoring.score import corpus_bleu
 from compare.system.progress import Reporter
 from tests.kits.runs import ROWS, files
@@ -83,13 +85,15 @@ def test_the_figures_of_a_row_follow_from_its_files(finished: Path):
 
 def test_every_setting_is_written_out(finished: Path, tiny_toml: Path, tmp_path: Path):
     """A row's config.toml alone makes the same row again."""
-    rows = plan(load_experiment(tiny_toml), tmp_path)
-    for row, name in zip(rows, ROWS, strict=True):
+    runs = resolve_models(load_experiment(tiny_toml))
+    for run, name in zip(runs, ROWS, strict=True):
         path = finished / name / "config.toml"
-        assert path.read_text() == row.config
-        (again,) = plan(load_experiment(path), tmp_path)
-        assert again.config == row.config
-        assert json.loads((finished / name / "result.json").read_text())["config_hash"] == row.config_hash
+        assert path.read_text() == run.to_toml()
+        (again,) = resolve_models(load_experiment(path))
+        assert again == run
+        folder = RunFolder.read(finished / name)
+        assert folder.run == run
+        assert json.loads((finished / name / "result.json").read_text())["config_hash"] == folder.config_hash
 
 
 # --- the command
@@ -134,7 +138,7 @@ def test_a_dry_run_checks_everything_and_writes_nothing(
 
 def test_a_dry_run_of_a_finished_folder_changes_nothing(finished: Path, tiny_toml: Path):
     before = files(finished)
-    rows = dry_run(load_experiment(tiny_toml), finished, lambda text: None)
+    rows = dry_run(load_experiment(tiny_toml), finished)
     assert [row.name for row in rows] == list(ROWS)
     assert files(finished) == before
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from compare.config.parse import load_experiment
-from compare.config.sections import Experiment, TrainConfig
+from compare.config.run import Run, resolve_models
+from compare.config.sections import TrainConfig
 from compare.experiment import run_all
-from compare.experiment.resolve import resolve_precision
 from compare.experiment.run_all import run_experiment
 from compare.results.run_folder import RunFolder
 from compare.system import device
@@ -35,9 +35,8 @@ def test_auto_is_what_the_processor_is_good_at(
     pretend(flags, tmp_path, monkeypatch)
     assert has_fast_bf16(CPU) is fast
     for asked, found in (("auto", "bf16" if fast else "fp32"), ("fp32", "fp32"), ("bf16", "bf16")):
-        experiment = resolve_precision(load_experiment(tiny_toml, [f"train.precision={asked}"]))
-        assert experiment.train.precision == found
-        assert resolve_precision(experiment) == experiment
+        runs = resolve_models(load_experiment(tiny_toml, [f"train.precision={asked}"]))
+        assert {(run.train.device, run.train.precision) for run in runs} == {("cpu", found)}
 
 
 @pytest.mark.parametrize(("capability", "precision"), [((9, 0), "bf16"), ((8, 0), "bf16"), ((7, 5), "fp32")])
@@ -47,7 +46,8 @@ def test_auto_is_what_the_gpu_is_good_at(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     overrides = ["train.device=auto", "train.precision=auto"]
-    assert resolve_precision(load_experiment(tiny_toml, overrides)).train.precision == precision
+    run, *_ = resolve_models(load_experiment(tiny_toml, overrides))
+    assert (run.train.device, run.train.precision) == ("cuda", precision)
 
 
 def test_auto_is_the_default():
@@ -71,8 +71,8 @@ def test_a_run_is_of_one_precision_and_never_of_auto(
     monkeypatch.setattr(run_all, "run_one", lambda row, prepared, _: run_all.unfinished_result(row, prepared))
     calibrated = []
 
-    def calibrate(experiment: Experiment, *_: object) -> dict[str, float]:
-        calibrated.append(experiment.train.precision)
+    def calibrate(runs: list[Run], *_: object) -> dict[str, float]:
+        calibrated.append(runs[0].train.precision)
         return {"luong": 1.0, "transformer": 1.0}
 
     monkeypatch.setattr(run_all, "calibrate", calibrate)
@@ -83,7 +83,7 @@ def test_a_run_is_of_one_precision_and_never_of_auto(
         assert [result.precision for result in results] == ["bf16", "bf16"]
     assert calibrated == ["bf16", "bf16"]
     for result in results:
-        assert RunFolder.read(folder / result.run).experiment.train.precision == "bf16"
+        assert RunFolder.read(folder / result.run).run.train.precision == "bf16"
     pretend("sse2", tmp_path, monkeypatch)
     with pytest.raises(ValueError, match='precision = "bf16" there, precision = "fp32" here'):
         run_experiment(experiment, folder, Reporter(quiet=True))

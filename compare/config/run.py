@@ -1,0 +1,101 @@
+"""A resolved run: one model and one seed of an experiment, with every setting decided."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from compare.config.parse import SECTIONS, to_toml
+from compare.config.resolve_model import resolve_model
+from compare.config.schema import SCHEMA
+from compare.config.sections import (
+    BenchConfig,
+    BudgetConfig,
+    DataConfig,
+    DecodeConfig,
+    Experiment,
+    TrainConfig,
+    VocabularyConfig,
+    run_name,
+)
+from compare.models.resolved_model import ResolvedModel
+from compare.system.device import has_fast_bf16, pick_device
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One model and one seed of an experiment; made once, by ``resolve_models``, and handed down."""
+
+    label: str
+    preset: str
+    model: ResolvedModel
+    """Architecture and optimizer settings."""
+    data: DataConfig
+    vocabulary: VocabularyConfig
+    train: TrainConfig
+    """Device and precision are decided: never "auto"."""
+    decode: DecodeConfig
+    bench: BenchConfig
+    budget: BudgetConfig
+    """If the budget is matched, ``amount`` and ``reference`` are what it was matched to."""
+
+    @property
+    def name(self) -> str:
+        """<label>-seed<k>, the name of the run's folder."""
+        return run_name(self.label, self.train.seed)
+
+    def model_table(self) -> dict[str, Any]:
+        """The ``[[models]]`` table that gives this model, every setting written out."""
+        settings = {name: value for name, value in self.model.settings().items() if value is not None}
+        return {"preset": self.preset, "label": self.label, **settings}
+
+    def settings(self) -> dict[str, Any]:
+        """Every setting by "section.key"; those of the model are "model.key"."""
+        sections = {
+            f"{section}.{key}": value
+            for section in SECTIONS
+            for key, value in dataclasses.asdict(getattr(self, section)).items()
+        }
+        model = {f"model.{key}": value for key, value in self.model_table().items() if key != "label"}
+        return sections | model
+
+    def with_seed(self, seed: int) -> "Run":
+        """The same run from another seed of weights, dropout and batch order."""
+        return dataclasses.replace(self, train=dataclasses.replace(self.train, seed=seed))
+
+    def to_toml(self) -> str:
+        """Write config.toml: ``read_run`` reads the same run from it."""
+        return f"schema = {SCHEMA}\n\n{runs_to_toml([self])}"
+
+
+def resolve_models(experiment: Experiment, context: str = "config") -> list[Run]:
+    """Decide the settings of each model, and device and precision where they are "auto".
+
+    A matched budget is decided later, by ``match_budget``, which needs the data.
+
+    Args:
+        experiment: the experiment as written and checked.
+        context: the file that error messages name.
+
+    Returns:
+        One run per model, in the order of the experiment, with the seed of ``[train]``.
+
+    Raises:
+        ValueError: an unknown preset or setting, a value out of range, or a device that is not there.
+    """
+    device = pick_device(experiment.train.device)
+    precision = experiment.train.precision
+    if precision == "auto":
+        precision = "bf16" if has_fast_bf16(device) else "fp32"
+    train = dataclasses.replace(experiment.train, device=device.type, precision=precision)
+    sections = {name: getattr(experiment, name) for name in SECTIONS} | {"train": train}
+    return [
+        Run(label=row.label, preset=row.preset, model=resolve_model(row, context), **sections)
+        for row in experiment.models
+    ]
+
+
+def runs_to_toml(runs: Sequence[Run]) -> str:
+    """Write the experiment of these runs; the sections that they share are those of the first."""
+    first, *_ = runs
+    return to_toml({name: getattr(first, name) for name in SECTIONS}, [run.model_table() for run in runs])

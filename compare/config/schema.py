@@ -1,0 +1,59 @@
+"""Version of the files in a run folder, and the names that earlier versions used.
+
+Schema 1: all run folders without a ``schema`` key in config.toml; ``train.device`` may be "auto" there.
+Schema 2: config.toml says ``schema = 2`` and names the device that was used.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+SCHEMA = 2
+
+Kind = Literal["config", "preset", "parameter", "trainer state", "result"]
+
+RENAMED: dict[Kind, dict[str, str]] = {
+    "config": {},
+    "preset": {},
+    "parameter": {},
+    "trainer state": {"ledger": "progress", "window": "running_metrics"},
+    "result": {},
+}
+"""By kind, each old name and its present one: "section.key" of a config ("models.key" for models), presets,
+parameters of weights files, keys of the trainer state, and fields of result.json. Files are read by this
+table and never rewritten."""
+
+
+def current_names(kind: Kind, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace old names among the keys of ``values`` by the present ones."""
+    return {RENAMED[kind].get(name, name): value for name, value in values.items()}
+
+
+def current_config(table: Mapping[str, Any], path: object) -> dict[str, Any]:
+    """Replace old names in the tables of a config file, and take its schema version out.
+
+    Args:
+        table: the parsed TOML file.
+        path: the file that error messages name.
+
+    Raises:
+        ValueError: the file was written by a later version of attnbench.
+    """
+    schema = table.get("schema", 1)
+    if type(schema) is not int or not 1 <= schema <= SCHEMA:
+        raise ValueError(
+            f"{path}: schema must be a whole number from 1 to {SCHEMA}, found {schema!r}: "
+            "a later number needs a later version of attnbench"
+        )
+    return {key: _current_section(key, value) for key, value in table.items() if key != "schema"}
+
+
+def _current_section(name: str, section: Any) -> Any:
+    """Replace old keys of one section, or of each ``[[models]]`` table."""
+    if isinstance(section, list):
+        return [_current_section(name, item) for item in section]
+    if not isinstance(section, Mapping):
+        return section  # refused later, by the check of its type
+    keys = current_names("config", {f"{name}.{key}": value for key, value in section.items()})
+    current = {key.removeprefix(f"{name}."): value for key, value in keys.items()}
+    preset = current.get("preset")
+    return current | {"preset": RENAMED["preset"].get(preset, preset)} if isinstance(preset, str) else current

@@ -1,0 +1,124 @@
+"""Run folders of earlier versions: read by one table of old and new names, never by guessing."""
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from compare.config import schema
+from compare.config.parse import load_experiment
+from compare.config.schema import RENAMED, SCHEMA, current_config, current_names
+from compare.experiment.run_all import run_experiment
+from compare.results.run_folder import RunFolder
+from compare.results.trained_model import load_model
+from compare.system.progress import Reporter
+from compare.training.checkpoint import load_state, load_weights, save_state, save_weights
+from compare.training.file_names import STATE
+from tests.kits.runs import ROWS
+
+
+def test_old_names_become_present_ones(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(
+        schema.RENAMED, "config", {"train.rate": "train.speed", "models.width": "models.size"}
+    )
+    monkeypatch.setitem(schema.RENAMED, "preset", {"gnmt": "gnmt-like"})
+    old = {
+        "schema": 1,
+        "train": {"rate": 1, "seed": 2},
+        "models": [{"preset": "gnmt", "width": 3}, {"label": "b"}],
+    }
+    assert current_config(old, "x") == {
+        "train": {"speed": 1, "seed": 2},
+        "models": [{"preset": "gnmt-like", "size": 3}, {"label": "b"}],
+    }
+    assert current_names("trainer state", {"ledger": 1, "weights": 2}) == {"progress": 1, "weights": 2}
+
+
+def test_no_present_name_is_an_old_one():
+    for names in RENAMED.values():
+        assert not names.keys() & set(names.values())
+
+
+@pytest.mark.parametrize("number", [SCHEMA + 1, 0, "two", True])
+def test_a_schema_of_a_later_version_is_refused(number: object, tmp_path: Path):
+    path = tmp_path / "config.toml"
+    path.write_text(f"schema = {str(number).lower() if number is True else repr(number)}\n")
+    with pytest.raises(ValueError, match=r"config\.toml: schema must be a whole number from 1 to"):
+        load_experiment(path)
+
+
+@pytest.fixture
+def old_folder(finished: Path, tmp_path: Path) -> Path:
+    """The finished experiment as version 1 wrote it: no schema, and the device left to the machine."""
+    folder = Path(shutil.copytree(finished, tmp_path / "old"))
+    for name in ROWS:
+        path = folder / name / "config.toml"
+        text = path.read_text().removeprefix(f"schema = {SCHEMA}\n\n")
+        assert 'device = "cpu"' in text
+        path.write_text(text.replace('device = "cpu"', 'device = "auto"'))
+    return folder
+
+
+def test_an_old_folder_is_the_same_experiment(
+    old_folder: Path, finished: Path, tiny_toml: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for name in ROWS:
+        assert RunFolder.read(old_folder / name).run == RunFolder.read(finished / name).run
+    results = run_experiment(load_experiment(tiny_toml), old_folder, Reporter(quiet=True))
+    assert [result.status for result in results] == ["done", "done"]  # nothing is run again
+    assert load_model(old_folder / ROWS[0]).translate(["dog"]) == load_model(finished / ROWS[0]).translate(
+        ["dog"]
+    )
+
+
+def test_weights_and_states_are_read_by_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(schema.RENAMED, "parameter", {"table.weight": "embedding.weight"})
+    save_weights(tmp_path / "w.safetensors", {"table.weight": torch.ones(2), "bias": torch.zeros(1)})
+    assert load_weights(tmp_path / "w.safetensors").keys() == {"embedding.weight", "bias"}
+
+
+def test_a_run_stopped_by_version_1_goes_on(stopped: Path, tiny_toml: Path, finished: Path, tmp_path: Path):
+    """Its trainer state calls the progress "ledger" and the running metrics "window"."""
+    old_names = {new: old for old, new in RENAMED["trainer state"].items()}
+    states = list(stopped.glob(f"*/checkpoints/{STATE}"))
+    assert states
+    for path in states:
+        state = load_state(path)
+        assert state is not None
+        save_state(path, {old_names.get(key, key): value for key, value in state.items()})
+    results = run_experiment(load_experiment(tiny_toml), stopped, Reporter(quiet=True))
+    assert [result.status for result in results] == ["done", "done"]
+    for name in ROWS:
+        one, other = (RunFolder.read(folder / name).weights.read_bytes() for folder in (stopped, finished))
+        assert one == other
+
+
+@pytest.fixture
+def stopped(tiny_toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The tiny experiment, interrupted after some updates of its first model."""
+    from compare.system.signals import Interrupted
+    from compare.training import trainer
+
+    folder, after = tmp_path / "stopped", trainer.Trainer._after_update
+
+    def stop(self: trainer.Trainer, request: object) -> None:
+        after(self, request)  # type: ignore[arg-type]
+        if self.state.update == 40:
+            self._save()
+            raise Interrupted(15, "stopped")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer.Trainer, "_after_update", stop)
+        with pytest.raises(Interrupted):
+            run_experiment(load_experiment(tiny_toml), folder, Reporter(quiet=True))
+    return folder
+
+
+def test_every_setting_of_a_run_is_in_its_config(finished: Path):
+    run = RunFolder.read(finished / ROWS[0]).run
+    for section in ("data", "train", "decode", "bench", "budget", "vocabulary"):
+        for key, value in dataclasses.asdict(getattr(run, section)).items():
+            assert run.settings()[f"{section}.{key}"] == value
