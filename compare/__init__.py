@@ -1,22 +1,133 @@
-"""The comparison: trains, decodes, scores and times every model alike."""
+"""attnbench from Python: run experiments, load models and results, translate, score, and register extensions.
 
+Everything a command does is a function here; ``docs/api.md`` describes each with an example. Names are
+imported when they are first used, so ``import compare`` needs neither torch nor pandas.
+"""
+
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from compare.analysis.alignment.gold import read_gold
+    from compare.analysis.alignment.measurement import measure_alignment
+    from compare.benchmark.benchmark import run_benchmark
+    from compare.check.recompute import check_experiment
+    from compare.config.parse import load_experiment
+    from compare.config.run import Run, resolve_models
+    from compare.config.sections import Experiment
+    from compare.decoding.translator import Translator
+    from compare.experiment.run_all import dry_run, run_experiment
+    from compare.models.presets import Preset, list_presets, register_preset
+    from compare.models.registry import Family, build, register_family
+    from compare.optim.config import OptimConfig
+    from compare.report.html import build_report
+    from compare.report.publish import draw_plots
+    from compare.report.tables.table import render_table
     from compare.results.store import load_results
     from compare.results.trained_model import load_model
+    from compare.scoring.score import score_texts
+    from compare.studies.registry import list_studies, run_study
+    from compare.system.doctor import diagnose
 
-__all__ = ["load_model", "load_results"]
+_MODULES = {
+    "Experiment": "compare.config.sections",
+    "Family": "compare.models.registry",
+    "OptimConfig": "compare.optim.config",
+    "Preset": "compare.models.presets",
+    "Run": "compare.config.run",
+    "Translator": "compare.decoding.translator",
+    "build": "compare.models.registry",
+    "build_report": "compare.report.html",
+    "check_experiment": "compare.check.recompute",
+    "diagnose": "compare.system.doctor",
+    "draw_plots": "compare.report.publish",
+    "dry_run": "compare.experiment.run_all",
+    "list_presets": "compare.models.presets",
+    "list_studies": "compare.studies.registry",
+    "load_experiment": "compare.config.parse",
+    "load_model": "compare.results.trained_model",
+    "load_results": "compare.results.store",
+    "measure_alignment": "compare.analysis.alignment.measurement",
+    "read_gold": "compare.analysis.alignment.gold",
+    "register_family": "compare.models.registry",
+    "register_preset": "compare.models.presets",
+    "render_table": "compare.report.tables.table",
+    "resolve_models": "compare.config.run",
+    "run_benchmark": "compare.benchmark.benchmark",
+    "run_experiment": "compare.experiment.run_all",
+    "run_study": "compare.studies.registry",
+    "score_texts": "compare.scoring.score",
+}
+"""The module that defines each public name."""
+
+__all__ = [  # noqa: RUF022 (one list, by what it is for)
+    "__version__",
+    "load_experiment",
+    "resolve_models",
+    "dry_run",
+    "run_experiment",
+    "check_experiment",
+    "load_results",
+    "render_table",
+    "build_report",
+    "draw_plots",
+    "load_model",
+    "score_texts",
+    "read_gold",
+    "measure_alignment",
+    "run_benchmark",
+    "list_studies",
+    "run_study",
+    "diagnose",
+    "list_presets",
+    "register_preset",
+    "register_family",
+    "build",
+    "Experiment",
+    "Run",
+    "Translator",
+    "Preset",
+    "Family",
+    "OptimConfig",
+]
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for only then: ``attnbench --help`` must not wait for torch or pandas."""
-    if name == "load_results":
-        from compare.results.store import load_results
+    """Import a public name when it is first used."""
+    if name == "__version__":
+        from compare.system.version import package_version
 
-        return load_results
-    if name == "load_model":
-        from compare.results.trained_model import load_model
+        return package_version()
+    if name not in _MODULES:
+        raise AttributeError(f"module 'compare' has no attribute {name!r}")
+    value = getattr(import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value
 
-        return load_model
-    raise AttributeError(f"module 'compare' has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    """All public names, for tab completion."""
+    return sorted(__all__)
+
+
+def _refuse_hidden_packages() -> None:
+    """Fail with a clear message where a module of the user's own hides one of our packages.
+
+    Raises:
+        ImportError: naming the file that hides it.
+    """
+    for name in ("data", "seq2seq", "transformer"):
+        ours = Path(__file__).resolve().parent.parent / name / "__init__.py"
+        spec = find_spec(name)
+        found = Path(spec.origin).resolve() if spec is not None and spec.origin else None
+        if found != ours:
+            hiding = found or "a folder without __init__.py"
+            raise ImportError(
+                f"attnbench's package {name!r} ({ours.parent}) is hidden by {hiding}: "
+                "rename that file, or start Python in another folder"
+            )
+
+
+_refuse_hidden_packages()

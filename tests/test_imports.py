@@ -179,3 +179,19 @@ def test_a_plain_folder_called_data_hides_nothing(tmp_path: Path):
         "print(data.words.__file__)"
     )
     assert Path(python(code, tmp_path).strip()).name == "words.py"
+
+
+def test_a_package_of_the_users_own_is_named(tmp_path: Path):
+    """A data.py in the folder where Python starts hides ours: the error says which, and what to do."""
+    for name in ("data.py", "seq2seq/__init__.py"):
+        folder = tmp_path / name[:4]
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_text("x = 1\n")
+        code = "from compare import load_model"
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 1
+        last = done.stderr.splitlines()[-1]
+        assert str(folder / name) in last
+        assert "rename that file, or start Python in another folder" in last

@@ -29,6 +29,24 @@ Settings = Annotated[
 ]
 
 
+def _print_version(asked: bool) -> None:
+    """Print the version and stop; called by typer for ``--version``."""
+    if asked:
+        from compare import __version__
+
+        print(f"attnbench {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Compare recurrent attention with the Transformer in machine translation."""
+
+
 SIGNS = {"–": "-", "±": "+/-", "×": "x"}
 """What our tables hold beyond ASCII, for a terminal without it."""
 

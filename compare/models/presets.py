@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from compare.models.hybrid_config import HybridConfig
-from compare.models.registry import Architecture
+from compare.models.registry import Architecture, family_of
 from compare.models.resolved_model import ResolvedModel
 from compare.optim.config import OptimConfig
 from compare.system.hints import abbreviate, did_you_mean
@@ -253,3 +253,24 @@ def find_preset(name: str, context: str = "") -> Preset:
     if name in PRESETS:
         return PRESETS[name]
     raise ValueError(f"{context}unknown preset {abbreviate(name)}; {did_you_mean(name, PRESETS)}")
+
+
+def list_presets() -> list[str]:
+    """Return the names of all presets, registered ones included."""
+    return list(PRESETS)
+
+
+def register_preset(name: str, preset: Preset) -> None:
+    """Add a preset, so that ``preset = name`` works in a ``[[models]]`` table.
+
+    Args:
+        name: how configs name it.
+        preset: its config must be of a registered family (see ``register_family``).
+
+    Raises:
+        ValueError: the name is taken, or the config is of no registered family.
+    """
+    if name in PRESETS:
+        raise ValueError(f"the preset {name!r} exists already: choose another name")
+    family_of(preset.architecture)
+    PRESETS[name] = preset
