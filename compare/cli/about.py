@@ -1,4 +1,4 @@
-"""Commands that say what there is: models, doctor."""
+"""Commands that describe: models, doctor."""
 
 import json
 from typing import Annotated
@@ -14,7 +14,9 @@ def models(
     vocabulary: Annotated[int, typer.Option(min=5, help="Entries of each side's vocabulary.")] = 8000,
     as_json: AsJson = False,
 ) -> int:
-    """List the presets, what each is and costs; or show one's formulas, modules and shapes.
+    """List the presets, or describe one.
+
+    A description shows settings, formulas, modules with their weights, and tensor shapes.
 
     Example: attnbench models luong-local-p
     """
@@ -37,7 +39,7 @@ def doctor(
     yardstick: Annotated[bool, typer.Option("--yardstick", help="Time matrix products, 2 s.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Say what this machine has for training, and what is missing."""
+    """Describe this machine and name what is missing."""
     from dataclasses import asdict
 
     from compare.system.doctor import diagnose, render_diagnoses

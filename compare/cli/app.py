@@ -1,4 +1,4 @@
-"""The command line itself: its options, its exit statuses, its one line for a mistake."""
+"""The command line: shared options, exit statuses, one-line error messages."""
 
 import codecs
 import errno
@@ -48,7 +48,7 @@ def _root(
 
 
 SIGNS = {"–": "-", "±": "+/-", "×": "x"}
-"""What our tables hold beyond ASCII, for a terminal without it."""
+"""Replacements for the non-ASCII signs of our tables, for terminals without Unicode."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -61,7 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(arguments: list[str] | None) -> int:
-    """Run a command and say in one line why it failed."""
+    """Run a command; a failure is one line on standard error."""
     from compare.system.signals import Interrupted
 
     try:
@@ -77,7 +77,7 @@ def _run(arguments: list[str] | None) -> int:
         print(f"error: {_one_line(error)}", file=sys.stderr)
         return 2
     except Exception as error:
-        show = getattr(error, "show", None)  # typer's own errors: a class that differs between its versions
+        show = getattr(error, "show", None)  # typer's own errors; their class differs between versions
         if show is None:
             raise
         show()
@@ -85,29 +85,31 @@ def _run(arguments: list[str] | None) -> int:
 
 
 def _flushed(status: int) -> int:
-    """Write what print holds back; ``status``, or what it is where nobody can take the output."""
+    """Flush standard output; return ``status``, or an error status if that fails."""
     try:
         sys.stdout.flush()
         return status
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tries again as it ends
-        if status or isinstance(error, BrokenPipeError):  # a reader that has left wants no message
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # else Python tries to flush again at exit
+        if status or isinstance(error, BrokenPipeError):  # the reader closed the pipe: exit quietly
             return status or 1
         print(f"error: {_one_line(error)}", file=sys.stderr)
         return 2
 
 
 def _one_line(error: ValueError | OSError) -> str:
-    """What went wrong, led by the file where the system speaks of one."""
+    """The message of an error, prefixed with the file name if the system reports one."""
     text = str(error)
     if isinstance(error, OSError) and error.strerror:
-        place = "standard output: " if error.errno == errno.ENOSPC else ""  # what we write names itself
+        place = "standard output: " if error.errno == errno.ENOSPC else ""  # our own files are named already
         text = f"{error.filename}: {error.strerror}" if error.filename else f"{place}{error.strerror}"
     return " ".join(text.splitlines())
 
 
 def _spelled(error: UnicodeError) -> tuple[str, int]:
-    """What stands for the signs that a terminal cannot show: others like them, or JSON's escapes."""
+    """Replace characters that a terminal cannot show: by ``SIGNS``, or by JSON escapes."""
     assert isinstance(error, UnicodeEncodeError)
     signs = error.object[error.start : error.end]
     return "".join(SIGNS.get(sign, json.dumps(sign)[1:-1]) for sign in signs), error.end

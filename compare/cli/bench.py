@@ -34,7 +34,9 @@ def bench(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Time every model of an experiment from fresh weights: updates, search of a forced length, encoding.
+    """Time training and decoding of all models.
+
+    The weights are fresh; decoding is forced to a fixed length, so that every model does equal work.
 
     Example: attnbench bench configs/speed.toml --set data.root=multi30k --out speed.json
     """

@@ -1,4 +1,4 @@
-"""Commands that run: an experiment, a study."""
+"""Commands that run something: run, study."""
 
 import json
 from pathlib import Path
@@ -17,12 +17,14 @@ def run(
         str,
         typer.Option(help="Train each model once from each of these, such as 1,2,3 [default: train.seed]."),
     ] = "",
-    out: Annotated[Path | None, typer.Option(help="Its folder [default: runs/<config>].")] = None,
+    out: Annotated[Path | None, typer.Option(help="Output folder [default: runs/<config>].")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, start nothing.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Train, decode, score and time every model of an experiment; run again to go on.
+    """Train, decode, score and time all models; again to resume.
+
+    Runs that have ended stay as they are; a run that was stopped continues from its last saved state.
 
     Example: attnbench run configs/multi30k.toml --set data.root=multi30k
     """
@@ -57,7 +59,9 @@ def study(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Set a claim of the lecture notes against a measurement: tables, a plot and a verdict.
+    """Test a claim of the literature by measurement.
+
+    Writes tables, a plot and a verdict for each claim. Without a name, lists the studies.
 
     Example: attnbench study scaling
     """
@@ -75,7 +79,7 @@ def study(
 
 
 def _seeds(text: str) -> list[int]:
-    """The numbers of "1,2,3"."""
+    """Parse a list such as "1,2,3"."""
     try:
         seeds = [int(part) for part in text.split(",")] if text else []
     except ValueError:

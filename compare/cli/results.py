@@ -1,4 +1,4 @@
-"""Commands that look at results: table, plot, report, check."""
+"""Commands that show results: table, plot, report, check."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,9 @@ def plot(
     line: Annotated[int, typer.Option(help="Draw those of this line of the test set.")] = 1,
     quiet: Quiet = False,
 ) -> int:
-    """Draw learning curves and attention heat-maps, or a figure of your choice, into the folder's plots/.
+    """Draw learning curves, attention or another figure.
+
+    The files go into the folder's plots/.
 
     Example: attnbench plot runs/demo length --format pdf
     """
@@ -66,7 +68,9 @@ def report(
     ] = "",
     quiet: Quiet = False,
 ) -> int:
-    """Write report.html, one page that shows an experiment: results, significance, analysis, sentences.
+    """Write report.html: an experiment on one page.
+
+    Results, significance tests, analyses and example sentences, in a single self-contained file.
 
     Example: attnbench report runs/demo
     """
@@ -83,7 +87,10 @@ def check(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Derive every figure of a finished experiment from its files again; status 1 if any differs."""
+    """Recompute every figure of an experiment from its files.
+
+    Lists what differs from the recorded results; the exit status is 1 if anything does.
+    """
     from compare.check.recompute import check_experiment as compute
     from compare.system.progress import Reporter
 

@@ -1,4 +1,4 @@
-"""Commands that take and judge text: translate, score, align."""
+"""Commands on text: translate, score, align."""
 
 import json
 import sys
@@ -18,7 +18,9 @@ def translate(
     beam: Annotated[int | None, typer.Option(min=1, help="Beam size [default: the run's].")] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
 ) -> int:
-    """Translate standard input, a sentence a line, with a trained model.
+    """Translate standard input with a trained model.
+
+    One sentence per line.
 
     Example: echo "The old woman sleeps." | attnbench translate runs/demo/bahdanau-seed1
     """
@@ -50,7 +52,7 @@ def score(
     lowercase: Annotated[bool, typer.Option("--lowercase", "-lc", help="BLEU without case.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Score translations against references: BLEU with its interval, chrF, TER, their signatures.
+    """Score translations: BLEU, chrF, TER, by sacreBLEU.
 
     Options are sacrebleu's. One system gives a JSON object, several a list of them.
 
@@ -79,7 +81,9 @@ def align(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Set a run's attention against word alignments made by others: AER, precision, recall of every head.
+    """Compare a run's attention with word alignments.
+
+    Prints alignment error rate, precision and recall of every head.
 
     Example: attnbench align runs/demo/bahdanau-seed1 --gold gold.talp.gz --src test.en.gz --tgt test.de.gz
     """
