@@ -1,4 +1,4 @@
-"""Read an experiment from TOML, overridden by ``section.key=value``; whatever is unknown is an error."""
+"""Read experiments from TOML files, with overrides ``section.key=value``; unknown keys are errors."""
 
 import dataclasses
 import json
@@ -33,26 +33,32 @@ SECTIONS: dict[str, type] = {
     "budget": BudgetConfig,
 }
 MAX_BYTES = 1_000_000
-"""The largest file that is read: a thousand models take no more."""
+"""Largest config file that is read; a thousand models fit in."""
 
 
-def load_experiment(path: Path, overrides: Iterable[str] = ()) -> Experiment:
-    """Read an experiment from TOML and apply ``section.key=value`` overrides.
+def load_experiment(path: str | Path, overrides: Iterable[str] = ()) -> Experiment:
+    """Read an experiment from a TOML file.
+
+    Args:
+        path: the file, such as configs/demo.toml.
+        overrides: ``section.key=value`` settings that replace those of the file.
 
     Raises:
+        OSError: the file cannot be read.
         ValueError: an unknown key (with the nearest one), a value of the wrong type or out of range.
     """
+    path = Path(path)
     table = current_config(read_toml(path), path)
     for override in overrides:
         _apply(table, override)
-    return experiment_from(table, name=path.stem, place=str(path))
+    return experiment_from(table, name=path.stem, context=str(path))
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of a TOML file.
+    """Read the tables of a TOML file.
 
     Raises:
-        ValueError: it is larger than any experiment, not TOML, or nested deeper than Python reads.
+        ValueError: the file is too large, not TOML, or nested too deeply.
     """
     with path.open("rb") as file:
         content = file.read(MAX_BYTES + 1)
@@ -62,66 +68,82 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(content.decode())
     except RecursionError:
         raise ValueError(f"{path}: not TOML: nested too deeply") from None
-    except ValueError as error:  # of TOML, of UTF-8, or of a number with thousands of digits
+    except ValueError as error:  # invalid TOML or UTF-8, or a number with thousands of digits
         raise ValueError(f"{path}: not TOML: {error}") from None
 
 
-def experiment_from(table: Mapping[str, Any], *, name: str, place: str) -> Experiment:
-    """Build an experiment from nested tables; ``place`` begins each error message."""
+def experiment_from(table: Mapping[str, Any], *, name: str, context: str) -> Experiment:
+    """Build an experiment from nested tables.
+
+    Args:
+        table: sections and ``models``, as in the file.
+        name: the name of the experiment.
+        context: what error messages begin with.
+
+    Raises:
+        ValueError: as ``load_experiment``.
+    """
     for key in table:
         if key not in SECTIONS and key != "models":
-            raise unknown_key(place, key, [*SECTIONS, "models"])
+            raise unknown_key(context, key, [*SECTIONS, "models"])
     sections: dict[str, Any] = {
-        key: build_section(kind, table.get(key, {}), place, key) for key, kind in SECTIONS.items()
+        key: build_section(kind, table.get(key, {}), context, key) for key, kind in SECTIONS.items()
     }
     models = table.get("models", [])
     if not isinstance(models, list) or not models or not all(isinstance(row, dict) for row in models):
-        raise ValueError(f"{place}: no [[models]] table: name at least one, such as preset = 'bahdanau'")
-    rows = tuple(_model_row(row, f"{place}: models[{index}]") for index, row in enumerate(models))
+        raise ValueError(f"{context}: no [[models]] table: name at least one, such as preset = 'bahdanau'")
+    rows = tuple(_model_row(row, f"{context}: models[{index}]") for index, row in enumerate(models))
     for label, count in Counter(row.label for row in rows).items():
         if count > 1:
-            raise ValueError(f"{place}: label {label!r} is given twice: each row needs a label of its own")
+            raise ValueError(f"{context}: label {label!r} is given twice: each row needs a label of its own")
     return Experiment(name=name, models=rows, **sections)
 
 
-def build_section(kind: type[Section], table: Any, place: str, prefix: str) -> Section:
-    """Build the dataclass ``kind`` from ``table``; unknown keys and wrong types are errors."""
+def build_section(kind: type[Section], table: Any, context: str, prefix: str) -> Section:
+    """Build the dataclass ``kind`` from ``table``.
+
+    Raises:
+        ValueError: an unknown key, or a value of the wrong type or out of range.
+    """
     if not isinstance(table, Mapping):
-        raise ValueError(f"{place}: {prefix} must be a table, found {abbreviate(table)}")
+        raise ValueError(f"{context}: {prefix} must be a table, found {abbreviate(table)}")
     fields = {f.name: f for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
     values = {}
     for key, value in table.items():
         if key not in fields:
-            raise unknown_key(place, f"{prefix}.{key}", [f"{prefix}.{name}" for name in fields])
-        values[key] = check_type(value, fields[key].type, f"{place}: {prefix}.{key}")
+            raise unknown_key(context, f"{prefix}.{key}", [f"{prefix}.{name}" for name in fields])
+        values[key] = check_type(value, fields[key].type, f"{context}: {prefix}.{key}")
     try:
         return kind(**values)
     except ValueError as error:
-        raise ValueError(f"{place}: [{prefix}] {error}") from None
+        raise ValueError(f"{context}: [{prefix}] {error}") from None
 
 
-def check_type(value: Any, kind: Any, place: str) -> Any:
-    """Return ``value`` if it is of ``kind``; an int serves as a float, a bool never as an int.
+def check_type(value: Any, kind: Any, context: str) -> Any:
+    """Return ``value`` if it is of type ``kind``; an int is accepted as a float, a bool not as an int.
 
-    A ``Literal`` is left to the section that declares it, which knows what its values mean.
+    A ``Literal`` is checked by the section that declares it, whose message names the choices.
+
+    Raises:
+        ValueError: a value of another type, not finite, or beyond 64 bits.
     """
     kinds = [part for part in get_args(kind) or (kind,) if part in (int, float, str, bool)]
     if type(value) is int and not -(2**63) <= value < 2**63:
-        raise ValueError(f"{place} must be a number of 64 bits, found {abbreviate(value)}")
+        raise ValueError(f"{context} must be a number of 64 bits, found {abbreviate(value)}")
     if float in kinds and type(value) is int:
         return float(value)
     if kinds and type(value) not in kinds:
         raise ValueError(
-            f"{place} must be {' or '.join(k.__name__ for k in kinds)}, found {abbreviate(value)}"
+            f"{context} must be {' or '.join(k.__name__ for k in kinds)}, found {abbreviate(value)}"
         )
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{place} must be a finite number, found {value!r}")
+        raise ValueError(f"{context} must be a finite number, found {value!r}")
     return value
 
 
-def unknown_key(place: str, key: str, known: Iterable[str]) -> ValueError:
-    """The error for a key that does not exist, with the nearest one that does."""
-    return ValueError(f"{place}: unknown key {abbreviate(key)}; {did_you_mean(key, known, cutoff=0.5)}")
+def unknown_key(context: str, key: str, known: Iterable[str]) -> ValueError:
+    """Make the error for an unknown key, with the nearest known one."""
+    return ValueError(f"{context}: unknown key {abbreviate(key)}; {did_you_mean(key, known, cutoff=0.5)}")
 
 
 def to_toml(sections: Mapping[str, Any], models: Iterable[Mapping[str, Any]]) -> str:
@@ -135,28 +157,28 @@ def to_toml(sections: Mapping[str, Any], models: Iterable[Mapping[str, Any]]) ->
 
 
 def _assignments(values: Mapping[str, Any]) -> list[str]:
-    """Lines ``key = value``, without those that are None.
+    """Write lines ``key = value``, leaving out None.
 
-    JSON writes numbers, strings and bools as TOML does, if it leaves out surrogates and escapes DEL.
+    JSON writes numbers, strings and bools as TOML does, except for DEL, which TOML wants escaped.
     """
     texts = {key: json.dumps(value, ensure_ascii=False) for key, value in values.items() if value is not None}
     return [f"{key} = {text}".replace("\x7f", "\\u007f") for key, text in texts.items()]
 
 
-def _model_row(row: Mapping[str, Any], place: str) -> ModelConfig:
+def _model_row(row: Mapping[str, Any], context: str) -> ModelConfig:
     preset = row.get("preset")
     if not isinstance(preset, str):
-        raise ValueError(f"{place}: no preset: write preset = 'bahdanau' or another of `attnbench models`")
-    label = check_type(row.get("label", preset), str, f"{place}.label")
+        raise ValueError(f"{context}: no preset: write preset = 'bahdanau' or another of `attnbench models`")
+    label = check_type(row.get("label", preset), str, f"{context}.label")
     overrides = {key: value for key, value in row.items() if key not in ("preset", "label")}
     try:
         return ModelConfig(preset=preset, label=label, overrides=overrides)
     except ValueError as error:
-        raise ValueError(f"{place}: {error}") from None
+        raise ValueError(f"{context}: {error}") from None
 
 
 def _apply(table: dict[str, Any], override: str) -> None:
-    """Set one ``section.key=value``; the value is TOML, or else a bare string."""
+    """Apply one override ``section.key=value``; the value is TOML, or else a bare string."""
     key, equals, text = override.partition("=")
     section, dot, name = key.strip().partition(".")
     if not equals or not dot or not name:
@@ -170,5 +192,5 @@ def _apply(table: dict[str, Any], override: str) -> None:
     known = [f.name for f in dataclasses.fields(SECTIONS[section])]
     if name not in known:
         raise unknown_key(f"--set {override}", f"{section}.{name}", [f"{section}.{k}" for k in known])
-    if isinstance(table.setdefault(section, {}), dict):  # what is no table is refused with the file
+    if isinstance(table.setdefault(section, {}), dict):  # a section that is no table is refused later
         table[section][name] = value

@@ -1,4 +1,4 @@
-"""What an experiment is: frozen sections, and one ``ModelConfig`` for each row of the comparison."""
+"""The sections of an experiment: frozen dataclasses that check themselves."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,25 +10,25 @@ from compare.system.hints import MAX_COMPARED, abbreviate
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
-    """Which corpus is translated, and in which direction."""
+    """The corpus and the direction of translation."""
 
     root: str = ""
-    """Folder with train, valid and test files; empty: the embedded grammar corpus."""
+    """Folder with train, valid and test files; empty: the built-in grammar corpus."""
     src: str = "en"
-    """Source language, the ending of its files."""
+    """Source language: the suffix of its files, such as en."""
     tgt: str = "de"
-    """Target language, the ending of its files."""
+    """Target language: the suffix of its files, such as de."""
     max_tokens: int = 100
-    """Training pairs with more tokens than this on a side are dropped and counted."""
+    """Training pairs with more tokens than this on either side are dropped and counted."""
     max_test: int = 0
-    """Decode and score only the first so many pairs of each test set, for a quick look; 0: all."""
+    """Decode and score only this many pairs of each test set, for a quick look; 0: all."""
     train_size: int = 20_000
-    """Training pairs of the embedded corpus."""
+    """Training pairs of the built-in corpus."""
     seed: int = 1
-    """Seed of the embedded corpus."""
+    """Seed of the built-in corpus."""
 
     def __post_init__(self) -> None:
-        """Reject what would fail only when the corpus is read."""
+        """Reject invalid values before the corpus is read."""
         _at_least(1, max_tokens=self.max_tokens, train_size=self.train_size)
         _at_least(0, seed=self.seed, max_test=self.max_test)
         if self.src == self.tgt:
@@ -42,19 +42,19 @@ class DataConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class VocabularyConfig:
-    """How text becomes ids; built from the training split only."""
+    """The vocabularies; built from the training split only."""
 
     kind: str = "unigram"
     """words, characters, unigram or bpe (the last two by SentencePiece)."""
     size: int = 8_000
-    """Upper bound on entries, the four special ones included."""
+    """Maximum number of entries, the four special ones included."""
     joint: bool = True
     """One vocabulary for both languages."""
     min_count: int = 1
     """Words or characters seen less often in training become <unk>."""
 
     def __post_init__(self) -> None:
-        """Reject an unknown kind or a size that leaves no room for text."""
+        """Reject an unknown kind, and a size that only fits the special entries."""
         _one_of(kind=(self.kind, ("words", "characters", "unigram", "bpe")))
         _at_least(5, size=self.size)
         _at_least(1, min_count=self.min_count)
@@ -62,35 +62,35 @@ class VocabularyConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """How every model of the experiment is trained; what differs by model stands in ``[[models]]``."""
+    """Training settings that all models share; those of one model are in ``[[models]]``."""
 
     seed: int = 1
     """Seed of weights, dropout and batch order."""
     device: str = "auto"
-    """cpu, cuda, or auto: cuda where there is one."""
+    """cpu, cuda, or auto: cuda if available."""
     precision: str = "auto"
-    """fp32, bf16 autocast (weights stay fp32), or auto: bf16 where the device multiplies bf16 itself."""
+    """fp32, bf16 (autocast; weights stay fp32), or auto: bf16 if the device supports it natively."""
     batch_tokens: int = 4_096
-    """Upper bound on target tokens of a batch, padding included."""
+    """Maximum number of target tokens per batch, padding included."""
     max_updates: int = 6_000
-    """Optimizer updates; every model gets the same batches."""
+    """Optimizer updates; all models see the same batches."""
     label_smoothing: float = 0.1
-    """Share of the target probability spread evenly over the vocabulary."""
+    """Probability mass spread evenly over the vocabulary (Szegedy et al. 2016)."""
     clip_norm: float = 1.0
-    """Gradients are scaled down to this total norm."""
+    """Maximum total gradient norm; larger gradients are scaled down."""
     valid_every: int = 500
     """Updates between validations."""
     patience: int = 0
-    """Stop after this many validations without a better BLEU; 0: never."""
+    """Stop after this many validations without a better BLEU; 0: never stop early."""
     average: int = 1
-    """Average the weights of this many last validations, kept if better on validation."""
+    """Average the weights of the last N validations; used if better on validation."""
     log_every: int = 50
     """Updates between lines of metrics.jsonl."""
     checkpoint_every: int = 500
-    """Updates between saved trainer states."""
+    """Updates between saves of the trainer state."""
 
     def __post_init__(self) -> None:
-        """Reject values that would fail only after minutes of training."""
+        """Reject invalid values before training."""
         _one_of(
             device=(self.device, ("auto", "cpu", "cuda")),
             precision=(self.precision, ("auto", "fp32", "bf16")),
@@ -113,19 +113,19 @@ class TrainConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class DecodeConfig:
-    """How the test sets are translated; the same for every model."""
+    """Search settings, the same for every model."""
 
     beam_size: int = 5
-    """Hypotheses kept for each sentence; 1 is greedy search."""
+    """Hypotheses kept per sentence; 1 is greedy search."""
     length_penalty: float = 1.0
-    """Alpha of ((5 + length) / 6) ** alpha, which divides a hypothesis' log-probability (Wu et al. 2016)."""
+    """Alpha of ((5 + length) / 6) ** alpha, the divisor of a log-probability (Wu et al. 2016, eq. 14)."""
     max_ratio: float = 2.0
-    """A translation ends after max_ratio * source tokens + 10 tokens."""
+    """A translation has at most max_ratio * source tokens + 10 tokens."""
     batch_tokens: int = 4_096
-    """Upper bound on source tokens times hypotheses decoded together."""
+    """Maximum of source tokens times hypotheses decoded together."""
 
     def __post_init__(self) -> None:
-        """Reject sizes that cannot be searched."""
+        """Reject invalid values."""
         _at_least(1, beam_size=self.beam_size, batch_tokens=self.batch_tokens)
         if not self.max_ratio > 0:
             raise ValueError(f"max_ratio must be positive, found {self.max_ratio}")
@@ -135,33 +135,33 @@ class DecodeConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class BenchConfig:
-    """How decoding speed is timed once a model is trained."""
+    """How decoding speed is measured after training."""
 
     sentences: int = 256
-    """Test sentences of a timed decoding."""
+    """Test sentences per timed decoding."""
     repeats: int = 3
-    """Timed repeats, of which the median is reported."""
+    """Timed repeats; the median is reported."""
     latency_sentences: int = 32
-    """Sentences translated one by one for the latency percentiles."""
+    """Sentences translated one at a time for the latency percentiles."""
 
     def __post_init__(self) -> None:
-        """Reject counts that time nothing."""
+        """Reject counts below 1."""
         _at_least(1, sentences=self.sentences, repeats=self.repeats, latency_sentences=self.latency_sentences)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetConfig:
-    """What the models are made equal in, beside the batches that they share (see compare/budget.py)."""
+    """The quantity in which the models are made equal (see compare/experiment/budget.py)."""
 
     match: str = "none"
-    """none, params (trainable weights), flops (of training, a token) or time (seconds of training)."""
+    """none, params (trainable weights), flops (of training, per token) or time (seconds of training)."""
     reference: str = ""
-    """Label of the model that stays as it is and whose amount the others get; empty: the first."""
+    """Label of the model that stays unchanged and whose amount the others get; empty: the first."""
     amount: float = 0.0
-    """The budget itself in weights, FLOPs a token or seconds; 0: what the reference has."""
+    """The budget in weights, FLOPs per token or seconds; 0: the amount of the reference."""
 
     def __post_init__(self) -> None:
-        """Reject what would be ignored."""
+        """Reject invalid values, and settings that would have no effect."""
         _one_of(match=(self.match, ("none", "params", "flops", "time")))
         if self.amount < 0:
             raise ValueError(f"amount must be at least 0, found {self.amount:g}")
@@ -171,14 +171,14 @@ class BudgetConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """One row of the comparison: a preset, its label, and what it overrides (see compare/models.py)."""
+    """A ``[[models]]`` table: a preset, a label, and the settings of the preset that it overrides."""
 
     preset: str
     label: str
     overrides: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """A label names a folder and a table row."""
+        """Reject labels that cannot name a folder."""
         if not self.label or not all(c.isalnum() or c in "-_.+" for c in self.label) or self.label[0] == ".":
             raise ValueError(
                 f"label {abbreviate(self.label)} names a folder: only letters, digits and -_.+ are allowed"
@@ -187,7 +187,7 @@ class ModelConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """A whole comparison: shared sections and one entry of ``models`` a row."""
+    """A comparison as written and checked: shared sections, and one entry of ``models`` per model."""
 
     name: str
     data: DataConfig

@@ -1,4 +1,7 @@
-"""Every figure of a run from its files: a row is made of them, and checked against them."""
+"""Compute every figure of a result record from the files of its run.
+
+``run`` makes the record with these functions, and ``check`` compares it with them.
+"""
 
 import dataclasses
 import json
@@ -28,7 +31,7 @@ Figures = dict[str, Any]
 
 
 def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
-    """All figures of a finished run.
+    """Compute all figures of a finished run.
 
     Raises:
         ValueError: a file is missing or damaged, or the weights are those of another model.
@@ -49,7 +52,7 @@ def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
 
 
 def budget_figures(budget: BudgetConfig, figures: Figures) -> Figures:
-    """What was matched, and how closely."""
+    """The matched quantity, and the relative error."""
     spent = {"params": "params", "flops": "train_flops_per_token", "time": "train_s"}
     if budget.match == "none":
         return {}
@@ -57,9 +60,9 @@ def budget_figures(budget: BudgetConfig, figures: Figures) -> Figures:
 
 
 def size_figures(folder: RunFolder, architecture: Architecture, vocabulary_sizes: Sequence[int]) -> Figures:
-    """Parameters, of the model that the saved weights fit."""
+    """Count parameters; fails if the saved weights do not fit the model."""
     src, tgt = vocabulary_sizes
-    with torch.device("meta"):  # shapes alone
+    with torch.device("meta"):  # shapes only, no storage
         model = build(architecture, src, tgt)
     set_weights(model, load_weights(folder.weights), str(folder.weights))
     embeddings = [part.weight for part in model.modules() if isinstance(part, torch.nn.Embedding)]
@@ -69,7 +72,7 @@ def size_figures(folder: RunFolder, architecture: Architecture, vocabulary_sizes
 
 
 def training_flops(architecture: Architecture, *, prepared: PreparedData) -> float:
-    """Floating-point operations a token of training, at the corpus' mean lengths."""
+    """Floating-point operations of training per token, at the mean lengths of the corpus."""
     return train_flops_per_token(
         architecture,
         src_len=float(prepared.train.src_lengths.mean()) + 1,
@@ -79,17 +82,17 @@ def training_flops(architecture: Architecture, *, prepared: PreparedData) -> flo
 
 
 def training_figures(lines: Sequence[Mapping[str, Any]], stream: BatchStream) -> Figures:
-    """What training consumed and reached; its speed is the median over the lines of the log.
+    """Summarise the training log; the speed is the median over its lines.
 
     Raises:
-        ValueError: the log does not reach from the first update to the end.
+        ValueError: the log does not cover all updates.
     """
     windows = [line for line in lines if line["kind"] == "train"]
     updates = sum(line["updates"] for line in windows)
     final = next((line for line in lines if line["kind"] == "final"), None)
     if final is None or updates != final["update"]:
         raise ValueError("metrics.jsonl has lost lines: delete the run's checkpoints to train it anew")
-    steady = windows[1:] or windows  # the first window pays for start-up
+    steady = windows[1:] or windows  # the first line includes start-up
     rate = percentile([line["tokens_per_s"] for line in steady], 0.5)
     tgt_tokens = sum(line["tgt_tokens"] for line in steady)
     seen = sum(line["src_tokens"] + line["tgt_tokens"] for line in windows)
@@ -111,7 +114,7 @@ def training_figures(lines: Sequence[Mapping[str, Any]], stream: BatchStream) ->
 
 
 def _epochs(stream: BatchStream, updates: int) -> float:
-    """How many times the training pairs were seen."""
+    """How often the training pairs were seen."""
     for epoch in count():
         batches = len(stream.plan(epoch + 1))
         if updates <= batches:
@@ -121,7 +124,7 @@ def _epochs(stream: BatchStream, updates: int) -> float:
 
 
 def quality_figures(folder: RunFolder, corpus: Corpus) -> Figures:
-    """The scores of the translations; the first test set gives the headline."""
+    """Score the translations; the first test set gives the headline figures."""
     scores = {
         test: score_texts(
             read_lines(folder.output(test), allow_blank=True), corpus.splits[test].tgt, scoring=ALL
@@ -138,7 +141,7 @@ def quality_figures(folder: RunFolder, corpus: Corpus) -> Figures:
 
 
 def speed_figures(raw: Mapping[str, Any]) -> Figures:
-    """Medians and percentiles of what was timed."""
+    """Medians and percentiles of the timed repeats."""
     greedy, beam = (Speed(**raw[kind]) for kind in ("greedy", "beam"))
     return {
         "greedy_sentences_per_s": greedy.sentences_per_s,

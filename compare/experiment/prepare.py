@@ -1,4 +1,4 @@
-"""What all rows of an experiment share: corpus, vocabularies, encoded splits, the stream of batches."""
+"""The data that all models of an experiment share: corpus, vocabularies, encoded splits, batches."""
 
 import logging
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedData:
-    """The same for every row of an experiment and seed; other seeds differ in their batches alone."""
+    """Data of one experiment and seed; with another seed, only the batches differ."""
 
     corpus: Corpus
     vocabularies: VocabularyPair
@@ -34,7 +34,7 @@ class PreparedData:
         return len(self.vocabularies.src), len(self.vocabularies.tgt)
 
     def for_seed(self, seed: int) -> "PreparedData":
-        """The same with the batches of another seed."""
+        """Return the same data with the batches of another seed."""
         if seed == self.stream.seed:
             return self
         stream = BatchStream(self.train, batch_tokens=self.stream.batch_tokens, seed=seed)
@@ -42,7 +42,7 @@ class PreparedData:
 
 
 def load_corpus(config: DataConfig) -> Corpus:
-    """The corpus that a ``[data]`` section names, its test sets cut short if told to."""
+    """Read the corpus of a ``[data]`` section, or generate the built-in one."""
     if config.root:
         corpus = read_corpus(Path(config.root).expanduser(), config.src, config.tgt)
     else:
@@ -60,7 +60,7 @@ def prepare_data(settings: Experiment | Run, folder: Path) -> PreparedData:
     Raises:
         ValueError: the corpus or the vocabulary cannot be used.
     """
-    laps = [perf_counter()]
+    times = [perf_counter()]
     corpus = load_corpus(settings.data)
     pairs = corpus.splits["train"]
     logger.info(f"corpus {corpus.name} {corpus.src_lang} -> {corpus.tgt_lang}: " + _sizes(corpus))
@@ -69,13 +69,13 @@ def prepare_data(settings: Experiment | Run, folder: Path) -> PreparedData:
             logger.warning(
                 f"warning: {overlap} of {len(corpus.splits[test].src)} sources of {test} also stand in train"
             )
-    laps.append(perf_counter())
+    times.append(perf_counter())
     vocabularies = build_vocabularies(pairs, settings.vocabulary)
-    laps.append(perf_counter())
+    times.append(perf_counter())
     limit = settings.data.max_tokens
     encoded = encode_split(pairs, vocabularies, folder=folder, max_tokens=limit)
     valid = encode_split(corpus.splits["valid"], vocabularies, folder=folder, max_tokens=None)
-    laps.append(perf_counter())
+    times.append(perf_counter())
     if encoded.dropped:
         logger.warning(
             f"warning: {encoded.dropped} of {len(pairs.src)} training pairs are left out: over {limit} tokens"
@@ -86,8 +86,8 @@ def prepare_data(settings: Experiment | Run, folder: Path) -> PreparedData:
         f"vocabulary {len(vocabularies.src)}/{len(vocabularies.tgt)}, {len(stream.plan(1))} batches an epoch"
     )
     batch_hash = stream.stream_hash(1)
-    laps.append(perf_counter())
-    steps = zip(("reading", "vocabulary", "encoding", "batches"), pairwise(laps), strict=True)
+    times.append(perf_counter())
+    steps = zip(("reading", "vocabulary", "encoding", "batches"), pairwise(times), strict=True)
     logger.info("prepared: " + ", ".join(f"{step} {end - start:.1f} s" for step, (start, end) in steps))
     return PreparedData(
         corpus=corpus,
@@ -100,7 +100,7 @@ def prepare_data(settings: Experiment | Run, folder: Path) -> PreparedData:
 
 
 def build_vocabularies(train: Pairs, config: VocabularyConfig) -> VocabularyPair:
-    """Vocabularies of the training split, which is all they may be built from."""
+    """Build the vocabularies from the training split."""
     return build_pair(
         train, kind=config.kind, size=config.size, joint=config.joint, min_count=config.min_count
     )

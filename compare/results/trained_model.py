@@ -14,11 +14,18 @@ from data.vocabulary import FILE_NAME, load_pair
 
 
 def load_model(run: str | Path, device: str = "cpu") -> Translator:
-    """Load the model of a finished run, ready to translate lists of strings.
+    """Load the model of a finished run.
+
+    Args:
+        run: the folder of one run, such as runs/demo/bahdanau-seed1.
+        device: where the model computes: cpu or cuda.
+
+    Returns:
+        A translator: ``translate(lines)`` gives strings, ``attend(line)`` attention weights.
 
     Raises:
-        ValueError: the folder is no run, or its weights are missing, damaged or of another model,
-            or the vocabulary is that of another run, or there is no such device.
+        ValueError: the folder is no run, the weights are missing, damaged or of another model, the vocabulary
+            belongs to another run, or the device cannot be used.
     """
     folder = Path(run)
     if not (folder / "config.toml").is_file():
@@ -28,7 +35,7 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
     trained = RunFolder.read(folder)
     vocabularies = load_pair(folder)
     trained_with = read_result(folder).files.get(FILE_NAME, vocabularies.content_hash)
-    if vocabularies.content_hash != trained_with:  # it may well have the same size
+    if vocabularies.content_hash != trained_with:  # another vocabulary may have the same size
         raise ValueError(
             f"{folder / FILE_NAME} is not what this run was trained with (sha256 "
             f"{vocabularies.content_hash[:12]}, not {trained_with[:12]}): put the run's own back"
