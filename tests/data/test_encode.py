@@ -44,7 +44,7 @@ def test_encoding_keeps_all_pairs_within_the_limit(words: VocabularyPair, tmp_pa
 
 def test_the_cache_is_memory_mapped_and_its_manifest_counts(words: VocabularyPair, tmp_path: Path) -> None:
     split = encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
-    pages = [np.frombuffer(each, dtype=np.uint8) for each in split.maps]
+    pages = [np.frombuffer(each, dtype=np.uint8) for each in split.memory_maps]
     for array in (*split.src, *split.tgt, split.rows):
         assert sum(np.shares_memory(array, each) for each in pages) == 1
     assert split.src.flat.dtype == np.uint16  # ids of a small vocabulary
@@ -125,7 +125,7 @@ def test_chunks_change_nothing(
 ) -> None:
     """A chunk may be smaller than the text, end with it, or hold no pair that is kept."""
     whole = encode_split(TRAIN, words, folder=tmp_path / "whole", max_tokens=4)
-    monkeypatch.setattr(encode, "CHUNK", chunk)
+    monkeypatch.setattr(encode, "CHUNK_PAIRS", chunk)
     parts = encode_split(TRAIN, words, folder=tmp_path / "parts", max_tokens=4)
     for mine, theirs in zip((*parts.src, *parts.tgt), (*whole.src, *whole.tgt), strict=True):
         np.testing.assert_array_equal(mine, theirs)
@@ -148,14 +148,14 @@ def test_pages_that_were_let_go_come_back(
 ) -> None:
     split = encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
     before = split.src.flat.tolist()
-    monkeypatch.setattr(encoded_split, "KEPT_MAPPED", 0)
-    split.let_go()
+    monkeypatch.setattr(encoded_split, "MAX_RESIDENT_BYTES", 0)
+    split.release_pages()
     assert split.src.flat.tolist() == before
 
 
 def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From 20 chunks to 80, the peak of what Python and NumPy hold grows by less than one chunk's share."""
-    monkeypatch.setattr(encode, "CHUNK", 500)
+    monkeypatch.setattr(encode, "CHUNK_PAIRS", 500)
     peaks = []
     for size in (10_000, 40_000):
         folder = tmp_path / str(size)
@@ -183,7 +183,7 @@ def test_a_run_that_dies_leaves_nothing_that_is_used(
         raise KeyboardInterrupt
 
     where = {
-        "first write": (encode._Column, "add"),
+        "first write": (encode._ArrayWriter, "add"),
         "before the manifest": (encode, "json_bytes"),
         "rename": (os, "replace"),
     }

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.text.formats import PairRecord, Records, Source, Table, TwoFiles
-from data.text.lines import LONGEST, iter_lines
+from data.text.lines import MAX_LINE_BYTES, iter_lines
 from tests.kits.raw_data import PACK, lines, records, refused, table, two_files, write
 
 TEXTS = [
@@ -168,14 +168,15 @@ def test_folders_and_missing_files(tmp_path: Path):
 @pytest.mark.parametrize("packing", PACK)
 def test_reading_holds_little_and_a_line_without_end_is_refused(tmp_path: Path, packing: str):
     many = write(tmp_path / f"many{packing}", b"one more line of the text\n" * 200_000)
-    longest = write(tmp_path / f"longest{packing}", b"x" * (LONGEST - 1) + b"\nshort\n" + b"x" * (32 << 20))
+    content = b"x" * (MAX_LINE_BYTES - 1) + b"\nshort\n" + b"x" * (32 << 20)
+    longest = write(tmp_path / f"longest{packing}", content)
     tracemalloc.start()
     try:
         assert sum(1 for _ in iter_lines(many)) == 200_000
         stream = iter_lines(longest)
-        assert [len(next(stream)[1]), next(stream)[1]] == [LONGEST - 1, "short"]
+        assert [len(next(stream)[1]), next(stream)[1]] == [MAX_LINE_BYTES - 1, "short"]
         refused(lambda: next(stream), "line 3: over 1,048,576 bytes", "one sentence a line")
-        assert tracemalloc.get_traced_memory()[1] < 12 * LONGEST
+        assert tracemalloc.get_traced_memory()[1] < 12 * MAX_LINE_BYTES
     finally:
         tracemalloc.stop()
 
