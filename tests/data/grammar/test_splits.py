@@ -12,7 +12,7 @@ import sacrebleu
 
 from data.grammar import AlignedPair, embedded_splits, phrases, realise, sampling
 from data.grammar import lexicon as lex
-from data.grammar.phrases import falling
+from data.grammar.phrases import cumulative_weights
 from data.grammar.trees import Sentence
 from data.words import split_words
 from tests.kits.grammar import is_word, links_of
@@ -23,7 +23,7 @@ def few(table_of, count):
 
     def first(key):
         entries, _ = table_of(key)
-        return entries[:count], falling(min(count, len(entries)))
+        return entries[:count], cumulative_weights(min(count, len(entries)))
 
     return first
 
