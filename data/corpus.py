@@ -46,7 +46,7 @@ class Corpus:
     tgt_lang: str
     """Code of the target language."""
     splits: Mapping[str, Pairs]
-    """"train", "valid", then the test sets in order of name; the names of test sets begin with "test"."""
+    """The splits "train" and "valid", then the test sets by name; their names begin with "test"."""
 
     @cached_property
     def content_hash(self) -> str:

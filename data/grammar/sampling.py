@@ -46,7 +46,7 @@ PLACE_KINDS = frozenset({"room", "surface", "ground", "edge", "tree", "vehicle"}
 BE_SUBJECTS = frozenset({"person", "animal", "thing", "room", "food", "drink", "name", "big", "art"})
 MODALS = tuple(lex.MODALS)
 COMMON_VERBS = frozenset(verb.de for verb in lex.VERBS[:30])
-"""Verbs in the present tense with "I" or "you" as subject; forms of others would be too rare to learn."""
+"""Verbs that may be in the present tense with "I" or "you"; forms of others would be too rare to learn."""
 
 
 @dataclass(frozen=True, kw_only=True)
