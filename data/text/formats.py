@@ -34,7 +34,7 @@ class TwoFiles:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The files that are read."""
+        """Paths of the files that are read."""
         return self.src, self.tgt
 
     def rows(self, *, keep_broken: bool = False) -> Iterator[PairRecord]:
@@ -66,7 +66,7 @@ class Table:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The files that are read."""
+        """Paths of the files that are read."""
         return (self.path,)
 
     def rows(self, *, keep_broken: bool = False) -> Iterator[PairRecord]:
@@ -100,7 +100,7 @@ class Records:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The files that are read."""
+        """Paths of the files that are read."""
         return (self.path,)
 
     def rows(self, *, keep_broken: bool = False) -> Iterator[PairRecord]:

@@ -45,7 +45,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def embedded_train(seed: int) -> Pairs:
-    """The train split that the grammar generates from ``seed``, 200 pairs."""
+    """Generate a train split of 200 pairs by the grammar itself."""
     pairs = embedded_splits(seed=seed, train=200, valid=500, test=1_000, test_long=500)["train"]
     return Pairs(*zip(*pairs, strict=True))
 

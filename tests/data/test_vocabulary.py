@@ -88,7 +88,7 @@ def test_there_is_one_label_per_id(built: dict[str, Vocabulary], kind: str) -> N
 
 
 def test_the_tokeniser_and_the_words_of_the_analyses_are_independent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who changes the tokeniser of word vocabularies must not change published figures."""
+    """A change of the tokeniser of word vocabularies must not change published figures."""
     monkeypatch.setattr(word_tokenizer, "TOKEN", re.compile(r"\S+"))
     vocabulary = build_vocabulary("words", LINES, size=100)
     assert vocabulary.pieces(vocabulary.encode("Don't stop: it's")) == ["Don't", "stop:", "it's"]
