@@ -1,1 +1,1 @@
-"""Parallel text in, batches of tensors and masks out; imports no other room."""
+"""Parallel text, vocabularies and batches of tensors; imports no other package of the project."""

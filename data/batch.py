@@ -1,7 +1,7 @@
-"""Sentence pairs as padded tensors; the one place where padding and its masks are made.
+"""Sentence pairs as padded tensors; the only place where padding and its masks are made.
 
-Shapes: B pairs, S and T the longest source and target of the batch, EOS or BOS included.
-Masks are bool, True = a real token. Padding is always at the right.
+Shapes: B pairs; S and T the longest source and target of the batch, EOS or BOS included.
+Masks are bool, True = a real token. Padding is always on the right.
 """
 
 from collections.abc import Sequence
@@ -22,27 +22,27 @@ class Batch:
     """Pairs to train on or to score; ``src`` and ``tgt_out`` end in EOS, ``tgt_in`` begins with BOS."""
 
     src: Tensor
-    """Source ids, (B, S), int64."""
+    """Source ids with EOS, (B, S), int64."""
     src_mask: Tensor
-    """(B, S), bool."""
+    """True at real tokens of ``src``, EOS included, (B, S), bool."""
     tgt_in: Tensor
-    """Target ids after BOS, (B, T), int64."""
+    """Decoder input: BOS and the target ids, (B, T), int64."""
     tgt_out: Tensor
-    """Target ids before EOS, (B, T), int64."""
+    """Ids to predict: the target ids and EOS, (B, T), int64."""
     tgt_mask: Tensor
-    """(B, T), bool; right for ``tgt_in`` and ``tgt_out`` alike."""
+    """True at real tokens of ``tgt_in`` and of ``tgt_out``, whose lengths are equal, (B, T), bool."""
     rows: Tensor
-    """The number of each pair in the corpus' split, (B,), int64."""
+    """Index of each pair in its split of the corpus, from 0, (B,), int64."""
     src_tokens: int
-    """Source tokens without EOS and padding."""
+    """Number of source tokens, without EOS and padding."""
     tgt_tokens: int
-    """Target tokens with EOS, without padding."""
+    """Number of target tokens to predict: with EOS, without padding."""
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "Batch":
-        """The same batch with its tensors on ``device``."""
+        """Copy the batch to ``device``; ``non_blocking`` is that of ``Tensor.to``."""
         moved: dict[str, Any] = {
             name: value.to(device, non_blocking=non_blocking) if isinstance(value, Tensor) else value
             for name, value in vars(self).items()
@@ -50,9 +50,17 @@ class Batch:
         return Batch(**moved)
 
 
-def make_batch(split: EncodedSplit, rows: Ints) -> Batch:
-    """The pairs at the places ``rows`` of ``split``, in that order."""
-    src, tgt = split.src.take(rows), split.tgt.take(rows)
+def make_batch(split: EncodedSplit, indices: Ints) -> Batch:
+    """Build the batch of some pairs of a split.
+
+    Args:
+        split: the encoded pairs.
+        indices: positions of the pairs in ``split``, (B,); the batch keeps their order.
+
+    Returns:
+        The batch, on the CPU; its ``rows`` are the indices in the corpus, not those in ``split``.
+    """
+    src, tgt = split.src.take(indices), split.tgt.take(indices)
     src_ids, src_mask = padded(src, last=EOS)
     tgt_out, tgt_mask = padded(tgt, last=EOS)
     tgt_in, _ = padded(tgt, first=BOS)
@@ -62,14 +70,21 @@ def make_batch(split: EncodedSplit, rows: Ints) -> Batch:
         tgt_in=torch.from_numpy(tgt_in),
         tgt_out=torch.from_numpy(tgt_out),
         tgt_mask=torch.from_numpy(tgt_mask),
-        rows=torch.from_numpy(split.rows[rows]),
+        rows=torch.from_numpy(split.rows[indices]),
         src_tokens=len(src.flat),
-        tgt_tokens=len(tgt.flat) + len(rows),
+        tgt_tokens=len(tgt.flat) + len(indices),
     )
 
 
 def make_source_batch(sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """Sources alone, to be translated: ids with EOS and their mask, both (B, S)."""
+    """Pad sources that are to be translated.
+
+    Args:
+        sentences: ids per sentence, without EOS.
+
+    Returns:
+        The ids with EOS, (B, S), int64, and their mask, (B, S), bool, True = a real token.
+    """
     ids, mask = padded(Sequences.of(sentences), last=EOS)
     return torch.from_numpy(ids), torch.from_numpy(mask)
 
@@ -77,13 +92,22 @@ def make_source_batch(sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Tenso
 def padded(
     sequences: Sequences, *, first: int | None = None, last: int | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """One row a sequence, between ``first`` and ``last`` where given; ids and mask, both (B, length)."""
+    """Pad sequences on the right to the longest of them.
+
+    Args:
+        sequences: B sequences of ids.
+        first: id to put before each sequence; None puts none.
+        last: id to put after each sequence; None puts none.
+
+    Returns:
+        The ids and the mask (True = a real token), both (B, length).
+    """
     before, after = int(first is not None), int(last is not None)
     lengths = sequences.lengths[:, None] + before + after  # (B, 1)
-    places = np.arange(lengths.max(initial=0))  # (length,)
-    ids = np.full((len(lengths), len(places)), PAD, dtype=np.int64)
-    mask = places < lengths
-    ids[(places >= before) & (places < lengths - after)] = sequences.flat
+    positions = np.arange(lengths.max(initial=0))  # (length,)
+    ids = np.full((len(lengths), len(positions)), PAD, dtype=np.int64)
+    mask = positions < lengths
+    ids[(positions >= before) & (positions < lengths - after)] = sequences.flat
     if first is not None:
         ids[:, 0] = first
     if last is not None:

@@ -1,4 +1,4 @@
-"""Encode a split chunk by chunk into a folder named by its content, and map what lies there."""
+"""Encode a split into files, cached in a folder named by a hash of text and vocabularies, and map them."""
 
 import hashlib
 import mmap
@@ -18,93 +18,101 @@ from data.text.lines import hash_texts
 from data.text.new_folder import new_folder
 from data.vocabulary import VocabularyPair
 
-FORMAT = 2
-"""Part of the content hash: raise it when the same text comes to be stored in another way."""
+FORMAT_VERSION = 2
+"""Part of the cache's hash: increase it when the files of the same text change."""
 
 MANIFEST = "manifest.json"
-CHUNK = 10_000
-"""Pairs that are in memory at a time, as text and as ids."""
+CHUNK_PAIRS = 10_000
+"""Number of pairs that are in memory at a time, as text and as ids."""
 
 
 def encode_split(
     pairs: Pairs, vocabularies: VocabularyPair, *, folder: Path, max_tokens: int | None
 ) -> EncodedSplit:
-    """Encode ``pairs``, or open what an earlier call left in ``folder`` for the same text and vocabularies.
+    """Encode the pairs of a split, or open the cache of an earlier call for the same text and vocabularies.
 
-    Pairs of which one side has more than ``max_tokens`` ids are left out; None keeps all. What is cached
-    under ``folder`` is used only if every byte of it is as written; anything else is built again.
+    A cache is used only if the sha256 of every file is as recorded; otherwise it is built again.
+
+    Args:
+        pairs: the text; only ``CHUNK_PAIRS`` pairs are in memory at a time.
+        vocabularies: vocabularies of source and target.
+        folder: folder of the caches; each cache is a folder in it.
+        max_tokens: leave out pairs with more ids than this on either side, EOS not counted; None keeps all.
+
+    Returns:
+        The encoded split, mapped from the files of the cache.
 
     Raises:
         ValueError: no pair is left, or the text changed while it was read.
         OSError: ``folder`` cannot be written.
     """
-    what = (str(FORMAT), vocabularies.content_hash, str(max_tokens), *pairs.hashes())
-    place = folder / hash_texts(what)[:32]
-    cached = _open(place)
-    if cached is None:
-        if place.exists():
-            shutil.rmtree(place)  # damaged
+    key = (str(FORMAT_VERSION), vocabularies.content_hash, str(max_tokens), *pairs.column_hashes())
+    cache = folder / hash_texts(key)[:32]
+    encoded = _open(cache)
+    if encoded is None:
+        if cache.exists():
+            shutil.rmtree(cache)  # damaged
         try:
-            with new_folder(place) as made:
-                _encode(pairs, vocabularies, max_tokens, made)
+            with new_folder(cache) as temporary:
+                _encode(pairs, vocabularies, max_tokens, temporary)
         except OSError:
-            if not place.exists():
-                raise  # else another run was sooner
-        cached = _open(place)
-    if cached is None:
-        raise OSError(f"{place}: what was just written cannot be read back; is the disk full or failing?")
-    return cached
+            if not cache.exists():
+                raise  # otherwise another run has written it in the meantime
+        encoded = _open(cache)
+    if encoded is None:
+        raise OSError(f"{cache}: what was just written cannot be read back; is the disk full or failing?")
+    return encoded
 
 
 def _encode(pairs: Pairs, vocabularies: VocabularyPair, max_tokens: int | None, folder: Path) -> None:
-    """Write the arrays, and the manifest that vouches for them; over-long pairs are left out."""
-    ids = "<u2" if max(map(len, vocabularies)) <= 1 << 16 else "<i4"
+    """Write the arrays and a manifest with their hashes; over-long pairs are left out."""
+    id_type = "<u2" if max(map(len, vocabularies)) <= 1 << 16 else "<i4"
     limit, shortest = np.inf if max_tokens is None else max_tokens, np.inf
     with ExitStack() as stack:
-        sides = tuple(_Side(folder, name, ids, stack) for name in ("src", "tgt"))
-        rows = _Column(folder / "rows", "<i8", stack)
-        read = 0
+        sides = tuple(_SequencesWriter(folder, name, id_type, stack) for name in ("src", "tgt"))
+        rows = _ArrayWriter(folder / "rows", "<i8", stack)
+        pairs_read = 0
         for chunk in zip(_chunks(pairs.src), _chunks(pairs.tgt), strict=True):
-            found = [
+            encoded = [
                 Sequences.of(vocabulary.encode_all(lines))
                 for vocabulary, lines in zip(vocabularies, chunk, strict=True)
             ]
-            longest = np.maximum(*(sequences.lengths for sequences in found))
-            kept = np.flatnonzero(longest <= limit)
-            for side, sequences in zip(sides, found, strict=True):
-                side.add(sequences.take(kept))
-            rows.add(kept + read)
-            read, shortest = read + len(longest), min(shortest, longest.min())
+            longest = np.maximum(*(sequences.lengths for sequences in encoded))
+            indices = np.flatnonzero(longest <= limit)
+            for side, sequences in zip(sides, encoded, strict=True):
+                side.add(sequences.take(indices))
+            rows.add(indices + pairs_read)
+            pairs_read, shortest = pairs_read + len(longest), min(shortest, longest.min())
     if not rows.size:
         raise ValueError(
-            f"max_tokens ({max_tokens}) leaves none of {read} pairs; "
+            f"max_tokens ({max_tokens}) leaves none of {pairs_read} pairs; "
             f"the shortest has {shortest} ids on its longer side"
         )
-    columns = [rows, *(column for side in sides for column in (side.ids, side.offsets))]
+    arrays = [rows, *(array for side in sides for array in (side.ids, side.offsets))]
     manifest = {
         "pairs": rows.size,
-        "dropped": read - rows.size,
+        "dropped": pairs_read - rows.size,
         "src_tokens": sides[0].ids.size,
         "tgt_tokens": sides[1].ids.size,
         "arrays": {
-            column.path.name: {"type": column.type, "sha256": column.digest.hexdigest()} for column in columns
+            array.path.name: {"type": array.type, "sha256": array.digest.hexdigest()} for array in arrays
         },
     }
     (folder / MANIFEST).write_bytes(json_bytes(manifest))
 
 
 def _chunks(lines: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """``lines``, so many at a time."""
-    left = iter(lines)
-    while chunk := tuple(islice(left, CHUNK)):
+    """Divide ``lines`` into tuples of at most ``CHUNK_PAIRS``."""
+    remaining = iter(lines)
+    while chunk := tuple(islice(remaining, CHUNK_PAIRS)):
         yield chunk
 
 
-class _Column:
-    """An array of a numpy type that grows in a file."""
+class _ArrayWriter:
+    """Writer of one array to a file, piece by piece; ``type`` is the numpy type of its elements."""
 
-    def __init__(self, path: Path, kind: str, stack: ExitStack) -> None:
-        self.path, self.type, self.size, self.digest = path, kind, 0, hashlib.sha256()
+    def __init__(self, path: Path, type_: str, stack: ExitStack) -> None:
+        self.path, self.type, self.size, self.digest = path, type_, 0, hashlib.sha256()
         self._file = stack.enter_context(path.open("xb"))
 
     def add(self, values: Ints) -> None:
@@ -114,12 +122,12 @@ class _Column:
         self._file.write(content)
 
 
-class _Side:
-    """The sequences of a side, which grow in two files."""
+class _SequencesWriter:
+    """Writer of the sequences of one side to two files, ids and offsets."""
 
-    def __init__(self, folder: Path, name: str, ids: str, stack: ExitStack) -> None:
-        self.ids = _Column(folder / f"{name}_ids", ids, stack)
-        self.offsets = _Column(folder / f"{name}_offsets", "<i8", stack)
+    def __init__(self, folder: Path, name: str, id_type: str, stack: ExitStack) -> None:
+        self.ids = _ArrayWriter(folder / f"{name}_ids", id_type, stack)
+        self.offsets = _ArrayWriter(folder / f"{name}_offsets", "<i8", stack)
         self.offsets.add(np.zeros(1, dtype=np.int64))
 
     def add(self, sequences: Sequences) -> None:
@@ -127,24 +135,24 @@ class _Side:
         self.ids.add(sequences.flat)
 
 
-def _open(place: Path) -> EncodedSplit | None:
-    """Map the arrays in ``place``; None where one is missing or not as written."""
-    arrays, maps = {}, []
+def _open(cache: Path) -> EncodedSplit | None:
+    """Map the arrays of a cache; None if one is missing or its hash is not as recorded."""
+    arrays, memory_maps = {}, []
     try:
-        manifest = parse_json((place / MANIFEST).read_bytes())
+        manifest = parse_json((cache / MANIFEST).read_bytes())
         for name, array in manifest["arrays"].items():
-            path = place / name
+            path = cache / name
             if file_digest(path) != array["sha256"]:
                 return None
             with path.open("rb") as file:
-                maps.append(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-            arrays[name] = np.frombuffer(maps[-1], dtype=array["type"])
+                memory_maps.append(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            arrays[name] = np.frombuffer(memory_maps[-1], dtype=array["type"])
         return EncodedSplit(
             src=Sequences(arrays["src_ids"], arrays["src_offsets"]),
             tgt=Sequences(arrays["tgt_ids"], arrays["tgt_offsets"]),
             rows=arrays["rows"],
             dropped=int(manifest["dropped"]),
-            maps=tuple(maps),
+            memory_maps=tuple(memory_maps),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -1,4 +1,4 @@
-"""A split as ids: two flat arrays with offsets, which may lie in files."""
+"""A split as ids: flat arrays with offsets, in memory or mapped from files."""
 
 import mmap
 from collections.abc import Sequence
@@ -11,15 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.integer[Any]]
-KEPT_MAPPED = 1 << 28
-"""Bytes of a split up to which its pages stay in this process's memory once they were read."""
+MAX_RESIDENT_BYTES = 1 << 28
+"""Size of a split's files, in bytes, up to which ``release_pages`` leaves them in this process's memory."""
 
 
 class Sequences(NamedTuple):
-    """Sequences of ids laid end to end; number i is ``flat[offsets[i] : offsets[i + 1]]``."""
+    """N sequences of ids laid end to end; sequence i is ``flat[offsets[i] : offsets[i + 1]]``."""
 
     flat: Ints
+    """All ids, (total length,)."""
     offsets: Ints
+    """Start of each sequence, then the total length, (N + 1,)."""
 
     @classmethod
     def of(cls, sequences: Sequence[Sequence[int]]) -> "Sequences":
@@ -31,13 +33,13 @@ class Sequences(NamedTuple):
 
     @property
     def lengths(self) -> Ints:
-        """The number of ids of each sequence."""
+        """The number of ids per sequence, (N,)."""
         return np.diff(self.offsets)
 
-    def take(self, rows: Ints) -> "Sequences":
-        """The sequences ``rows``, in that order."""
-        starts = self.offsets[rows]
-        lengths = self.offsets[rows + 1] - starts
+    def take(self, indices: Ints) -> "Sequences":
+        """Copy the sequences at ``indices``, in that order."""
+        starts = self.offsets[indices]
+        lengths = self.offsets[indices + 1] - starts
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         shift = np.repeat(starts - offsets[:-1], lengths)
         return Sequences(self.flat[shift + np.arange(offsets[-1])], offsets)
@@ -45,35 +47,36 @@ class Sequences(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class EncodedSplit:
-    """The pairs of a split as ids, without BOS and EOS; over-long pairs are left out."""
+    """The N pairs of a split as ids, without BOS and EOS; over-long pairs are left out."""
 
     src: Sequences
     tgt: Sequences
     rows: Ints
-    """The number in the corpus' split of each pair kept."""
+    """Index in the corpus's split of each pair, (N,); it has gaps where pairs were left out."""
     dropped: int
-    """How many pairs were left out."""
-    maps: tuple[mmap.mmap, ...] = ()
-    """The files' pages in which all of it lies, where it is not in memory."""
+    """Number of pairs that were left out."""
+    memory_maps: tuple[mmap.mmap, ...] = ()
+    """The mapped files that hold the arrays; empty if they are in memory."""
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @cached_property
     def src_lengths(self) -> Ints:
-        """Source ids of each pair, EOS not counted."""
+        """Source ids per pair, EOS not counted, (N,)."""
         return self.src.lengths.astype(np.int32)
 
     @cached_property
     def tgt_lengths(self) -> Ints:
-        """Target ids of each pair, BOS and EOS not counted."""
+        """Target ids per pair, BOS and EOS not counted, (N,)."""
         return self.tgt.lengths.astype(np.int32)
 
-    def let_go(self) -> None:
-        """Take the pages of a large split out of this process, though not out of the system's cache.
+    def release_pages(self) -> None:
+        """Release the mapped pages of a large split from this process, but not from the system's cache.
 
-        They come back where they are read. Else an epoch over ten million pairs came to hold a gigabyte.
+        They are mapped again when they are read. Without this an epoch over ten million pairs came to hold
+        a gigabyte.
         """
-        if sum(map(len, self.maps)) > KEPT_MAPPED and hasattr(mmap, "MADV_DONTNEED"):
-            for pages in self.maps:
-                pages.madvise(mmap.MADV_DONTNEED)
+        if sum(map(len, self.memory_maps)) > MAX_RESIDENT_BYTES and hasattr(mmap, "MADV_DONTNEED"):
+            for memory_map in self.memory_maps:
+                memory_map.madvise(mmap.MADV_DONTNEED)

@@ -1,4 +1,7 @@
-"""The stream of training batches, a function of (split, token budget, seed, epoch) alone."""
+"""The stream of training batches, a function of (split, token budget, seed, epoch) alone.
+
+Token counts include EOS: a batch of n pairs takes n x (its longest target + 1) target positions.
+"""
 
 import hashlib
 from collections.abc import Iterator
@@ -9,18 +12,21 @@ import numpy as np
 from data.batch import Batch, make_batch
 from data.encoded_split import EncodedSplit, Ints
 
-SRC_SHARE = 1.5
-"""How much more of the source a batch may hold: thousands of long sources have short targets."""
+SRC_BUDGET_FACTOR = 1.5
+"""Source budget over target budget of a batch: thousands of long sources have short targets."""
 
 
 class BatchStream:
-    """Batches of pairs of like length, in an order of each epoch's own.
+    """Batches of pairs of similar length, in an order that each epoch draws anew.
 
     Args:
-        split: the pairs.
-        batch_tokens: upper bound on the target tokens of a batch, EOS and padding included; its source may
-            hold ``SRC_SHARE`` times as many, so that the memory that training takes has a bound.
-        seed: with the epoch's number, what the order is drawn from.
+        split: the encoded pairs.
+        batch_tokens: upper bound on the target positions of a batch, EOS and padding included. The bound on
+            its source positions is ``SRC_BUDGET_FACTOR`` times as large, so that training memory is bounded.
+        seed: seed of the order, together with the number of the epoch.
+
+    Raises:
+        ValueError: ``batch_tokens`` is smaller than the longest target with EOS.
     """
 
     def __init__(self, split: EncodedSplit, *, batch_tokens: int, seed: int) -> None:
@@ -31,35 +37,43 @@ class BatchStream:
                 "raise it, or drop long pairs by max_tokens"
             )
         self._split = split
-        self.batch_tokens, self._src_tokens = batch_tokens, int(SRC_SHARE * batch_tokens)
+        self.batch_tokens, self._src_tokens = batch_tokens, int(SRC_BUDGET_FACTOR * batch_tokens)
         self.seed = seed
-        self._planned: tuple[int | None, list[Ints]] = (None, [])
+        self._last_plan: tuple[int | None, list[Ints]] = (None, [])
 
     def plan(self, epoch: int) -> list[Ints]:
-        """The places in the split of each batch's pairs; every pair stands in one batch.
+        """Divide the pairs of the split into batches.
 
-        The last plan is kept: the first is asked for thrice, by its count, its hash and training.
+        The last plan is cached: that of the first epoch is needed three times, for its number of batches,
+        its hash and training.
+
+        Args:
+            epoch: number of the epoch.
+
+        Returns:
+            Per batch the positions of its pairs in the split; every pair is in exactly one batch.
         """
-        if self._planned[0] != epoch:
-            self._planned = (None, [])  # gives its memory to the next
-            self._planned = (epoch, self._plan(epoch))
-        return self._planned[1]
+        if self._last_plan[0] != epoch:
+            self._last_plan = (None, [])  # frees its memory before the next plan is made
+            self._last_plan = (epoch, self._plan(epoch))
+        return self._last_plan[1]
 
     def _plan(self, epoch: int) -> list[Ints]:
         generator = np.random.default_rng([self.seed, epoch])
         tgt_tokens = _rounded_up(np.arange(int(self._split.tgt_lengths.max()) + 2, dtype=np.int32))
         tgt_tokens = np.minimum(tgt_tokens, self.batch_tokens)[self._split.tgt_lengths + 1]
         groups = np.flatnonzero(np.bincount(tgt_tokens))
-        # A group of like targets is ordered by source length, up and down in turn, so that neighbours over
-        # the border fit too. Which groups go up changes with the epoch, chance settles the ties, and a first
-        # batch of random size moves all later cuts: so epochs differ in their batches, not in order alone.
+        # Pairs of equal (rounded) target length form a group. Groups are sorted by source length, ascending
+        # and descending in turn, so that a batch across two groups also holds similar sources. Epochs differ
+        # in the contents of their batches, not in order alone: the direction of a group alternates between
+        # epochs, ties are broken at random, and a first batch of random size moves all later cuts.
         src_order = generator.random(len(tgt_tokens))
         src_order += self._split.src_lengths
         parts = []
         for number, tokens in reversed(list(enumerate(groups))):
-            rows = np.flatnonzero(tgt_tokens == tokens)
+            indices = np.flatnonzero(tgt_tokens == tokens)
             sign = 1 if (number + epoch) % 2 else -1
-            parts.append(rows[np.argsort(sign * src_order[rows], kind="stable")])
+            parts.append(indices[np.argsort(sign * src_order[indices], kind="stable")])
         order = np.concatenate(parts)
         first = int(generator.integers(1, self.batch_tokens // int(tgt_tokens[order[0]]), endpoint=True))
         sides = (tgt_tokens, self.batch_tokens), (self._split.src_lengths + 1, self._src_tokens)
@@ -67,13 +81,21 @@ class BatchStream:
         return [batches[i] for i in generator.permutation(len(batches))]
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch from number ``start`` on; those before it are never built."""
-        for rows in self.plan(epoch)[start:]:
-            yield make_batch(self._split, rows)
-            self._split.let_go()
+        """Stream the batches of an epoch.
+
+        Args:
+            epoch: number of the epoch.
+            start: number of the first batch to build, from 0; earlier ones are skipped without being built.
+
+        Returns:
+            The batches, on the CPU.
+        """
+        for indices in self.plan(epoch)[start:]:
+            yield make_batch(self._split, indices)
+            self._split.release_pages()
 
     def stream_hash(self, epoch: int = 1) -> str:
-        """The sha256 of all ids an epoch feeds, padding and order included."""
+        """Compute the sha256 over all ids of an epoch's batches, padding and order included."""
         digest = hashlib.sha256()
         for batch in self.epoch(epoch):
             for ids in (batch.src, batch.tgt_in, batch.tgt_out):
@@ -82,41 +104,60 @@ class BatchStream:
         return digest.hexdigest()
 
     def padding(self, epoch: int = 1) -> tuple[float, float]:
-        """The share of positions that are padding: of the target's, and of source and target together."""
+        """Compute the share of positions that are padding, from 0 to 1.
+
+        Returns:
+            The share in the target, and that in source and target together.
+        """
         src, tgt = self._split.src_lengths + 1, self._split.tgt_lengths + 1
         plan = self.plan(epoch)
-        src_places = sum(len(rows) * int(src[rows].max()) for rows in plan)
-        tgt_places = sum(len(rows) * int(tgt[rows].max()) for rows in plan)
-        total = 1 - (src.sum() + tgt.sum()) / (src_places + tgt_places)
-        return float(1 - tgt.sum() / tgt_places), float(total)
+        src_positions = sum(len(indices) * int(src[indices].max()) for indices in plan)
+        tgt_positions = sum(len(indices) * int(tgt[indices].max()) for indices in plan)
+        total = 1 - (src.sum() + tgt.sum()) / (src_positions + tgt_positions)
+        return float(1 - tgt.sum() / tgt_positions), float(total)
 
 
 def decode_batches(split_or_lengths: EncodedSplit | Ints, batch_tokens: int) -> list[Ints]:
-    """Group sources for search, longest first, each group of at most ``batch_tokens`` places, EOS included.
+    """Group sources for search, the longest first.
 
-    A source that is longer by itself is a group of its own: what has to be translated cannot be refused.
+    Args:
+        split_or_lengths: an encoded split, or source lengths without EOS, (N,).
+        batch_tokens: upper bound on the source positions of a group, EOS and padding included. A longer
+            source is a group of its own, because every source must be translated.
+
+    Returns:
+        Per group the positions of its sources.
     """
-    given = split_or_lengths
-    lengths = given.src_lengths if isinstance(given, EncodedSplit) else np.asarray(given)
+    if isinstance(split_or_lengths, EncodedSplit):
+        lengths = split_or_lengths.src_lengths
+    else:
+        lengths = np.asarray(split_or_lengths)
     return _cut(np.argsort(-lengths, kind="stable"), (lengths + 1, batch_tokens))
 
 
 def _rounded_up(lengths: Ints) -> Ints:
-    """Lengths from 25 on, rounded up by 4% at most: a little target padding saves more of the source's."""
+    """Round lengths from 25 on up by at most 4%: a little target padding saves more source padding."""
     steps = 1 + lengths // 25
     return -(-lengths // steps) * steps
 
 
 def _cut(order: Ints, *sides: tuple[Ints, int]) -> list[Ints]:
-    """Cut rows into groups of one row or of at most so many places on each side, (tokens, budget) given.
+    """Cut ordered pairs into consecutive groups that respect the budget of each side.
 
-    Rows are ordered from the longest down of the first side, whose tokens bound the size of a group.
+    Args:
+        order: positions of the pairs, those with the longest first side first.
+        sides: (tokens per pair, budget in positions) per side; the first side bounds the size of a group.
+
+    Returns:
+        Groups of one pair, or of as many as fit every budget when padded to the longest.
     """
     edges = [0]
     while (start := edges[-1]) < len(order):
-        tokens, budget = sides[0]
-        rows = order[start : start + max(1, budget // int(tokens[order[start]]))]
-        counts = np.arange(1, len(rows) + 1)
-        fit = (int(np.sum(np.maximum.accumulate(side[rows]) * counts <= most)) for side, most in sides)
-        edges.append(start + max(1, min(fit)))
+        tokens, first_budget = sides[0]
+        indices = order[start : start + max(1, first_budget // int(tokens[order[start]]))]
+        counts = np.arange(1, len(indices) + 1)
+        sizes_that_fit = (
+            int(np.sum(np.maximum.accumulate(side[indices]) * counts <= budget)) for side, budget in sides
+        )
+        edges.append(start + max(1, min(sizes_that_fit)))
     return [order[start:end] for start, end in pairwise(edges)]

@@ -1,4 +1,4 @@
-"""SentencePiece subwords (Kudo and Richardson 2018) that give any text back exactly."""
+"""SentencePiece subwords (Kudo and Richardson 2018), lossless for any text."""
 
 import base64
 import io
@@ -9,74 +9,95 @@ from typing import Any
 
 from data.symbols import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
 
-SPACE = "▁"  # SentencePiece writes a space so, and reads this sign of the text as a space
+SPACE = "▁"
+"""SentencePiece's symbol for a space. It would decode this character of a text as a space too."""
 ESCAPE = "␛"
 ESCAPED = {ESCAPE: ESCAPE + "0", SPACE: ESCAPE + "1"}
-UNESCAPED = {code: sign for sign, code in ESCAPED.items()}
+"""Escape sequences of the two characters that SentencePiece must not see; ``ESCAPE`` comes first."""
+UNESCAPED = {sequence: character for character, sequence in ESCAPED.items()}
+ESCAPE_SEQUENCE = re.compile("|".join(UNESCAPED))
 
-CODE = re.compile("|".join(UNESCAPED))
 KINDS = ("unigram", "bpe")
-ERRORS = 3  # the least that SentencePiece may log: what it raises says enough
+LOG_LEVEL_ERROR = 3
+"""SentencePiece's level for errors alone; the exceptions that it raises say enough."""
 
 
 class SubwordVocabulary(Vocabulary):
-    """Pieces of a SentencePiece model; what they do not cover is written in bytes, so nothing is unknown."""
+    """Pieces of a SentencePiece model; characters without a piece become bytes, so UNK never occurs.
+
+    Args:
+        kind: "unigram" or "bpe".
+        model: the serialised SentencePiece model.
+
+    Raises:
+        ValueError: ``model`` is empty or not a SentencePiece model.
+    """
 
     def __init__(self, kind: str, model: bytes) -> None:
         import sentencepiece
 
-        sentencepiece.set_min_log_level(ERRORS)
+        sentencepiece.set_min_log_level(LOG_LEVEL_ERROR)
         self.kind = kind
         self._model = model
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         except RuntimeError:
             raise ValueError("SentencePiece cannot read its model") from None
-        if not model:  # SentencePiece takes it, and fails when it is used
+        if not model:  # SentencePiece accepts it, and fails when it is used
             raise ValueError("the SentencePiece model is empty")
 
     def __len__(self) -> int:
         return int(self._processor.vocab_size())
 
     def encode(self, text: str) -> list[int]:
-        """The ids of ``text``, without BOS and EOS."""
-        ids: list[int] = self._processor.encode(_escaped(text))
+        """Encode one line of text as ids, without BOS and EOS."""
+        ids: list[int] = self._processor.encode(_escape(text))
         return ids
 
     def encode_all(self, lines: Iterable[str]) -> list[list[int]]:
-        """``encode`` for many lines, on all cores."""
-        escaped = [_escaped(line) for line in lines]
+        """Encode many lines as ``encode`` does, on all cores."""
+        escaped = [_escape(line) for line in lines]
         ids: list[list[int]] = self._processor.encode(escaped, num_threads=os.cpu_count() or 1)
         return ids
 
     def _text(self, ids: list[int]) -> str:
-        return CODE.sub(lambda code: UNESCAPED[code.group()], self._processor.decode(ids))
+        return ESCAPE_SEQUENCE.sub(lambda match: UNESCAPED[match.group()], self._processor.decode(ids))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """One label for each id; a leading ▁ stands for a space."""
+        """Return one label per id; ▁ stands for a space."""
         return [SPECIALS[i] if i < len(SPECIALS) else self._processor.id_to_piece(int(i)) for i in ids]
 
     def to_json(self) -> Mapping[str, Any]:
-        """The kind, and SentencePiece's own model in base64."""
+        """Return the kind and the SentencePiece model in base64."""
         return {"kind": self.kind, "model": base64.b64encode(self._model).decode()}
 
 
-def _escaped(text: str) -> str:
-    """``text`` without SentencePiece's sign for a space; ``translate`` takes ten times as long."""
-    for sign, code in ESCAPED.items():  # the sign of escape first
-        text = text.replace(sign, code)
+def _escape(text: str) -> str:
+    """Replace the characters of ``ESCAPED``; ``str.translate`` would take ten times as long."""
+    for character, sequence in ESCAPED.items():
+        text = text.replace(character, sequence)
     return text
 
 
 def train_subwords(kind: str, lines: Iterable[str], *, size: int, seed: int) -> SubwordVocabulary:
-    """Train a model of ``size`` pieces, 4 specials and 256 bytes included; one thread, so that it repeats."""
+    """Train a SentencePiece model, in one thread so that the same text gives the same model.
+
+    Args:
+        kind: "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016).
+        lines: the training text, without line ends.
+        size: exact number of ids, the 4 specials and 256 single bytes included.
+        seed: seed of SentencePiece's generator.
+
+    Raises:
+        ValueError: no model of this size can be trained on this text.
+    """
     import sentencepiece
 
     sentencepiece.set_random_generator_seed(seed)
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=map(_escaped, lines),
+            sentence_iterator=map(_escape, lines),
             model_writer=model,
             model_type=kind,
             vocab_size=size,
@@ -87,23 +108,23 @@ def train_subwords(kind: str, lines: Iterable[str], *, size: int, seed: int) -> 
             byte_fallback=True,
             normalization_rule_name="identity",
             remove_extra_whitespaces=False,
-            character_coverage=0.9999,  # the rarest characters are written in bytes
-            max_sentence_length=1 << 30,  # longer lines would be left out silently
+            character_coverage=0.9999,  # the rarest characters become bytes
+            max_sentence_length=1 << 30,  # longer lines would be skipped silently
             num_threads=1,
-            minloglevel=ERRORS,
+            minloglevel=LOG_LEVEL_ERROR,
         )
     except RuntimeError as error:
-        raise _explained(kind, size, str(error)) from None
+        raise _size_error(kind, size, str(error)) from None
     return SubwordVocabulary(kind, model.getvalue())
 
 
-def _explained(kind: str, size: int, message: str) -> ValueError:
-    """SentencePiece's complaint about a size, as a user can act on it."""
-    where = f"a {kind} vocabulary of size {size} cannot be built from this text"
+def _size_error(kind: str, size: int, message: str) -> ValueError:
+    """Translate SentencePiece's message about a size into one that says which sizes are possible."""
+    context = f"a {kind} vocabulary of size {size} cannot be built from this text"
     if match := re.search(r"value <= (\d+)", message):
-        return ValueError(f"{where}: the largest possible size is {match[1]}")
+        return ValueError(f"{context}: the largest possible size is {match[1]}")
     if match := re.search(r"required_chars\. \d+ vs (\d+)", message):
         return ValueError(
-            f"{where}: its specials, bytes and characters alone need {match[1]}; set a larger size"
+            f"{context}: its specials, bytes and characters alone need {match[1]}; set a larger size"
         )
-    return ValueError(f"{where}: {message.strip()}")
+    return ValueError(f"{context}: {message.strip()}")

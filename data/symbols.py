@@ -1,4 +1,4 @@
-"""The special ids, and what every vocabulary can do."""
+"""The special ids and the abstract base class of the vocabularies."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,28 +9,29 @@ from data.text.files import json_bytes, write_atomically
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<unk>", "<bos>", "<eos>")
-"""How the special ids are shown, in order of id."""
+"""Labels of the special ids, in order of id."""
 
 
 class Vocabulary(ABC):
-    """Text to ids and back; ids 0-3 are PAD, UNK, BOS and EOS in every vocabulary."""
+    """Mapping from text to ids and back; ids 0-3 are PAD, UNK, BOS and EOS in every vocabulary."""
 
     kind: str
+    """One of ``data.vocabulary.KINDS``."""
 
     @abstractmethod
     def __len__(self) -> int:
-        """The number of ids, the specials among them."""
+        """Return the number of ids, the specials included."""
 
     @abstractmethod
     def encode(self, text: str) -> list[int]:
-        """The ids of ``text``, without BOS and EOS."""
+        """Encode one line of text as ids, without BOS and EOS."""
 
     def encode_all(self, lines: Iterable[str]) -> list[list[int]]:
-        """``encode`` for many lines; threaded where that pays."""
+        """Encode many lines as ``encode`` does, in several threads where that is faster."""
         return [self.encode(line) for line in lines]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ``ids`` up to the first EOS; PAD and BOS are left out."""
+        """Decode ids to text, up to the first EOS; PAD and BOS are left out."""
         content = []
         for index in ids:
             if index == EOS:
@@ -41,16 +42,20 @@ class Vocabulary(ABC):
 
     @abstractmethod
     def _text(self, ids: list[int]) -> str:
-        """The text of ``ids``, which hold no PAD, BOS or EOS."""
+        """Decode ids that contain no PAD, BOS or EOS."""
 
     @abstractmethod
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """One label for each id, as shown beside a heat-map."""
+        """Return one label per id, as shown beside a heat map; specials have those of ``SPECIALS``."""
 
     @abstractmethod
     def to_json(self) -> Mapping[str, Any]:
-        """All that is needed to build the vocabulary again, its ``kind`` included."""
+        """Return the ``kind`` and all else that is needed to build the vocabulary again."""
 
     def save(self, path: Path) -> None:
-        """Write the vocabulary to ``path`` as JSON, whole or not at all."""
+        """Write the vocabulary to ``path`` as JSON, completely or not at all.
+
+        Raises:
+            OSError: ``path`` cannot be written.
+        """
         write_atomically(path, json_bytes(self.to_json()))

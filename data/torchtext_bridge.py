@@ -1,11 +1,17 @@
-"""A bridge to torchtext 0.6.0: our corpora as ``Field`` and ``BucketIterator``, its datasets as ours.
+"""Conversion between this package and torchtext 0.6.0: corpora, vocabularies and batches.
 
-Traps of torchtext that this side-steps: ``Vocab.stoi[...]`` inserts unknown words, so examples hold ids, not
-words; ``BucketIterator`` sorts by length only with ``sort_within_batch``; it yields an empty batch before an
-example that is larger than a batch; its order comes from Python's global generator. (One is left: ``len`` and
-``list`` of a ``BucketIterator`` raise where batches are counted in tokens; iterate over it.) What
-``TranslationDataset`` does to text as it reads (it cuts the longer of two files short, strips lines, drops
-pairs with an empty side, reads no .gz) cannot be seen in it any more: ``read_corpus`` reads such files right.
+Pitfalls of torchtext that this module avoids:
+
+- ``Vocab.stoi[...]`` inserts unknown words, so examples hold ids, not words.
+- ``BucketIterator`` sorts by length only with ``sort_within_batch``.
+- ``BucketIterator`` yields an empty batch before an example that is larger than a batch.
+- The order of ``BucketIterator`` comes from Python's global generator.
+
+Pitfalls that remain:
+
+- ``len`` and ``list`` of a ``BucketIterator`` raise if batches are counted in tokens; iterate over it.
+- ``TranslationDataset`` changes text as it reads: it cuts the longer of two files, strips lines, drops pairs
+  with an empty side and does not read .gz. Use ``read_corpus`` for such files instead.
 
 Shapes: B pairs, S and T as in ``data.batch``.
 """
@@ -26,38 +32,47 @@ from data.symbols import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
 from data.vocabulary import VocabularyPair
 
 Join = Callable[[Sequence[Any]], str]
-"""Makes text of the tokens of an example."""
+"""Function that joins the tokens of one side of an example to text."""
 
 
 class BridgedCorpus(NamedTuple):
-    """A corpus as torchtext has it; its examples have the attributes ``src``, ``trg`` (ids) and ``row``."""
+    """A corpus as torchtext datasets."""
 
     src: Field
-    """Ends sources in EOS; ``src.vocab`` names the ids."""
+    """Field of the sources; it appends EOS, and its ``vocab`` maps ids to labels."""
     trg: Field
-    """Puts targets between BOS and EOS."""
+    """Field of the targets; it puts them between BOS and EOS."""
     splits: dict[str, Dataset]
+    """Datasets by split; their examples have ``src`` and ``trg`` (ids) and ``row``, the pair's index."""
 
 
 def to_torchtext(corpus: Corpus, vocabularies: VocabularyPair) -> BridgedCorpus:
-    """Hand a corpus over, encoded by ``vocabularies`` of any kind; every pair is there, in order."""
+    """Convert a corpus to torchtext datasets of ids.
+
+    Args:
+        corpus: the corpus; all its pairs are converted, in order.
+        vocabularies: vocabularies of any kind, which encode the text.
+    """
     src, trg = make_field(vocabularies.src), make_field(vocabularies.tgt, first=BOS)
     fields = [("src", src), ("trg", trg), ("row", Field(sequential=False, use_vocab=False))]
     splits = {}
     for name, pairs in corpus.splits.items():
         encoded = vocabularies.src.encode_all(pairs.src), vocabularies.tgt.encode_all(pairs.tgt)
-        rows = zip(*encoded, range(len(pairs.src)), strict=True)
-        examples = [Example.fromlist(row, fields) for row in rows]
+        values = zip(*encoded, range(len(pairs.src)), strict=True)
+        examples = [Example.fromlist(example_values, fields) for example_values in values]
         splits[name] = Dataset(examples, fields)
         splits[name].sort_key = TranslationDataset.sort_key
     return BridgedCorpus(src, trg, splits)
 
 
 def make_field(vocabulary: Vocabulary, first: int | None = None) -> Field:
-    """A field whose tokens are the ids of ``vocabulary``, so that text passed to it is encoded by it.
+    """Make a field whose tokens are the ids of ``vocabulary``; it encodes the text that is passed to it.
 
-    Its ``vocab`` serves to name ids (``itos``), to find them (``stoi``) and to count them; numbers do not
-    pass through it.
+    The ``vocab`` of the field maps ids to labels (``itos``) and back (``stoi``); encoding does not use it.
+
+    Args:
+        vocabulary: a vocabulary of any kind.
+        first: id to put before each sequence, such as BOS; None puts none.
     """
     field = Field(
         use_vocab=False,
@@ -68,21 +83,27 @@ def make_field(vocabulary: Vocabulary, first: int | None = None) -> Field:
         unk_token=UNK,
         batch_first=True,
     )
-    field.vocab = _names(vocabulary)
+    field.vocab = _labels(vocabulary)
     return field
 
 
 def bucket_iterator(
     dataset: Dataset, *, batch_tokens: int, seed: int, train: bool = True, device: str = "cpu"
 ) -> BucketIterator:
-    """Batches of pairs of like length, a function of (dataset, budget, seed); each pair is in one of them.
+    """Make an iterator over batches of pairs of similar length, a function of the arguments alone.
 
     Args:
-        dataset: a split that was handed over, or any dataset with sequences ``src`` and ``trg``.
-        batch_tokens: upper bound on a batch's places for targets, EOS and padding included.
-        seed: what the order of all epochs is drawn from.
+        dataset: a split of ``to_torchtext``, or any dataset with sequences ``src`` and ``trg``.
+        batch_tokens: upper bound on the target positions of a batch, EOS and padding included.
+        seed: seed of the order of all epochs.
         train: whether to shuffle.
-        device: where the tensors go.
+        device: device of the tensors.
+
+    Returns:
+        An iterator that yields each pair once per epoch.
+
+    Raises:
+        ValueError: ``batch_tokens`` is smaller than the longest target with EOS.
     """
     longest = max(len(example.trg) for example in dataset.examples) + 1
     if batch_tokens < longest:
@@ -90,16 +111,17 @@ def bucket_iterator(
             f"batch_tokens ({batch_tokens}) must hold the longest target ({longest} tokens with EOS)"
         )
 
-    def places(example: Example, count: int, so_far: int) -> int:
-        longest_so_far = so_far // (count - 1) if count > 1 else 0
-        return count * max(longest_so_far, len(example.trg) + 1)
+    def target_positions(example: Example, count: int, positions: int) -> int:
+        """Update the size of a batch that grows to ``count`` examples by ``example``."""
+        longest_before = positions // (count - 1) if count > 1 else 0
+        return count * max(longest_before, len(example.trg) + 1)
 
     iterator = BucketIterator(
         dataset,
         batch_tokens,
         sort_key=TranslationDataset.sort_key,
         device=device,
-        batch_size_fn=places,
+        batch_size_fn=target_positions,
         train=train,
         sort_within_batch=True,
     )
@@ -108,13 +130,17 @@ def bucket_iterator(
 
 
 def to_batch(batch: Any) -> Batch:
-    """A batch of a handed-over split as ours, with the tensors that ``make_batch`` makes of the same rows."""
+    """Convert a batch of a ``to_torchtext`` split to what ``make_batch`` builds of the same pairs.
+
+    Args:
+        batch: a torchtext batch with ``src`` (B, S), ``trg`` (B, T + 1) and ``row`` (B,).
+    """
     src_mask, tgt_out = batch.src != PAD, batch.trg[:, 1:]  # no text is encoded as PAD
     tgt_mask = tgt_out != PAD
     return Batch(
         src=batch.src,
         src_mask=src_mask,
-        tgt_in=batch.trg[:, :-1].masked_fill(~tgt_mask, PAD),  # the EOS of shorter rows goes
+        tgt_in=batch.trg[:, :-1].masked_fill(~tgt_mask, PAD),  # removes the EOS of shorter targets
         tgt_out=tgt_out,
         tgt_mask=tgt_mask,
         rows=batch.row,
@@ -131,29 +157,32 @@ def from_torchtext(
     join: tuple[Join, Join] = (" ".join, " ".join),
     name: str = "torchtext",
 ) -> Corpus:
-    """Take datasets in, such as ``TranslationDataset``s, as a corpus with the splits of these names.
+    """Convert torchtext datasets, such as ``TranslationDataset``s, to a corpus.
 
     Args:
-        splits: "train", "valid" and one or more whose names begin with "test".
+        splits: datasets named "train", "valid", and one or more with names that begin with "test".
         src_lang: language of the first field, whatever its name.
-        tgt_lang: language of the second.
-        join: makes text of a source's tokens, and of a target's. The default gives tokens between spaces,
-            which is what BLEU is then computed on; where the fields tokenised by ``str.split`` that is the
-            text itself, but for runs of white space.
-        name: what to call the corpus.
+        tgt_lang: language of the second field.
+        join: functions that join the tokens of a source and of a target to text. The default puts spaces
+            between tokens, and BLEU is then computed on that text. If the fields tokenise by ``str.split``
+            it equals the original text except for runs of white space.
+        name: name of the corpus.
+
+    Raises:
+        ValueError: the first two fields of a dataset are not sequences, or ``join`` cannot join their tokens.
     """
     pairs = {split: _pairs(split, dataset, join) for split, dataset in splits.items()}
     return Corpus(name=name, src_lang=src_lang, tgt_lang=tgt_lang, splits=pairs)
 
 
 def _pairs(split: str, dataset: Dataset, join: tuple[Join, Join]) -> Pairs:
-    """The text of the first two fields of a dataset."""
+    """Join the tokens of the first two fields of a dataset to text."""
     columns = list(dataset.fields)[:2]
     sides = [[getattr(example, column) for example in dataset.examples] for column in columns]
     if len(sides) < 2 or not all(isinstance(tokens, list) for side in sides for tokens in side):
         raise ValueError(f"{split}: its fields {', '.join(dataset.fields)} must begin with two of sequences")
     try:
-        src, tgt = (tuple(map(make, side)) for make, side in zip(join, sides, strict=True))
+        src, tgt = (tuple(map(join_side, side)) for join_side, side in zip(join, sides, strict=True))
     except TypeError:
         raise ValueError(
             f"{split}: its tokens are not words; give join, such as a vocabulary's decode"
@@ -161,12 +190,12 @@ def _pairs(split: str, dataset: Dataset, join: tuple[Join, Join]) -> Pairs:
     return Pairs(src, tgt)
 
 
-def _names(vocabulary: Vocabulary) -> Vocab:
-    """Torchtext's table of an id's name, and of a name's id."""
+def _labels(vocabulary: Vocabulary) -> Vocab:
+    """Make a torchtext ``Vocab`` that maps the ids of ``vocabulary`` to labels and back."""
     content = vocabulary.to_json()
     ids = range(len(SPECIALS), len(vocabulary))
-    words = list(content["counts"]) if "counts" in content else vocabulary.pieces(ids)
-    table = Vocab(Counter(), specials=list(SPECIALS))
-    table.itos = [*SPECIALS, *words]
-    table.stoi.update({word: index for index, word in enumerate(table.itos)})
-    return table
+    labels = list(content["counts"]) if "counts" in content else vocabulary.pieces(ids)
+    vocab = Vocab(Counter(), specials=list(SPECIALS))
+    vocab.itos = [*SPECIALS, *labels]
+    vocab.stoi.update({label: index for index, label in enumerate(vocab.itos)})
+    return vocab

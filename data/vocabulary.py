@@ -1,4 +1,4 @@
-"""Build, save and load vocabularies: words, characters, SentencePiece unigram or BPE."""
+"""Building, saving and loading of vocabularies: words, characters, SentencePiece unigram or BPE."""
 
 import base64
 import hashlib
@@ -32,13 +32,14 @@ __all__ = [
 
 COUNTED: dict[str, type[CountedVocabulary]] = {"words": WordVocabulary, "characters": CharacterVocabulary}
 KINDS = (*COUNTED, *SUBWORD_KINDS)
+"""Names of the kinds of vocabulary."""
 FILE_NAME = "vocabulary.json"
-LEARNT_FROM = 150_000
-"""Pairs from which subwords are learnt, at most."""
+MAX_SUBWORD_PAIRS = 150_000
+"""Upper bound on the pairs that subwords are trained on: SentencePiece holds its training text in memory."""
 
 
 class VocabularyPair(NamedTuple):
-    """The vocabularies of source and target; one and the same object where they are joint."""
+    """The vocabularies of source and target, the same object if they are joint."""
 
     src: Vocabulary
     tgt: Vocabulary
@@ -54,7 +55,11 @@ class VocabularyPair(NamedTuple):
         return hashlib.sha256(self._content()).hexdigest()
 
     def save(self, folder: Path) -> None:
-        """Write both sides to one file in ``folder``, so that they cannot part."""
+        """Write both vocabularies to one file, ``FILE_NAME`` in ``folder``.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
         write_atomically(folder / FILE_NAME, self._content())
 
     def _content(self) -> bytes:
@@ -63,14 +68,24 @@ class VocabularyPair(NamedTuple):
 
 
 def build_pair(train: Pairs, *, kind: str, size: int, joint: bool, min_count: int = 1) -> VocabularyPair:
-    """Build the vocabularies from ``train`` alone: one over both sides if ``joint``, else one a side.
+    """Build the vocabularies of both sides from the training pairs.
 
-    Words and characters are counted in all of it; subwords are learnt from ``LEARNT_FROM`` pairs, evenly
-    taken, where there are more: SentencePiece holds all it learns from in memory.
+    Words and characters are counted in all pairs. Subwords are trained on at most ``MAX_SUBWORD_PAIRS``
+    pairs, evenly spaced.
+
+    Args:
+        train: the training pairs.
+        kind: "words", "characters", "unigram" or "bpe".
+        size: number of ids per vocabulary; see ``build_vocabulary``.
+        joint: build one vocabulary over both sides instead of one per side.
+        min_count: leave out words and characters that occur less often; must be 1 for subwords.
+
+    Raises:
+        ValueError: see ``build_vocabulary``.
     """
     sides: Iterable[Iterable[str]] = train[:2]
     if kind in SUBWORD_KINDS:
-        sides = [_evenly(side) for side in train[:2]]
+        sides = [_evenly_spaced(side) for side in train[:2]]
     if joint:
         shared = build_vocabulary(kind, chain(*sides), size=size, min_count=min_count)
         return VocabularyPair(shared, shared)
@@ -78,13 +93,18 @@ def build_pair(train: Pairs, *, kind: str, size: int, joint: bool, min_count: in
     return VocabularyPair(src, tgt)
 
 
-def _evenly(lines: Sequence[str]) -> Iterable[str]:
-    """At most ``LEARNT_FROM`` of ``lines``, each as far from the next."""
-    return islice(lines, 0, None, -(-len(lines) // LEARNT_FROM))
+def _evenly_spaced(lines: Sequence[str]) -> Iterable[str]:
+    """Take every k-th line, with the smallest k that gives at most ``MAX_SUBWORD_PAIRS``."""
+    return islice(lines, 0, None, -(-len(lines) // MAX_SUBWORD_PAIRS))
 
 
 def load_pair(folder: Path) -> VocabularyPair:
-    """Read what ``VocabularyPair.save`` wrote."""
+    """Load the vocabularies that ``VocabularyPair.save`` wrote to ``folder``.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file is damaged.
+    """
     path = folder / FILE_NAME
     content = _read(path)
     if content.keys() == {"joint"}:
@@ -98,15 +118,18 @@ def load_pair(folder: Path) -> VocabularyPair:
 def build_vocabulary(
     kind: str, lines: Iterable[str], *, size: int, min_count: int = 1, seed: int = 0
 ) -> Vocabulary:
-    """Build a vocabulary from ``lines``.
+    """Build a vocabulary from text.
 
     Args:
         kind: "words", "characters", "unigram" or "bpe".
         lines: the text, without line ends.
-        size: the number of ids, the 4 specials included: an upper bound for words and characters, met
-            exactly by unigram and bpe.
-        min_count: leave out words and characters seen less often; unigram and bpe take only 1.
-        seed: seeds SentencePiece's generator; words and characters draw nothing.
+        size: number of ids, the 4 specials included: an upper bound for words and characters, the exact
+            number for unigram and bpe.
+        min_count: leave out words and characters that occur less often; must be 1 for unigram and bpe.
+        seed: seed of SentencePiece's generator; words and characters do not depend on it.
+
+    Raises:
+        ValueError: the kind is unknown, or size or min_count do not fit the kind or the text.
     """
     if kind not in KINDS:
         raise ValueError(f"unknown vocabulary kind {kind!r:.80}; choose one of {', '.join(KINDS)}")
@@ -122,12 +145,17 @@ def build_vocabulary(
 
 
 def load_vocabulary(path: Path) -> Vocabulary:
-    """Read what ``Vocabulary.save`` wrote."""
+    """Load the vocabulary that ``Vocabulary.save`` wrote to ``path``.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file is damaged.
+    """
     return _from_json(path, _read(path))
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The JSON object in ``path``."""
+    """Read the JSON object in ``path``."""
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file; expected a saved vocabulary")
     try:
@@ -140,7 +168,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _from_json(path: Path, content: Any) -> Vocabulary:
-    """The vocabulary that ``to_json`` described."""
+    """Build the vocabulary from the output of its ``to_json``; ``path`` is for messages."""
     try:
         kind = content["kind"]
         if kind in COUNTED:

@@ -1,8 +1,8 @@
-"""The embedded corpus: English-German pairs with gold word links from a grammar of our own.
+"""Generator of the embedded corpus: English-German pairs with gold word alignments, from a grammar.
 
-``sampling`` and ``phrases`` draw a syntax tree (``trees``) over the ``lexicon``; ``english`` and ``german``
-read both sides off it with ``inflection`` and ``numerals``; ``splits`` links the words that realise the
-same part of the tree and makes the corpus. Nothing is downloaded, nothing depends on hashes or platform.
+``sampling`` and ``phrases`` draw a syntax tree (``trees``) over the ``lexicon``. ``english`` and ``german``
+render it in both languages with ``inflection`` and ``numerals``. ``splits`` links the words that realise the
+same part of the tree and builds the corpus. The corpus does not depend on the platform or on hash seeds.
 """
 
 from .splits import AlignedPair, embedded_splits, realise

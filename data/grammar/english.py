@@ -1,4 +1,4 @@
-"""Read the English side off a tree."""
+"""Rendering of trees in English."""
 
 from .inflection import PRONOUNS, english_past, english_present
 from .lexicon import BE
@@ -23,11 +23,11 @@ from .trees import (
 
 ENGLISH = 0
 PARTS = ("object", "recipient", "predicate", "direction", "manner", "place", "times")
-"""What follows the verb, in this order."""
+"""The parts of a clause that follow the verb, in order."""
 
 
 def english(sentence: Sentence) -> list[Token]:
-    """Say a sentence in English; the tokens are not yet capitalised."""
+    """Render a sentence in English; its first letter is not yet upper case."""
     sign = tag(sentence, "sign")
     tokens = []
     if sentence.before is not None:
@@ -66,10 +66,10 @@ def _clause(clause: Clause, asks: bool = False, antecedent: NounPhrase | None = 
     return [*fronted, *opening, *verb, *rest, *_complement(clause)]
 
 
-def _with_particle(clause: Clause, rest: list[Token], spoken_object: list[Token]) -> list[Token]:
-    """Put the particle before a noun object, but after a pronoun: picks up the key, picks it up."""
-    place = len(spoken_object) if isinstance(clause.object, Pronoun) else 0
-    return [*rest[:place], Token(clause.verb.particle, (tag(clause, "verb"),)), *rest[place:]]
+def _with_particle(clause: Clause, rest: list[Token], object_tokens: list[Token]) -> list[Token]:
+    """Insert the particle before a noun object, but after a pronoun: picks up the key, picks it up."""
+    position = len(object_tokens) if isinstance(clause.object, Pronoun) else 0
+    return [*rest[:position], Token(clause.verb.particle, (tag(clause, "verb"),)), *rest[position:]]
 
 
 def _complement(clause: Clause) -> list[Token]:
@@ -81,7 +81,7 @@ def _complement(clause: Clause) -> list[Token]:
 
 
 def _verbs(clause: Clause, inverted: bool, antecedent: NounPhrase | None) -> tuple[list[Token], list[Token]]:
-    """Give the auxiliary, which a question puts before the subject, and what follows the subject."""
+    """Render the auxiliary, which precedes the subject in questions, and the verbs after the subject."""
     verb, tense = clause.verb, clause.tense
     finite, main, negation = tag(clause, "finite"), tag(clause, "verb"), tag(clause, "not")
     base = Token(verb.en, (main,))
@@ -114,8 +114,8 @@ def _part(clause: Clause, name: str, antecedent: NounPhrase | None) -> list[Toke
     if name == "object" and clause.object is not None:
         return _relation(clause) + _nominal(clause.object, True, antecedent, bool(clause.verb.relation))
     if name == "recipient" and clause.recipient is not None:
-        spoken = _nominal(clause.recipient, True, antecedent, True)
-        return [Token("to", marker_tags(clause.recipient)), *spoken]
+        recipient = _nominal(clause.recipient, True, antecedent, True)
+        return [Token("to", marker_tags(clause.recipient)), *recipient]
     if name == "predicate" and clause.predicate is not None:
         adjective = Token(clause.predicate.adjective.en, (tag(clause.predicate, "adjective"),))
         measure = fixed_tokens(clause.predicate.degree, ENGLISH)
@@ -130,7 +130,7 @@ def _part(clause: Clause, name: str, antecedent: NounPhrase | None) -> list[Toke
 
 
 def _relation(clause: Clause) -> list[Token]:
-    """Say the preposition of the verb: it aligns with the German one, or else with the verb."""
+    """Render the preposition of the verb; it is linked to the German one, or else to the verb."""
     if not clause.verb.relation:
         return []
     return [Token(clause.verb.relation, (tag(clause, "relation" if clause.verb.de_relation else "verb"),))]
@@ -140,14 +140,14 @@ def _prep_phrase(phrase: PrepPhrase | None, antecedent: NounPhrase | None) -> li
     if phrase is None:
         return []
     words = phrase.preposition.en.split()
-    spoken = _nominal(phrase.nominal, True, antecedent, True)
-    return [Token(word, (tag(phrase, "preposition"),)) for word in words] + spoken
+    nominal = _nominal(phrase.nominal, True, antecedent, True)
+    return [Token(word, (tag(phrase, "preposition"),)) for word in words] + nominal
 
 
 def _nominal(
     nominal: Nominal, oblique: bool, antecedent: NounPhrase | None, governed: bool = False
 ) -> list[Token]:
-    """Say a nominal; ``oblique``: not the subject, ``governed``: after a preposition."""
+    """Render a nominal that is not the subject (``oblique``) or follows a preposition (``governed``)."""
     if isinstance(nominal, Pronoun):
         form = PRONOUNS[nominal.en][0] if oblique else nominal.en
         return [Token(form, (tag(nominal, "pronoun"),))]

@@ -1,4 +1,4 @@
-"""Read the German side off a tree."""
+"""Rendering of trees in German."""
 
 from .inflection import (
     CONTRACTIONS,
@@ -39,7 +39,7 @@ PRONOUN_CASES = ("nom", "acc", "dat")
 
 
 def german(sentence: Sentence) -> list[Token]:
-    """Say a sentence in German; the tokens are not yet capitalised."""
+    """Render a sentence in German; its first letter is not yet upper case."""
     return _tidy_commas(_sentence(sentence))
 
 
@@ -59,7 +59,7 @@ def _sentence(sentence: Sentence) -> list[Token]:
 
 
 def _tidy_commas(tokens: list[Token]) -> list[Token]:
-    """Let one comma stand where several clauses end, and none before the final sign."""
+    """Reduce adjacent commas to one, and remove those before the final punctuation."""
     tidy: list[Token] = []
     for token in tokens:
         if token.text in ",.?" and tidy[-1].text == ",":
@@ -78,11 +78,11 @@ def _infinitive(infinitive: Infinitive) -> list[Token]:
 
 
 def _clause(clause: Clause, order: str, antecedent: NounPhrase | None = None) -> list[Token]:
-    """Say a clause with its finite verb "first", "second" or "last"."""
+    """Render a clause; ``order`` is the position of its finite verb, "first", "second" or "last"."""
     front = relative_front(clause) if antecedent is not None else clause.front
     parts = dict(_middle_field(clause, antecedent))
     fronted = parts.pop(front, []) if order != "first" else []
-    middle = [token for spoken in parts.values() for token in spoken]
+    middle = [token for part in parts.values() for token in part]
     finite, closing = _verbs(clause, order == "last", antecedent)
     if order == "last":
         tokens = [*fronted, *middle, *closing, *finite]
@@ -96,16 +96,16 @@ def _clause(clause: Clause, order: str, antecedent: NounPhrase | None = None) ->
 
 
 def _middle_field(clause: Clause, antecedent: NounPhrase | None) -> list[tuple[str, list[Token]]]:
-    """Order what stands between the verbs: pronouns, time, dative, accusative, not, manner, place."""
+    """Order the parts between the verbs: pronouns, time, dative, accusative, "nicht", manner, place."""
     target, recipient = clause.object, clause.recipient
     parts: list[tuple[str, list[Token]]] = []
     if clause.question is not None:
         parts.append(("question", fixed_tokens(clause.question, GERMAN)))
     if clause.subject is not None:
         parts.append(("subject", _nominal(clause.subject, "nom", antecedent)))
-    spoken_object = [] if target is None else _nominal(target, clause.verb.case, antecedent)
+    object_tokens = [] if target is None else _nominal(target, clause.verb.case, antecedent)
     related = clause.verb.de_relation != ""
-    objects = [("object", spoken_object)] if target is not None and not related else []
+    objects = [("object", object_tokens)] if target is not None and not related else []
     recipients = [] if recipient is None else [("recipient", _nominal(recipient, "dat", antecedent))]
     early_object, early_recipient = isinstance(target, Pronoun), isinstance(recipient, Pronoun)
     parts += objects if early_object else []
@@ -120,7 +120,7 @@ def _middle_field(clause: Clause, antecedent: NounPhrase | None) -> list[tuple[s
     parts.append(("place", _prep_phrase(clause.place, antecedent)))
     if related:
         relation = Token(clause.verb.de_relation, (tag(clause, "relation"),))
-        parts.append(("object", _contracted(relation, target, spoken_object)))
+        parts.append(("object", _contracted(relation, target, object_tokens)))
     parts.append(("direction", _prep_phrase(clause.direction, antecedent)))
     if clause.predicate is not None:
         adjective = Token(clause.predicate.adjective.de, (tag(clause.predicate, "adjective"),))
@@ -129,7 +129,7 @@ def _middle_field(clause: Clause, antecedent: NounPhrase | None) -> list[tuple[s
 
 
 def _verbs(clause: Clause, last: bool, antecedent: NounPhrase | None) -> tuple[list[Token], list[Token]]:
-    """Give the finite verb and the verbal words that close the clause (participle, infinitive, prefix)."""
+    """Render the finite verb, and the words at the end of the clause (participle, infinitive, prefix)."""
     verb, tense = clause.verb, clause.tense
     finite, main = tag(clause, "finite"), tag(clause, "verb")
     if clause.subject is None:
@@ -156,21 +156,20 @@ def _zu_infinitive(clause: Clause) -> list[Token]:
 
 
 def _prep_phrase(phrase: PrepPhrase | None, antecedent: NounPhrase | None) -> list[Token]:
-    """Say a prepositional phrase."""
+    """Render a prepositional phrase."""
     if phrase is None:
         return []
     case = phrase.preposition.case
     preposition = Token(phrase.preposition.de, (tag(phrase, "preposition"),))
-    spoken = _nominal(phrase.nominal, case, antecedent)
-    return _contracted(preposition, phrase.nominal, spoken)
+    return _contracted(preposition, phrase.nominal, _nominal(phrase.nominal, case, antecedent))
 
 
-def _contracted(preposition: Token, nominal: Nominal | None, spoken: list[Token]) -> list[Token]:
-    """Draw preposition and article (never a relative pronoun) together: im, zur, vom."""
-    short = CONTRACTIONS.get((preposition.text, spoken[0].text))
-    if short is None or isinstance(nominal, Gap):
-        return [preposition, *spoken]
-    return [Token(short, preposition.tags + spoken[0].tags), *spoken[1:]]
+def _contracted(preposition: Token, nominal: Nominal | None, tokens: list[Token]) -> list[Token]:
+    """Contract preposition and article, but not a relative pronoun: im, zur, vom."""
+    contraction = CONTRACTIONS.get((preposition.text, tokens[0].text))
+    if contraction is None or isinstance(nominal, Gap):
+        return [preposition, *tokens]
+    return [Token(contraction, preposition.tags + tokens[0].tags), *tokens[1:]]
 
 
 def _nominal(nominal: Nominal, case: str, antecedent: NounPhrase | None) -> list[Token]:

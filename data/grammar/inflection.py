@@ -1,7 +1,8 @@
-"""Inflection of the embedded grammar: German paradigms and the few English forms.
+"""Inflection of the embedded grammar: German paradigms and English verb forms.
 
-A gender is "m", "f", "n" or, in the plural, "p"; a case is "nom", "acc", "dat" or "gen"; a person is
-"1s", "2s", "3s" or "p" (all plural persons look alike in German verbs as far as the grammar uses them).
+A gender is "m", "f", "n" or, in the plural, "p". A case is "nom", "acc", "dat" or "gen". A person is "1s",
+"2s", "3s" or "p": German verbs have the same form in the first and third person plural, and the grammar has
+no second person plural.
 """
 
 from .lexicon import BE, DETERMINERS, MODALS, Adjective, Noun, Verb
@@ -10,7 +11,7 @@ CASES = ("nom", "acc", "dat", "gen")
 
 
 def _paradigm(m: str, f: str, n: str, p: str) -> dict[tuple[str, str], str]:
-    """Write a paradigm as four rows of nom, acc, dat, gen; "-" is the empty ending."""
+    """Build a paradigm from four strings of forms in nom, acc, dat, gen; "-" is the empty ending."""
     rows = {"m": m, "f": f, "n": n, "p": p}
     return {
         (gender, case): form.strip("-")
@@ -55,7 +56,7 @@ HABEN = {"1s": "habe", "2s": "hast", "3s": "hat", "p": "haben"}
 
 
 def german_determiner(det: str, gender: str, case: str) -> str:
-    """Inflect the German of an English determiner other than "" and "whose"."""
+    """Inflect the German translation of an English determiner other than "" and "whose"."""
     stem, declension, _ = DETERMINERS[det]
     if declension == "der":
         return ARTICLE[gender, case]
@@ -63,13 +64,13 @@ def german_determiner(det: str, gender: str, case: str) -> str:
 
 
 def german_adjective(adjective: Adjective, det: str, gender: str, case: str) -> str:
-    """Inflect an attributive adjective: weak, mixed or strong as its determiner asks."""
+    """Inflect an attributive adjective; its determiner decides between weak, mixed and strong."""
     declension = DETERMINERS[det][2]
     return adjective.de.removesuffix("e") + ADJECTIVE_ENDINGS[declension][gender, case]
 
 
 def german_noun(noun: Noun, plural: bool, case: str) -> str:
-    """Inflect a noun: dative plural -n, genitive -s or -es, -n throughout in the n-declension."""
+    """Inflect a noun: dative plural -n, genitive -s or -es, n-declension -n except in the nominative."""
     if plural:
         return noun.de_plural + ("n" if case == "dat" and noun.de_plural[-1] not in "ns" else "")
     if noun.weak:
@@ -85,7 +86,7 @@ def _syllables(word: str) -> int:
 
 
 def german_present(verb: Verb, person: str) -> str:
-    """Give the present form without the separable prefix: sehe, siehst, sieht, sehen."""
+    """Return the present form without the separable prefix: sehe, siehst, sieht, sehen."""
     if verb is BE:
         return SEIN[person]
     if verb.de == "wissen" and person != "p":
@@ -99,26 +100,26 @@ def german_present(verb: Verb, person: str) -> str:
 
 
 def german_modal(modal: str, person: str) -> str:
-    """Give the present of the German of an English modal ("will" is the future: werden)."""
+    """Return the present form of the German modal of an English one; "will" is the future, werden."""
     return MODALS[modal][("1s", "2s", "3s", "p").index(person)]
 
 
 def english_present(verb: Verb, person: str) -> str:
-    """Give the English present form: see, sees, tries, am."""
+    """Return the English present form: see, sees, tries, am."""
     if verb is BE:
         return {"1s": "am", "3s": "is"}.get(person, "are")
     return third_person(verb.en) if person == "3s" else verb.en
 
 
 def english_past(verb: Verb, person: str) -> str:
-    """Give the English simple past."""
+    """Return the English simple past."""
     if verb is BE:
         return "was" if person in ("1s", "3s") else "were"
     return verb.past
 
 
 def third_person(base: str) -> str:
-    """Give the third person singular: sees, washes, goes, carries."""
+    """Return the third person singular: sees, washes, goes, carries."""
     if base.endswith(("s", "sh", "ch", "x", "o")):
         return base + "es"
     if base.endswith("y") and base[-2] not in "aeiou":

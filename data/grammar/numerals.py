@@ -49,7 +49,7 @@ ENGLISH_TENTHS = {20: "twentieth", 30: "thirtieth"}
 
 
 def number_words(number: int) -> tuple[str, str]:
-    """Say 1-12 and 20-59: "twenty three" is "dreiundzwanzig", the unit first."""
+    """Return a number (1-12 or 20-59) in words: "twenty three", "dreiundzwanzig" with the unit first."""
     if number <= 12:
         return SMALL[number]
     tens, unit = number - number % 10, number % 10
@@ -60,7 +60,7 @@ def number_words(number: int) -> tuple[str, str]:
 
 
 def ordinal_words(day: int) -> tuple[str, str]:
-    """Say a day of the month (1-31): "twenty third", dative "dreiundzwanzigsten"."""
+    """Return a day of the month (1-31) in words: "twenty third", in the dative "dreiundzwanzigsten"."""
     if day <= 19:
         return ORDINALS[day - 1]
     tens, unit = day - day % 10, day % 10
@@ -69,27 +69,29 @@ def ordinal_words(day: int) -> tuple[str, str]:
 
 
 def date(day: int, month: int) -> Fixed:
-    """Say "on the third of May": "am dritten Mai"."""
+    """Return a date: "on the third of May", "am dritten Mai"."""
     return Fixed((("on the", "am"), ordinal_words(day), ("of", ""), MONTHS[month - 1]))
 
 
 def weekday(day: int) -> Fixed:
-    """Say "on Monday" (day 0): "am Montag"."""
+    """Return a weekday (day 0 is Monday): "on Monday", "am Montag"."""
     return Fixed((("on", "am"), WEEKDAYS[day]))
 
 
 def clock(hour: int, minutes: int) -> Fixed:
-    """Say the time of 1-12 o'clock and 0, 5, 10, 15, 20, 30, 40, 45, 50 or 55 minutes.
+    """Return a time of day: hour 1-12 and 0, 5, 10, 15, 20, 30, 40, 45, 50 or 55 minutes.
 
-    German halves count towards the next hour: "at half past three" is "um halb vier".
+    German counts half hours towards the next hour: "at half past three" is "um halb vier".
     """
-    coming = hour % 12 + 1
+    next_hour = hour % 12 + 1
     if minutes == 0:
-        named = (SMALL[hour][0], "ein" if hour == 1 else SMALL[hour][1])
-        return Fixed((("at", "um"), named, ("o'clock", "Uhr")))
+        hour_words = (SMALL[hour][0], "ein" if hour == 1 else SMALL[hour][1])
+        return Fixed((("at", "um"), hour_words, ("o'clock", "Uhr")))
     if minutes == 30:
-        return Fixed((("at", "um"), ("half past", "halb"), (SMALL[hour][0], SMALL[coming][1])))
-    relation, named = (("past", "nach"), SMALL[hour]) if minutes < 30 else (("to", "vor"), SMALL[coming])
+        return Fixed((("at", "um"), ("half past", "halb"), (SMALL[hour][0], SMALL[next_hour][1])))
+    relation, hour_words = (
+        (("past", "nach"), SMALL[hour]) if minutes < 30 else (("to", "vor"), SMALL[next_hour])
+    )
     distance = min(minutes, 60 - minutes)
-    spoken = ("a quarter", "Viertel") if distance == 15 else number_words(distance)
-    return Fixed((("at", "um"), spoken, relation, named))
+    minute_words = ("a quarter", "Viertel") if distance == 15 else number_words(distance)
+    return Fixed((("at", "um"), minute_words, relation, hour_words))

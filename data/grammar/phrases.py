@@ -1,4 +1,4 @@
-"""Draw random noun phrases and adverbials of the embedded grammar."""
+"""Sampling of noun phrases and adverbials of the embedded grammar."""
 
 import random
 from collections.abc import Sequence
@@ -25,27 +25,27 @@ PRONOUN_WEIGHTS = {"he": 5, "she": 5, "they": 4, "we": 3, "I": 4, "you": 4}
 
 @cache
 def nouns_of(kinds: frozenset[str]) -> tuple[list[Noun], list[float]]:
-    """Give the nouns of any of these kinds with cumulative weights, earlier ones more frequent."""
+    """Return the nouns of any of these kinds with cumulative weights; earlier nouns weigh more."""
     chosen = [noun for noun in lex.NOUNS if noun.kinds & kinds]
-    return chosen, falling(len(chosen))
+    return chosen, cumulative_weights(len(chosen))
 
 
 @cache
 def verbs_of(frame: str) -> tuple[list[Verb], list[float]]:
-    """Give the verbs of a frame with cumulative weights."""
+    """Return the verbs of a frame with cumulative weights."""
     chosen = [verb for verb in lex.VERBS if verb.frame == frame]
-    return chosen, falling(len(chosen))
+    return chosen, cumulative_weights(len(chosen))
 
 
 @cache
 def adjectives_of(kinds: frozenset[str]) -> tuple[list[Adjective], list[float]]:
-    """Give the adjectives that describe a noun of these kinds, with cumulative weights."""
+    """Return the adjectives that describe nouns of these kinds, with cumulative weights."""
     chosen = [adjective for adjective in lex.ADJECTIVES if adjective.kinds & kinds]
-    return chosen, falling(len(chosen))
+    return chosen, cumulative_weights(len(chosen))
 
 
-def falling(count: int) -> list[float]:
-    """Give cumulative weights 1 / (rank + 12): mildly Zipfian, so that no entry is rare."""
+def cumulative_weights(count: int) -> list[float]:
+    """Return cumulative sums of 1 / (rank + 12), ranks from 0: mildly Zipfian, so that no entry is rare."""
     total, weights = 0.0, []
     for rank in range(count):
         total += 1.0 / (rank + 12.0)
@@ -54,7 +54,16 @@ def falling(count: int) -> list[float]:
 
 
 class PhraseSampler:
-    """Draws phrases; ``richness`` scales all optional chances, ``depth`` counts nested relative clauses."""
+    """Sampler of phrases.
+
+    Args:
+        rng: source of randomness.
+        long: sample long sentences.
+
+    Attributes:
+        richness: factor on the probabilities of all optional parts, 0.3 to 1.
+        depth: number of relative clauses around the current phrase.
+    """
 
     def __init__(self, rng: random.Random, long: bool = False) -> None:
         self.rng = rng
@@ -63,15 +72,15 @@ class PhraseSampler:
         self.depth = 0
 
     def chance(self, probability: float) -> bool:
-        """Toss a coin for something optional."""
+        """Decide whether to include an optional part."""
         return self.rng.random() < probability * self.richness
 
     def weighted(self, table: tuple[list[T], list[float]]) -> T:
-        """Draw from a list with cumulative weights."""
+        """Draw an entry of a list with cumulative weights."""
         return self.rng.choices(table[0], cum_weights=table[1])[0]
 
     def fixed(self, table: Sequence[tuple[str, str]]) -> Fixed:
-        """Draw a fixed phrase."""
+        """Draw an uninflected phrase; "|" separates the chunks that are linked to each other."""
         english, german = self.rng.choice(table)
         return Fixed(tuple(zip(english.split("|"), german.split("|"), strict=True)))
 
@@ -82,11 +91,11 @@ class PhraseSampler:
         return self.fixed(lex.MANNERS)
 
     def number(self, low: int, high: int) -> tuple[str, str]:
-        """Draw a number and say it."""
+        """Draw a number from ``low`` to ``high``, in words."""
         return number_words(self.rng.randint(low, high))
 
     def times(self, tense: str, brief: bool = False) -> Fixed:
-        """Draw a phrase of time that fits the tense; a ``brief`` one names no hour."""
+        """Draw a time adverbial that fits the tense; a ``brief`` one has no time of day."""
         rng = self.rng
         kind = rng.choice(BRIEF_TIMES if brief else TIMES)
         if kind == "day":
@@ -107,7 +116,7 @@ class PhraseSampler:
         return Fixed(chunks)
 
     def prep_phrase(self, prepositions: Sequence[Preposition], closed: bool) -> PrepPhrase:
-        """Draw a preposition, earlier ones more often, and a noun phrase that goes with it."""
+        """Draw a preposition, earlier ones more often, and a noun phrase of a kind that it allows."""
         preposition = self.rng.choices(prepositions, [1 / rank for rank in range(1, len(prepositions) + 1)])[
             0
         ]
@@ -131,7 +140,7 @@ class PhraseSampler:
         return Pair(left, right)
 
     def short_phrase(self, kinds: frozenset[str]) -> NounPhrase:
-        """Draw half of a pair: a definite noun without anything after it."""
+        """Draw one noun phrase of a pair: definite, with nothing after the noun."""
         noun = self.weighted(nouns_of(kinds))
         if "name" in noun.kinds:
             return NounPhrase(noun, "")
@@ -147,13 +156,13 @@ class PhraseSampler:
         return self.noun_phrase(self.weighted(nouns_of(verb.objects)), closed, definite)
 
     def recipient(self, subject: Nominal | None, closed: bool) -> Nominal:
-        """Draw to whom something is given."""
+        """Draw a recipient (dative object)."""
         if self.rng.random() < 0.25:
             return self.object_pronoun(subject)
         return self.noun_phrase(self.weighted(nouns_of(PERSONS)), closed, definite=True)
 
     def object_pronoun(self, subject: Nominal | None) -> Pronoun:
-        """Draw a pronoun that is not the subject's own person, which would be reflexive."""
+        """Draw a pronoun that cannot refer to the subject, because that would need a reflexive pronoun."""
         others = ["he", "she", "they"]
         if isinstance(subject, NounPhrase | Pair):
             others += ["I", "we", "you"]
@@ -162,9 +171,14 @@ class PhraseSampler:
     def noun_phrase(
         self, noun: Noun, closed: bool = False, definite: bool = False, opening: bool = False
     ) -> NounPhrase:
-        """Draw a phrase around a noun; a ``closed`` one has no relative clause.
+        """Draw the noun phrase of a noun.
 
-        One that may open a sentence has a determiner: capitals would make rare words of the others.
+        Args:
+            noun: the noun.
+            closed: without a relative clause.
+            definite: with a definite determiner.
+            opening: with a determiner, because the phrase may open a sentence: there an upper-case adjective
+                or noun would be a rare word.
         """
         rng = self.rng
         if noun.kinds & NAMED:
@@ -195,7 +209,7 @@ class PhraseSampler:
         return NounPhrase(noun, det, plural, number, adjectives, of, modifier, relative)
 
     def adjectives_for(self, noun: Noun) -> tuple[list[Adjective], list[float]]:
-        """Give the adjectives that describe a noun, for ``weighted``."""
+        """Return the adjectives that describe a noun, for ``weighted``."""
         return adjectives_of(noun.kinds)
 
     def adjectives(self, noun: Noun) -> tuple[Adjective, ...]:
@@ -208,7 +222,7 @@ class PhraseSampler:
         return (first,)
 
     def owner(self) -> NounPhrase:
-        """Draw what becomes a genitive."""
+        """Draw the noun phrase of a genitive."""
         noun = self.weighted(nouns_of(PERSONS))
         adjectives = self.adjectives(noun) if self.chance(0.3) else ()
         return NounPhrase(
@@ -233,5 +247,5 @@ class PhraseSampler:
         return PrepPhrase(preposition, NounPhrase(noun, det, adjectives=self.adjectives(noun)))
 
     def relative(self, noun: Noun) -> Relative | None:
-        """Draw a relative clause about a noun: none here, clauses belong to the subclass."""
+        """Return None; the subclass draws a relative clause that describes ``noun``."""
         return None

@@ -1,15 +1,17 @@
-"""Draw random sentences of the embedded grammar.
+"""Sampling of sentences of the embedded grammar.
 
-Two readings that German would tell apart are never both drawn. What ends in a relative clause ends its clause
-(else a following phrase could belong to either); "with", "without", "from", "for" describe nouns only and the
-prepositions of place, clauses only; before a complement clause nothing else follows the verb.
+An English sentence must have only one German translation, so ambiguous attachments are not drawn:
+
+- A phrase with a relative clause is the last one of its clause; a later phrase could belong to either clause.
+- "with", "without", "from" and "for" describe nouns only, prepositions of place clauses only.
+- Nothing else follows a verb that has a complement clause.
 """
 
 from dataclasses import dataclass
 
 from . import lexicon as lex
 from .lexicon import Noun, Verb
-from .phrases import PERSONS, PhraseSampler, falling, nouns_of, verbs_of
+from .phrases import PERSONS, PhraseSampler, cumulative_weights, nouns_of, verbs_of
 from .trees import (
     Clause,
     Fixed,
@@ -38,18 +40,21 @@ FRAME_WEIGHTS = {
 }
 SIMPLE_FRAMES = ("object", "none", "recipient", "put", "direction", "be")
 COMPLEX_FRAMES = ("that", "whether", "zu")
-BELONGINGS = frozenset({"thing", "animal", "room"})
-DOERS = frozenset({"person", "animal"})
-ROOMS = frozenset({"room", "surface", "ground", "edge", "tree", "vehicle"})
+OWNED_KINDS = frozenset({"thing", "animal", "room"})
+AGENT_KINDS = frozenset({"person", "animal"})
+PLACE_KINDS = frozenset({"room", "surface", "ground", "edge", "tree", "vehicle"})
 BE_SUBJECTS = frozenset({"person", "animal", "thing", "room", "food", "drink", "name", "big", "art"})
 MODALS = tuple(lex.MODALS)
 COMMON_VERBS = frozenset(verb.de for verb in lex.VERBS[:30])
-"""Only these are said of "I" and "you" in the present: the forms of others would be too rare to learn."""
+"""Verbs that may be in the present tense with "I" or "you"; forms of others would be too rare to learn."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Given:
-    """Parts of a clause that are settled before it is drawn; ``noun`` is what a Gap subject stands for."""
+    """Parts of a clause that are fixed before it is drawn; ``noun`` is the antecedent of a Gap subject.
+
+    A ``bare`` clause has no subject.
+    """
 
     subject: Nominal | None = None
     verb: Verb | None = None
@@ -61,15 +66,15 @@ class Given:
     bare: bool = False
 
 
-NOTHING = Given()
+NO_PARTS = Given()
 BARE = Given(bare=True)
 
 
 class Sampler(PhraseSampler):
-    """Draws one sentence."""
+    """Sampler of one sentence."""
 
     def sentence(self) -> Sentence:
-        """Draw a whole sentence."""
+        """Draw a sentence."""
         if not self.long and self.rng.random() < 0.1:
             return self.question()
         tense = self.tense()
@@ -93,7 +98,9 @@ class Sampler(PhraseSampler):
         if kind == "adverb":
             given = Given(question=self.fixed(lex.QUESTIONS), verb=self.verb("person", simple=True))
             return Sentence(self.clause(tense, given, front="question"), asks=True)
-        if kind == "yes-no":  # with an auxiliary, or too many rare forms would begin a sentence
+        if (
+            kind == "yes-no"
+        ):  # with an auxiliary: main verbs at the start of a German sentence would be rare forms
             verb = lex.BE if tense == "present" else None
             return Sentence(self.clause(tense, Given(verb=verb), front=""), asks=True)
         if kind == "subject":
@@ -107,7 +114,7 @@ class Sampler(PhraseSampler):
         return Sentence(self.clause(tense, Given(verb=verb, target=target), front="object"), asks=True)
 
     def subordinate(self, tense: str) -> Subordinate:
-        """Draw an adverbial clause in the time of its main clause."""
+        """Draw an adverbial clause whose tense fits the ``tense`` of its main clause."""
         tense = "past" if tense == "past" else "present"
         pairs = [pair for pair in lex.CONJUNCTIONS if tense == "present" or pair[0] != "if"]
         return Subordinate(self.fixed(pairs), self.clause(tense))
@@ -120,11 +127,18 @@ class Sampler(PhraseSampler):
         return "past" if draw < 0.75 else self.rng.choice(MODALS)
 
     def clause(
-        self, tense: str, given: Given = NOTHING, *, front: str = "subject", fronting: bool = False
+        self, tense: str, given: Given = NO_PARTS, *, front: str = "subject", fronting: bool = False
     ) -> Clause:
-        """Draw a clause around what is given; with ``fronting``, time or place may be said first."""
+        """Draw a clause.
+
+        Args:
+            tense: tense or modal verb; see ``fitting``.
+            given: parts that are already fixed.
+            front: name of the first part.
+            fronting: allow the time or the place as first part instead.
+        """
         rng = self.rng
-        if given is NOTHING and rng.random() < 0.02:
+        if given is NO_PARTS and rng.random() < 0.02:
             given = Given(verb=rng.choice(lex.WEATHER), subject=Pronoun("it"))
         verb = given.verb or self.verb("person" if given.bare else "", simple=given.bare or self.depth > 0)
         noun = given.noun or (self.weighted(nouns_of(BE_SUBJECTS)) if verb is lex.BE else None)
@@ -165,22 +179,27 @@ class Sampler(PhraseSampler):
         )  # fmt: skip
 
     def fitting(self, tense: str, verb: Verb, subject: Nominal | None) -> str:
-        """Change a tense that does not go with the verb or would make a very rare form."""
+        """Replace a tense that does not fit the verb or would give a very rare form."""
         if verb is lex.BE and tense not in ("past", "will", "must"):
             return "present"
         if isinstance(subject, Pronoun) and subject.en in ("I", "you") and verb.de not in COMMON_VERBS:
             tense = "past" if tense == "present" else tense
-        # "you read" would be present or past
+        # otherwise "you read" could be present or past
         return "will" if tense == "past" and verb.past == verb.en else tense
 
     def negated(self, given: Given, subject: Nominal | None) -> bool:
-        """Draw whether a clause is negated; German would say "kein" of an indefinite object instead."""
+        """Decide whether a clause is negated; its object is then definite, else German would need "kein"."""
         if given.bare or (isinstance(subject, NounPhrase) and subject.det == "no"):
             return False
         return self.chance(0.15)
 
     def verb(self, subject_kind: str = "", simple: bool = False) -> Verb:
-        """Draw a verb by its frame; ``simple`` ones take no clause, ``subject_kind`` can be their subject."""
+        """Draw a verb.
+
+        Args:
+            subject_kind: kind of nouns that the verb allows as subject; "" for any verb.
+            simple: draw a verb without a complement clause.
+        """
         frames = SIMPLE_FRAMES if simple else tuple(FRAME_WEIGHTS)
         while True:
             frame = self.rng.choices(frames, [FRAME_WEIGHTS[name] for name in frames])[0]
@@ -189,7 +208,7 @@ class Sampler(PhraseSampler):
                 return verb
 
     def complement(self, frame: str) -> Subordinate | Infinitive | None:
-        """Draw the clause that verbs such as say, ask and try take."""
+        """Draw the complement clause of verbs such as say, ask and try."""
         if frame == "that":
             return Subordinate(Fixed((("that", "dass"),)), self.clause(self.tense()))
         if frame == "whether":
@@ -200,7 +219,7 @@ class Sampler(PhraseSampler):
         return Infinitive(self.clause("present", BARE)) if frame == "zu" else None
 
     def predicate(self, noun: Noun, subject: Nominal | None) -> Predicate:
-        """Draw a predicative adjective that the subject does not have already, or an age."""
+        """Draw an age, or a predicative adjective that does not already describe the subject."""
         if "person" in noun.kinds and self.rng.random() < 0.15:
             return Predicate(lex.ADJECTIVES[0], Fixed((self.number(20, 49), ("years", "Jahre"))))
         adjective = self.weighted(self.adjectives_for(noun))
@@ -209,32 +228,32 @@ class Sampler(PhraseSampler):
         return Predicate(adjective, self.fixed(lex.DEGREES) if self.chance(0.5) else None)
 
     def relative(self, noun: Noun) -> Relative:
-        """Draw a relative clause about a noun."""
+        """Draw a relative clause that describes a noun."""
         kind = self.rng.choice(("subject", "object", "object", "other"))
         if kind == "other" and "person" in noun.kinds:
             return self.whose() if self.rng.random() < 0.5 else self.to_whom()
-        if kind == "other" and noun.kinds & ROOMS:
+        if kind == "other" and noun.kinds & PLACE_KINDS:
             preposition = self.rng.choice([p for p in lex.PLACES if p.kinds & noun.kinds])
             verb = self.weighted(verbs_of("none" if self.rng.random() < 0.6 else "object"))
             given = Given(verb=verb, place=PrepPhrase(preposition, Gap()))
             return Relative(self.clause(self.tense(), given, front="place"))
         verbs = [verb for verb in verbs_of("object")[0] if verb.objects & noun.kinds]
         if kind != "subject" and verbs:
-            verb = self.weighted((verbs, falling(len(verbs))))
+            verb = self.weighted((verbs, cumulative_weights(len(verbs))))
             return Relative(self.clause(self.tense(), Given(verb=verb, target=Gap()), front="object"))
-        doers = sorted(noun.kinds & DOERS)
-        verb = self.verb(doers[0], simple=True) if doers and self.rng.random() < 0.8 else lex.BE
+        agent_kinds = sorted(noun.kinds & AGENT_KINDS)
+        verb = self.verb(agent_kinds[0], simple=True) if agent_kinds and self.rng.random() < 0.8 else lex.BE
         return Relative(self.clause(self.tense(), Given(verb=verb, subject=Gap(), noun=noun)))
 
     def to_whom(self) -> Relative:
-        """Draw a relative clause about a recipient."""
+        """Draw a relative clause whose pronoun is the recipient: "to whom"."""
         verb = self.weighted(verbs_of("recipient"))
         return Relative(self.clause(self.tense(), Given(verb=verb, recipient=Gap()), front="recipient"))
 
     def whose(self) -> Relative:
-        """Draw a relative clause about what somebody has."""
+        """Draw a relative clause with "whose"."""
         thing = self.rng.random() < 0.6
-        owned = self.weighted(nouns_of(BELONGINGS if thing else PERSONS))
+        owned = self.weighted(nouns_of(OWNED_KINDS if thing else PERSONS))
         plural = owned.en_plural != "" and self.rng.random() < 0.25
         subject = NounPhrase(owned, "whose", plural, adjectives=self.adjectives(owned))
         verb = lex.BE if thing else self.verb("person", simple=True)

@@ -1,7 +1,7 @@
-"""The abstract syntax that English and German share; both sides are read off the same tree.
+"""Syntax trees; both languages are rendered from the same tree.
 
-A node stands in one place of one tree: its identity tags the words that realise it, and two words with
-a tag in common are a gold alignment link. Build each node anew instead of using it twice.
+The identity of a node tags the words that realise it, and two words with a common tag are linked in the gold
+alignment. Therefore a node must occur only once in one tree: build a new node instead of using one twice.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ TreeTag = tuple[int, str]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Fixed:
-    """A phrase said as it stands, in chunks (English words, German words) that align as wholes."""
+    """An uninflected phrase, in chunks (English words, German words) whose words are all linked."""
 
     chunks: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Pronoun:
-    """A personal pronoun, or the questions' "who" and "what", by its English nominative."""
+    """A personal pronoun or the interrogative "who" or "what", given by its English nominative."""
 
     en: str
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Gap:
-    """The place in a relative clause that its pronoun fills."""
+    """The part of a relative clause that is realised by the relative pronoun."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class NounPhrase:
-    """Determiner, number, adjectives and noun, then at most a genitive, a modifier, a relative clause.
+    """Determiner, number, adjectives and noun, then a genitive, a modifier or a relative clause.
 
-    ``det`` is a key of ``lexicon.DETERMINERS``; "whose" refers to the noun a relative clause belongs to.
+    ``det`` is a key of ``lexicon.DETERMINERS``; "whose" refers to the antecedent of a relative clause.
     """
 
     noun: Noun
@@ -53,7 +53,7 @@ class NounPhrase:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Pair:
-    """Two noun phrases joined by "and"; plural as a subject."""
+    """Two noun phrases joined by "and"; as a subject it takes a plural verb."""
 
     left: NounPhrase
     right: NounPhrase
@@ -64,7 +64,7 @@ Nominal = NounPhrase | Pronoun | Pair | Gap
 
 @dataclass(frozen=True, eq=False, slots=True)
 class PrepPhrase:
-    """A preposition and what it governs."""
+    """A preposition and the nominal that it governs."""
 
     preposition: Preposition
     nominal: Nominal
@@ -80,14 +80,14 @@ class Predicate:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Relative:
-    """A relative clause: somewhere in ``clause`` stands one Gap, or a subject with the determiner "whose"."""
+    """A relative clause; ``clause`` contains one Gap, or a subject with the determiner "whose"."""
 
     clause: Clause
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Subordinate:
-    """A clause after a conjunction or a question adverb: verb last in German."""
+    """A clause after a conjunction or a question adverb; its verb is last in German."""
 
     conjunction: Fixed
     clause: Clause
@@ -95,7 +95,7 @@ class Subordinate:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Infinitive:
-    """A clause without subject: "to ..." or, for a purpose, "in order to ..."."""
+    """An infinitive clause: "to ..." or, for a purpose, "in order to ..."."""
 
     clause: Clause
     purpose: bool = False
@@ -103,10 +103,10 @@ class Infinitive:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Clause:
-    """A clause without its order; ``tense`` is "present", "past" or a key of ``lexicon.MODALS``.
+    """The parts of a clause, without word order.
 
-    ``front`` names the part said first: subject, object, recipient, place, times or question.
-    Only the clause of an ``Infinitive`` has no subject.
+    ``tense`` is "present", "past" or a key of ``lexicon.MODALS``. ``front`` names the part that comes first:
+    subject, object, recipient, place, times or question. Only the clause of an ``Infinitive`` has no subject.
     """
 
     subject: Nominal | None
@@ -128,7 +128,7 @@ class Clause:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Sentence:
-    """A main clause with subordinate clauses before and after it, then perhaps ", and" another sentence."""
+    """A main clause with subordinate clauses before and after it, optionally ", and" another sentence."""
 
     main: Clause
     asks: bool = False
@@ -140,19 +140,19 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A word or sign of one side, with the tags of what it realises."""
+    """A word or punctuation character of one language, with the tags of the parts that it realises."""
 
     text: str
     tags: tuple[TreeTag, ...] = ()
 
 
 def tag(node: object, role: str) -> TreeTag:
-    """Name the words that realise ``role`` of ``node``, on both sides."""
+    """Make the tag of the words that realise ``role`` of ``node``, in both languages."""
     return id(node), role
 
 
 def fixed_tokens(phrase: Fixed | None, side: int) -> list[Token]:
-    """Say a fixed phrase in English (side 0) or German (side 1)."""
+    """Render a fixed phrase in English (side 0) or German (side 1)."""
     if phrase is None:
         return []
     return [
@@ -163,12 +163,12 @@ def fixed_tokens(phrase: Fixed | None, side: int) -> list[Token]:
 
 
 def grammatical_gender(phrase: NounPhrase) -> str:
-    """Give m, f, n or, for any plural, p."""
+    """Return "m", "f", "n" or, for any plural, "p"."""
     return "p" if phrase.plural else phrase.noun.gender
 
 
 def person_of(nominal: Nominal, antecedent: NounPhrase | None) -> str:
-    """Give the person a verb takes from this subject; ``antecedent`` is what a Gap stands for."""
+    """Return the person of a verb with this subject; ``antecedent`` is the noun phrase behind a Gap."""
     if isinstance(nominal, Pronoun):
         return PRONOUNS[nominal.en][1]
     if isinstance(nominal, Gap):
@@ -178,7 +178,7 @@ def person_of(nominal: Nominal, antecedent: NounPhrase | None) -> str:
 
 
 def marker_tags(nominal: Nominal) -> tuple[TreeTag, ...]:
-    """Tag an English "to" or "of" with what shows the case in German: the first word of the phrase."""
+    """Return the tags of an English "to" or "of": those of the German word that shows the case, the first."""
     if isinstance(nominal, Pair):
         return marker_tags(nominal.left)
     if isinstance(nominal, NounPhrase):
@@ -187,7 +187,7 @@ def marker_tags(nominal: Nominal) -> tuple[TreeTag, ...]:
 
 
 def relative_front(clause: Clause) -> str:
-    """Name the part of a relative clause that holds its pronoun."""
+    """Return the name of the part of a relative clause that contains its pronoun."""
     for part in ("object", "recipient", "place", "direction"):
         value = getattr(clause, part)
         if isinstance(value, Gap) or (isinstance(value, PrepPhrase) and isinstance(value.nominal, Gap)):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from data.corpus import KINDS, corpus_files
+from data.corpus_files import KINDS, corpus_files
 from data.text.compression import STDIN, display_name, plain_name
 from data.text.formats import Records, Source, Table, TwoFiles
 

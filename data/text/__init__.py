@@ -1,1 +1,1 @@
-"""Text files: reading, writing, compression, and formats of parallel text."""
+"""Text files: reading, writing, compression and formats of parallel text."""

@@ -1,4 +1,4 @@
-"""Open a text by the ending of its name, plain, .gz or .zst, or standard input by "-", as a stream."""
+"""Reading of plain, .gz and .zst files and of standard input as streams of bytes."""
 
 import gzip
 import io
@@ -7,22 +7,29 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-PACKED = (".gz", ".zst")
-"""Endings of files that are unpacked while they are read."""
+COMPRESSED_SUFFIXES = (".gz", ".zst")
+"""Suffixes of files that are decompressed while they are read."""
 STDIN = Path("-")
+"""The path that stands for standard input."""
 
 BUFFER = 1 << 20
-"""Bytes held of a file that is being read."""
-FEED = 1 << 7
-"""Packed bytes given to Zstandard at once: even where it packs 32,768 to 1, only 4 MiB come of them."""
+"""Size of read buffers, in bytes."""
+ZSTD_INPUT_BYTES = 1 << 7
+"""Compressed bytes given to Zstandard at a time: even at a ratio of 32,768 they become only 4 MiB."""
 
 
 def open_text(path: Path) -> BinaryIO:
-    """The unpacked bytes of ``path``, as a stream that the caller closes.
+    """Open a file for reading; the suffix of its name decides how it is decompressed.
+
+    Args:
+        path: a plain, .gz or .zst file, or ``STDIN``.
+
+    Returns:
+        A stream of the decompressed bytes; the caller closes it. Reading raises ValueError if a compressed
+        file is damaged or ends too early.
 
     Raises:
         FileNotFoundError: there is no such file, or it is a folder.
-        ValueError: while reading, where a packed file is damaged or ends too early.
     """
     if path == STDIN:
         return open(0, "rb", buffering=BUFFER, closefd=False)
@@ -30,28 +37,28 @@ def open_text(path: Path) -> BinaryIO:
         raise FileNotFoundError(f"{path}: no such file, for it is a folder; give a file")
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file")
-    unpack = {".gz": _gzip, ".zst": _zstandard}.get(path.suffix)
-    if unpack is None:
+    decompress = {".gz": _gzip, ".zst": _zstandard}.get(path.suffix)
+    if decompress is None:
         return path.open("rb", buffering=BUFFER)
-    return io.BufferedReader(_Unpacked(path, unpack), BUFFER)
+    return io.BufferedReader(_DecompressedFile(path, decompress), BUFFER)
 
 
 def plain_name(path: Path) -> str:
-    """The name of a file without folder and without .gz or .zst."""
-    return path.stem if path.suffix in PACKED else path.name
+    """Return the name of a file without its folder and without .gz or .zst."""
+    return path.stem if path.suffix in COMPRESSED_SUFFIXES else path.name
 
 
 def display_name(path: Path) -> str:
-    """What messages call ``path``."""
+    """Return the name of ``path`` in messages."""
     return "standard input" if path == STDIN else str(path)
 
 
-class _Unpacked(io.RawIOBase):
-    """The chunks that ``unpack`` makes of a file, as a stream."""
+class _DecompressedFile(io.RawIOBase):
+    """Stream of the chunks that ``decompress`` yields of a file."""
 
-    def __init__(self, path: Path, unpack: Callable[[BinaryIO, Path], Iterator[bytes]]) -> None:
+    def __init__(self, path: Path, decompress: Callable[[BinaryIO, Path], Iterator[bytes]]) -> None:
         self._file = path.open("rb")
-        self._chunks = unpack(self._file, path)
+        self._chunks = decompress(self._file, path)
         self._rest = memoryview(b"")
 
     def readable(self) -> bool:
@@ -73,26 +80,29 @@ class _Unpacked(io.RawIOBase):
 
 
 def _gzip(file: BinaryIO, path: Path) -> Iterator[bytes]:
-    """The unpacked chunks of a .gz file of one or more members."""
+    """Decompress a .gz file of one or more members, chunk by chunk."""
     try:
-        with gzip.GzipFile(fileobj=file) as unpacked:
-            while chunk := unpacked.read(BUFFER):
+        with gzip.GzipFile(fileobj=file) as decompressed:
+            while chunk := decompressed.read(BUFFER):
                 yield chunk
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise _damaged(path, error) from None
 
 
 def _zstandard(file: BinaryIO, path: Path) -> Iterator[bytes]:
-    """The unpacked chunks of a .zst file of one or more frames; the library's own reader misses a cut end."""
+    """Decompress a .zst file of one or more frames, chunk by chunk.
+
+    The reader of the library does not notice a file that ends too early.
+    """
     import zstandard  # imported here: few files need it
 
     frame, ready = None, bytearray()
     try:
-        while packed := file.read(FEED):
-            while packed:
+        while compressed := file.read(ZSTD_INPUT_BYTES):
+            while compressed:
                 frame = frame or zstandard.ZstdDecompressor().decompressobj()
-                ready += frame.decompress(packed)
-                packed, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
+                ready += frame.decompress(compressed)
+                compressed, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
             if len(ready) >= BUFFER:
                 yield bytes(ready)
                 ready.clear()

@@ -1,4 +1,4 @@
-"""Write files so that a reader, or a machine that loses power, finds the old one or the whole new one."""
+"""Atomic writing of files, detection of changed files, and JSON."""
 
 import json
 import os
@@ -9,20 +9,24 @@ from pathlib import Path
 from typing import Any
 
 FileState = tuple[int, ...] | None
-"""What tells a file from one written later; None where there is none."""
+"""Inode, size in bytes and modification time in ns of a file; None if it does not exist."""
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Replace ``path`` by ``content`` (text as UTF-8), whole or not at all; makes its folder if need be.
+    """Write a file so that readers, also after a power failure, find the old content or all of the new one.
+
+    Args:
+        path: the file; its folder is created if necessary.
+        content: the new content; text is written as UTF-8.
 
     Raises:
-        OSError: a full disk, a read-only folder, a folder of that name: it names ``path``.
+        OSError: ``path`` cannot be written (disk full, read-only folder, a folder of that name); it names
+            ``path``.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(
-        f".{path.name}.{uuid.uuid4().hex}.tmp"
-    )  # as open as the umask lets any file be
-    with _naming(path):
+    # Not by the tempfile module: its files can be read by their owner only, whatever the umask.
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    with _errors_name(path):
         try:
             with temporary.open("xb") as file:
                 file.write(content.encode() if isinstance(content, str) else content)
@@ -31,17 +35,17 @@ def write_atomically(path: Path, content: str | bytes) -> None:
             os.replace(temporary, path)
             sync_folder(path.parent)
         finally:
-            temporary.unlink(missing_ok=True)  # gone already where the replacement succeeded
+            temporary.unlink(missing_ok=True)  # no longer there if the replacement succeeded
 
 
 def append_whole(path: Path, text: str) -> None:
-    """Add ``text`` to the end of a file, all of it or, where there is no room, nothing.
+    """Append ``text`` to a file, or leave the file as it was if not all of it can be written.
 
     Raises:
-        OSError: it cannot be written; it names ``path``.
+        OSError: ``path`` cannot be written (disk full, for example); it names ``path``.
     """
     content = memoryview(text.encode())
-    with _naming(path), path.open("ab", buffering=0) as file:
+    with _errors_name(path), path.open("ab", buffering=0) as file:
         end = file.seek(0, os.SEEK_END)
         try:
             while content:
@@ -52,41 +56,45 @@ def append_whole(path: Path, text: str) -> None:
 
 
 def file_states(*paths: Path) -> dict[Path, FileState]:
-    """What is another once one of the files ``paths`` has been written to or replaced."""
+    """Record the state of each file, for ``ensure_states``."""
     return {path: _state(path) for path in paths}
 
 
 def ensure_unchanged(*paths: Path) -> AbstractContextManager[None]:
-    """Fail if one of the files ``paths`` is written to or replaced while the block reads them."""
-    return as_before(file_states(*paths))
+    """Raise ValueError if one of the files is written to or replaced while the ``with`` block reads them."""
+    return ensure_states(file_states(*paths))
 
 
 @contextmanager
-def as_before(before: Mapping[Path, FileState]) -> Iterator[None]:
-    """Fail if, once the block has read them, a file is not as it was when ``file_states`` looked.
+def ensure_states(states: Mapping[Path, FileState]) -> Iterator[None]:
+    """Check at the end of the ``with`` block that files are still in the states of ``file_states``.
 
     Raises:
-        ValueError: what was read may be half of the old text and half of the new.
+        ValueError: a file has changed; what was read may mix its old content with the new.
     """
-    fault = None
+    content_error = None
     try:
         yield
     except ValueError as error:
-        fault = error  # which a change would explain
-    for path, state in before.items():
+        content_error = error  # a change of the file would explain it, and is reported instead
+    for path, state in states.items():
         if _state(path) != state:
             raise ValueError(f"{path} was changed while it was read; run this again once it is written")
-    if fault is not None:
-        raise fault
+    if content_error is not None:
+        raise content_error
 
 
 def json_bytes(content: Any) -> bytes:
-    """``content`` as JSON in UTF-8, the same bytes for the same content."""
+    """Serialise ``content`` as compact JSON in UTF-8; equal content gives equal bytes."""
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def parse_json(text: str | bytes) -> Any:
-    """The value that ``text`` is the JSON of; whatever is wrong with it is a ValueError."""
+    """Parse JSON.
+
+    Raises:
+        ValueError: ``text`` is not JSON, or is nested too deeply.
+    """
     try:
         return json.loads(text)
     except RecursionError:
@@ -94,8 +102,8 @@ def parse_json(text: str | bytes) -> Any:
 
 
 @contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Let an error of the system name ``path``, and not a temporary file or nothing at all."""
+def _errors_name(path: Path) -> Iterator[None]:
+    """Make OSErrors name ``path`` instead of a temporary file or no file."""
     try:
         yield
     except OSError as error:
@@ -105,16 +113,16 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def _state(path: Path) -> FileState:
-    """Number, size and time of a file."""
+    """Return the state of a file."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
-        return None  # whoever reads it says what is wrong
-    return (found.st_ino, found.st_size, found.st_mtime_ns)
+        return None  # reading it will raise a better message
+    return (status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename inside ``folder`` outlast a power cut: it is the folder that remembers names."""
+    """Fsync ``folder`` so that a rename inside it survives a power failure."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""Where sentence pairs come from: two files, a table of columns, or JSON objects, one pair a line."""
+"""Formats of parallel text: two files, a file of columns, or JSON Lines, one pair per line."""
 
 import json
 from collections.abc import Iterator
@@ -9,56 +9,75 @@ from typing import Any, NamedTuple
 
 from data.text.characters import SURROGATE
 from data.text.compression import display_name
-from data.text.lines import iter_lines, unequal
+from data.text.lines import iter_lines, line_count_error
 
 
 class PairRecord(NamedTuple):
-    """A pair as it stands on a line; a side is blank where the line gives none."""
+    """A sentence pair with its line number; a side may be blank."""
 
     number: int
-    """Of the line, from 1 on."""
+    """Number of the line, from 1."""
     src: str
+    """Source sentence."""
     tgt: str
+    """Target sentence."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TwoFiles:
-    """Two files whose lines translate each other."""
+    """Two files; line i of ``tgt`` translates line i of ``src``."""
 
     src: Path
+    """Source sentences; see ``iter_lines`` for what a file may be."""
     tgt: Path
+    """Target sentences."""
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The files that are read."""
+        """Paths of the files that are read."""
         return self.src, self.tgt
 
     def rows(self, *, keep_broken: bool = False) -> Iterator[PairRecord]:
-        """Stream the pairs; see ``iter_lines`` for ``keep_broken`` and the errors."""
+        """Stream the pairs.
+
+        Args:
+            keep_broken: see ``iter_lines``.
+
+        Raises:
+            ValueError: the files differ in their number of lines; see ``iter_lines`` for others.
+        """
         src, tgt = (iter_lines(path, allow_blank=True, keep_broken=keep_broken) for path in self.paths)
         for number, (left, right) in enumerate(zip_longest(src, tgt), start=1):
             if left is None:
-                raise unequal(self.src, number - 1, self.tgt, number + sum(1 for _ in tgt))
+                raise line_count_error(self.src, number - 1, self.tgt, number + sum(1 for _ in tgt))
             if right is None:
-                raise unequal(self.src, number + sum(1 for _ in src), self.tgt, number - 1)
+                raise line_count_error(self.src, number + sum(1 for _ in src), self.tgt, number - 1)
             yield PairRecord(number, left[1], right[1])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A file of columns parted by tabs, without quotes or a head line."""
+    """A file of columns separated by tabs, without quotes and without a header line."""
 
     path: Path
+    """The file; see ``iter_lines`` for what it may be."""
     columns: tuple[int, int]
-    """The numbers of the source's and the target's column, from 1 on."""
+    """Numbers of the source column and the target column, from 1."""
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The files that are read."""
+        """Paths of the files that are read."""
         return (self.path,)
 
     def rows(self, *, keep_broken: bool = False) -> Iterator[PairRecord]:
-        """Stream the pairs; a line with too few columns is an error, a blank one a blank pair."""
+        """Stream the pairs; a blank line gives a blank pair.
+
+        Args:
+            keep_broken: see ``iter_lines``.
+
+        Raises:
+            ValueError: a line has too few columns; see ``iter_lines`` for others.
+        """
         first, second = (column - 1 for column in self.columns)
         for number, line in iter_lines(self.path, allow_blank=True, keep_broken=keep_broken):
             cells = line.split("\t") if line.strip() else ["", ""] + [""] * max(self.columns)
@@ -72,53 +91,63 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Records:
-    """A file with one JSON object a line; a line feed inside a text becomes a space."""
+    """A JSON Lines file, one object per line; a line feed inside a sentence becomes a space."""
 
     path: Path
+    """The file; see ``iter_lines`` for what it may be."""
     fields: tuple[str, str]
-    """The names of the source's and the target's field; a dot leads into an object ("translation.en")."""
+    """Names of the source field and the target field; dots separate nested keys ("translation.en")."""
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The files that are read."""
+        """Paths of the files that are read."""
         return (self.path,)
 
     def rows(self, *, keep_broken: bool = False) -> Iterator[PairRecord]:
-        """Stream the pairs; what is not JSON or lacks a field is an error, a blank line a blank pair."""
+        """Stream the pairs; a blank line gives a blank pair.
+
+        Args:
+            keep_broken: keep what is not UTF-8, see ``iter_lines``, and unpaired surrogates.
+
+        Raises:
+            ValueError: a line is not JSON, lacks a field, or a field is not a string that can be written to a
+                file; see ``iter_lines`` for others.
+        """
         for number, line in iter_lines(self.path, allow_blank=True, keep_broken=keep_broken):
-            place = f"{display_name(self.path)}, line {number}"
+            context = f"{display_name(self.path)}, line {number}"
             if not line.strip():
                 yield PairRecord(number, "", "")
                 continue
-            record = _parsed(line, place)
-            src, tgt = (_text(record, field, place, keep_broken=keep_broken) for field in self.fields)
+            record = _parse_record(line, context)
+            src, tgt = (_field_text(record, field, context, keep_broken=keep_broken) for field in self.fields)
             yield PairRecord(number, src, tgt)
 
 
 Source = TwoFiles | Table | Records
+"""Any source of sentence pairs."""
 
 
-def _parsed(line: str, place: str) -> Any:
-    """The JSON value of a line."""
+def _parse_record(line: str, context: str) -> Any:
+    """Parse the JSON of a line; ``context`` begins the message of an error."""
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{place}: not JSON ({error}); expected one object a line") from None
+        raise ValueError(f"{context}: not JSON ({error}); expected one object a line") from None
 
 
-def _text(record: Any, field: str, place: str, *, keep_broken: bool) -> str:
-    """The text of one field."""
+def _field_text(record: Any, field: str, context: str, *, keep_broken: bool) -> str:
+    """Return the text of a field; ``context`` begins the message of an error."""
     value = record
     for name in field.split("."):
         if not isinstance(value, dict) or name not in value:
-            known = f"; known are {', '.join(map(repr, value))}" if isinstance(value, dict) and value else ""
-            raise ValueError(f"{place}: no field {field!r}{known}; name the two texts with --fields")
+            names = f"; known are {', '.join(map(repr, value))}" if isinstance(value, dict) and value else ""
+            raise ValueError(f"{context}: no field {field!r}{names}; name the two texts with --fields")
         value = value[name]
     if not isinstance(value, str):
-        raise ValueError(f"{place}: field {field!r} must be a text, found {type(value).__name__}")
+        raise ValueError(f"{context}: field {field!r} must be a text, found {type(value).__name__}")
     if not keep_broken and (broken := SURROGATE.search(value)):
         raise ValueError(
-            f"{place}: field {field!r} holds an unpaired surrogate (U+{ord(broken[0]):04X}), "
+            f"{context}: field {field!r} holds an unpaired surrogate (U+{ord(broken[0]):04X}), "
             "which is half a character; mend the line"
         )
     return value.replace("\r\n", " ").replace("\n", " ")

@@ -1,4 +1,4 @@
-"""Make a folder that appears whole or not at all."""
+"""Atomic creation of a folder with its files."""
 
 import os
 import shutil
@@ -12,10 +12,10 @@ from data.text.files import sync_folder
 
 
 def check_vacant(out: Path) -> None:
-    """Refuse a place that holds something: a corpus that models were trained on is not written over.
+    """Check that nothing would be overwritten, such as a corpus that models were trained on.
 
     Raises:
-        FileExistsError: ``out`` is a file, or a folder that is not empty.
+        FileExistsError: ``out`` is a file or a folder that is not empty.
     """
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise FileExistsError(f"{out} holds something already; name a new folder, or take this one away")
@@ -23,11 +23,14 @@ def check_vacant(out: Path) -> None:
 
 @contextmanager
 def new_folder(out: Path) -> Iterator[Path]:
-    """A temporary folder beside ``out``, which becomes ``out`` when the block ends well, and goes if not.
+    """Create a folder whose files appear all together or not at all.
+
+    The context manager gives a temporary folder beside ``out``. The folder is renamed to ``out`` if the
+    ``with`` block succeeds, and deleted otherwise.
 
     Raises:
         FileExistsError: see ``check_vacant``.
-        OSError: ``out`` cannot be written; it is named where the system names no file (a full disk).
+        OSError: ``out`` cannot be written; it names ``out`` if the system names no file (disk full).
     """
     check_vacant(out)
     temporary = out.with_name(f".{out.name}.{uuid.uuid4().hex}.tmp")
@@ -45,9 +48,9 @@ def new_folder(out: Path) -> Iterator[Path]:
             error.filename = str(out)
         raise
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)  # gone already where all went well
+        shutil.rmtree(temporary, ignore_errors=True)  # no longer there if the rename succeeded
 
 
 def described(path: Path) -> dict[str, int | str]:
-    """The size and the hash of a file."""
+    """Return the size in bytes and the sha256 of a file."""
     return {"bytes": path.stat().st_size, "sha256": file_digest(path)}

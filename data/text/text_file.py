@@ -1,34 +1,38 @@
-"""A text that stays on disk, so that a training set may be larger than memory."""
+"""Text that stays on disk, so that a training set may be larger than memory."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import overload
 
-from data.text.files import as_before, file_states
+from data.text.files import ensure_states, file_states
 from data.text.lines import hash_texts, iter_lines
 
 
 class TextFile(Sequence[str]):
-    """The lines of a file: read once to check, count and hash them, and again by each iteration.
+    """Sequence of the lines of a file, which are read from disk by each iteration.
 
-    Only the line at hand is held. An index or a slice reads up to its end, so iterate where you can.
+    The constructor reads the file once to check, count and hash its lines. Only one line is in memory at a
+    time. An index or a slice reads the file up to its end, so prefer to iterate.
+
+    Args:
+        path: the file; see ``iter_lines`` for what it may be.
 
     Raises:
         FileNotFoundError: see ``iter_lines``.
-        ValueError: see ``iter_lines``, or the file is no longer the one that was counted.
+        ValueError: see ``iter_lines``; also while reading, if the file has changed since it was counted.
     """
 
     def __init__(self, path: Path) -> None:
         self.path, self._size, self._states = path, 0, file_states(path)
-        self.sha256 = hash_texts(self._counted())
-        """What ``hash_texts`` makes of the lines."""
+        self.sha256 = hash_texts(self._count_lines())
+        """The hash of the lines by ``hash_texts``."""
 
     def __len__(self) -> int:
         return self._size
 
     def __iter__(self) -> Iterator[str]:
-        with as_before(self._states):
+        with ensure_states(self._states):
             for _, line in iter_lines(self.path):
                 yield line
 
@@ -49,12 +53,12 @@ class TextFile(Sequence[str]):
 
     __hash__ = None  # type: ignore[assignment]  # the file may change
 
-    def _counted(self) -> Iterator[str]:
+    def _count_lines(self) -> Iterator[str]:
         for line in self:
             self._size += 1
             yield line
 
 
 def hash_lines(lines: Sequence[str]) -> str:
-    """What ``hash_texts`` makes of ``lines``; of a ``TextFile`` it is known already."""
+    """Compute the hash of ``lines`` by ``hash_texts``, or return that of a ``TextFile``."""
     return lines.sha256 if isinstance(lines, TextFile) else hash_texts(lines)

@@ -1,4 +1,4 @@
-"""Batches to train on and to translate: what stands where, and that nothing depends on a neighbour."""
+"""Batches for training and translation: layout, masks, and independence of rows from each other."""
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from data.symbols import BOS, EOS, PAD
 from tests.kits.loader import LENGTHS, many, random_split, split_of
 
 
-def test_a_batch_by_hand() -> None:
+def test_a_batch_written_by_hand() -> None:
     split = split_of([[5, 6, 7], [8], []], [[9], [10, 11], [12, 13, 14]])
     batch = make_batch(split, np.array([1, 0]))
     assert batch.src.tolist() == [[8, EOS, PAD, PAD], [5, 6, 7, EOS]]
@@ -29,11 +29,12 @@ def test_a_batch_by_hand() -> None:
 @settings(deadline=None)
 def test_batches_equal_a_plain_loop(lengths: list[tuple[int, int]], seed: int) -> None:
     split = random_split(lengths, seed)
-    rows = np.random.default_rng(seed).permutation(len(split))
-    batch = make_batch(split, rows)
-    for i, row in enumerate(rows):
+    indices = np.random.default_rng(seed).permutation(len(split))
+    batch = make_batch(split, indices)
+    for i, index in enumerate(indices):
         src, tgt = (
-            side.flat[side.offsets[row] : side.offsets[row + 1]].tolist() for side in (split.src, split.tgt)
+            side.flat[side.offsets[index] : side.offsets[index + 1]].tolist()
+            for side in (split.src, split.tgt)
         )
         for tensor, ids in (
             (batch.src, [*src, EOS]),
@@ -59,7 +60,7 @@ def test_a_row_does_not_depend_on_its_neighbours() -> None:
         assert torch.equal(batch.tgt_out[row][batch.tgt_mask[row]], alone.tgt_out[0])
 
 
-def test_sources_to_translate_are_framed_like_training_sources() -> None:
+def test_sources_to_translate_get_eos_and_padding_like_training_sources() -> None:
     src, mask = make_source_batch([[5, 6, 7], [], [8]])
     assert src.tolist() == [[5, 6, 7, EOS], [EOS, PAD, PAD, PAD], [8, EOS, PAD, PAD]]
     assert mask.sum(dim=1).tolist() == [4, 1, 2]
@@ -80,12 +81,12 @@ def test_moving_a_batch_moves_all_its_tensors() -> None:
 @given(lengths=st.lists(st.integers(0, 80), max_size=60), budget=st.integers(1, 300))
 def test_decode_batches_hold_all_sources_longest_first(lengths: list[int], budget: int) -> None:
     groups = decode_batches(np.array(lengths, dtype=np.int64), budget)
-    order = [int(row) for rows in groups for row in rows]
-    assert order == sorted(range(len(lengths)), key=lambda row: -lengths[row])  # stable
-    for rows in groups:
-        assert len(rows) == 1 or len(rows) * (max(lengths[row] for row in rows) + 1) <= budget
+    order = [int(index) for group in groups for index in group]
+    assert order == sorted(range(len(lengths)), key=lambda index: -lengths[index])  # stable
+    for group in groups:
+        assert len(group) == 1 or len(group) * (max(lengths[index] for index in group) + 1) <= budget
 
 
-def test_decode_batches_take_a_split_by_its_sources() -> None:
+def test_decode_batches_of_a_split_use_its_source_lengths() -> None:
     split = random_split([(2, 9), (8, 1), (5, 5)])
-    assert [rows.tolist() for rows in decode_batches(split, 12)] == [[1], [2, 0]]
+    assert [group.tolist() for group in decode_batches(split, 12)] == [[1], [2, 0]]

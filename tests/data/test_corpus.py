@@ -1,4 +1,4 @@
-"""Corpora: files as they are found in the wild, every fault named, and the embedded corpus."""
+"""Corpora: files as users have them, the error of every fault, and the embedded corpus."""
 
 import dataclasses
 import gzip
@@ -31,7 +31,7 @@ FILES = {
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A folder with a whole corpus, half of its files packed."""
+    """A folder with a complete corpus; half of its files are compressed."""
     folder = tmp_path / "tiny"
     folder.mkdir()
     for name, text in FILES.items():
@@ -45,7 +45,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def embedded_train(seed: int) -> Pairs:
-    """What the grammar itself makes of ``seed`` and the standard sizes, 200 pairs of train alone."""
+    """Generate a train split of 200 pairs by the grammar itself."""
     pairs = embedded_splits(seed=seed, train=200, valid=500, test=1_000, test_long=500)["train"]
     return Pairs(*zip(*pairs, strict=True))
 
@@ -67,7 +67,7 @@ def test_other_names_of_the_validation_set(root: Path, stem: str) -> None:
     assert read_corpus(root, "en", "de").splits["valid"].tgt == ("eine Katze",)
 
 
-def test_overlap_counts_the_sources_that_stand_in_train(root: Path) -> None:
+def test_overlap_counts_the_sources_that_occur_in_train(root: Path) -> None:
     corpus = read_corpus(root, "en", "de")
     assert [corpus.overlap(split) for split in corpus.splits] == [2, 1, 0, 2]
 
@@ -93,16 +93,16 @@ def test_the_hash_covers_all_text_and_nothing_else(root: Path) -> None:
 
 
 def test_the_hash_keeps_lines_and_columns_apart() -> None:
-    def of(pairs: Pairs) -> str:
+    def content_hash(pairs: Pairs) -> str:
         return Corpus(name="x", src_lang="a", tgt_lang="b", splits={"train": pairs}).content_hash
 
-    tables = [
+    corpora = [
         (("ab", "c"), ("d", "e")),
         (("a", "bc"), ("d", "e")),
         (("ab", "c", "d"), ("e",)),
         (("ab",), ("c", "d", "e")),
     ]
-    assert len({of(Pairs(*table)) for table in tables}) == len(tables)
+    assert len({content_hash(Pairs(*columns)) for columns in corpora}) == len(corpora)
 
 
 @given(
@@ -120,7 +120,7 @@ def test_lines_end_at_line_feeds_alone(lines: list[str], tmp_path_factory: pytes
             assert read_lines(path) == tuple(lines)
 
 
-def test_only_one_carriage_return_and_one_mark_are_cut(tmp_path: Path) -> None:
+def test_only_one_carriage_return_and_one_byte_order_mark_are_removed(tmp_path: Path) -> None:
     path = tmp_path / "text"
     path.write_bytes("\ufeff\ufeffa\r\r\nb\ufeff\rc\n".encode())
     assert read_lines(path) == ("\ufeffa\r", "b\ufeff\rc")
@@ -133,7 +133,7 @@ def test_a_missing_file_is_named(root: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("split", ["train", "val", "test_"])
-def test_a_missing_split_is_named_with_what_was_looked_for(root: Path, split: str) -> None:
+def test_the_error_for_a_missing_split_names_the_expected_files(root: Path, split: str) -> None:
     for path in root.glob(f"{split}*"):
         path.unlink()
     kind = {"val": "valid", "test_": "test"}.get(split, split)
@@ -163,7 +163,7 @@ def test_unequal_line_counts(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "place"),
+    ("content", "position"),
     [
         (b"good\nbad \xff\n", "line 2, byte 5: 0xff"),
         (b"\xe4rger\n", "line 1, byte 1: 0xe4"),
@@ -171,14 +171,16 @@ def test_unequal_line_counts(root: Path) -> None:
         ("\ufeffgood\n".encode() + b"\xed\xa0\x80", "line 2, byte 1: 0xed"),
     ],
 )
-def test_bad_utf8_is_placed(tmp_path: Path, content: bytes, place: str) -> None:
+def test_the_error_for_bad_utf8_names_line_and_byte(tmp_path: Path, content: bytes, position: str) -> None:
     for path, stored in ((tmp_path / "x.de", content), (tmp_path / "x.de.gz", gzip.compress(content))):
         path.write_bytes(stored)
-        refused(lambda path=path: read_lines(path), f"{path}, {place} is not UTF-8", "save the file as UTF-8")
+        refused(
+            lambda path=path: read_lines(path), f"{path}, {position} is not UTF-8", "save the file as UTF-8"
+        )
 
 
 @pytest.mark.parametrize("blank", ["", " ", "\t\u00a0\u3000", "\r"])
-def test_an_empty_side_is_placed(root: Path, blank: str) -> None:
+def test_the_error_for_a_blank_line_names_it(root: Path, blank: str) -> None:
     (root / "train.de").write_bytes(f"ein Hund\n{blank}\n".encode())
     refused(lambda: read_corpus(root, "en", "de"), "train.de, line 2", "empty", "take this pair out")
 
@@ -191,9 +193,9 @@ def test_an_empty_test_set_is_refused(root: Path, content: bytes) -> None:
 
 def test_a_damaged_gz_is_refused(root: Path) -> None:
     path = root / "train.en.gz"
-    packed = path.read_bytes()
-    flipped = packed[:12] + bytes([packed[12] ^ 255]) + packed[13:]
-    for content in (b"plain text\n", packed[:-9], packed[: len(packed) // 2], flipped, packed + b"rest"):
+    whole = path.read_bytes()
+    flipped = whole[:12] + bytes([whole[12] ^ 255]) + whole[13:]
+    for content in (b"plain text\n", whole[:-9], whole[: len(whole) // 2], flipped, whole + b"rest"):
         path.write_bytes(content)
         refused(lambda: read_corpus(root, "en", "de"), "train.en.gz", "not a whole .gz file", "again")
 
@@ -224,7 +226,7 @@ def test_real_corpora(folder: str, sizes: dict[str, int]) -> None:
     assert {name: len(pairs.src) for name, pairs in corpus.splits.items()} == sizes
 
 
-def test_reading_text_loads_nothing_heavy() -> None:
+def test_importing_corpus_and_vocabulary_imports_no_heavy_package() -> None:
     heavy = "{'torch', 'torchtext', 'sentencepiece'}"
     code = f"import sys, data.corpus, data.vocabulary; print({heavy} & {{*sys.modules}})"
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Encoded splits: all pairs within the limit, cached once, and built again where anything is damaged."""
+"""Encoded splits: all pairs within the limit, cached once, and built again if anything is damaged."""
 
 import json
 import os
@@ -27,16 +27,17 @@ def words() -> VocabularyPair:
 
 
 def test_encoding_keeps_all_pairs_within_the_limit(words: VocabularyPair, tmp_path: Path) -> None:
-    every = encode_split(TRAIN, words, folder=tmp_path, max_tokens=None)
-    assert (len(every), every.dropped) == (5, 0)
-    assert every.src_lengths.tolist() == [3, 1, 6, 2, 4]
-    assert every.tgt_lengths.tolist() == [2, 3, 2, 7, 1]
-    some = encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
-    assert (len(some), some.dropped) == (3, 2)
-    assert some.rows.tolist() == [0, 1, 4]
-    for place, row in enumerate(some.rows):
-        for side, vocabulary, lines in ((some.src, words.src, TRAIN.src), (some.tgt, words.tgt, TRAIN.tgt)):
-            ids = side.flat[side.offsets[place] : side.offsets[place + 1]]
+    unlimited = encode_split(TRAIN, words, folder=tmp_path, max_tokens=None)
+    assert (len(unlimited), unlimited.dropped) == (5, 0)
+    assert unlimited.src_lengths.tolist() == [3, 1, 6, 2, 4]
+    assert unlimited.tgt_lengths.tolist() == [2, 3, 2, 7, 1]
+    limited = encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
+    assert (len(limited), limited.dropped) == (3, 2)
+    assert limited.rows.tolist() == [0, 1, 4]
+    sides = ((limited.src, words.src, TRAIN.src), (limited.tgt, words.tgt, TRAIN.tgt))
+    for i, row in enumerate(limited.rows):
+        for side, vocabulary, lines in sides:
+            ids = side.flat[side.offsets[i] : side.offsets[i + 1]]
             assert vocabulary.decode(ids.tolist()) == lines[row]
     with pytest.raises(ValueError, match=r"max_tokens \(1\) leaves none of 5 pairs; the shortest has 3 ids"):
         encode_split(TRAIN, words, folder=tmp_path, max_tokens=1)
@@ -44,9 +45,9 @@ def test_encoding_keeps_all_pairs_within_the_limit(words: VocabularyPair, tmp_pa
 
 def test_the_cache_is_memory_mapped_and_its_manifest_counts(words: VocabularyPair, tmp_path: Path) -> None:
     split = encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
-    pages = [np.frombuffer(each, dtype=np.uint8) for each in split.maps]
+    contents = [np.frombuffer(memory_map, dtype=np.uint8) for memory_map in split.memory_maps]
     for array in (*split.src, *split.tgt, split.rows):
-        assert sum(np.shares_memory(array, each) for each in pages) == 1
+        assert sum(np.shares_memory(array, content) for content in contents) == 1
     assert split.src.flat.dtype == np.uint16  # ids of a small vocabulary
     manifest = json.loads(next(tmp_path.glob("*/manifest.json")).read_bytes())
     assert {name: manifest[name] for name in ("pairs", "dropped", "src_tokens", "tgt_tokens")} == {
@@ -58,8 +59,8 @@ def test_the_cache_is_memory_mapped_and_its_manifest_counts(words: VocabularyPai
     assert not list(tmp_path.rglob("*.tmp"))
 
 
-class Forbidden:
-    """A vocabulary that may not be asked to encode."""
+class HashOnly:
+    """A vocabulary pair with a hash but without ``encode_all``: encoding with it fails."""
 
     def __init__(self, pair: VocabularyPair) -> None:
         self.content_hash = pair.content_hash
@@ -67,7 +68,7 @@ class Forbidden:
 
 def test_the_second_call_encodes_nothing(words: VocabularyPair, tmp_path: Path) -> None:
     first = encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
-    second = encode_split(TRAIN, Forbidden(words), folder=tmp_path, max_tokens=4)  # type: ignore[arg-type]
+    second = encode_split(TRAIN, HashOnly(words), folder=tmp_path, max_tokens=4)  # type: ignore[arg-type]
     assert second.dropped == first.dropped
     for mine, theirs in zip(
         (*second.src, *second.tgt, second.rows), (*first.src, *first.tgt, first.rows), strict=True
@@ -123,9 +124,9 @@ def test_a_damaged_manifest_is_built_again(words: VocabularyPair, tmp_path: Path
 def test_chunks_change_nothing(
     words: VocabularyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
-    """A chunk may be smaller than the text, end with it, or hold no pair that is kept."""
+    """A chunk may be smaller than the text, end with it, or hold over-long pairs only."""
     whole = encode_split(TRAIN, words, folder=tmp_path / "whole", max_tokens=4)
-    monkeypatch.setattr(encode, "CHUNK", chunk)
+    monkeypatch.setattr(encode, "CHUNK_PAIRS", chunk)
     parts = encode_split(TRAIN, words, folder=tmp_path / "parts", max_tokens=4)
     for mine, theirs in zip((*parts.src, *parts.tgt), (*whole.src, *whole.tgt), strict=True):
         np.testing.assert_array_equal(mine, theirs)
@@ -143,19 +144,19 @@ def test_ids_of_a_large_vocabulary_are_whole(tmp_path: Path) -> None:
     assert len(set(split.src.flat.tolist())) == 70_000
 
 
-def test_pages_that_were_let_go_come_back(
+def test_released_pages_can_be_read_again(
     words: VocabularyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     split = encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
     before = split.src.flat.tolist()
-    monkeypatch.setattr(encoded_split, "KEPT_MAPPED", 0)
-    split.let_go()
+    monkeypatch.setattr(encoded_split, "MAX_RESIDENT_BYTES", 0)
+    split.release_pages()
     assert split.src.flat.tolist() == before
 
 
 def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From 20 chunks to 80, the peak of what Python and NumPy hold grows by less than one chunk's share."""
-    monkeypatch.setattr(encode, "CHUNK", 500)
+    """From 20 chunks to 80, the peak memory of Python and NumPy grows by less than 20%."""
+    monkeypatch.setattr(encode, "CHUNK_PAIRS", 500)
     peaks = []
     for size in (10_000, 40_000):
         folder = tmp_path / str(size)
@@ -174,36 +175,34 @@ def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("moment", ["first write", "before the manifest", "rename"])
-def test_a_run_that_dies_leaves_nothing_that_is_used(
+def test_an_interrupted_run_leaves_nothing_and_the_next_one_starts_over(
     words: VocabularyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """And the next run starts over."""
-
-    def die(*_: object) -> None:
+    def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    where = {
-        "first write": (encode._Column, "add"),
+    functions = {
+        "first write": (encode._ArrayWriter, "add"),
         "before the manifest": (encode, "json_bytes"),
         "rename": (os, "replace"),
     }
     with monkeypatch.context() as patch:
-        patch.setattr(*where[moment], die)
+        patch.setattr(*functions[moment], interrupt)
         with pytest.raises(KeyboardInterrupt):
             encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
     assert os.listdir(tmp_path) == []
     assert encode_split(TRAIN, words, folder=tmp_path, max_tokens=4).rows.tolist() == [0, 1, 4]
 
 
-def test_of_two_runs_that_encode_at_once_the_later_takes_what_is_there(
+def test_of_two_concurrent_runs_the_later_uses_the_cache_of_the_first(
     words: VocabularyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def other_run_is_sooner(*given: Any) -> bytes:
+    def other_run_finishes_first(*args: Any) -> bytes:
         with monkeypatch.context() as patch:
             patch.setattr(encode, "json_bytes", json_bytes)
             encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
-        return json_bytes(*given)
+        return json_bytes(*args)
 
-    monkeypatch.setattr(encode, "json_bytes", other_run_is_sooner)
+    monkeypatch.setattr(encode, "json_bytes", other_run_finishes_first)
     assert encode_split(TRAIN, words, folder=tmp_path, max_tokens=4).rows.tolist() == [0, 1, 4]
     assert len(os.listdir(tmp_path)) == 1

@@ -1,4 +1,4 @@
-"""The stream of batches: nothing lost, nothing repeated, the same again from anywhere."""
+"""The stream of batches: every pair once per epoch, reproducible, and resumable at any batch."""
 
 import shutil
 from pathlib import Path
@@ -28,7 +28,7 @@ def assert_same(first: Batch, second: Batch) -> None:
 
 @given(lengths=LENGTHS, spare=st.integers(0, 400), seed=st.integers(0, 99), epoch=st.integers(0, 9))
 @settings(deadline=None)
-def test_every_pair_once_an_epoch_within_the_budget(
+def test_every_pair_once_per_epoch_within_the_budget(
     lengths: list[tuple[int, int]], spare: int, seed: int, epoch: int
 ) -> None:
     split = random_split(lengths)
@@ -42,7 +42,7 @@ def test_every_pair_once_an_epoch_within_the_budget(
 
 
 def test_batches_are_as_full_as_the_budget_allows() -> None:
-    """79 places hold 7 targets of 11 with EOS; only the first and the last batch cut may be smaller."""
+    """79 positions hold 7 targets of 11 tokens with EOS; only the first and the last batch may be smaller."""
     split = random_split([(3, 10)] * 100)
     for epoch in range(9):
         sizes = [len(rows) for rows in BatchStream(split, batch_tokens=79, seed=1).plan(epoch)]
@@ -53,13 +53,13 @@ def test_batches_are_as_full_as_the_budget_allows() -> None:
 def test_the_plan_is_a_function_of_seed_and_epoch() -> None:
     split = many()
     stream = BatchStream(split, batch_tokens=200, seed=1)
-    stream.plan(7)  # what was planned before must not matter
+    stream.plan(7)  # earlier plans must not matter
     again = BatchStream(many(), batch_tokens=200, seed=1).plan(2)
     assert [rows.tolist() for rows in stream.plan(2)] == [rows.tolist() for rows in again]
 
 
 def test_epochs_and_seeds_differ_in_their_batches_not_in_order_alone() -> None:
-    """As in real text, many pairs share their lengths; (3, 1) and (1, 3) must not be one draw either."""
+    """As in real text, many pairs share their lengths. (3, 1) and (1, 3) must also give different batches."""
     split = random_split(np.random.default_rng(0).integers(5, 13, size=(1_000, 2)).tolist())
     draws = ((1, 1), (1, 2), (1, 3), (3, 1), (2, 1), (2, 2))
     plans = [BatchStream(split, batch_tokens=200, seed=seed).plan(epoch) for seed, epoch in draws]
@@ -69,30 +69,30 @@ def test_epochs_and_seeds_differ_in_their_batches_not_in_order_alone() -> None:
             assert len(first & second) < 0.05 * len(first)
 
 
-def test_neighbours_over_a_border_of_lengths_fit_too() -> None:
+def test_a_batch_across_two_target_lengths_holds_similar_sources() -> None:
     """A batch that ends one target length and begins the next must not join shortest and longest sources.
 
-    6 target lengths and 11 batches: sources that go up and down in turn leave 28% padding in the mean of
-    8 epochs (25-30% in each), sources that go up in every group 34%.
+    6 target lengths and 11 batches: with sources ascending and descending in turn, padding is 28% on average
+    over 8 epochs (25-30% per epoch); with sources ascending in every group it would be 34%.
     """
     lengths = np.random.default_rng(0).integers((2, 1), (40, 7), size=(400, 2)).tolist()
     stream = BatchStream(random_split(lengths), batch_tokens=200, seed=1)
     assert np.mean([stream.padding(epoch)[1] for epoch in range(8)]) < 0.31
 
 
-def test_what_meets_at_a_border_changes_with_the_epoch() -> None:
-    """Of two target lengths the longest sources meet in one epoch, the shortest in the next."""
+def test_sources_of_batches_across_two_target_lengths_alternate_with_the_epoch() -> None:
+    """It holds the longest sources of both target lengths in one epoch, the shortest in the next."""
     split = random_split([(source, target) for target in (5, 4) for source in range(1, 11)])
-    met: dict[int, set[bool]] = {0: set(), 1: set()}
+    long_sources: dict[int, set[bool]] = {0: set(), 1: set()}
     for epoch in range(12):
         for rows in BatchStream(split, batch_tokens=18, seed=1).plan(epoch):
             if len(set(split.tgt_lengths[rows].tolist())) == 2:
-                met[epoch % 2].add(bool(split.src_lengths[rows].mean() > 5))
-    assert {frozenset(sides) for sides in met.values()} == {frozenset({False}), frozenset({True})}
+                long_sources[epoch % 2].add(bool(split.src_lengths[rows].mean() > 5))
+    assert {frozenset(values) for values in long_sources.values()} == {frozenset({False}), frozenset({True})}
 
 
-def test_chance_alone_groups_pairs_of_equal_lengths() -> None:
-    """Pairs that stand side by side in the corpus must not stay together: 7 of 200 go into a batch."""
+def test_pairs_of_equal_lengths_are_grouped_at_random() -> None:
+    """Neighbours in the corpus must not stay together; a batch holds 7 of the 200 pairs."""
     for epoch in range(4):
         plan = BatchStream(random_split([(6, 10)] * 200), batch_tokens=79, seed=1).plan(epoch)
         batch_of = np.empty(200)
@@ -128,7 +128,7 @@ def test_an_epoch_is_resumed_from_any_batch(start: int, monkeypatch: pytest.Monk
     assert list(stream.epoch(3, len(whole))) == []
 
 
-def test_the_hash_tells_any_change_of_what_is_fed() -> None:
+def test_the_hash_changes_with_any_change_of_the_batches() -> None:
     split = many(60)
     base = BatchStream(split, batch_tokens=200, seed=1)
     assert base.stream_hash() == BatchStream(many(60), batch_tokens=200, seed=1).stream_hash()
@@ -138,14 +138,14 @@ def test_the_hash_tells_any_change_of_what_is_fed() -> None:
         base.stream_hash(epoch=2),
     ]
     for side in ("src", "tgt"):
-        for place in (0, -1):
+        for position in (0, -1):
             changed = many(60)
-            getattr(changed, side).flat[place] += 1
+            getattr(changed, side).flat[position] += 1
             others.append(BatchStream(changed, batch_tokens=200, seed=1).stream_hash())
     assert len({base.stream_hash(), *others}) == 8
 
 
-def test_padding_is_counted_like_the_batches_show_it() -> None:
+def test_padding_is_that_of_the_batches() -> None:
     stream = BatchStream(many(), batch_tokens=400, seed=1)
     batches = list(stream.epoch(4))
     tgt = torch.cat([batch.tgt_mask.flatten() for batch in batches]).double()

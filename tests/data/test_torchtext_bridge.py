@@ -1,4 +1,4 @@
-"""The bridge to torchtext: same ids, same batches and same loss as our own pipeline, in both directions."""
+"""Conversion from and to torchtext: the same ids, batches and loss as without it."""
 
 from collections import Counter
 from pathlib import Path
@@ -36,24 +36,24 @@ def vocabularies(request: pytest.FixtureRequest, corpus: Corpus) -> VocabularyPa
     return build_pair(corpus.splits["train"], kind=request.param, size=SIZES[request.param], joint=False)
 
 
-def same(ours, theirs) -> None:
-    """All fields of two batches are equal."""
-    for name, value in vars(ours).items():
-        other = getattr(theirs, name)
+def assert_same(expected: Batch, actual: Batch) -> None:
+    """Compare all fields of two batches."""
+    for name, value in vars(expected).items():
+        other = getattr(actual, name)
         assert torch.equal(value, other) if isinstance(value, torch.Tensor) else value == other, name
 
 
-def test_every_batch_is_ours_bit_by_bit(corpus: Corpus, vocabularies: VocabularyPair, tmp_path: Path):
-    handed = to_torchtext(corpus, vocabularies)
+def test_every_batch_equals_that_of_make_batch(corpus: Corpus, vocabularies: VocabularyPair, tmp_path: Path):
+    bridged = to_torchtext(corpus, vocabularies)
     for split in ("train", "test"):
         encoded = encode_split(corpus.splits[split], vocabularies, folder=tmp_path, max_tokens=None)
         rows: Counter[int] = Counter()
         for batch in bucket_iterator(
-            handed.splits[split], batch_tokens=BUDGET, seed=1, train=split == "train"
+            bridged.splits[split], batch_tokens=BUDGET, seed=1, train=split == "train"
         ):
-            ours = to_batch(batch)
-            same(make_batch(encoded, batch.row.numpy()), ours)
-            assert ours.tgt_out.numel() <= BUDGET
+            converted = to_batch(batch)
+            assert_same(make_batch(encoded, batch.row.numpy()), converted)
+            assert converted.tgt_out.numel() <= BUDGET
             rows.update(batch.row.tolist())
         assert rows == Counter(range(len(encoded)))
 
@@ -69,29 +69,29 @@ def loss_of(criterion: TranslationLoss, batch: Batch) -> LossSums:
     return loss
 
 
-def test_the_loss_of_an_epoch_is_that_of_our_own_pipeline(corpus: Corpus, vocabularies, tmp_path: Path):
-    """By our criterion on their batches, and by what users of torchtext write."""
+def test_the_loss_of_an_epoch_is_that_without_torchtext(corpus: Corpus, vocabularies, tmp_path: Path):
+    """With ``TranslationLoss`` on converted batches, and with a loop as users of torchtext write it."""
     model = model_for(vocabularies)
     criterion = TranslationLoss(model, 0.0)
-    handed = to_torchtext(corpus, vocabularies)
+    bridged = to_torchtext(corpus, vocabularies)
     encoded = encode_split(corpus.splits["train"], vocabularies, folder=tmp_path, max_tokens=None)
-    iterator = bucket_iterator(handed.splits["train"], batch_tokens=BUDGET, seed=1)
+    iterator = bucket_iterator(bridged.splits["train"], batch_tokens=BUDGET, seed=1)
     with torch.no_grad():
-        ours = loss_of(criterion, make_batch(encoded, encoded.rows))
+        expected = loss_of(criterion, make_batch(encoded, encoded.rows))
         batches = [batch for batch in iterator]
-        theirs = [loss_of(criterion, to_batch(batch)) for batch in batches]
+        losses = [loss_of(criterion, to_batch(batch)) for batch in batches]
         by_hand = torch.zeros((), dtype=torch.float64)
         for batch in batches:
             logits = model(batch.src, batch.src != PAD, batch.trg[:, :-1])
             by_hand += nn.functional.cross_entropy(
                 logits.flatten(0, 1), batch.trg[:, 1:].flatten(), ignore_index=PAD, reduction="sum"
             )
-    assert sum(loss.tokens for loss in theirs) == ours.tokens
-    torch.testing.assert_close(sum(loss.nll for loss in theirs), ours.nll, rtol=1e-12, atol=0)
-    torch.testing.assert_close(by_hand, ours.nll, rtol=1e-12, atol=0)
+    assert sum(loss.tokens for loss in losses) == expected.tokens
+    torch.testing.assert_close(sum(loss.nll for loss in losses), expected.nll, rtol=1e-12, atol=0)
+    torch.testing.assert_close(by_hand, expected.nll, rtol=1e-12, atol=0)
 
 
-def test_the_order_is_the_seed_s_alone(corpus: Corpus):
+def test_the_order_depends_on_the_seed_alone(corpus: Corpus):
     pair = build_pair(corpus.splits["train"], kind="words", size=30, joint=True)
     train = to_torchtext(corpus, pair).splits["train"]
 
@@ -105,7 +105,7 @@ def test_the_order_is_the_seed_s_alone(corpus: Corpus):
     assert first != second
 
 
-def test_batches_hold_pairs_of_like_length(corpus: Corpus):
+def test_batches_hold_pairs_of_similar_length(corpus: Corpus):
     """Without ``sort_within_batch`` torchtext does not sort at all, and half of a batch would be padding."""
     pair = build_pair(corpus.splits["train"], kind="words", size=30, joint=True)
     train = to_torchtext(corpus, pair).splits["train"]
@@ -122,7 +122,7 @@ def test_a_budget_below_the_longest_target_is_refused(corpus: Corpus):
         bucket_iterator(test, batch_tokens=longest - 1, seed=1)
 
 
-def test_a_field_encodes_text_and_names_ids(corpus: Corpus, vocabularies: VocabularyPair):
+def test_a_field_encodes_text_and_labels_ids(corpus: Corpus, vocabularies: VocabularyPair):
     field = make_field(vocabularies.tgt, first=BOS)
     text = corpus.splits["test"].tgt[0]
     ids = vocabularies.tgt.encode(text)
@@ -138,18 +138,18 @@ LINES = st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=6)
 
 @settings(deadline=None, max_examples=50)
 @given(pairs=LINES)
-def test_a_corpus_comes_back_as_it_went(pairs: list[tuple[str, str]]):
+def test_a_corpus_survives_conversion_to_torchtext_and_back(pairs: list[tuple[str, str]]):
     src, tgt = zip(*pairs, strict=True)
     splits = {name: Pairs(src, tgt) for name in ("train", "valid", "test")}
     sent = Corpus(name="sent", src_lang="xx", tgt_lang="yy", splits=splits)
     pair = build_pair(splits["train"], kind="words", size=100, joint=False)
-    handed = to_torchtext(sent, pair)
-    back = from_torchtext(handed.splits, "xx", "yy", join=(pair.src.decode, pair.tgt.decode))
+    bridged = to_torchtext(sent, pair)
+    back = from_torchtext(bridged.splits, "xx", "yy", join=(pair.src.decode, pair.tgt.decode))
     assert back.splits == splits
     assert back.content_hash == sent.content_hash
 
 
-def test_a_translation_dataset_is_the_corpus_that_its_files_are(corpus: Corpus, tmp_path: Path):
+def test_a_translation_dataset_equals_the_corpus_of_its_files(corpus: Corpus, tmp_path: Path):
     root = write_corpus(tmp_path / "corpus", {"train": 120, "valid": 9, "test": 7})
     source, target = Field(tokenize=str.split), Field(tokenize=str.split)
     names = ("train", "valid", "test")
@@ -159,9 +159,9 @@ def test_a_translation_dataset_is_the_corpus_that_its_files_are(corpus: Corpus, 
 
 
 def test_ids_are_not_taken_for_words(corpus: Corpus):
-    handed = to_torchtext(corpus, build_pair(corpus.splits["train"], kind="words", size=30, joint=True))
+    bridged = to_torchtext(corpus, build_pair(corpus.splits["train"], kind="words", size=30, joint=True))
     with pytest.raises(ValueError, match="train: its tokens are not words; give join"):
-        from_torchtext(handed.splits, "en", "de")
+        from_torchtext(bridged.splits, "en", "de")
 
 
 def test_a_dataset_without_two_texts_is_refused():

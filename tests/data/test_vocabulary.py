@@ -1,7 +1,8 @@
-"""Vocabularies: text -> ids -> text, for every kind; built from train only; saved whole or not at all."""
+"""Vocabularies of every kind: encoding and decoding, building from train only, and atomic saving."""
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +11,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from data import word_tokenizer
 from data.corpus import Pairs
 from data.symbols import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
 from data.vocabulary import KINDS, build_pair, build_vocabulary, load_pair, load_vocabulary
+from data.word_tokenizer import detokenize, tokenize
 from data.word_vocabulary import CountedVocabulary
 from data.words import JOINER, join_words, mark_words, split_words, unmarked
 
@@ -35,7 +38,7 @@ def built() -> dict[str, Vocabulary]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_known_text_comes_back(built: dict[str, Vocabulary], kind: str) -> None:
+def test_known_text_survives_encoding_and_decoding(built: dict[str, Vocabulary], kind: str) -> None:
     vocabulary = built[kind]
     for line in LINES:
         ids = vocabulary.encode(line)
@@ -49,7 +52,7 @@ def test_known_text_comes_back(built: dict[str, Vocabulary], kind: str) -> None:
 @given(text=ANY_LINE | MARKS)
 @example(text=" ▁ ␛␛1  \x00 ▁")
 @example(text="\ufeff\ufb01 e\u0301 \u3000 \u00a0 \U0001f600")
-def test_subwords_give_any_text_back(built: dict[str, Vocabulary], kind: str, text: str) -> None:
+def test_subwords_are_lossless_for_any_text(built: dict[str, Vocabulary], kind: str, text: str) -> None:
     ids = built[kind].encode(text)
     assert UNK not in ids
     assert built[kind].decode(ids) == text
@@ -63,7 +66,7 @@ def test_many_lines_are_encoded_like_each_alone(built: dict[str, Vocabulary], ki
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_decoding_stops_at_the_end_and_skips_the_frame(built: dict[str, Vocabulary], kind: str) -> None:
+def test_decoding_stops_at_eos_and_skips_bos_and_padding(built: dict[str, Vocabulary], kind: str) -> None:
     vocabulary = built[kind]
     ids = vocabulary.encode(LINES[0])
     framed = [BOS, PAD, *ids[:3], PAD, *ids[3:], EOS, *vocabulary.encode(LINES[1])]
@@ -82,6 +85,14 @@ def test_there_is_one_label_per_id(built: dict[str, Vocabulary], kind: str) -> N
         assert labels[:-1] == split_words(LINES[3])
     else:
         assert "".join(labels[:-1]).removeprefix("▁") == LINES[3].replace(" ", "▁")
+
+
+def test_the_tokeniser_and_the_words_of_the_analyses_are_independent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change of the tokeniser of word vocabularies must not change published figures."""
+    monkeypatch.setattr(word_tokenizer, "TOKEN", re.compile(r"\S+"))
+    vocabulary = build_vocabulary("words", LINES, size=100)
+    assert vocabulary.pieces(vocabulary.encode("Don't stop: it's")) == ["Don't", "stop:", "it's"]
+    assert split_words("Don't stop: it's") == ["Don't", "stop", ":", "it's"]
 
 
 def test_words_are_numbered_by_count_and_capped() -> None:
@@ -110,6 +121,12 @@ def test_text_that_looks_like_a_special_is_only_text() -> None:
 
 @settings(deadline=None)
 @given(text=ANY_LINE | st.text(f"{JOINER} a.-'"))
+def test_tokenisation_is_lossless_except_for_white_space(text: str) -> None:
+    assert detokenize(tokenize(text)) == " ".join(text.split())
+
+
+@settings(deadline=None)
+@given(text=ANY_LINE | st.text(f"{JOINER} a.-'"))
 def test_marked_words_join_to_the_text_with_single_spaces(text: str) -> None:
     assert join_words(mark_words(text)) == " ".join(text.split())
     assert [unmarked(token) for token in mark_words(text)] == split_words(text)
@@ -130,7 +147,7 @@ def test_saved_and_loaded_is_the_same(built: dict[str, Vocabulary], kind: str, t
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("joint", [True, False])
-def test_a_pair_is_built_from_train_and_comes_back(kind: str, joint: bool, tmp_path: Path) -> None:
+def test_a_pair_is_built_from_train_and_survives_saving(kind: str, joint: bool, tmp_path: Path) -> None:
     train = Pairs(LINES[::2], LINES[1::2])
     size = 310 if joint else 296
     pair = build_pair(train, kind=kind, size=size, joint=joint)
@@ -166,7 +183,7 @@ def test_an_unreachable_size_names_the_largest_possible(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_a_size_below_bytes_and_characters_names_the_least(kind: str) -> None:
+def test_a_size_below_bytes_and_characters_names_the_smallest_possible(kind: str) -> None:
     with pytest.raises(ValueError, match=r"alone need (\d+); set a larger size$"):
         build_vocabulary(kind, LINES, size=100)
 
@@ -179,7 +196,7 @@ def test_a_size_below_bytes_and_characters_names_the_least(kind: str) -> None:
         ({"kind": "bpe", "size": 300, "min_count": 2}, r"min_count \(2\) must be 1 for a bpe"),
     ],
 )
-def test_impossible_wishes_are_refused(arguments: dict[str, object], message: str) -> None:
+def test_invalid_arguments_are_refused(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build_vocabulary(lines=LINES, **arguments)  # type: ignore[arg-type]
 
@@ -199,12 +216,12 @@ def test_impossible_wishes_are_refused(arguments: dict[str, object], message: st
         b"\xff\xfe",
     ],
 )
-def test_a_damaged_file_is_one_clear_line(content: bytes, tmp_path: Path) -> None:
+def test_the_error_for_a_damaged_file_is_one_line(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "vocabulary.json"
     path.write_bytes(content)
-    for load, place in ((load_vocabulary, path), (load_pair, tmp_path)):
+    for load, location in ((load_vocabulary, path), (load_pair, tmp_path)):
         with pytest.raises(ValueError, match=r"vocabulary\.json: ") as caught:
-            load(place)
+            load(location)
         assert "\n" not in str(caught.value)
 
 

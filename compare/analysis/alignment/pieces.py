@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from data.subwords import ESCAPED, SPACE
 from data.vocabulary import Vocabulary
-from data.words import split_words
+from data.word_tokenizer import surface_form, tokenize
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -67,8 +67,9 @@ def _pieces(vocabulary: Vocabulary, text: str, ids: Sequence[int]) -> tuple[Ints
     """Where each piece begins and ends (P, 2), and the edges of the text's characters, both in bytes."""
     if vocabulary.kind in ("words", "characters"):
         edges = _edges(len(character.encode()) for character in text)
-        words = vocabulary.kind == "words"
-        return edges[_places(text, split_words(text))] if words else _between(edges), edges
+        if vocabulary.kind == "characters":
+            return _between(edges), edges
+        return edges[_places(text, [surface_form(token) for token in tokenize(text)])], edges
     # SentencePiece writes a space as SPACE, and one more before the text.
     written = (ESCAPED.get(character, character).replace(" ", SPACE) for character in text)
     edges = len(SPACE.encode()) + _edges(len(part.encode()) for part in written)

@@ -1,8 +1,7 @@
-"""The words of the embedded grammar: English beside German, with all that inflection must know.
+"""Lexicon of the embedded grammar: English words and their German translations, with their inflection.
 
-An English form never has two readings that German tells apart (no verb whose past is its base form
-is put into the past; "you" is always "du"; "know" is "wissen"), so that German is a function of English.
-Earlier entries of a table are drawn more often. Each part of speech has a module; here they come together.
+An English form has only one German translation: verbs whose past equals their base form are not used in the
+past, "you" is always "du", "know" is always "wissen". Earlier entries of a list are drawn more often.
 """
 
 from .adjectives import ADJECTIVES

@@ -1,4 +1,4 @@
-"""The adjectives of the embedded grammar."""
+"""Adjectives of the lexicon."""
 
 from .entries import Adjective, parse_kinds
 

@@ -1,6 +1,6 @@
-"""What the lexicon knows of a word, by its part of speech.
+"""Types of the entries of the lexicon, one per part of speech.
 
-Kinds are the selectional classes of nouns: a verb or a preposition names the kinds it goes with, so that
+Kinds are the selectional classes of nouns: verbs and prepositions name the kinds that they allow, so that
 sentences make some sense.
 """
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Noun(NamedTuple):
-    """A noun; ``gender`` is m, f or n; a mass noun or name has no plural (its plural is "")."""
+    """A noun; ``gender`` is "m", "f" or "n"; the plural of a mass noun or a name is ""."""
 
     en: str
     en_plural: str
@@ -19,12 +19,12 @@ class Noun(NamedTuple):
 
     @property
     def weak(self) -> bool:
-        """Whether it is of the n-declension: der Junge, den Jungen."""
+        """Whether the noun belongs to the n-declension: der Junge, den Jungen."""
         return "weak" in self.kinds
 
 
 class Adjective(NamedTuple):
-    """An adjective; of two, the one of lower ``rank`` comes first, and equal ranks do not go together."""
+    """An adjective; of two, the one of lower ``rank`` comes first, and equal ranks are not combined."""
 
     en: str
     de: str
@@ -33,7 +33,7 @@ class Adjective(NamedTuple):
 
 
 class Preposition(NamedTuple):
-    """A preposition with the German case it governs here and the kinds of nouns it goes with."""
+    """A preposition with the case that it governs in German and the kinds of nouns that it allows."""
 
     en: str
     de: str
@@ -42,30 +42,39 @@ class Preposition(NamedTuple):
 
 
 class Verb(NamedTuple):
-    """A verb and its frame.
-
-    ``particle`` is a movable English particle (picks him up), ``relation`` a fixed one (waits for him).
-    ``prefix`` is the separable German prefix, ``er`` the third person without it, ``participle`` whole.
-    ``de_relation`` is the preposition before a German object, ``case`` the case of that object.
-    ``frame``: none, object, recipient (object + dative), direction, put (object + direction), that, zu.
-    """
+    """A verb with its forms and its arguments."""
 
     en: str
     past: str
     particle: str
+    """Movable English particle: picks him *up*."""
     relation: str
+    """English preposition before the object: waits *for* him."""
     prefix: str
+    """Separable German prefix."""
     de: str
+    """German infinitive without the prefix."""
     er: str
+    """German third person singular without the prefix."""
     participle: str
+    """German past participle with the prefix."""
     sein: bool
+    """Whether the German perfect is formed with "sein"."""
     frame: str
+    """Its arguments: none, object, recipient (object and dative), direction, put (object and direction), be.
+
+    Verbs with a complement clause: that, whether, zu.
+    """
     case: str
+    """Case of the German object."""
     de_relation: str
+    """Preposition before the German object."""
     subjects: frozenset[str]
+    """Kinds of nouns that the verb allows as subject."""
     objects: frozenset[str]
+    """Kinds of nouns that the verb allows as object."""
 
 
 def parse_kinds(text: str) -> frozenset[str]:
-    """Read the kinds of a table's entry: "room+big"."""
+    """Parse the kinds of an entry, such as "room+big"."""
     return frozenset(text.split("+"))

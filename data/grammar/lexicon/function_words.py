@@ -1,4 +1,4 @@
-"""Determiners and modal verbs with their forms; adverbs and conjunctions, which have one."""
+"""Determiners and modal verbs with their forms; adverbs and conjunctions, which are uninflected."""
 
 # english (singular/plural) -> (german stem, declension of the article, of the adjective after it)
 DETERMINERS = {
@@ -28,7 +28,7 @@ MODALS = {  # english -> (ich, du, er, plural)
     "should": ("soll", "sollst", "soll", "sollen"),
     "may": ("darf", "darfst", "darf", "dürfen"),
 }
-# (english, german) words said as they stand
+# (english, german) uninflected words
 WORDS_BEFORE_VERB = [("often", "oft"), ("always", "immer"), ("never", "nie"), ("sometimes", "manchmal")]
 MANNERS = [
     ("slowly", "langsam"),

@@ -1,4 +1,4 @@
-"""The nouns of the embedded grammar and its names."""
+"""Nouns and names of the lexicon."""
 
 from .entries import Noun, parse_kinds
 
@@ -12,7 +12,7 @@ def _noun(line: str) -> Noun:
 
 
 def english_plural(noun: str) -> str:
-    """Give the regular English plural: boxes, stories, dogs."""
+    """Return the regular English plural: boxes, stories, dogs."""
     if noun.endswith(("s", "x", "ch", "sh")) or noun in ("potato", "tomato"):
         return noun + "es"
     if noun.endswith("y") and noun[-2] not in "aeiou":

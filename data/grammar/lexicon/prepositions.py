@@ -1,4 +1,4 @@
-"""The prepositions of the embedded grammar, by what they are used for."""
+"""Prepositions of the lexicon, grouped by their use."""
 
 from .entries import Preposition, parse_kinds
 

@@ -1,4 +1,4 @@
-"""Days, months and seasons, (english, german)."""
+"""Time adverbials, weekdays, months and seasons as (english, german); "|" separates linked chunks."""
 
 ANY_DAY = [("today", "heute"), ("now", "jetzt"), ("every|day", "jeden|Tag")]
 PAST_DAY = [("yesterday", "gestern"), ("last|week", "letzte|Woche"), ("last|year", "letztes|Jahr")]

@@ -1,4 +1,4 @@
-"""The verbs of the embedded grammar, "be" and the weather's among them."""
+"""Verbs of the lexicon, with "be" and the weather verbs."""
 
 from .entries import Verb, parse_kinds
 
@@ -31,7 +31,7 @@ def _verb(line: str) -> Verb:
 
 
 # english[+particle][:relation] past [prefix|]german[:relation] er participle frame case subjects objects
-# "-" as er or participle: regular (stem + t, ge + stem + t); "ist:" marks the verbs of the sein perfect
+# "-" as er or participle: regular (stem + t, ge + stem + t); "ist:" marks verbs with "sein" in the perfect
 VERBS = [
     _verb(line)
     for line in """

@@ -1,4 +1,4 @@
-"""The grammar of the embedded corpus: right German, exact links, clauses that end where they should."""
+"""The grammar of the embedded corpus: correct German, exact links, unambiguous ends of clauses."""
 
 import dataclasses
 import random
@@ -75,8 +75,8 @@ def test_numbers_dates_and_times():
     assert ordinal_words(7) == ("seventh", "siebten")
     assert ordinal_words(20) == ("twentieth", "zwanzigsten")
     assert ordinal_words(31) == ("thirty first", "einunddreißigsten")
-    said = [" ".join(german for _, german in clock(hour, minutes).chunks) for hour, minutes in HOURS]
-    assert said == HOURS_IN_GERMAN
+    german_times = [" ".join(german for _, german in clock(hour, minutes).chunks) for hour, minutes in HOURS]
+    assert german_times == HOURS_IN_GERMAN
     assert " ".join(german for _, german in date(1, 3).chunks).split() == ["am", "ersten", "März"]
 
 
@@ -104,7 +104,7 @@ def test_links_of_a_hand_aligned_pair():
     assert realise(halves).links == "0-0 1-1 2-2 2-6 3-3 4-4 5-4 6-5 7-7"
 
 
-def test_links_stand_in_range_and_reach_every_word(splits):
+def test_links_are_in_range_and_reach_every_word(splits):
     for pair in (pair for pairs in splits.values() for pair in pairs):
         src, tgt = split_words(pair.src), split_words(pair.tgt)
         links = links_of(pair)
@@ -125,7 +125,7 @@ def test_links_cross(splits):
 
 
 def nodes(tree):
-    """Walk the nodes of a tree."""
+    """Yield all nodes of a tree."""
     if isinstance(tree, tuple) and not hasattr(tree, "_fields"):
         for part in tree:
             yield from nodes(part)
@@ -136,14 +136,14 @@ def nodes(tree):
 
 
 def test_a_relative_clause_ends_its_clause():
-    """Else what follows in English could belong to either clause, and German would tell them apart."""
+    """Otherwise a later phrase could belong to either clause in English, but not in German."""
     rng = random.Random(10)
-    seen = 0
+    clauses_with_relative = 0
     for _ in range(4_000):
         for clause in nodes(sampling.Sampler(rng).sentence()):
             if isinstance(clause, Clause):
-                spoken = [getattr(clause, name) for name in PARTS if name != clause.front]
-                heavy = [any(isinstance(node, Relative) for node in nodes(part)) for part in spoken if part]
-                assert not any(heavy[:-1])
-                seen += any(heavy)
-    assert seen > 100
+                parts = [getattr(clause, name) for name in PARTS if name != clause.front]
+                has_relative = [any(isinstance(n, Relative) for n in nodes(part)) for part in parts if part]
+                assert not any(has_relative[:-1])
+                clauses_with_relative += any(has_relative)
+    assert clauses_with_relative > 100

@@ -1,4 +1,4 @@
-"""The splits of the embedded corpus: one German for an English, kept apart, work for attention to do."""
+"""Splits of the embedded corpus: unambiguous, without overlap, and not solved by a word-for-word gloss."""
 
 import os
 import random
@@ -12,25 +12,25 @@ import sacrebleu
 
 from data.grammar import AlignedPair, embedded_splits, phrases, realise, sampling
 from data.grammar import lexicon as lex
-from data.grammar.phrases import falling
+from data.grammar.phrases import cumulative_weights
 from data.grammar.trees import Sentence
 from data.words import split_words
 from tests.kits.grammar import is_word, links_of
 
 
 def few(table_of, count):
-    """Cut a table of the sampler to its first entries, so that sentences come again and again."""
+    """Cut a table of the sampler to its first entries, so that sentences recur often."""
 
     def first(key):
         entries, _ = table_of(key)
-        return entries[:count], falling(min(count, len(entries)))
+        return entries[:count], cumulative_weights(min(count, len(entries)))
 
     return first
 
 
 @pytest.fixture
 def few_words(monkeypatch):
-    """Leave the sampler two or three words of each kind: different trees often say the same in English."""
+    """Leave the sampler two or three words of each kind: different trees often give the same English."""
     for name, count in (("nouns_of", 2), ("verbs_of", 2), ("adjectives_of", 3)):
         for module in (phrases, sampling):
             monkeypatch.setattr(module, name, few(getattr(phrases, name), count), raising=False)
@@ -54,11 +54,11 @@ def test_german_is_a_function_of_english():
         sampler = sampling.Sampler(rng)
         pair = realise(Sentence(sampler.clause(sampler.tense(), fronting=True)))
         germans[pair.src].add(pair.tgt)
-    assert len(germans) < 18_000  # thousands came again
+    assert len(germans) < 18_000  # thousands recurred
     assert [english for english, german in germans.items() if len(german) > 1] == []
 
 
-def test_no_english_has_two_germans_over_seeds(splits):
+def test_no_english_sentence_has_two_translations_over_seeds(splits):
     germans = {pair.src: pair.tgt for pairs in splits.values() for pair in pairs}
     rng = random.Random(9)
     for _ in range(25_000):
@@ -67,7 +67,7 @@ def test_no_english_has_two_germans_over_seeds(splits):
 
 
 @pytest.mark.usefixtures("few_words")
-def test_no_side_stands_twice_even_where_many_are_drawn_again():
+def test_no_sentence_occurs_twice_even_if_many_are_drawn_repeatedly():
     pairs = [
         pair
         for part in embedded_splits(train=1_500, valid=50, test=50, test_long=50).values()
@@ -76,7 +76,7 @@ def test_no_side_stands_twice_even_where_many_are_drawn_again():
     assert len({pair.src for pair in pairs}) == len({pair.tgt for pair in pairs}) == len(pairs) == 1_650
 
 
-def test_no_side_stands_twice(splits):
+def test_no_sentence_occurs_twice(splits):
     pairs = [pair for part in splits.values() for pair in part]
     assert len({pair.src for pair in pairs}) == len({pair.tgt for pair in pairs}) == len(pairs) == 22_000
 
@@ -95,16 +95,16 @@ def test_text_is_detokenised(splits):
             assert re.fullmatch(r"[A-ZÄÖÜ][\w'’]*(,? [\w'’]+)*[.?]", side), side
 
 
-def test_long_sentences_have_no_words_of_their_own(splits):
-    known = {word for pair in splits["train"] for word in split_words(pair.tgt)}
+def test_long_sentences_have_almost_no_unseen_words(splits):
+    train_words = {word for pair in splits["train"] for word in split_words(pair.tgt)}
     words = [word for pair in splits["test_long"] for word in split_words(pair.tgt)]
-    assert sum(word not in known for word in words) < 0.002 * len(words)
-    assert len(known) < 1_800
+    assert sum(word not in train_words for word in words) < 0.002 * len(words)
+    assert len(train_words) < 1_800
     assert len({word for pair in splits["train"] for word in split_words(pair.src)}) < 900
 
 
 def gloss(pairs: list[AlignedPair], lexicon: dict[str, str]) -> list[str]:
-    """Say each English word by its usual German, in English order."""
+    """Replace each English word by its most frequent German one, in English order."""
     texts = (" ".join(lexicon.get(word, word) for word in split_words(pair.src)) for pair in pairs)
     return [text[:1].upper() + re.sub(r" ([.,?])", r"\1", text[1:]) for text in texts]
 
@@ -112,16 +112,16 @@ def gloss(pairs: list[AlignedPair], lexicon: dict[str, str]) -> list[str]:
 def test_a_word_for_word_gloss_is_poor(splits):
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for pair in splits["train"]:
-        tgt, said = split_words(pair.tgt), defaultdict(list)
+        tgt, linked = split_words(pair.tgt), defaultdict(list)
         for i, j in links_of(pair):
-            said[i].append(tgt[j])
+            linked[i].append(tgt[j])
         for i, word in enumerate(split_words(pair.src)):
-            counts[word][" ".join(said[i])] += 1
+            counts[word][" ".join(linked[i])] += 1
     lexicon = {word: count.most_common(1)[0][0] for word, count in counts.items()}
     for name in ("test", "test_long"):
         references = [pair.tgt for pair in splits[name]]
         score = sacrebleu.corpus_bleu(gloss(splits[name], lexicon), [references]).score
-        assert 5 < score < 40, name  # over 5: the gloss is a real one
+        assert 5 < score < 40, name  # above 5, so the gloss is not simply broken
 
 
 def test_the_corpus_depends_on_its_arguments_alone():

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Atomic writing of files."""
 
 import os
 import resource
@@ -13,7 +13,7 @@ from data.text.files import append_whole, write_atomically
 
 
 @given(st.text() | st.binary())
-def test_what_is_written_is_what_is_read(tmp_path_factory: pytest.TempPathFactory, content: str | bytes):
+def test_content_is_read_as_it_was_written(tmp_path_factory: pytest.TempPathFactory, content: str | bytes):
     path = tmp_path_factory.getbasetemp() / "any"
     try:
         write_atomically(path, content)
@@ -63,15 +63,15 @@ def test_the_file_is_on_disk_before_it_gets_its_name_and_the_folder_after(
     assert calls == ["file", "rename", "folder"]
 
 
-def test_a_new_file_is_as_open_as_any_other(tmp_path: Path):
-    """Files of the tempfile module are their owner's alone, a surprise on a shared machine."""
+def test_a_new_file_has_the_usual_permissions(tmp_path: Path):
+    """Only their owner can read files of the tempfile module, a surprise on a shared machine."""
     (tmp_path / "plain").touch()
     write_atomically(tmp_path / "atomic", "")
     assert (tmp_path / "atomic").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
-def test_what_finds_no_room_is_not_begun(tmp_path: Path):
-    """A real limit, which lets some bytes of the line through; the lines before it stay."""
+def test_an_append_that_does_not_fit_leaves_the_file_as_it_was(tmp_path: Path):
+    """A real limit of the system, which admits some bytes of the line; the lines before it remain."""
     path = tmp_path / "log"
     append_whole(path, "first\n")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -1,4 +1,4 @@
-"""Forms of a raw corpus: whatever a pair is stored in, the same texts come out, and each fault says where."""
+"""Formats of raw corpora: every format gives the same texts, and each error names file and line."""
 
 import gzip
 import json
@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.text.formats import PairRecord, Records, Source, Table, TwoFiles
-from data.text.lines import LONGEST, iter_lines
+from data.text.lines import MAX_LINE_BYTES, iter_lines
 from tests.kits.raw_data import PACK, lines, records, refused, table, two_files, write
 
 TEXTS = [
@@ -24,29 +24,29 @@ TEXTS = [
     ("nul \x00 inside", "und\x7f \x80 Steuerzeichen"),
     ("cr \r inside", "e\u0301 zerlegt, 😀 außerhalb der BMP \U00020000"),
 ]
-"""Texts that other readers cut, strip or refuse."""
+"""Texts that other readers split, strip or refuse."""
 
 
 def rows(source: Source) -> list[PairRecord]:
     return list(source.rows())
 
 
-def forms(folder: Path, pairs: list[tuple[str, str]], packing: str) -> list[Source]:
-    """The same pairs in every form."""
-    src, tgt = two_files(folder, pairs, packing=packing)
+def all_formats(folder: Path, pairs: list[tuple[str, str]], compression: str) -> list[Source]:
+    """Write the same pairs in every format; ``compression`` is a suffix of ``PACK``."""
+    src, tgt = two_files(folder, pairs, packing=compression)
     return [
         TwoFiles(src=src, tgt=tgt),
-        Table(path=table(folder / f"t.tsv{packing}", pairs), columns=(2, 3)),
+        Table(path=table(folder / f"t.tsv{compression}", pairs), columns=(2, 3)),
         Records(
-            path=records(folder / f"r.jsonl{packing}", pairs), fields=("translation.en", "translation.de")
+            path=records(folder / f"r.jsonl{compression}", pairs), fields=("translation.en", "translation.de")
         ),
     ]
 
 
-@pytest.mark.parametrize("packing", PACK)
-def test_every_form_gives_the_same_texts(tmp_path: Path, packing: str):
+@pytest.mark.parametrize("compression", PACK)
+def test_every_format_gives_the_same_texts(tmp_path: Path, compression: str):
     expected = [PairRecord(number, *pair) for number, pair in enumerate(TEXTS, start=1)]
-    for source in forms(tmp_path, TEXTS, packing):
+    for source in all_formats(tmp_path, TEXTS, compression):
         assert rows(source) == expected
 
 
@@ -59,18 +59,18 @@ def test_every_form_gives_the_same_texts(tmp_path: Path, packing: str):
     )
 )
 @settings(deadline=None, max_examples=50)
-def test_any_text_survives_any_form(tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]]):
+def test_any_text_survives_any_format(tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]]):
     folder = tmp_path_factory.getbasetemp()
-    for source, packing in product(range(3), PACK):
-        found = rows(forms(folder, pairs, packing)[source])
-        assert [row[1:] for row in found] == pairs
+    for number, compression in product(range(3), PACK):
+        pair_records = rows(all_formats(folder, pairs, compression)[number])
+        assert [record[1:] for record in pair_records] == pairs
 
 
-def test_line_ends_and_marks_of_windows(tmp_path: Path):
+def test_line_ends_and_byte_order_marks_of_windows(tmp_path: Path):
     src = write(tmp_path / "a", b"\xef\xbb\xbfone\r\ntwo \xef\xbb\xbf\r\nlast")
     tgt = write(tmp_path / "b", b"eins\nzwei\nletzte\n")
-    found = [(1, "one", "eins"), (2, "two \ufeff", "zwei"), (3, "last", "letzte")]
-    assert rows(TwoFiles(src=src, tgt=tgt)) == found
+    expected = [(1, "one", "eins"), (2, "two \ufeff", "zwei"), (3, "last", "letzte")]
+    assert rows(TwoFiles(src=src, tgt=tgt)) == expected
     tsv = write(tmp_path / "c.tsv", b"\xef\xbb\xbfone\teins\r\n\r\n two\tzwei \r\n")
     assert rows(Table(path=tsv, columns=(1, 2))) == [(1, "one", "eins"), (2, "", ""), (3, " two", "zwei ")]
     jsonl = write(tmp_path / "d.jsonl", b'\xef\xbb\xbf{"a": "x\\r\\ny\\nz", "b": "\\u00e9"}\r\n\r\n')
@@ -93,7 +93,7 @@ def test_escaped_surrogates(tmp_path: Path):
     assert list(source.rows(keep_broken=True))[1] == (2, "y", "\udc80 z")
 
 
-def test_bytes_that_are_not_utf8_are_kept_where_that_is_asked_for(tmp_path: Path):
+def test_keep_broken_keeps_bytes_that_are_not_utf8(tmp_path: Path):
     src, tgt = write(tmp_path / "a", b"good\nb\xe4d\n"), write(tmp_path / "b", b"gut\nschlecht\n")
     source = TwoFiles(src=src, tgt=tgt)
     assert list(source.rows(keep_broken=True)) == [(1, "good", "gut"), (2, "b\udce4d", "schlecht")]
@@ -126,12 +126,12 @@ def test_unequal_files_are_counted_to_their_ends(tmp_path: Path, left: int, righ
         (b"", ("r.jsonl is empty",)),
     ],
 )
-def test_lines_that_are_no_records(tmp_path: Path, content: bytes, parts: tuple[str, ...]):
+def test_invalid_records_are_refused(tmp_path: Path, content: bytes, parts: tuple[str, ...]):
     path = write(tmp_path / "r.jsonl", content)
     refused(lambda: rows(Records(path=path, fields=("a", "a"))), "r.jsonl", *parts)
 
 
-def test_a_line_with_too_few_columns(tmp_path: Path):
+def test_a_line_with_too_few_columns_is_refused(tmp_path: Path):
     path = write(tmp_path / "t.tsv", b"a\tb\tc\na\tb\n")
     refused(
         lambda: rows(Table(path=path, columns=(1, 3))), "line 2: column 3 is asked for, found 2", "--columns"
@@ -152,39 +152,40 @@ def test_a_damaged_zst_is_refused(tmp_path: Path, damage: str):
     refused(lambda: list(iter_lines(tmp_path / "x.zst")), "x.zst: not a whole .zst file", "again")
 
 
-def test_packed_files_put_together_are_one(tmp_path: Path):
-    for packing in (".gz", ".zst"):
-        path = tmp_path / f"x{packing}"
-        path.write_bytes(PACK[packing](b"a\nb") + PACK[packing](b"c\n"))
+def test_concatenated_compressed_files_are_one_file(tmp_path: Path):
+    for compression in (".gz", ".zst"):
+        path = tmp_path / f"x{compression}"
+        path.write_bytes(PACK[compression](b"a\nb") + PACK[compression](b"c\n"))
         assert list(iter_lines(path)) == [(1, "a"), (2, "bc")]
 
 
-def test_folders_and_missing_files(tmp_path: Path):
+def test_folders_and_missing_files_are_refused(tmp_path: Path):
     refused(lambda: list(iter_lines(tmp_path)), str(tmp_path), "it is a folder")
     for name in ("x", "x.gz", "x.zst"):
         refused(lambda name=name: list(iter_lines(tmp_path / name)), f"{name}: no such file")
 
 
-@pytest.mark.parametrize("packing", PACK)
-def test_reading_holds_little_and_a_line_without_end_is_refused(tmp_path: Path, packing: str):
-    many = write(tmp_path / f"many{packing}", b"one more line of the text\n" * 200_000)
-    longest = write(tmp_path / f"longest{packing}", b"x" * (LONGEST - 1) + b"\nshort\n" + b"x" * (32 << 20))
+@pytest.mark.parametrize("compression", PACK)
+def test_reading_takes_little_memory_and_an_endless_line_is_refused(tmp_path: Path, compression: str):
+    many = write(tmp_path / f"many{compression}", b"one more line of the text\n" * 200_000)
+    content = b"x" * (MAX_LINE_BYTES - 1) + b"\nshort\n" + b"x" * (32 << 20)
+    longest = write(tmp_path / f"longest{compression}", content)
     tracemalloc.start()
     try:
         assert sum(1 for _ in iter_lines(many)) == 200_000
         stream = iter_lines(longest)
-        assert [len(next(stream)[1]), next(stream)[1]] == [LONGEST - 1, "short"]
+        assert [len(next(stream)[1]), next(stream)[1]] == [MAX_LINE_BYTES - 1, "short"]
         refused(lambda: next(stream), "line 3: over 1,048,576 bytes", "one sentence a line")
-        assert tracemalloc.get_traced_memory()[1] < 12 * LONGEST
+        assert tracemalloc.get_traced_memory()[1] < 12 * MAX_LINE_BYTES
     finally:
         tracemalloc.stop()
 
 
-def test_json_lines_are_read_as_they_were_written_by_others(tmp_path: Path):
-    """ASCII escapes and raw UTF-8, spaces or none: the same texts."""
+def test_styles_of_json_give_the_same_texts(tmp_path: Path):
+    """ASCII escapes and UTF-8, with and without spaces, give the same texts."""
     pair = {"a": TEXTS[3][0], "b": TEXTS[4][1]}
     content = lines([json.dumps(pair), json.dumps(pair, ensure_ascii=False, separators=(",", ":"))])
     path = tmp_path / "r.jsonl.gz"
     path.write_bytes(gzip.compress(content))
-    found = rows(Records(path=path, fields=("a", "b")))
-    assert [row[1:] for row in found] == [tuple(pair.values())] * 2
+    pair_records = rows(Records(path=path, fields=("a", "b")))
+    assert [record[1:] for record in pair_records] == [tuple(pair.values())] * 2

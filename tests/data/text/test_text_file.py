@@ -1,4 +1,4 @@
-"""Text that stays on disk: the same lines, sizes and hashes as text in memory, and no other file's."""
+"""Text that stays on disk: lines, sizes and hashes as in memory; a changed file is refused."""
 
 import gzip
 from pathlib import Path
@@ -43,15 +43,15 @@ def test_its_hash_is_that_of_the_same_lines_in_memory(path: Path):
 
 
 @pytest.mark.parametrize("content", [b"one\ntwo\n", b"", b"one\n\n", b"\xff\n" * 5])
-def test_a_text_that_was_written_anew_is_refused(path: Path, content: bytes):
-    """Also where what stands there now is itself at fault: the change explains it."""
+def test_a_file_that_was_rewritten_is_refused(path: Path, content: bytes):
+    """The error names the change even if the new content is itself invalid."""
     text = TextFile(path)
     path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
     with pytest.raises(ValueError, match=f"{path.name} was changed while it was read; run this again"):
         tuple(text)
 
 
-def test_a_text_that_is_gone_is_missed(path: Path):
+def test_a_deleted_file_is_an_error(path: Path):
     text = TextFile(path)
     path.unlink()
     with pytest.raises(FileNotFoundError, match=path.name):
