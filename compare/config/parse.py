@@ -127,18 +127,18 @@ def to_toml(experiment: Experiment) -> str:
     """The experiment as TOML that ``load_experiment`` reads back, every value written out."""
     lines: list[str] = []
     for name in SECTIONS:
-        lines += [f"[{name}]", *_assignments(dataclasses.asdict(getattr(experiment, name))), ""]
+        lines += [f"[{name}]", *toml_assignments(dataclasses.asdict(getattr(experiment, name))), ""]
     for row in experiment.models:
         lines += [
             "[[models]]",
-            *_assignments({"preset": row.preset, "label": row.label, **row.overrides}),
+            *toml_assignments({"preset": row.preset, "label": row.label, **row.overrides}),
             "",
         ]
     return "\n".join(lines)
 
 
-def _assignments(values: Mapping[str, Any]) -> list[str]:
-    """Lines ``key = value``, without those that are None.
+def toml_assignments(values: Mapping[str, Any]) -> list[str]:
+    """Write lines ``key = value``, without those that are None.
 
     JSON writes numbers, strings and bools as TOML does, if it leaves out surrogates and escapes DEL.
     """

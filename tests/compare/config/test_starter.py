@@ -20,7 +20,7 @@ from tests.kits.raw_data import Pair, made_up, two_files, write
 @pytest.mark.parametrize(("words", "unspaced"), [(100, False), (9_000, False), (50_000, True)])
 def test_each_size_of_corpus_gets_an_experiment(tmp_path: Path, size: Any, words: int, unspaced: bool):
     pairs = 2_000_000 if size.pairs == float("inf") else size.pairs
-    found = FirstPass(labels=np.zeros(0, dtype=np.uint8), dropped={}, words=words, unspaced=unspaced)
+    found = FirstPass(labels=np.zeros(0, dtype=np.uint8), dropped={}, distinct_words=words, unspaced=unspaced)
     path = write(
         tmp_path / "e.toml",
         starter_experiment(tmp_path / 'a "b"', ("en", "de"), found, {"train": pairs}).encode(),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from compare.cli import main
 from data.prepare.checks import CorpusCheck, check_corpus
-from data.prepare.findings import Finding, Lengths
+from data.prepare.findings import Finding, LengthHistogram
 from data.prepare.sources import folder_sources
 from data.prepare.unusual_characters import UnusualCharacters
 from data.text.formats import TwoFiles
@@ -122,7 +122,7 @@ def test_languages_of_any_script_are_usual():
 
 @given(st.lists(st.integers(0, 300), min_size=1), st.integers(1, 7))
 def test_quantiles_are_those_of_the_sorted_lengths(values: list[int], size: int):
-    lengths = Lengths()
+    lengths = LengthHistogram()
     import numpy as np
 
     for start in range(0, len(values), size):
@@ -180,7 +180,7 @@ def test_real_corpora_swapped_on_purpose(folder: str, tmp_path: Path):
 
 def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A pair more takes 16 bytes, and a few more while they are sorted; a set of its texts would take 180."""
-    monkeypatch.setattr("data.prepare.swapped_sides.SAMPLE", 1_000)
+    monkeypatch.setattr("data.prepare.swapped_sides.SAMPLE_PAIRS", 1_000)
     monkeypatch.setattr("data.prepare.checks.EVERY", 500)
     pairs, peaks = made_up(1_000), []
     for times in (5, 15):

@@ -14,7 +14,7 @@ from compare.cli import main
 from data.corpus import read_corpus
 from data.prepare.filters import Filters
 from data.prepare.first_pass import PreparationPlan
-from data.prepare.line_hashes import normalised
+from data.prepare.line_hashes import normalise
 from data.prepare.prepare_corpus import prepare_corpus
 from data.text.formats import TwoFiles
 from tests.kits.raw_data import Pair, lines, made_up, records, refused, table, two_files, write
@@ -28,7 +28,7 @@ def made(folder: Path, pairs: list[Pair], name: str = "out", **settings: Any) ->
         sources=[TwoFiles(src=src, tgt=tgt)],
         langs=("en", "de"),
         filters=Filters(**rules),
-        held={},
+        fixed_splits={},
         **settings,
     )
     return prepare_corpus(plan, folder / name, lambda _found, _sizes: ""), folder / name
@@ -54,7 +54,7 @@ def test_no_text_stands_in_two_splits(tmp_path_factory: pytest.TempPathFactory, 
     cleaned = Counter((src.strip(), tgt.strip()) for src, tgt in pairs)
     assert Counter(pair for each in found.values() for pair in each) == cleaned
     for side in (0, 1):
-        texts = {name: {normalised(pair[side]) for pair in each} for name, each in found.items()}
+        texts = {name: {normalise(pair[side]) for pair in each} for name, each in found.items()}
         assert sum(map(len, texts.values())) == len(set().union(*texts.values()))
 
 
@@ -130,7 +130,7 @@ def test_bytes_that_are_not_utf8_are_an_error_or_dropped_by_name(tmp_path: Path)
             sources=[TwoFiles(src=src, tgt=tgt)],
             langs=("en", "de"),
             filters=Filters(drop_broken=drop),
-            held={},
+            fixed_splits={},
         )
         for drop in (False, True)
     )
@@ -227,7 +227,7 @@ def test_too_little_to_divide(tmp_path: Path):
     refused(lambda: made(tmp_path, made_up(4), max_words=1), "no pair is left of 4: max_words 4", "loosen")
     blank = write(tmp_path / "blank", lines([" ", ""]))
     plan = PreparationPlan(
-        sources=[TwoFiles(src=blank, tgt=blank)], langs=("a", "b"), filters=Filters(), held={}
+        sources=[TwoFiles(src=blank, tgt=blank)], langs=("a", "b"), filters=Filters(), fixed_splits={}
     )
     refused(lambda: prepare_corpus(plan, tmp_path / "out", lambda *_: ""), "empty 2")
     assert not list(tmp_path.glob("*out*"))

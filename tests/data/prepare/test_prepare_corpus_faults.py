@@ -24,7 +24,7 @@ from tests.kits.raw_data import lines, made_up, refused, two_files, write
 
 def plan_of(src: Path, tgt: Path) -> PreparationPlan:
     return PreparationPlan(
-        sources=[TwoFiles(src=src, tgt=tgt)], langs=("en", "de"), filters=Filters(), held={}
+        sources=[TwoFiles(src=src, tgt=tgt)], langs=("en", "de"), filters=Filters(), fixed_splits={}
     )
 
 
