@@ -14,7 +14,10 @@ Root = Annotated[Path, typer.Option(help="Folder for the corpora and the downloa
 
 @data_app.command("list")
 def list_corpora(as_json: AsJson = False) -> int:
-    """List named corpora: languages, sizes, licence, citation, URLs, hashes."""
+    """List the named corpora.
+
+    --json also lists the URL and hash of every file.
+    """
     from compare.report.corpus_catalogue import entries, render_catalogue
 
     print(json.dumps(entries(), indent=2, ensure_ascii=False) if as_json else render_catalogue())
@@ -33,7 +36,7 @@ def get(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Download and verify a named corpus and write its folder.
+    """Download a named corpus and write its folder.
 
     After an interruption, run the same command again to resume.
 

@@ -11,7 +11,9 @@ from compare.cli.app import AsJson, Quiet, app
 if TYPE_CHECKING:
     from data.text.formats import Source
 
-data_app = typer.Typer(help="Corpora: your own and named ones.", no_args_is_help=True, rich_markup_mode=None)
+data_app = typer.Typer(
+    help="Check, prepare and download corpora.", no_args_is_help=True, rich_markup_mode=None
+)
 app.add_typer(data_app, name="data")
 
 ALL = ""
@@ -40,7 +42,9 @@ def check(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Measure a corpus and list suspicious lines; status 1 if a run would reject some of them.
+    """Measure a corpus and list suspicious lines.
+
+    The exit status is 1 if a run would reject some of them.
 
     Example: attnbench data check corpus.de corpus.en
     """
@@ -51,7 +55,7 @@ def check(
     splits, _ = _splits(files or [], src or [], tgt or [], columns, fields, langs)
     found = compute(splits, progress=Reporter(quiet=quiet).counting)
     print(json.dumps(found.to_json(), indent=2, ensure_ascii=False) if as_json else render_check(found))
-    return 1 if found.unusable else 0
+    return 1 if found.num_unusable else 0
 
 
 @data_app.command()
@@ -85,7 +89,9 @@ def prepare(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Write a corpus folder with train, valid, test and an experiment.toml that is ready to run.
+    """Filter and split a corpus into a new folder.
+
+    The folder has train, valid and test sets and an experiment.toml that is ready to run.
 
     Example: attnbench data prepare corpus.de corpus.en --out mine
     """

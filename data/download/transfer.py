@@ -102,7 +102,7 @@ def _truncate_to_start(response: Any, part: IO[bytes], size: int) -> int | None:
         span = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", response.headers.get("Content-Range", ""))
         if span is None or int(span[1]) != size:
             part.truncate(0)  # otherwise the next call would repeat the same request
-            raise MirrorError(f"sends another part than asked for, not the one from byte {size}")
+            raise MirrorError(f"sends another part than requested, not the one from byte {size}")
         return int(span[2])
     part.truncate(0)
     length = response.headers.get("Content-Length")

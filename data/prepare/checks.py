@@ -24,7 +24,7 @@ class CorpusCheck:
     """For each split but the first: lines whose text on side "src" or "tgt" occurs in the first split too."""
 
     @property
-    def unusable(self) -> int:
+    def num_unusable(self) -> int:
         """Number of faults that a run would reject: pairs with a blank side, sides that are not UTF-8."""
         return sum(
             split.empty.count + sum(side.unusual.findings["not text"].count for side in split.sides.values())
