@@ -1,4 +1,4 @@
-"""Commands that look at data and make a corpus folder of it: data check, data prepare."""
+"""Commands for the user's own corpora: data check, data prepare."""
 
 import json
 from pathlib import Path
@@ -11,24 +11,24 @@ from compare.cli.app import AsJson, Quiet, app
 if TYPE_CHECKING:
     from data.text.formats import Source
 
-data_app = typer.Typer(help="Corpora: your own and named ones.", no_args_is_help=True, rich_markup_mode=None)
+data_app = typer.Typer(
+    help="Check, prepare and download corpora.", no_args_is_help=True, rich_markup_mode=None
+)
 app.add_typer(data_app, name="data")
 
 ALL = ""
-"""The name of a corpus that is not divided yet."""
+"""Key of a corpus that is not divided into splits."""
 
 Files = Annotated[
     list[Path] | None,
     typer.Argument(help="Source and target files in turn, tables, JSON lines, a folder, or - for stdin."),
 ]
-Corpus = Annotated[
-    list[Path] | None, typer.Argument(help="The same as for `data check`, or a corpus of `data list`.")
-]
+Corpus = Annotated[list[Path] | None, typer.Argument(help="As for `data check`, or a corpus of `data list`.")]
 SrcFiles = Annotated[list[Path] | None, typer.Option("--src", help="Source files; may be repeated.")]
 TgtFiles = Annotated[list[Path] | None, typer.Option("--tgt", help="Their target files, in the same order.")]
 Columns = Annotated[str, typer.Option(help="Columns of a table, source and target [default: 1,2 for .tsv].")]
 Fields = Annotated[str, typer.Option(help="Fields of JSON lines, such as translation.en,translation.de.")]
-Langs = Annotated[str, typer.Option(help="Source and target, such as en,de [default: by the names].")]
+Langs = Annotated[str, typer.Option(help="Languages, such as en,de [default: from the file names].")]
 
 
 @data_app.command()
@@ -42,7 +42,9 @@ def check(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Count and measure a corpus, and name the lines that look wrong; status 1 if a run would refuse some.
+    """Measure a corpus and list suspicious lines.
+
+    The exit status is 1 if a run would reject some of them.
 
     Example: attnbench data check corpus.de corpus.en
     """
@@ -53,7 +55,7 @@ def check(
     splits, _ = _splits(files or [], src or [], tgt or [], columns, fields, langs)
     found = compute(splits, progress=Reporter(quiet=quiet).counting)
     print(json.dumps(found.to_json(), indent=2, ensure_ascii=False) if as_json else render_check(found))
-    return 1 if found.unusable else 0
+    return 1 if found.num_unusable else 0
 
 
 @data_app.command()
@@ -66,24 +68,30 @@ def prepare(
     fields: Fields = "",
     langs: Langs = "",
     valid: Annotated[
-        int | None, typer.Option(min=1, help="Pairs to validate on [default: a tenth, at most 1,000].")
+        int | None, typer.Option(min=1, help="Size of valid [default: a tenth, at most 1,000].")
     ] = None,
-    test: Annotated[int | None, typer.Option(min=1, help="Pairs to test on [default: as many].")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Draws both.")] = 1,
-    max_words: Annotated[int, typer.Option(min=0, help="Drop pairs with a longer side; 0: none.")] = 0,
-    max_ratio: Annotated[float, typer.Option(min=0, help="Drop pairs of more unequal lengths; 0: none.")] = 0,
+    test: Annotated[
+        int | None, typer.Option(min=1, help="Size of test [default: a tenth, at most 1,000].")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draw of valid and test.")] = 1,
+    max_words: Annotated[int, typer.Option(min=0, help="Drop pairs with a longer side; 0: no limit.")] = 0,
+    max_ratio: Annotated[
+        float, typer.Option(min=0, help="Drop pairs whose lengths differ more; 0: no limit.")
+    ] = 0,
     drop_duplicates: Annotated[bool, typer.Option("--drop-duplicates", help="Drop repeated pairs.")] = False,
-    drop_copies: Annotated[bool, typer.Option("--drop-copies", help="Drop what is not translated.")] = False,
+    drop_copies: Annotated[bool, typer.Option("--drop-copies", help="Drop untranslated pairs.")] = False,
     drop_broken: Annotated[bool, typer.Option("--drop-broken", help="Drop pairs with broken text.")] = False,
     drop_overlap: Annotated[
-        bool, typer.Option("--drop-overlap", help="Of a folder: drop from train what valid or test have.")
+        bool, typer.Option("--drop-overlap", help="Drop training pairs with text of given valid/test sets.")
     ] = False,
-    root: Annotated[Path, typer.Option(help="Where `data get` puts named corpora.")] = Path("corpora"),
+    root: Annotated[Path, typer.Option(help="Folder of named corpora, as in `data get`.")] = Path("corpora"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and count, write nothing.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Make a corpus folder with train, valid, test and an experiment.toml that is ready to run.
+    """Filter and split a corpus into a new folder.
+
+    The folder has train, valid and test sets and an experiment.toml that is ready to run.
 
     Example: attnbench data prepare corpus.de corpus.en --out mine
     """
@@ -109,16 +117,24 @@ def prepare(
         drop_overlap=drop_overlap,
     )
     splits, found_langs = _splits(
-        _local(files or [], langs, root), src or [], tgt or [], columns, fields, langs
+        _resolve_name(files or [], langs, root), src or [], tgt or [], columns, fields, langs
     )
     sources = splits.pop("train", None) or splits.pop(ALL)
     if splits and (valid or test):
-        raise ValueError("--valid and --test divide one corpus, and this folder is divided: leave them out")
+        raise ValueError("--valid and --test divide one corpus, but this folder is divided: leave them out")
     if drop_overlap and not splits:
-        raise ValueError("--drop-overlap is for a folder that is divided: what we divide has no overlap")
-    held = {name: source for name, (source,) in splits.items()}
+        raise ValueError(
+            "--drop-overlap is for a folder with valid and test sets: a corpus divided here has no overlap"
+        )
+    fixed_splits = {name: source for name, (source,) in splits.items()}
     plan = PreparationPlan(
-        sources=sources, langs=found_langs, filters=filters, held=held, valid=valid, test=test, seed=seed
+        sources=sources,
+        langs=found_langs,
+        filters=filters,
+        fixed_splits=fixed_splits,
+        valid=valid,
+        test=test,
+        seed=seed,
     )
     reporter = Reporter(quiet=quiet)
     if dry_run or out is None:
@@ -128,7 +144,7 @@ def prepare(
         made = make(
             plan,
             out,
-            lambda found, sizes: starter_experiment(out, found_langs, found, sizes),
+            lambda first_pass, sizes: starter_experiment(out, found_langs, first_pass, sizes),
             progress=reporter.counting,
         )
     print(json.dumps(made, indent=2, ensure_ascii=False) if as_json else render_summary(made))
@@ -137,8 +153,8 @@ def prepare(
     return 0
 
 
-def _local(files: list[Path], langs: str, root: Path) -> list[Path]:
-    """``files``, or the folder of the corpus named instead."""
+def _resolve_name(files: list[Path], langs: str, root: Path) -> list[Path]:
+    """Return ``files``, or the folder of the named corpus if they are the name of one."""
     from data.download.named import CORPORA, downloaded_folder
     from data.prepare.sources import parse_languages
 
@@ -151,14 +167,14 @@ def _local(files: list[Path], langs: str, root: Path) -> list[Path]:
 def _splits(
     files: list[Path], src: list[Path], tgt: list[Path], columns: str, fields: str, langs: str
 ) -> "tuple[dict[str, tuple[Source, ...]], tuple[str, str]]":
-    """The sources of each split that the arguments name, and the two languages."""
+    """Find the sources of each split, and the two languages, from the command line arguments."""
     from data.prepare.sources import find_sources, folder_sources, languages, parse_languages
 
-    chosen = parse_languages(langs) if langs else None
+    given_langs = parse_languages(langs) if langs else None
     if len(files) == 1 and files[0].is_dir():
         if src or tgt or columns or fields:
             raise ValueError(f"{files[0]} is a folder: --src, --tgt, --columns and --fields are for files")
-        folder, found = folder_sources(files[0], chosen)
-        return {name: (source,) for name, source in folder.items()}, found
+        folder, found_langs = folder_sources(files[0], given_langs)
+        return {name: (source,) for name, source in folder.items()}, found_langs
     sources = find_sources(files, src=src, tgt=tgt, columns=columns, fields=fields)
-    return {ALL: sources}, chosen or languages(sources)
+    return {ALL: sources}, given_langs or languages(sources)

@@ -150,13 +150,13 @@ def to_toml(sections: Mapping[str, Any], models: Iterable[Mapping[str, Any]]) ->
     """Write sections (config dataclasses by name) and ``[[models]]`` tables, leaving out what is None."""
     lines: list[str] = []
     for name, section in sections.items():
-        lines += [f"[{name}]", *_assignments(dataclasses.asdict(section)), ""]
+        lines += [f"[{name}]", *toml_assignments(dataclasses.asdict(section)), ""]
     for table in models:
-        lines += ["[[models]]", *_assignments(table), ""]
+        lines += ["[[models]]", *toml_assignments(table), ""]
     return "\n".join(lines)
 
 
-def _assignments(values: Mapping[str, Any]) -> list[str]:
+def toml_assignments(values: Mapping[str, Any]) -> list[str]:
     """Write lines ``key = value``, leaving out None.
 
     JSON writes numbers, strings and bools as TOML does, except for DEL, which TOML wants escaped.

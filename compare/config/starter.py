@@ -1,30 +1,30 @@
-"""The first experiment on a new corpus: the four families of configs/multi30k.toml, at sizes that suit it."""
+"""Starter experiment for a new corpus: the model families of configs/multi30k.toml, scaled to its size."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from compare.config.parse import toml_assignments
 from data.prepare.first_pass import FirstPass
 
-PAIR_TOKENS = 20
-"""Target tokens of a pair, as far as the number of updates goes."""
-FEWEST_UPDATES = 200
-FEWEST_WORDS = 4_000
-"""Where a corpus has fewer different words than this, its vocabulary is of whole words."""
+TOKENS_PER_PAIR = 20
+"""Assumed number of target tokens per pair, from which the number of updates is computed."""
+MIN_UPDATES = 200
+MIN_SUBWORD_WORDS = 4_000
+"""A corpus with fewer distinct words than this gets a vocabulary of whole words."""
 
 
 class Size(NamedTuple):
-    """What a corpus of up to ``pairs`` training pairs is given."""
+    """Settings for a corpus of up to ``pairs`` training pairs."""
 
     pairs: float
     epochs: int
     width: int
-    """Of embeddings and of the Transformer; recurrent states are twice as wide."""
+    """Size of the embeddings and of the Transformer; recurrent states are twice as wide."""
     batch_tokens: int
     vocabulary: int
     rate: float
-    """Times the learning rates that suit Multi30k."""
+    """Factor on ``LEARNING_RATES``."""
 
 
 SIZES = (
@@ -33,59 +33,72 @@ SIZES = (
     Size(pairs=600_000, epochs=5, width=256, batch_tokens=4_096, vocabulary=16_000, rate=1.0),
     Size(pairs=float("inf"), epochs=3, width=512, batch_tokens=8_192, vocabulary=32_000, rate=0.5),
 )
-RATES = {"lstm": 3e-3, "bahdanau": 1.5e-3, "luong-general": 1.5e-3, "transformer": 1.2e-3}
+LEARNING_RATES = {"lstm": 3e-3, "bahdanau": 1.5e-3, "luong-general": 1.5e-3, "transformer": 1.2e-3}
 """Learning rates that suit Multi30k, by preset."""
 
 
 def starter_experiment(
-    root: Path, langs: tuple[str, str], found: FirstPass, splits: Mapping[str, int]
+    root: Path, langs: tuple[str, str], first_pass: FirstPass, splits: Mapping[str, int]
 ) -> str:
-    """The text of an ``experiment.toml`` for the corpus folder ``root``, whose splits have so many pairs."""
+    """Compose an ``experiment.toml`` for a prepared corpus.
+
+    Args:
+        root: the corpus folder.
+        langs: source and target language.
+        first_pass: results of the first pass over the corpus.
+        splits: number of pairs of each split.
+
+    Returns:
+        The text of the file.
+    """
     pairs = splits["train"]
     size = next(size for size in SIZES if pairs <= size.pairs)
-    updates = max(FEWEST_UPDATES, 10 * round(pairs * size.epochs * PAIR_TOKENS / size.batch_tokens / 10))
-    every = -(-updates // 9)
-    kind, entries, joint = _vocabulary(found, size)
-    rows = [_row(preset, rate * size.rate, size, updates, joint=joint) for preset, rate in RATES.items()]
-    head = f"""\
-# Four families on the same {updates:,} batches, about {size.epochs} epochs of {pairs:,} pairs
-
-[data]
-root = {json.dumps(str(root.resolve()), ensure_ascii=False)}
-src = "{langs[0]}"
-tgt = "{langs[1]}"
-
-[vocabulary]
-kind = "{kind}"
-size = {entries}
-joint = {str(joint).lower()}
-
-[train]
-batch_tokens = {size.batch_tokens}
-max_updates = {updates}
-valid_every = {every}
-checkpoint_every = {every}
-average = 3
-"""
-    return "\n".join([head, *rows])
-
-
-def _vocabulary(found: FirstPass, size: Size) -> tuple[str, int, bool]:
-    """Kind, entries and whether both sides share them: subwords where the text is rich enough for them."""
-    if found.unspaced and size.vocabulary < SIZES[2].vocabulary:
-        return "characters", size.vocabulary, False
-    if found.words < FEWEST_WORDS:
-        return "words", FEWEST_WORDS, False
-    # SentencePiece finds no more pieces than the text has: 0.38 a word in text as regular as the grammar's.
-    return "unigram", min(size.vocabulary, found.words // 3), True
+    updates = max(MIN_UPDATES, 10 * round(pairs * size.epochs * TOKENS_PER_PAIR / size.batch_tokens / 10))
+    interval = -(-updates // 9)  # nine validations, rounded up
+    vocabulary = _vocabulary(first_pass, size)
+    train = {
+        "batch_tokens": size.batch_tokens,
+        "max_updates": updates,
+        "valid_every": interval,
+        "checkpoint_every": interval,
+        "average": 3,
+    }
+    models = [
+        _model(preset, rate * size.rate, size, updates, joint=vocabulary["joint"])
+        for preset, rate in LEARNING_RATES.items()
+    ]
+    lines = [
+        f"# Four families on the same {updates:,} batches, about {size.epochs} epochs of {pairs:,} pairs"
+    ]
+    for header, values in (
+        ("[data]", {"root": str(root.resolve()), "src": langs[0], "tgt": langs[1]}),
+        ("[vocabulary]", vocabulary),
+        ("[train]", train),
+        *(("[[models]]", model) for model in models),
+    ):
+        lines += ["", header, *toml_assignments(values)]
+    return "\n".join([*lines, ""])
 
 
-def _row(preset: str, rate: float, size: Size, updates: int, *, joint: bool) -> str:
-    """One ``[[models]]`` table."""
-    lines = ["[[models]]", f'preset = "{preset}"', *(['tie = "all"'] if joint else [])]
+def _vocabulary(first_pass: FirstPass, size: Size) -> dict[str, Any]:
+    """Choose the ``[vocabulary]`` section: subwords if the corpus has enough distinct words."""
+    if first_pass.unspaced and size.vocabulary < SIZES[2].vocabulary:
+        return {"kind": "characters", "size": size.vocabulary, "joint": False}
+    words = first_pass.distinct_words
+    if words < MIN_SUBWORD_WORDS:
+        return {"kind": "words", "size": MIN_SUBWORD_WORDS, "joint": False}
+    # SentencePiece fails if the text has fewer pieces than requested; regular text such as the embedded
+    # grammar's has 0.38 pieces per distinct word.
+    return {"kind": "unigram", "size": min(size.vocabulary, words // 3), "joint": True}
+
+
+def _model(preset: str, learning_rate: float, size: Size, updates: int, *, joint: bool) -> dict[str, Any]:
+    """Choose the settings of one ``[[models]]`` table."""
+    model: dict[str, Any] = {"preset": preset}
+    if joint:
+        model["tie"] = "all"
     if preset == "transformer":
-        lines += [f"d_model = {size.width}", f"ffn_size = {4 * size.width}"]
-        lines += [f"warmup_updates = {min(400, updates // 5)}"]
+        model |= {"d_model": size.width, "ffn_size": 4 * size.width, "warmup_updates": min(400, updates // 5)}
     else:
-        lines += [f"embedding_size = {size.width}", f"hidden_size = {2 * size.width}"]
-    return "\n".join([*lines, "dropout = 0.2", f"learning_rate = {rate:.2g}", ""])
+        model |= {"embedding_size": size.width, "hidden_size": 2 * size.width}
+    return model | {"dropout": 0.2, "learning_rate": float(f"{learning_rate:.2g}")}

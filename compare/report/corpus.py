@@ -1,4 +1,4 @@
-"""What people see of a corpus that was checked or prepared."""
+"""Text output of ``data check`` and ``data prepare``."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,44 +9,48 @@ from data.prepare.split_check import SplitCheck
 
 
 def render_check(check: CorpusCheck) -> str:
-    """All findings as text: a block for each split."""
+    """Render the measurements and findings of a check, one block of lines per split."""
     return "\n\n".join(
         "\n".join(_block(name, split, check.overlap.get(name, {}))) for name, split in check.splits.items()
     )
 
 
-def render_summary(made: Mapping[str, Any]) -> str:
-    """What ``data prepare`` read, dropped and wrote, in a line each."""
-    dropped = [f"{reason} {count:,}" for reason, count in made["dropped"].items() if count]
+def render_summary(manifest: Mapping[str, Any]) -> str:
+    """Render how many pairs ``data prepare`` read, dropped and wrote, one line each.
+
+    Args:
+        manifest: result of ``prepare_corpus``, or of ``summary`` after a dry run.
+    """
+    dropped = [f"{reason} {count:,}" for reason, count in manifest["dropped"].items() if count]
     return "\n".join(
         [
-            f"read     {made['read']:,} pairs",
+            f"read     {manifest['read']:,} pairs",
             f"dropped  {', '.join(dropped) or 'none'}",
-            "written  " + ", ".join(f"{name} {size:,}" for name, size in made["splits"].items()),
+            "written  " + ", ".join(f"{name} {size:,}" for name, size in manifest["splits"].items()),
         ]
     )
 
 
 def _block(name: str, split: SplitCheck, overlap: Mapping[str, Finding]) -> Iterator[str]:
-    """The lines about one split."""
+    """Yield the lines about one split."""
     yield f"{name or 'corpus'}: {split.pairs:,} pairs"
     yield f"  {'length':<26}" + "".join(f"{quantile:>8}" for quantile in QUANTILES)
-    for side, found in split.sides.items():
-        for unit, lengths in (("words", found.words), ("characters", found.characters)):
+    for side, check in split.sides.items():
+        for unit, lengths in (("words", check.words), ("characters", check.characters)):
             yield f"  {side + ' ' + unit:<26}" + "".join(f"{n:>8,}" for n in lengths.quantiles().values())
     yield f"  {'ratio tgt/src, median':<26}{split.ratios.median():>8.2f}"
     findings = {
         "a blank side": split.empty,
         "unusual ratio": split.ratios.outliers(),
         "pair stood before": split.duplicates,
-        **{f"{side} stood before": found.repeated for side, found in split.sides.items()},
+        **{f"{side} stood before": check.repeated for side, check in split.sides.items()},
         "target is the source": split.copies,
         "sides swapped?": split.swapped,
-        **{f"{side} stands in train": found for side, found in overlap.items()},
+        **{f"{side} stands in train": finding for side, finding in overlap.items()},
         **{
-            f"{side}: {k}": f
-            for side, found in split.sides.items()
-            for k, f in found.unusual.findings.items()
+            f"{side}: {kind}": finding
+            for side, check in split.sides.items()
+            for kind, finding in check.unusual.findings.items()
         },
     }
     for label, finding in findings.items():
@@ -55,9 +59,9 @@ def _block(name: str, split: SplitCheck, overlap: Mapping[str, Finding]) -> Iter
 
 
 def _line(label: str, finding: Finding) -> str:
-    """Count, first lines and characters of one finding."""
-    shown = finding.to_json()
+    """Render count, first lines and characters of one finding."""
+    common = finding.to_json().get("characters", {})
     more = ", ..." if finding.count > len(finding.lines) else ""
-    characters = ", ".join(f"{code} x{count:,}" for code, count in shown.get("characters", {}).items())
+    characters = ", ".join(f"{code} x{count:,}" for code, count in common.items())
     lines = f"line {', '.join(map(str, finding.lines))}{more}"
     return f"  {label:<26}{finding.count:>8,}  {lines}{f'  ({characters})' if characters else ''}"

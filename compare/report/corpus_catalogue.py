@@ -1,4 +1,4 @@
-"""What corpora there are to be had by name, as a table and as JSON."""
+"""Catalogue of the named corpora, as text and as JSON."""
 
 from pathlib import Path
 from typing import Any
@@ -9,11 +9,11 @@ from data.download.corpora.parts import NamedCorpus
 from data.download.download import Remote
 from data.download.named import CORPORA, fetch, named_corpus
 
-FETCHED = "No address was asked by us; what vouches for a file is its hash, or your own first download."
+NOTE = "No address was asked by us; what vouches for a file is its hash, or your own first download."
 
 
 def entries() -> list[dict[str, Any]]:
-    """Each corpus with its languages, sizes, licence, citation, and the files of every language pair."""
+    """List the corpora with languages, sizes, licence, citation, and the files of each language pair."""
     return [
         {
             "name": corpus.name,
@@ -31,7 +31,16 @@ def entries() -> list[dict[str, Any]]:
 
 
 def addresses(name: str, src: str, tgt: str) -> list[dict[str, Any]]:
-    """The files of one language pair: name, published hash, length in bytes, mirrors."""
+    """List the files of one language pair: name, published digest, size in bytes, mirrors.
+
+    Args:
+        name: name of the corpus.
+        src: source language; if ``src`` and ``tgt`` are empty, the first language pair is taken.
+        tgt: target language.
+
+    Raises:
+        ValueError: there is no such corpus or language pair.
+    """
     corpus = named_corpus(name)
     return [
         {
@@ -45,22 +54,23 @@ def addresses(name: str, src: str, tgt: str) -> list[dict[str, Any]]:
 
 
 def render_catalogue() -> str:
-    """The corpora as text, a paragraph each."""
-    return "\n\n".join([*(_paragraph(corpus) for corpus in CORPORA.values()), FETCHED])
+    """Render the catalogue as text, one paragraph per corpus."""
+    return "\n\n".join([*(_paragraph(corpus) for corpus in CORPORA.values()), NOTE])
 
 
 def fetched(name: str, src: str, tgt: str, root: Path, *, quiet: bool) -> Path:
-    """The folder of a named corpus, downloaded with progress where it is not there yet; see ``fetch``."""
+    """Download a named corpus and show the progress; see ``fetch`` for arguments, result and errors."""
     with transfers(quiet=quiet) as show:
         return fetch(name, src, tgt, root, Reporter(quiet=quiet).say, show)
 
 
 def _paragraph(corpus: NamedCorpus) -> str:
+    """Render one corpus; its files are those of its first language pair."""
     remotes = _remotes(corpus, *corpus.languages[0])
     unknown = sum(not remote.digest for remote in remotes)
     hashes = f"{len(remotes) - unknown} of {len(remotes)} files published"
     sizes = ", ".join(f"{split} {size:,}" for split, size in corpus.sizes.items())
-    rows = {
+    details = {
         "languages": ", ".join("-".join(pair) for pair in corpus.languages),
         "about": f"{sizes} pairs",
         "licence": corpus.licence,
@@ -68,11 +78,11 @@ def _paragraph(corpus: NamedCorpus) -> str:
         "see": corpus.home,
         "hashes": hashes + (", else that of your first download" if unknown else ""),
     }
-    lines = (f"  {label:<10} {text}" for label, text in rows.items())
+    lines = (f"  {label:<10} {text}" for label, text in details.items())
     return "\n".join([f"{corpus.name}: {corpus.about}", *lines])
 
 
 def _remotes(corpus: NamedCorpus, src: str, tgt: str) -> list[Remote]:
-    """The downloads of one pair, each once."""
+    """List the distinct downloads of one language pair."""
     parts = corpus.parts(src, tgt)
     return list(dict.fromkeys(side.remote for part in parts for side in (part.src, part.tgt)))

@@ -1,4 +1,4 @@
-"""Take single files out of .tar, .tgz and .zip archives; a name in an archive never becomes a path here."""
+"""Extraction of files from .tar, .tgz and .zip archives; names in an archive are never used as paths."""
 
 import gzip
 import os
@@ -15,17 +15,21 @@ from typing import IO, cast
 COPY_BYTES = 1 << 20
 
 DAMAGE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, gzip.BadGzipFile, RuntimeError)
-"""What the libraries raise for an archive that is cut off, altered, locked or packed in a way of its own."""
+"""Exceptions of the libraries for truncated, altered, encrypted or unsupported archives."""
 
 
 def extract(archive: Path, wanted: Mapping[str, Path]) -> None:
-    """Write the members named as keys to the files given as values, each whole or not at all.
+    """Extract members of an archive, each one completely or not at all.
 
-    Only what is asked for is written, and only to where the caller says, so no member can reach outside;
-    one that is a link or a device instead of a file is refused.
+    Only the paths given by the caller are written, so that no member can escape from a folder.
+
+    Args:
+        archive: a .zip file, or a .tar file, compressed by gzip or not.
+        wanted: the path to write for each member's name.
 
     Raises:
-        ValueError: the archive is damaged, or does not hold a wanted file.
+        OSError: a file cannot be read or written.
+        ValueError: the archive is damaged, lacks a wanted member, or has a link or device in its place.
     """
     missing = set(wanted)
     members = _from_zip if zipfile.is_zipfile(archive) else _from_tar
@@ -36,14 +40,14 @@ def extract(archive: Path, wanted: Mapping[str, Path]) -> None:
     except DAMAGE as error:
         for name in wanted.keys() - missing:
             wanted[name].unlink()
-        what = str(error) or type(error).__name__
-        raise ValueError(f"{archive}: damaged archive ({what}); delete it, and fetch it again") from None
+        reason = str(error) or type(error).__name__
+        raise ValueError(f"{archive}: damaged archive ({reason}); delete it, and fetch it again") from None
     if missing:
         raise ValueError(f"{archive} holds no file {', '.join(sorted(missing))}; is it another archive?")
 
 
 def _from_tar(archive: Path, wanted: set[str]) -> Iterator[tuple[str, IO[bytes]]]:
-    """The wanted members in their order, read in one pass, and then to the end, where the checksum stands."""
+    """Yield the wanted members in one pass; the rest is read too, since gzip's checksum is at the end."""
     with _unpacked(archive) as stream:
         with tarfile.open(fileobj=stream, mode="r|") as tar:
             for member in tar:
@@ -51,7 +55,7 @@ def _from_tar(archive: Path, wanted: set[str]) -> Iterator[tuple[str, IO[bytes]]
                 if name in wanted:
                     content = tar.extractfile(member) if member.isreg() else None
                     if content is None:
-                        raise _no_file(archive, name)
+                        raise _not_a_file(archive, name)
                     yield name, content
         while stream.read(COPY_BYTES):
             pass
@@ -59,7 +63,7 @@ def _from_tar(archive: Path, wanted: set[str]) -> Iterator[tuple[str, IO[bytes]]
 
 @contextmanager
 def _unpacked(archive: Path) -> Iterator[IO[bytes]]:
-    """The bytes of a .tar, packed by gzip or not; the module tarfile alone would not compare the checksum."""
+    """Open a .tar for reading, compressed by gzip or not; ``tarfile`` would not verify gzip's checksum."""
     with archive.open("rb") as file:
         if file.peek(2).startswith(b"\x1f\x8b"):
             with gzip.GzipFile(fileobj=file) as unpacked:
@@ -69,18 +73,18 @@ def _unpacked(archive: Path) -> Iterator[IO[bytes]]:
 
 
 def _from_zip(archive: Path, wanted: set[str]) -> Iterator[tuple[str, IO[bytes]]]:
-    """The wanted members in their order."""
+    """Yield the wanted members in the archive's order."""
     with zipfile.ZipFile(archive) as packed:
         for info in packed.infolist():
             name = info.filename.removeprefix("./")
             if name in wanted:
                 if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG):
-                    raise _no_file(archive, name)
+                    raise _not_a_file(archive, name)
                 with packed.open(info) as content:
                     yield name, content
 
 
-def _no_file(archive: Path, name: str) -> ValueError:
+def _not_a_file(archive: Path, name: str) -> ValueError:
     return ValueError(f"{archive}: {name} is a link or a device, not a file; do not trust this archive")
 
 

@@ -1,4 +1,4 @@
-"""Hashes of downloaded files: published ones, and those that a first download records beside the data."""
+"""Digests of downloaded files: published ones, and those that a first download records."""
 
 import hashlib
 import json
@@ -7,40 +7,49 @@ from pathlib import Path
 from data.text.files import write_atomically
 
 RECORD = "sha256.json"
-"""Beside the downloads: the sha256 of each file of which nobody has published one, as first seen."""
+"""File beside the downloads; holds the sha256 of each file without published digest at its first download."""
 
 
 def expected_digest(folder: Path, name: str, published: str) -> str:
-    """What a file must hash to, as "sha256:..." or "md5:...": the published digest, else the recorded one.
+    """Look up the digest that a download must have.
 
-    Empty where there is neither.
+    Args:
+        folder: folder of the downloads.
+        name: name of the file in ``folder``.
+        published: published digest, which is preferred to the recorded one; empty if there is none.
+
+    Returns:
+        "sha256:..." or "md5:..."; empty if no digest is published or recorded.
+
+    Raises:
+        ValueError: the record is damaged.
     """
-    return published or _recorded(folder / RECORD).get(name, "")
+    return published or _read_record(folder / RECORD).get(name, "")
 
 
 def mismatch(path: Path, digest: str) -> str:
-    """Why the file at ``path`` is not the one with ``digest``; empty where it is."""
-    algorithm, _, value = digest.partition(":")
-    found = file_digest(path, algorithm)
-    return "" if found == value else f"its {algorithm} is {found}, not {value}"
+    """Compare a file with its digest; returns the difference in words, empty if there is none."""
+    algorithm, _, expected = digest.partition(":")
+    actual = file_digest(path, algorithm)
+    return "" if actual == expected else f"its {algorithm} is {actual}, not {expected}"
 
 
 def file_digest(path: Path, algorithm: str = "sha256") -> str:
-    """The hash of a file's bytes, in hexadecimal."""
+    """Compute the digest of a file's bytes, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, algorithm).hexdigest()
 
 
 def record_digest(folder: Path, name: str, path: Path) -> str:
-    """Remember the hash of a file seen for the first time, and return it."""
+    """Record the sha256 of the file ``name`` of ``folder``, stored at ``path``, and return it."""
     digest = f"sha256:{file_digest(path)}"
-    known = {**_recorded(folder / RECORD), name: digest}
-    write_atomically(folder / RECORD, json.dumps(known, indent=2, sort_keys=True) + "\n")
+    digests = {**_read_record(folder / RECORD), name: digest}
+    write_atomically(folder / RECORD, json.dumps(digests, indent=2, sort_keys=True) + "\n")
     return digest
 
 
-def _recorded(path: Path) -> dict[str, str]:
-    """The record, empty where there is none yet."""
+def _read_record(path: Path) -> dict[str, str]:
+    """Read the recorded digests by file name; empty if there is no record yet."""
     if not path.is_file():
         return {}
     try:
@@ -49,7 +58,7 @@ def _recorded(path: Path) -> dict[str, str]:
             return content
     except ValueError:
         pass
-    raise ValueError(f"{path}: damaged record of hashes; delete it, and the downloads beside it")
+    raise ValueError(f"{path}: damaged record of hashes; delete it and the downloads beside it")
 
 
 def _is_digest(value: object) -> bool:

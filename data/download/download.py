@@ -1,4 +1,4 @@
-"""Fetch a file: mirrors in order, resumed after a break, verified, there whole or not at all."""
+"""Download of a file: mirrors in order, resumed after an interruption, verified, renamed when complete."""
 
 import fcntl
 import os
@@ -13,27 +13,27 @@ from data.download.transfer import MirrorError, pull
 from data.text.files import sync_folder
 
 ATTEMPTS = 5
-"""How often one mirror is asked; again only if the time before brought the file on, or spoilt it."""
+"""Requests per mirror; another one is made only after progress, or after a resumed file failed its digest."""
 
 TIMEOUT_S = 30.0
 
 Say = Callable[[str], None]
 Show = Callable[[str, int, int | None], None]
-"""Called with a file's name, the bytes there are, and the bytes there will be where that is known."""
+"""Called with a file's name, the bytes received, and the bytes in total if these are known."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Remote:
-    """A file that can be had from several places."""
+    """A file on one or more servers."""
 
     name: str
-    """What it is called here."""
+    """Its name in the local folder."""
     mirrors: tuple[str, ...]
-    """Its addresses, tried in this order."""
+    """Its URLs, tried in this order."""
     digest: str = ""
-    """As published, "sha256:..." or "md5:..."; empty where nobody has published one."""
+    """Published digest, "sha256:..." or "md5:..."; empty if there is none."""
     size_bytes: int | None = None
-    """Its length, where known."""
+    """Its length if known."""
 
 
 def nothing_shown(name: str, done: int, total: int | None) -> None:
@@ -43,14 +43,24 @@ def nothing_shown(name: str, done: int, total: int | None) -> None:
 def download(
     remote: Remote, folder: Path, *, say: Say, show: Show = nothing_shown, timeout_s: float = TIMEOUT_S
 ) -> Path:
-    """Have ``remote`` in ``folder``; what is there already is verified, not fetched again.
+    """Download a file, or verify it if it is there already.
 
-    A file of no known hash is taken as first seen; its sha256 is recorded beside it, ``say`` says so, and
-    later downloads must match. After a break of any kind the next call goes on where this one ended.
+    The sha256 of a file without published digest is recorded at its first download; later downloads must
+    match it. After an interruption the next call resumes the download.
+
+    Args:
+        remote: the file.
+        folder: where to put it; created if it does not exist.
+        say: called with a line about each thing done.
+        show: called with the progress of the download.
+        timeout_s: longest time without data from a server, in seconds.
+
+    Returns:
+        Path of the verified file.
 
     Raises:
-        ValueError: the file that is there already is not the right one.
-        OSError: no mirror gave the file, or the disk would not take it.
+        ValueError: the file that is there already has another digest, or the record of digests is damaged.
+        OSError: no mirror has the right file, another process is downloading it, or it cannot be written.
     """
     path = folder / remote.name
     folder.mkdir(parents=True, exist_ok=True)
@@ -74,22 +84,22 @@ def download(
 
 @contextmanager
 def _claimed(path: Path) -> Iterator[IO[bytes]]:
-    """The unfinished file, open for appending, for one process alone."""
+    """Open the unfinished file for appending, locked against other processes."""
     try:
         with path.open("a+b") as part:
             try:
                 fcntl.flock(part, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise OSError(f"{path}: another process is fetching this file; wait for its end") from None
+                raise OSError(f"{path}: another process is fetching this file; wait until it ends") from None
             yield part
     except OSError as error:
-        if error.errno is not None and error.filename is None:  # a full disk, say
+        if error.errno is not None and error.filename is None:  # such as a full disk
             error.filename = str(path)
         raise
 
 
 def _obtain(remote: Remote, part: IO[bytes], tag: Path, digest: str, timeout_s: float, show: Show) -> str:
-    """Fill ``part`` with the right bytes; returns the address that had them."""
+    """Download to ``part``, trying the mirrors in order; returns the URL that had the right file."""
     faults = []
     for url in remote.mirrors:
         for _ in range(ATTEMPTS):
@@ -108,10 +118,10 @@ def _obtain(remote: Remote, part: IO[bytes], tag: Path, digest: str, timeout_s: 
                 if not fault:
                     return url
                 part.truncate(0)
-                again = before > 0  # its beginning may have been another version's
+                retry = before > 0  # the bytes from before may belong to another version
             except MirrorError as error:
-                fault, again = str(error), part.seek(0, 2) > before
-            if not again:
+                fault, retry = str(error), part.seek(0, 2) > before
+            if not retry:
                 break
         faults.append(f"{url}: {fault}")
     raise OSError(
@@ -122,5 +132,5 @@ def _obtain(remote: Remote, part: IO[bytes], tag: Path, digest: str, timeout_s: 
 
 
 def _or_forget(remote: Remote, folder: Path) -> str:
-    """What else helps where the hash is only that of the first download."""
+    """Return the advice to drop the recorded digest; empty if the digest is a published one."""
     return "" if remote.digest else f"; for another version, take its line out of {folder / RECORD} too"

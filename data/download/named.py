@@ -1,4 +1,4 @@
-"""Corpora that can be had by name: downloaded, verified, and made a folder that ``read_corpus`` reads."""
+"""Named corpora: download, verify and convert them to folders that ``read_corpus`` reads."""
 
 import json
 import shutil
@@ -21,28 +21,28 @@ CORPORA: dict[str, NamedCorpus] = {
 }
 
 MANIFEST = "corpus.json"
-"""In a corpus' folder: where its text is from, under which licence, its pairs and the hash of each file."""
+"""File in a corpus folder: licence, origin, number of pairs, and size and sha256 of each file."""
 
 
 def fetch(name: str, src: str, tgt: str, root: Path, say: Say, show: Show = nothing_shown) -> Path:
-    """Have corpus ``name`` under ``root``; what is there already is not downloaded again.
+    """Download a corpus and write its folder; what exists already is checked, not downloaded again.
 
     Args:
         name: one of ``CORPORA``.
-        src: its language to translate from; with ``tgt`` empty too, that of the corpus' first pair.
-        tgt: its language to translate to.
-        root: holds a folder for each corpus and pair, and ``downloads``.
+        src: source language; if ``src`` and ``tgt`` are empty, the first language pair is taken.
+        tgt: target language.
+        root: parent of the folders of all corpora and language pairs, and of ``downloads``.
         say: told what was done.
         show: told how far a download is.
 
     Returns:
-        The corpus' folder, the same for both directions of a pair.
+        The corpus folder, the same for both directions of a language pair.
 
     Raises:
-        ValueError: there is no such corpus or pair, or a file is not what it should be.
-        OSError: no mirror gave a file, or the disk would not take it.
+        ValueError: there is no such corpus or language pair, or a file is damaged or was changed.
+        OSError: no mirror has the right file, or a file cannot be written.
     """
-    corpus, pair, folder = _placed(name, src, tgt, root)
+    corpus, pair, folder = _locate(name, src, tgt, root)
     if folder.exists():
         _verify(folder)
         return folder
@@ -53,10 +53,10 @@ def fetch(name: str, src: str, tgt: str, root: Path, say: Say, show: Show = noth
             parts = corpus.parts(*pair)
             used = gather(parts, downloads, raw, say, show)
             counts = write_splits(parts, raw, building, pair)
-        except ValueError as error:  # names what stays, not the folder that goes
+        except ValueError as error:  # name the download, since the temporary folder is removed
             raise ValueError(str(error).replace(str(raw), str(downloads))) from None
         shutil.rmtree(raw)
-        _describe(corpus, pair, used, counts, building)
+        _write_manifest(corpus, pair, used, counts, building)
     for split, count in counts.items():
         left_out = f", {count.blank:,} with a blank side left out" if count.blank else ""
         say(f"{split}: {count.kept:,} pairs{left_out}")
@@ -64,13 +64,19 @@ def fetch(name: str, src: str, tgt: str, root: Path, say: Say, show: Show = noth
 
 
 def downloaded_folder(name: str, src: str, tgt: str, root: Path) -> Path:
-    """The folder that ``fetch`` has made; asks no network.
+    """Find the folder that ``fetch`` has written, without network access.
+
+    Args:
+        name: one of ``CORPORA``.
+        src: source language; if ``src`` and ``tgt`` are empty, the first language pair is taken.
+        tgt: target language.
+        root: parent of the corpus folders.
 
     Raises:
-        FileNotFoundError: it has not.
-        ValueError: there is no such corpus or pair, or the folder is not as it was made.
+        FileNotFoundError: the corpus has not been downloaded.
+        ValueError: there is no such corpus or language pair, or the folder was changed.
     """
-    _, pair, folder = _placed(name, src, tgt, root)
+    _, pair, folder = _locate(name, src, tgt, root)
     if not folder.exists():
         raise FileNotFoundError(
             f"{folder}: not here yet; run: "
@@ -81,21 +87,25 @@ def downloaded_folder(name: str, src: str, tgt: str, root: Path) -> Path:
 
 
 def named_corpus(name: str) -> NamedCorpus:
-    """The corpus of that name."""
+    """Look up a corpus.
+
+    Raises:
+        ValueError: there is no corpus of that name.
+    """
     if name not in CORPORA:
         raise ValueError(f"unknown corpus {name!r}; known are {', '.join(CORPORA)}")
     return CORPORA[name]
 
 
-def _placed(name: str, src: str, tgt: str, root: Path) -> tuple[NamedCorpus, Pair, Path]:
-    """A corpus, its pair of languages in the corpus' own order, and their folder."""
+def _locate(name: str, src: str, tgt: str, root: Path) -> tuple[NamedCorpus, Pair, Path]:
+    """Return the corpus, its language pair in the order of the corpus, and the folder for both."""
     corpus = named_corpus(name)
     pair = corpus.pair(src, tgt)
     return corpus, pair, root / f"{name}.{pair[0]}-{pair[1]}"
 
 
 def _verify(folder: Path) -> None:
-    """Refuse a folder that is not ours, or not as long as we wrote it; nothing of it is touched."""
+    """Raise ValueError if the folder has no manifest, or a file is missing or differs from it in size."""
     path = folder / MANIFEST
     try:
         files = json.loads(path.read_bytes())["files"]
@@ -104,7 +114,7 @@ def _verify(folder: Path) -> None:
         changed = [MANIFEST]
     if changed:
         raise ValueError(
-            f"{folder}: {', '.join(changed)} not as it was written; move the folder away to have it made anew"
+            f"{folder}: {', '.join(changed)} not as it was written; move the folder away to create it again"
         )
 
 
@@ -112,21 +122,21 @@ def _size(path: Path) -> int | None:
     return path.stat().st_size if path.is_file() else None
 
 
-def _describe(
+def _write_manifest(
     corpus: NamedCorpus,
     pair: Pair,
-    used: dict[str, str],
+    digests: dict[str, str],
     counts: dict[str, FileCounts],
     folder: Path,
 ) -> None:
-    """Write the manifest."""
+    """Write the manifest of a corpus folder."""
     content = {
         "corpus": corpus.name,
         "languages": pair,
         "licence": corpus.licence,
         "citation": corpus.citation,
         "home": corpus.home,
-        "downloads": used,
+        "downloads": digests,
         "pairs": {split: count.kept for split, count in counts.items()},
         "left_out_as_blank": {split: count.blank for split, count in counts.items()},
         "files": {path.name: described(path) for path in sorted(folder.iterdir())},

@@ -1,6 +1,6 @@
-"""One HTTP transfer from one mirror into a file that may hold its first part already.
+"""One HTTP transfer from one mirror to a file that may hold the first part already.
 
-What a server can do wrong is a ``MirrorError``; what the disk does wrong stays an ``OSError``.
+Faults of the server or the network raise ``MirrorError``; faults of the disk remain ``OSError``.
 """
 
 import re
@@ -12,14 +12,14 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 CHUNK_BYTES = 1 << 16
-AGENT = "attnbench"  # some servers refuse Python's own name
+AGENT = "attnbench"  # some servers reject urllib's default
 
 Show = Callable[[int, int | None], None]
-"""Called with the bytes there are so far, and their number in the end where the server says it."""
+"""Called with the bytes received, and the bytes in total if these are known."""
 
 
 class MirrorError(Exception):
-    """What a mirror did, in words that fit behind its address."""
+    """Fault of a mirror; the message is meant to follow the mirror's URL."""
 
 
 def pull(
@@ -32,23 +32,27 @@ def pull(
     timeout_s: float,
     show: Show,
 ) -> None:
-    """Append to ``part`` what it lacks, or write it anew where the server cannot go on from there.
+    """Append the rest of the file to ``part``, or replace ``part`` if the server cannot resume there.
 
     Args:
-        url: where the file is.
-        part: open for appending; what has come in stays in it whatever happens.
-        tag: file beside ``part`` that says of which version of which address it is the beginning.
-        length: how many bytes the file has, where that is known beforehand.
-        verified: whether a hash will be compared in the end. Without one, a part is continued only if the
-            server vouches that it is of the same version, and the server must say how long the file is.
-        timeout_s: the longest silence, in seconds.
+        url: URL of the file.
+        part: the unfinished file, open for appending; it keeps the received bytes after an error too.
+        tag: file beside ``part`` with the URL and the version that ``part`` is the beginning of.
+        length: expected size in bytes; None: unknown.
+        verified: whether the caller compares a digest afterwards. If not, ``part`` is resumed only if the
+            server confirms that the version is the same, and the server must state the size of the file.
+        timeout_s: longest time without data, in seconds.
         show: told how far it is.
+
+    Raises:
+        MirrorError: the server cannot be reached, refuses, or sends something else than the file.
+        OSError: ``part`` or ``tag`` cannot be written.
     """
     size = part.seek(0, 2)
     headers = {"User-Agent": AGENT, "Accept-Encoding": "identity", **_resume(url, size, tag, verified)}
     try:
         with _open(Request(url, headers=headers), timeout_s) as response:
-            said = _begin(response, part, size)
+            said = _truncate_to_start(response, part, size)
             tag.write_text(f"{url}\n{_version(response)}", encoding="utf-8")
             if length and said and said != length:
                 raise MirrorError(f"its file has {said:,} bytes, the right one {length:,}")
@@ -58,13 +62,13 @@ def pull(
     except HTTPError as error:
         if error.code != 416:
             raise MirrorError(f"{error.code} {error.reason}".splitlines()[0].strip()) from None
-        if error.headers.get("Content-Range") != f"bytes */{size}":  # else: all of it was there already
+        if error.headers.get("Content-Range") != f"bytes */{size}":  # if equal, the file was complete already
             part.truncate(0)
             raise MirrorError("its file is shorter than what was fetched before") from None
 
 
 def _open(request: Request, timeout_s: float) -> Any:
-    """Ask for the file, through redirections; an answer other than success stays an ``HTTPError``."""
+    """Send the request and follow redirections; an error status is raised as ``HTTPError``."""
     try:
         return urlopen(request, timeout=timeout_s)
     except HTTPError as error:
@@ -77,28 +81,28 @@ def _open(request: Request, timeout_s: float) -> Any:
 
 
 def _resume(url: str, size: int, tag: Path, verified: bool) -> dict[str, str]:
-    """The headers that ask for the rest; none where the beginning cannot be trusted to fit."""
-    of, _, version = tag.read_text(encoding="utf-8").partition("\n") if tag.is_file() else ("", "", "")
-    same = of == url and bool(version)
-    if not size or not (same or verified):
+    """Build the headers that request the rest; none if ``part`` may belong to another version."""
+    source, _, version = tag.read_text(encoding="utf-8").partition("\n") if tag.is_file() else ("", "", "")
+    same_source = source == url and bool(version)
+    if not size or not (same_source or verified):
         return {}
-    return {"Range": f"bytes={size}-"} | ({"If-Range": version} if same else {})
+    return {"Range": f"bytes={size}-"} | ({"If-Range": version} if same_source else {})
 
 
 def _version(response: Any) -> str:
-    """What tells one version of a file from another; a weak ETag does not."""
+    """Return the response's ETag or date as its version; a weak ETag does not identify the bytes."""
     tag: str = response.headers.get("ETag", "")
     modified: str = response.headers.get("Last-Modified", "")
     return tag if tag.startswith('"') else modified
 
 
-def _begin(response: Any, part: IO[bytes], size: int) -> int | None:
-    """Make ``part`` end where the answer starts; returns the size of the whole file, if it is said."""
+def _truncate_to_start(response: Any, part: IO[bytes], size: int) -> int | None:
+    """Truncate ``part`` to where the response starts; returns the size of the whole file if it is stated."""
     if response.status == 206:
         span = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", response.headers.get("Content-Range", ""))
         if span is None or int(span[1]) != size:
-            part.truncate(0)  # else it would ask the same again for ever
-            raise MirrorError(f"sends another part than asked for, not the one from byte {size}")
+            part.truncate(0)  # otherwise the next call would repeat the same request
+            raise MirrorError(f"sends another part than requested, not the one from byte {size}")
         return int(span[2])
     part.truncate(0)
     length = response.headers.get("Content-Length")
@@ -106,7 +110,7 @@ def _begin(response: Any, part: IO[bytes], size: int) -> int | None:
 
 
 def _copy(response: Any, part: IO[bytes], total: int | None, show: Show) -> None:
-    """Write the answer's body to the end of ``part``."""
+    """Append the body of the response to ``part``."""
     done = part.seek(0, 2)
     show(done, total)
     while chunk := _read(response, done, total):
@@ -119,17 +123,17 @@ def _copy(response: Any, part: IO[bytes], total: int | None, show: Show) -> None
 
 
 def _read(response: Any, done: int, total: int | None) -> bytes:
-    """Some bytes, none at the end; reading alone is guarded, so that a full disk is not the mirror's."""
+    """Read a chunk, empty at the end; errors of reading, but not of writing, are the mirror's."""
     try:
         chunk: bytes = response.read1(CHUNK_BYTES)
         return chunk
     except (HTTPException, OSError) as error:
-        of = "" if total is None else f" of {total:,}"
-        raise MirrorError(f"{_reason(error)} after {done:,}{of} bytes") from None
+        of_total = "" if total is None else f" of {total:,}"
+        raise MirrorError(f"{_reason(error)} after {done:,}{of_total} bytes") from None
 
 
 def _reason(error: object) -> str:
-    """An exception in a few words."""
+    """Summarise an exception in a few words."""
     if isinstance(error, TimeoutError):
         return "falls silent"
     if isinstance(error, OSError):

@@ -1,4 +1,4 @@
-"""Measure a raw corpus and name the lines that look wrong, in one pass; holds 16 bytes a pair and no text."""
+"""Check of a raw corpus in one pass; memory holds 16 bytes per pair and no text."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,35 +17,42 @@ from data.text.formats import PairRecord, Source
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusCheck:
-    """What was found of each split, and what each shares with the first one."""
+    """Measurements of each split, and the overlap of each with the first one."""
 
     splits: Mapping[str, SplitCheck]
     overlap: Mapping[str, Mapping[str, Finding]]
-    """For each split but the first: the lines whose "src", whose "tgt" stands in the first one too."""
+    """For each split but the first: lines whose text on side "src" or "tgt" occurs in the first split too."""
 
     @property
-    def unusable(self) -> int:
-        """Findings that a run would refuse: pairs with a blank side, sides that are not UTF-8."""
+    def num_unusable(self) -> int:
+        """Number of faults that a run would reject: pairs with a blank side, sides that are not UTF-8."""
         return sum(
             split.empty.count + sum(side.unusual.findings["not text"].count for side in split.sides.values())
             for split in self.splits.values()
         )
 
     def to_json(self) -> dict[str, Any]:
-        """All findings by split, as JSON can hold them."""
-        found = {name: split.to_json() for name, split in self.splits.items()}
+        """Return all findings by split."""
+        splits = {name: split.to_json() for name, split in self.splits.items()}
         for name, sides in self.overlap.items():
-            found[name]["overlap"] = {side: finding.to_json() for side, finding in sides.items()}
-        return found
+            splits[name]["overlap"] = {side: finding.to_json() for side, finding in sides.items()}
+        return splits
 
 
 def check_corpus(splits: Mapping[str, Sequence[Source]], *, progress: Progress = silent) -> CorpusCheck:
-    """Read each split once; the first one, which should be train, says what either side looks like.
+    """Measure each split and find suspicious lines; each file is read once.
+
+    Args:
+        splits: the sources of each split. The first split should be train: the others are compared with it,
+            and swapped sides are recognised by its first pairs.
+        progress: shows how many pairs of each split have been read.
+
+    Returns:
+        The measurements and findings; blank sides and bytes that are not UTF-8 are findings, not errors.
 
     Raises:
         OSError: a file cannot be read.
-        ValueError: a line breaks the format, or the files of a pair differ in length; blank sides and bytes
-            that are not UTF-8 are findings.
+        ValueError: a line breaks the format, or the two files of a source differ in length.
     """
     sides, found = SwappedSides(), {name: SplitCheck() for name in splits}
     for name, sources in splits.items():
@@ -59,26 +66,26 @@ def check_corpus(splits: Mapping[str, Sequence[Source]], *, progress: Progress =
 
 
 def _read(source: Source, into: SplitCheck, sides: SwappedSides, tick: Tick) -> None:
-    """Measure all pairs of a source."""
+    """Add all pairs of a source to the measurements ``into``."""
     before = into.pairs
     for block in _blocks(source.rows(keep_broken=True)):
         first = into.pairs + 1
-        texts = into.add([row.src for row in block], [row.tgt for row in block])
-        sides.add(*texts, first, into.swapped)
+        src, tgt = into.add([pair.src for pair in block], [pair.tgt for pair in block])
+        sides.add(src, tgt, first, into.swapped)
         tick(into.pairs)
     into.files.append({"paths": [display_name(path) for path in source.paths], "pairs": into.pairs - before})
 
 
-def _blocks(rows: Iterator[PairRecord]) -> Iterator[list[PairRecord]]:
-    """The rows in lists of ``EVERY``."""
-    while block := list(islice(rows, EVERY)):
+def _blocks(pairs: Iterator[PairRecord]) -> Iterator[list[PairRecord]]:
+    """Yield the pairs in lists of ``EVERY``."""
+    while block := list(islice(pairs, EVERY)):
         yield block
 
 
 def _overlap(train: SplitCheck, other: SplitCheck) -> dict[str, Finding]:
-    """The lines of ``other`` that stand in ``train`` too, side by side."""
-    found = {}
+    """Find the lines of ``other`` that occur in ``train`` too, for each side."""
+    overlap = {}
     for name, side in other.sides.items():
-        found[name] = Finding()
-        found[name].add_rows(np.flatnonzero(np.isin(side.keys(), train.sides[name].keys())), 1)
-    return found
+        overlap[name] = Finding()
+        overlap[name].add_rows(np.flatnonzero(np.isin(side.hashes(), train.sides[name].hashes())), 1)
+    return overlap

@@ -1,4 +1,4 @@
-"""Which pairs of a raw corpus are kept: each rule has a name, and what it drops is counted."""
+"""Rules for dropping pairs of a raw corpus; the manifest counts the dropped pairs by rule."""
 
 from dataclasses import dataclass
 
@@ -7,30 +7,34 @@ from data.text.characters import BROKEN, count_words
 EMPTY = "empty"
 BROKEN_TEXT = "broken"
 COPY = "copy"
-WORDS = "max_words"
-RATIO = "max_ratio"
+MAX_WORDS = "max_words"
+MAX_RATIO = "max_ratio"
 DUPLICATE = "duplicate"
 OVERLAP = "overlap"
-REASONS = (EMPTY, BROKEN_TEXT, COPY, WORDS, RATIO, DUPLICATE, OVERLAP)
-"""Why a pair may be dropped, in the order in which the rules are asked."""
+REASONS = (EMPTY, BROKEN_TEXT, COPY, MAX_WORDS, MAX_RATIO, DUPLICATE, OVERLAP)
+"""Names of the rules, in the order in which they are applied."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Filters:
-    """The rules of a corpus; a pair with a blank side always goes, for nothing translates it."""
+    """Settings of the rules; pairs with a blank side are always dropped.
+
+    Raises:
+        ValueError: a limit is out of range.
+    """
 
     max_words: int = 0
-    """Drop pairs with more words than this on a side; 0: any length."""
+    """Drop pairs with more words than this on either side; 0: no limit."""
     max_ratio: float = 0.0
-    """Drop pairs whose longer side has more than this many words for each of the shorter; 0: any ratio."""
+    """Drop pairs with more words on one side than this many times those of the other; 0: no limit."""
     drop_copies: bool = False
-    """Drop pairs whose target is the source itself."""
+    """Drop pairs whose target equals the source."""
     drop_broken: bool = False
-    """Drop pairs with control characters, U+FFFD, or bytes that are not UTF-8 (else the last is an error)."""
+    """Drop pairs with control characters, U+FFFD or bytes that are not UTF-8 (else an error)."""
     drop_duplicates: bool = False
-    """Keep the first of the pairs that differ in nothing but case, spaces and compatible forms."""
+    """Of pairs that are equal after ``normalise`` on both sides, keep only the first."""
     drop_overlap: bool = False
-    """Where valid and test are given: drop from train what has a source or a target of theirs."""
+    """Drop training pairs whose source or target, normalised, occurs in a given valid or test set."""
 
     def __post_init__(self) -> None:
         """Reject limits that would drop everything."""
@@ -39,8 +43,16 @@ class Filters:
         if self.max_ratio and not self.max_ratio >= 1:
             raise ValueError(f"max_ratio must be 0 or at least 1, found {self.max_ratio:g}")
 
-    def reason(self, src: str, tgt: str) -> str:
-        """Why this pair alone is dropped, one of ``REASONS``; empty where it is kept."""
+    def drop_reason(self, src: str, tgt: str) -> str:
+        """Apply the rules that need no other pair.
+
+        Args:
+            src: source text, cleaned by ``clean``.
+            tgt: target text, likewise.
+
+        Returns:
+            The first of ``REASONS`` that applies; empty if the pair is kept.
+        """
         if not src or not tgt:
             return EMPTY
         if self.drop_broken and (BROKEN.search(src) or BROKEN.search(tgt)):
@@ -50,12 +62,12 @@ class Filters:
         if self.max_words or self.max_ratio:
             shorter, longer = sorted((count_words(src), count_words(tgt)))
             if 0 < self.max_words < longer:
-                return WORDS
+                return MAX_WORDS
             if self.max_ratio and longer > self.max_ratio * shorter:
-                return RATIO
+                return MAX_RATIO
         return ""
 
 
-def cleaned(text: str) -> str:
-    """``text`` without spaces at its ends and byte order marks, which joined files leave in their middle."""
+def clean(text: str) -> str:
+    """Remove white space at both ends, and byte order marks, which joined files have in the middle."""
     return text.replace("\ufeff", "").strip()

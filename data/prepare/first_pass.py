@@ -1,4 +1,4 @@
-"""The first pass over a raw corpus: what is kept, where it goes, and why the rest is dropped."""
+"""First pass over a raw corpus: apply the filters and assign each remaining pair to a split."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,56 +6,74 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from data.prepare.filters import DUPLICATE, OVERLAP, REASONS, Filters, cleaned
-from data.prepare.line_hashes import Keys, Mask, as_keys, key_of, normalised, pair_keys, repeats
+from data.prepare.filters import DUPLICATE, OVERLAP, REASONS, Filters, clean
+from data.prepare.line_hashes import (
+    HASH_BYTES,
+    Hashes,
+    Mask,
+    hash_array,
+    hash_text,
+    is_repeat,
+    normalise,
+    pair_hashes,
+)
 from data.prepare.progress import EVERY, Tick
-from data.prepare.splitting import DROPPED, SPLITS, TRAIN, Labels, divide, held_size
+from data.prepare.splitting import DROPPED, SPLITS, TRAIN, Labels, assign_splits, held_out_size
 from data.text.characters import unspaced
 from data.text.formats import Source
 
-MOST_WORDS = 50_000
-"""Different words are counted up to here; a vocabulary is chosen by it."""
+MAX_DISTINCT_WORDS = 50_000
+"""Distinct words are counted up to this number, which is enough to choose a vocabulary."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PreparationPlan:
-    """What to make of which files."""
+    """Input files of ``prepare_corpus``, and how to filter and divide their pairs."""
 
     sources: Sequence[Source]
-    """Of the pairs to divide, or of train where ``held`` is given; read one after the other."""
+    """The corpus to divide, or the training set if ``fixed_splits`` has the others; read in this order."""
     langs: tuple[str, str]
+    """Source and target language."""
     filters: Filters
-    held: Mapping[str, Source]
-    """Valid and test sets that are there already, by name; they are taken over as they are."""
+    fixed_splits: Mapping[str, Source]
+    """Existing valid and test sets by name, to be copied unchanged; empty: divide ``sources``."""
     valid: int | None = None
-    """Pairs of valid; None: a tenth of the corpus, at most 1,000."""
+    """Number of pairs of valid; None: a tenth of the corpus, at most 1,000."""
     test: int | None = None
+    """Number of pairs of test, likewise."""
     seed: int = 1
-    """Draws valid and test."""
+    """Seed of the draw of valid and test."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FirstPass:
-    """What the first pass found."""
+    """Results of the first pass."""
 
     labels: Labels
-    """Where each pair of the sources goes."""
+    """The split of each pair of the sources, or DROPPED, (N,)."""
     dropped: Mapping[str, int]
-    """Pairs for each reason, in the order in which the rules are asked."""
-    words: int
-    """Different words of what the rules for single pairs kept, ``MOST_WORDS`` at most."""
+    """Number of dropped pairs for each of ``REASONS``."""
+    distinct_words: int
+    """Distinct words of both sides after normalisation, at most ``MAX_DISTINCT_WORDS``.
+
+    Repeated and overlapping pairs are included, since they are found only afterwards.
+    """
     unspaced: bool
-    """Whether there are Chinese characters or kana."""
+    """Whether there are Chinese characters or kana, which are written without spaces."""
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The pairs of train, valid and test, of those that have any; fixed sets are not counted here."""
+        """Number of pairs of each split that has any, without the plan's fixed splits."""
         counts = np.bincount(self.labels, minlength=len(SPLITS))
         return {name: int(counts[label]) for label, name in enumerate(SPLITS) if counts[label]}
 
 
 def run_first_pass(plan: PreparationPlan, tick: Tick) -> FirstPass:
-    """Read all pairs once and decide on each; holds 17 bytes a pair, and no text.
+    """Read all pairs once and label each; memory holds 17 bytes per pair and no text.
+
+    Args:
+        plan: files and settings.
+        tick: called with the number of pairs read.
 
     Raises:
         OSError: a file cannot be read.
@@ -66,69 +84,69 @@ def run_first_pass(plan: PreparationPlan, tick: Tick) -> FirstPass:
     words: set[str] = set()
     without_spaces = False
     for left, right in pairs(plan.sources, plan.filters, tick):
-        reason = plan.filters.reason(left, right)
+        reason = plan.filters.drop_reason(left, right)
         dropped[reason] += 1
         kept.append(not reason)
         if reason:
-            src += bytes(8)
-            tgt += bytes(8)
+            src += bytes(HASH_BYTES)
+            tgt += bytes(HASH_BYTES)
             continue
-        left, right = normalised(left), normalised(right)
-        src += key_of(left)
-        tgt += key_of(right)
-        if len(words) < MOST_WORDS:
+        left, right = normalise(left), normalise(right)
+        src += hash_text(left)
+        tgt += hash_text(right)
+        if len(words) < MAX_DISTINCT_WORDS:
             words.update(left.split(), right.split())
             without_spaces = without_spaces or unspaced(left) or unspaced(right)
     del dropped[""]
-    labels = _labels(plan, (as_keys(src), as_keys(tgt)), np.frombuffer(kept, dtype=np.bool_).copy(), dropped)
+    mask = np.frombuffer(kept, dtype=np.bool_).copy()
     return FirstPass(
-        labels=labels, dropped=dict(dropped), words=min(len(words), MOST_WORDS), unspaced=without_spaces
+        labels=_assign_labels(plan, hash_array(src), hash_array(tgt), mask, dropped),
+        dropped=dict(dropped),
+        distinct_words=min(len(words), MAX_DISTINCT_WORDS),
+        unspaced=without_spaces,
     )
 
 
 def pairs(sources: Sequence[Source], filters: Filters, tick: Tick) -> Iterator[tuple[str, str]]:
-    """The cleaned pairs of all sources, one after the other."""
+    """Yield the pairs of all sources in order, each side cleaned by ``clean``."""
     done = 0
     for source in sources:
-        for row in source.rows(keep_broken=filters.drop_broken):
-            yield cleaned(row.src), cleaned(row.tgt)
+        for pair in source.rows(keep_broken=filters.drop_broken):
+            yield clean(pair.src), clean(pair.tgt)
             done += 1
             if done % EVERY == 0:
                 tick(done)
 
 
-def _labels(plan: PreparationPlan, keys: tuple[Keys, Keys], kept: Mask, dropped: Counter[str]) -> Labels:
-    """Where each pair goes, once the rules that look at the whole corpus have been asked."""
-    src, tgt = keys
+def _assign_labels(
+    plan: PreparationPlan, src: Hashes, tgt: Hashes, kept: Mask, dropped: Counter[str]
+) -> Labels:
+    """Apply the filters that need the whole corpus, then divide; updates ``kept`` and ``dropped``."""
     rows = np.flatnonzero(kept)
     if plan.filters.drop_duplicates:
-        again = rows[repeats(pair_keys(src[rows], tgt[rows]))]
-        kept[again] = False
-        dropped[DUPLICATE] = len(again)
+        duplicates = rows[is_repeat(pair_hashes(src[rows], tgt[rows]))]
+        kept[duplicates] = False
+        dropped[DUPLICATE] = len(duplicates)
     if plan.filters.drop_overlap:
-        shared = kept & _held_texts(plan, src, tgt)
-        kept &= ~shared
-        dropped[OVERLAP] = int(shared.sum())
+        overlapping = kept & _in_fixed_splits(plan, src, tgt)
+        kept &= ~overlapping
+        dropped[OVERLAP] = int(overlapping.sum())
     count = int(kept.sum())
     if not count:
-        raise ValueError(f"no pair is left of {len(kept):,}: {_told(dropped)}; loosen these rules")
-    if plan.held:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in dropped.items() if count)
+        raise ValueError(f"no pair is left of {len(kept):,}: {reasons}; loosen these rules")
+    if plan.fixed_splits:
         return np.where(kept, TRAIN, DROPPED).astype(np.uint8)
-    valid, test = held_size(plan.valid, count), held_size(plan.test, count)
-    return divide(src, tgt, kept, valid=valid, test=test, seed=plan.seed)
+    valid, test = held_out_size(plan.valid, count), held_out_size(plan.test, count)
+    return assign_splits(src, tgt, kept, valid=valid, test=test, seed=plan.seed)
 
 
-def _held_texts(plan: PreparationPlan, src: Keys, tgt: Keys) -> Mask:
-    """True at the pairs whose source or target stands in a fixed valid or test set."""
-    held = bytearray(), bytearray()
-    for source in plan.held.values():
-        for row in source.rows():
-            for side, text in zip(held, (row.src, row.tgt), strict=True):
-                side += key_of(normalised(cleaned(text)))
-    shared: Mask = np.isin(src, as_keys(held[0])) | np.isin(tgt, as_keys(held[1]))
-    return shared
-
-
-def _told(dropped: Counter[str]) -> str:
-    """The rules that dropped something, and how much."""
-    return ", ".join(f"{reason} {count:,}" for reason, count in dropped.items() if count)
+def _in_fixed_splits(plan: PreparationPlan, src: Hashes, tgt: Hashes) -> Mask:
+    """Return True at the pairs whose source or target occurs in a fixed split, (N,)."""
+    fixed_src, fixed_tgt = bytearray(), bytearray()
+    for source in plan.fixed_splits.values():
+        for pair in source.rows():
+            fixed_src += hash_text(normalise(clean(pair.src)))
+            fixed_tgt += hash_text(normalise(clean(pair.tgt)))
+    overlapping: Mask = np.isin(src, hash_array(fixed_src)) | np.isin(tgt, hash_array(fixed_tgt))
+    return overlapping

@@ -1,4 +1,4 @@
-"""Eight bytes that stand for a text, so that repeats in ten million lines are found in little memory."""
+"""64-bit hashes of texts, so that repeats among ten million lines are found without keeping the lines."""
 
 import unicodedata
 from hashlib import blake2b
@@ -6,59 +6,64 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-Keys = NDArray[np.uint64]
+Hashes = NDArray[np.uint64]
 Mask = NDArray[np.bool_]
 
-KEY_BYTES = 8
-"""Two of ten million different texts get one key with a probability of 3 in a million."""
+HASH_BYTES = 8
+"""Among ten million different texts, two share a hash with a probability of 3 in a million."""
 
 
-def normalised(text: str) -> str:
-    """What two texts share that are the same but for case, spaces and Unicode's compatible forms (NFKC)."""
+def normalise(text: str) -> str:
+    """Apply NFKC and case folding, and reduce white space to single spaces."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
-def key_of(text: str) -> bytes:
-    """The key of a normalised text; the same in every process, and appended to others in a bytearray."""
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=KEY_BYTES).digest()
+def hash_text(text: str) -> bytes:
+    """Hash a text to ``HASH_BYTES`` bytes, the same ones in every process."""
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=HASH_BYTES).digest()
 
 
-def as_keys(content: bytes | bytearray) -> Keys:
-    """The keys that lie end to end in ``content``, which must not grow while they are used."""
+def hash_array(content: bytes | bytearray) -> Hashes:
+    """View concatenated results of ``hash_text`` as an array.
+
+    Args:
+        content: the hashes' bytes; a bytearray must not grow while the array is in use.
+    """
     return np.frombuffer(content, dtype="<u8")
 
 
-def mixed(keys: Keys, seed: int = 0) -> Keys:
-    """A one-to-one shuffle of 64-bit numbers (splitmix64, Steele et al. 2014): the same for one ``seed``."""
-    x = keys + np.uint64((seed + 1) * 0x9E3779B97F4A7C15 % 2**64)
+def splitmix64(values: Hashes, seed: int = 0) -> Hashes:
+    """Map 64-bit numbers one-to-one to pseudo-random ones that depend on ``seed`` (Steele et al. 2014)."""
+    x = values + np.uint64((seed + 1) * 0x9E3779B97F4A7C15 % 2**64)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
 
 
-def pair_keys(src: Keys, tgt: Keys) -> Keys:
-    """One key for each pair of source and target."""
-    return mixed(src) ^ tgt
+def pair_hashes(src: Hashes, tgt: Hashes) -> Hashes:
+    """Combine the hashes of source and target into one hash per pair."""
+    return splitmix64(src) ^ tgt
 
 
-def repeats(keys: Keys) -> Mask:
-    """True at each key that stood before."""
-    order = np.argsort(keys, kind="stable")
-    again = np.zeros(len(keys), dtype=np.bool_)
-    again[order[1:]] = _equal_neighbours(keys[order])
-    return again
+def is_repeat(hashes: Hashes) -> Mask:
+    """Return True at each hash that occurs earlier in the array too."""
+    order = np.argsort(hashes, kind="stable")
+    repeated = np.zeros(len(hashes), dtype=np.bool_)
+    repeated[order[1:]] = _equals_previous(hashes[order])
+    return repeated
 
 
-def singles(keys: Keys) -> Mask:
-    """True at each key that stands nowhere else."""
-    order = np.argsort(keys, kind="stable")
-    same = _equal_neighbours(keys[order])
-    alone = np.ones(len(keys), dtype=np.bool_)
-    alone[order[1:]] &= ~same
-    alone[order[:-1]] &= ~same
-    return alone
+def is_unique(hashes: Hashes) -> Mask:
+    """Return True at each hash that occurs only once in the array."""
+    order = np.argsort(hashes, kind="stable")
+    equal = _equals_previous(hashes[order])
+    unique = np.ones(len(hashes), dtype=np.bool_)
+    unique[order[1:]] &= ~equal
+    unique[order[:-1]] &= ~equal
+    return unique
 
 
-def _equal_neighbours(ordered: Keys) -> Mask:
-    equal: Mask = ordered[1:] == ordered[:-1]
+def _equals_previous(sorted_hashes: Hashes) -> Mask:
+    """Compare each hash but the first with the one before it."""
+    equal: Mask = sorted_hashes[1:] == sorted_hashes[:-1]
     return equal

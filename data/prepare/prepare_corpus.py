@@ -1,4 +1,4 @@
-"""Make a corpus folder of raw pairs in two passes, one that decides on each pair and one that writes."""
+"""Preparation of a corpus folder from raw pairs in two passes: label each pair, then write the kept ones."""
 
 import json
 import shutil
@@ -8,7 +8,7 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-from data.prepare.filters import cleaned
+from data.prepare.filters import clean
 from data.prepare.first_pass import FirstPass, PreparationPlan, pairs, run_first_pass
 from data.prepare.progress import Progress, Tick, silent
 from data.prepare.splitting import DROPPED, SPLITS, Labels
@@ -18,70 +18,81 @@ from data.text.formats import Source
 from data.text.new_folder import described, new_folder
 
 MANIFEST = "manifest.json"
-STARTER = "experiment.toml"
+EXPERIMENT_FILE = "experiment.toml"
 FORMAT = 1
-"""Of the manifest: raise it when a field changes its meaning."""
+"""Version of the manifest's format; raise it when a field changes its meaning."""
 
 Starter = Callable[[FirstPass, Mapping[str, int]], str]
-"""Makes the text of ``experiment.toml`` from the survey and the pairs of each split."""
+"""Composes the text of ``experiment.toml`` from the first pass and the number of pairs per split."""
 
 
 def prepare_corpus(
     plan: PreparationPlan, out: Path, starter: Starter, *, progress: Progress = silent
 ) -> dict[str, Any]:
-    """Filter and divide the pairs of ``plan`` into a new folder ``out``; the same plan gives the same bytes.
+    """Filter and divide the pairs of ``plan`` into a new folder; the same plan gives the same bytes.
+
+    Args:
+        plan: files and settings.
+        out: the new folder; it must be empty if it exists. It appears only when it is complete.
+        starter: composes ``experiment.toml``.
+        progress: shows how many pairs have been read and written.
 
     Returns:
-        The manifest, which stands in ``out`` too: the settings, how many pairs each rule dropped and each
-        split has, bytes and sha256 of all files that were read and written.
+        The manifest, also written to ``out``: settings, number of pairs dropped by each rule and kept in each
+        split, bytes and sha256 of all files read and written.
 
     Raises:
-        OSError: a file cannot be read or written, or ``out`` holds something already.
-        ValueError: what ``run_first_pass`` raises, or a file changed while it was read.
+        OSError: a file cannot be read or written, or ``out`` is not empty.
+        ValueError: a line breaks the format, too few pairs are left, a fixed split has a blank side, or a
+            file changed while it was read.
     """
     with new_folder(out) as folder:
         spool = folder / "spool"
-        local = replace(plan, sources=[_spooled(source, spool) for source in plan.sources])
+        local = replace(plan, sources=[_spool_streams(source, spool) for source in plan.sources])
         with ensure_unchanged(*_paths(local)):
             with progress("reading", None) as tick:
                 found = run_first_pass(local, tick)
             with progress("writing", len(found.labels)) as tick:
                 _write_divided(local, found.labels, folder, tick)
-            held = {name: _write_held(name, source, plan.langs, folder) for name, source in plan.held.items()}
-            read = [described(path) for path in _paths(local)]
+            fixed_sizes = {
+                name: _copy_fixed_split(name, source, plan.langs, folder)
+                for name, source in plan.fixed_splits.items()
+            }
+            inputs = [described(path) for path in _paths(local)]
         shutil.rmtree(spool, ignore_errors=True)
         manifest = {
             **summary(plan, found),
-            "splits": found.sizes | held,
+            "splits": found.sizes | fixed_sizes,
             "inputs": [
-                {"path": display_name(path), **each} for path, each in zip(_paths(plan), read, strict=True)
+                {"path": display_name(path), **entry}
+                for path, entry in zip(_paths(plan), inputs, strict=True)
             ],
             "outputs": {path.name: described(path) for path in sorted(folder.iterdir())},
         }
         (folder / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", "utf-8")
-        (folder / STARTER).write_text(starter(found, manifest["splits"]), "utf-8")
+        (folder / EXPERIMENT_FILE).write_text(starter(found, manifest["splits"]), "utf-8")
     return manifest
 
 
-def summary(plan: PreparationPlan, found: FirstPass) -> dict[str, Any]:
-    """What was asked for and what came of it, as far as the first pass knows; JSON can hold it."""
+def summary(plan: PreparationPlan, first_pass: FirstPass) -> dict[str, Any]:
+    """Return the entries of the manifest that are known after the first pass: settings, numbers of pairs."""
     return {
         "format": FORMAT,
         "languages": list(plan.langs),
         "settings": {"seed": plan.seed, "valid": plan.valid, "test": plan.test, **asdict(plan.filters)},
-        "read": len(found.labels),
-        "dropped": dict(found.dropped),
-        "splits": found.sizes,
+        "read": len(first_pass.labels),
+        "dropped": dict(first_pass.dropped),
+        "splits": first_pass.sizes,
     }
 
 
 def _paths(plan: PreparationPlan) -> list[Path]:
-    """All files that a plan reads."""
-    return [path for source in (*plan.sources, *plan.held.values()) for path in source.paths]
+    """List all files that a plan reads."""
+    return [path for source in (*plan.sources, *plan.fixed_splits.values()) for path in source.paths]
 
 
-def _spooled(source: Source, spool: Path) -> Source:
-    """``source`` with a copy in ``spool`` of what can be read only once, such as standard input."""
+def _spool_streams(source: Source, spool: Path) -> Source:
+    """Copy to ``spool`` what can be read only once (standard input, pipes), and point the source there."""
     copies = {}
     for field in fields(source):
         path = getattr(source, field.name)
@@ -94,7 +105,7 @@ def _spooled(source: Source, spool: Path) -> Source:
 
 
 def _write_divided(plan: PreparationPlan, labels: Labels, folder: Path, tick: Tick) -> None:
-    """Write each pair that is kept to the files of its split."""
+    """Write each kept pair to the files of its split."""
     with ExitStack() as stack:
         files = [
             [stack.enter_context((folder / f"{split}.{lang}").open("wb", BUFFER)) for lang in plan.langs]
@@ -107,15 +118,15 @@ def _write_divided(plan: PreparationPlan, labels: Labels, folder: Path, tick: Ti
                     file.write(f"{text}\n".encode())
 
 
-def _write_held(name: str, source: Source, langs: tuple[str, str], folder: Path) -> int:
-    """Take a fixed valid or test set over, line by line as it is; gives its number of pairs."""
+def _copy_fixed_split(name: str, source: Source, langs: tuple[str, str], folder: Path) -> int:
+    """Copy a fixed valid or test set line by line; returns its number of pairs."""
     with (folder / f"{name}.{langs[0]}").open("wb") as src, (folder / f"{name}.{langs[1]}").open("wb") as tgt:
-        for row in source.rows():
-            if not (cleaned(row.src) and cleaned(row.tgt)):
+        for pair in source.rows():
+            if not (clean(pair.src) and clean(pair.tgt)):
                 raise ValueError(
-                    f"{display_name(source.paths[0])}, line {row.number}: a side of this pair is blank, "
-                    f"and a {name} set is taken over as it is; take the pair out of both files"
+                    f"{display_name(source.paths[0])}, line {pair.number}: a side of this pair is blank, "
+                    f"and a given {name} set is never filtered; remove the pair from both files"
                 )
-            src.write(f"{row.src}\n".encode())
-            tgt.write(f"{row.tgt}\n".encode())
-    return row.number
+            src.write(f"{pair.src}\n".encode())
+            tgt.write(f"{pair.tgt}\n".encode())
+    return pair.number

@@ -1,4 +1,4 @@
-"""Find out what the files are that a user names: pairs of files, tables, JSON lines; and their languages."""
+"""From command line arguments to sources: formats (pairs of files, tables, JSON lines) and languages."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from data.text.formats import Records, Source, Table, TwoFiles
 TABLES = (".tsv", ".tab")
 RECORDS = (".jsonl", ".ndjson")
 UNNAMED = ("src", "tgt")
-"""What languages are called that no file name gives away."""
+"""Names of the languages if the file names do not tell them."""
 
 
 def find_sources(
@@ -21,14 +21,17 @@ def find_sources(
     columns: str = "",
     fields: str = "",
 ) -> tuple[Source, ...]:
-    """The sources that arguments name.
+    """Build the sources that command line arguments name.
 
     Args:
         files: tables, JSON lines, or pairs of files: source, target, source, target, ...
         src: source files, instead of ``files``.
         tgt: their target files, in the same order.
-        columns: the two columns of tables, such as "1,2", which is what .tsv files are read by.
+        columns: the two columns of tables, from 1; empty: "1,2" for .tsv and .tab files.
         fields: the two fields of JSON lines, such as "en,de" or "translation.en,translation.de".
+
+    Returns:
+        One source per table, file of JSON lines, or pair of files.
 
     Raises:
         ValueError: the arguments fit no format, or contradict each other.
@@ -36,30 +39,42 @@ def find_sources(
     if bool(src) != bool(tgt) or len(src) != len(tgt) or (src and files):
         raise ValueError(
             f"--src names {len(src)} files, --tgt {len(tgt)}, and {len(files)} stand without either: "
-            "give each source file its target file, in one of the two ways"
+            "give each source file its target file, with --src and --tgt for all files or for none"
         )
     if columns and fields:
         raise ValueError("--columns is for tables and --fields for JSON lines: give one of them")
-    given = list(files) or [path for both in zip(src, tgt, strict=True) for path in both]
-    if given.count(STDIN) > 1:
-        raise ValueError("standard input (-) is named twice, and can be read once")
-    endings = {Path(plain_name(path)).suffix for path in given}
-    if fields or (endings and endings <= {*RECORDS}):
-        return tuple(Records(path=path, fields=_fields(fields)) for path in given)
-    if columns or (endings and endings <= {*TABLES}):
-        return tuple(Table(path=path, columns=_columns(columns or "1,2")) for path in given)
-    return _paired(given)
+    paths = list(files) or [path for pair in zip(src, tgt, strict=True) for path in pair]
+    if paths.count(STDIN) > 1:
+        raise ValueError("standard input (-) is named twice, but can be read only once")
+    suffixes = {Path(plain_name(path)).suffix for path in paths}
+    if fields or (suffixes and suffixes <= {*RECORDS}):
+        return tuple(Records(path=path, fields=_parse_fields(fields)) for path in paths)
+    if columns or (suffixes and suffixes <= {*TABLES}):
+        return tuple(Table(path=path, columns=_parse_columns(columns or "1,2")) for path in paths)
+    return _file_pairs(paths)
 
 
 def folder_sources(root: Path, langs: tuple[str, str] | None) -> tuple[dict[str, Source], tuple[str, str]]:
-    """The splits of a corpus folder, and its languages where ``langs`` names none."""
-    found = langs or _languages_of(root)
-    files = corpus_files(root, *found)
-    return {split: TwoFiles(src=src, tgt=tgt) for split, (src, tgt) in files.items()}, found
+    """Find the splits of a corpus folder.
+
+    Args:
+        root: the folder.
+        langs: source and target language; None: those of the training files' names, in alphabetical order.
+
+    Returns:
+        The source of each split, and the two languages.
+
+    Raises:
+        FileNotFoundError: the folder or a file of a split is missing.
+        ValueError: without ``langs``, the training files are not in exactly two languages.
+    """
+    langs = langs or _folder_languages(root)
+    files = corpus_files(root, *langs)
+    return {split: TwoFiles(src=src, tgt=tgt) for split, (src, tgt) in files.items()}, langs
 
 
 def languages(sources: Sequence[Source]) -> tuple[str, str]:
-    """The languages of the first source by file or field names; "src" and "tgt" where they do not tell."""
+    """Return the languages of the first source by file or field names, ``UNNAMED`` if these do not tell."""
     match sources[0]:
         case TwoFiles(src=src, tgt=tgt):
             first, second = (Path(plain_name(path)).suffix.removeprefix(".") for path in (src, tgt))
@@ -71,7 +86,11 @@ def languages(sources: Sequence[Source]) -> tuple[str, str]:
 
 
 def parse_languages(text: str) -> tuple[str, str]:
-    """The two names of "en,de"."""
+    """Split "en,de" into its two names.
+
+    Raises:
+        ValueError: they are not two different names.
+    """
     parts = text.split(",")
     if len(parts) != 2 or not all(map(is_language, parts)) or parts[0] == parts[1]:
         raise ValueError(f"--langs {text}: must be two different names of letters and digits, such as en,de")
@@ -79,16 +98,16 @@ def parse_languages(text: str) -> tuple[str, str]:
 
 
 def is_language(name: str) -> bool:
-    """Whether ``name`` can end the name of a file of a corpus."""
+    """Return whether ``name`` can be the suffix of a corpus file, as in "train.NAME"."""
     return bool(name) and name not in ("gz", "zst") and all(c.isalnum() or c in "-_" for c in name)
 
 
-def _paired(files: Sequence[Path]) -> tuple[Source, ...]:
-    """Every two files as one source."""
+def _file_pairs(files: Sequence[Path]) -> tuple[Source, ...]:
+    """Make a source of every two files."""
     if not files or len(files) % 2:
         raise ValueError(
             f"{len(files)} files: expected source and target in turn; "
-            "a table of both takes --columns 1,2, JSON lines take --fields en,de"
+            "for tables give --columns 1,2, for JSON lines --fields en,de"
         )
     sources = [TwoFiles(src=src, tgt=tgt) for src, tgt in zip(files[::2], files[1::2], strict=True)]
     first = languages(sources)
@@ -97,22 +116,22 @@ def _paired(files: Sequence[Path]) -> tuple[Source, ...]:
             raise ValueError(f"{display_name(source.src)} is given as source and as target; name two files")
         if first != UNNAMED and languages([source]) == first[::-1]:
             raise ValueError(
-                f"{source.src} is given as a source and {sources[0].src} too, but their endings differ: "
+                f"{source.src} is given as a source and {sources[0].src} too, but their languages differ: "
                 f"name {source.tgt} first"
             )
     return tuple(sources)
 
 
-def _columns(text: str) -> tuple[int, int]:
-    """The numbers of "1,2"."""
+def _parse_columns(text: str) -> tuple[int, int]:
+    """Split "1,2" into its two numbers."""
     parts = text.split(",")
     if len(parts) != 2 or not all(part.isdecimal() and int(part) for part in parts) or parts[0] == parts[1]:
         raise ValueError(f"--columns {text}: must be two different numbers from 1 on, such as 1,2")
     return int(parts[0]), int(parts[1])
 
 
-def _fields(text: str) -> tuple[str, str]:
-    """The names of "en,de"."""
+def _parse_fields(text: str) -> tuple[str, str]:
+    """Split "en,de" into its two field names."""
     parts = text.split(",")
     if len(parts) != 2 or not all(parts) or parts[0] == parts[1]:
         raise ValueError(
@@ -122,15 +141,15 @@ def _fields(text: str) -> tuple[str, str]:
     return parts[0], parts[1]
 
 
-def _languages_of(root: Path) -> tuple[str, str]:
-    """The two endings of a folder's training files."""
+def _folder_languages(root: Path) -> tuple[str, str]:
+    """Return the two suffixes of a folder's training files, sorted."""
     if not root.is_dir():
         raise FileNotFoundError(f"{root}: no such folder")
     names = [Path(plain_name(path)) for path in sorted(root.iterdir())]
-    found = sorted({name.suffix[1:] for name in names if KINDS["train"].fullmatch(name.stem)})
-    if len(found) != 2:
+    langs = sorted({name.suffix[1:] for name in names if KINDS["train"].fullmatch(name.stem)})
+    if len(langs) != 2:
         raise ValueError(
-            f"{root}: train files end in {', '.join(found) or 'nothing known'}; "
-            "say --langs SRC,TGT for the two to read"
+            f"{root}: train files end in {', '.join(langs) or 'nothing known'}; "
+            "give --langs SRC,TGT for the two to read"
         )
-    return found[0], found[1]
+    return langs[0], langs[1]

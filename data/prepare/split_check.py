@@ -1,4 +1,4 @@
-"""What is measured of one split of a raw corpus, block by block."""
+"""Measurements of one split of a raw corpus, block by block."""
 
 from collections.abc import Sequence
 from math import log
@@ -7,45 +7,53 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from data.prepare.findings import Finding, Lengths
-from data.prepare.line_hashes import Keys, as_keys, key_of, normalised, pair_keys, repeats
+from data.prepare.findings import Finding, LengthHistogram
+from data.prepare.line_hashes import Hashes, hash_array, hash_text, is_repeat, normalise, pair_hashes
 from data.prepare.unusual_characters import UnusualCharacters
 from data.text.characters import count_words
 
 SMOOTHING = 10
-"""Characters added to both lengths before they are compared, so that a short answer is no outlier."""
-OUTLIER = 3.0
-"""Times the split's median ratio of lengths, either way, beyond which a pair is an outlier."""
-BIN = 0.02
-"""Width of the bins that logarithms of ratios are counted in."""
+"""Characters added to both lengths of a pair, so that short sentences are not outliers."""
+OUTLIER_FACTOR = 3.0
+"""A pair is an outlier if its length ratio differs from the split's median by more than this factor."""
+BIN_WIDTH = 0.02
+"""Bin width of the histogram of log ratios."""
 
 
 class SideCheck:
-    """One side: lengths, odd characters, and the keys of its texts."""
+    """Measurements of one side: lengths, unusual characters, repeated lines."""
 
     def __init__(self) -> None:
-        self.words, self.characters = Lengths(), Lengths()
+        self.words, self.characters = LengthHistogram(), LengthHistogram()
         self.unusual = UnusualCharacters()
         self.repeated = Finding()
-        """Lines whose text stood before on this side."""
-        self._keys = bytearray()
+        """Lines whose text occurs earlier on this side."""
+        self._hashes = bytearray()
 
     def add(self, lines: Sequence[str], first: int) -> list[str]:
-        """Measure a block whose first line has the number ``first``; gives its normalised lines."""
+        """Measure a block of lines.
+
+        Args:
+            lines: the block.
+            first: line number of its first line.
+
+        Returns:
+            The normalised lines.
+        """
         self.words.add(np.array([count_words(line) for line in lines]))
         self.characters.add(np.array([len(line) for line in lines]))
         self.unusual.add(lines, first)
-        texts = [normalised(line) for line in lines]
+        texts = [normalise(line) for line in lines]
         for number, text in enumerate(texts, start=first):
-            self._keys += key_of(text or f"\n{id(self)} {number}")  # a blank repeats nothing
+            self._hashes += hash_text(text or f"\n{id(self)} {number}")  # blank lines are no repeats
         return texts
 
-    def keys(self) -> Keys:
-        """The keys of all lines."""
-        return as_keys(self._keys)
+    def hashes(self) -> Hashes:
+        """Return the hashes of all normalised lines, (N,); a blank line has a hash of its own."""
+        return hash_array(self._hashes)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything but the keys."""
+        """Return the measurements, without the hashes."""
         return {
             "words": self.words.quantiles(),
             "characters": self.characters.quantiles(),
@@ -54,57 +62,58 @@ class SideCheck:
         }
 
 
-class Ratios:
-    """Lengths of the target in characters over those of the source; all are counted, the first ones kept."""
+class LengthRatios:
+    """Histogram of the length ratios target / source, in characters, with the first lines of each bin."""
 
     def __init__(self) -> None:
         self._bins: dict[int, Finding] = {}
 
     def add(self, src: Sequence[str], tgt: Sequence[str], first: int) -> None:
-        """Count a block of lines; pairs with a blank side have no ratio."""
-        pairs = np.array(
+        """Count the pairs of a block that begins with line ``first``, except those with a blank side."""
+        lengths = np.array(
             [(len(left.strip()), len(right.strip())) for left, right in zip(src, tgt, strict=True)]
         )
-        rows = np.flatnonzero(pairs.all(axis=1))
-        logs = np.log(pairs[rows] + SMOOTHING) @ np.array([-1.0, 1.0])
-        bins: NDArray[np.int64] = np.rint(logs / BIN).astype(np.int64)
-        for number in np.unique(bins):
-            self._bins.setdefault(int(number), Finding()).add_rows(rows[bins == number], first)
+        rows = np.flatnonzero(lengths.all(axis=1))
+        log_ratios = np.log(lengths[rows] + SMOOTHING) @ np.array([-1.0, 1.0])
+        bins: NDArray[np.int64] = np.rint(log_ratios / BIN_WIDTH).astype(np.int64)
+        for index in np.unique(bins):
+            self._bins.setdefault(int(index), Finding()).add_rows(rows[bins == index], first)
 
     def median(self) -> float:
-        """The median ratio, to within a bin; 1 where there is no pair."""
+        """Return the median ratio, rounded to a bin; 1 if there is no pair."""
         if not self._bins:
             return 1.0
-        numbers = sorted(self._bins)
-        reached = np.cumsum([self._bins[number].count for number in numbers])
-        return float(np.exp(BIN * numbers[int(np.searchsorted(reached, reached[-1] / 2))]))
+        indices = sorted(self._bins)
+        cumulative = np.cumsum([self._bins[index].count for index in indices])
+        return float(np.exp(BIN_WIDTH * indices[int(np.searchsorted(cumulative, cumulative[-1] / 2))]))
 
     def outliers(self) -> Finding:
-        """The pairs that are more than ``OUTLIER`` times longer on a side than is usual here."""
-        centre, found = log(self.median()), Finding()
-        far = [f for number, f in self._bins.items() if abs(BIN * number - centre) > log(OUTLIER)]
-        found.add(sorted(line for each in far for line in each.lines), sum(each.count for each in far))
-        return found
+        """Return the pairs whose ratio differs from the median by more than ``OUTLIER_FACTOR``."""
+        centre, limit = log(self.median()), log(OUTLIER_FACTOR)
+        far = [finding for index, finding in self._bins.items() if abs(BIN_WIDTH * index - centre) > limit]
+        outliers = Finding()
+        outliers.add(sorted(line for each in far for line in each.lines), sum(each.count for each in far))
+        return outliers
 
 
 class SplitCheck:
-    """One split: its sides, and what is wrong with its pairs."""
+    """Measurements of one split: both sides, and findings about its pairs."""
 
     def __init__(self) -> None:
         self.files: list[dict[str, Any]] = []
-        """The paths that were read, together with how many pairs came of them."""
+        """For each source: its paths, and its number of pairs."""
         self.src, self.tgt = SideCheck(), SideCheck()
-        self.ratios = Ratios()
+        self.ratios = LengthRatios()
         self.empty, self.copies, self.duplicates, self.swapped = (Finding() for _ in range(4))
         self.pairs = 0
 
     @property
     def sides(self) -> dict[str, SideCheck]:
-        """Both sides by name."""
+        """The two sides by name."""
         return {"src": self.src, "tgt": self.tgt}
 
     def add(self, src: Sequence[str], tgt: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Measure the next block; gives its normalised lines."""
+        """Measure the next block of pairs; returns its normalised sources and targets."""
         first = self.pairs + 1
         self.pairs += len(src)
         texts = self.src.add(src, first), self.tgt.add(tgt, first)
@@ -116,13 +125,14 @@ class SplitCheck:
         return texts
 
     def finish(self) -> None:
-        """Find the repeats, once all blocks are in."""
+        """Find repeated lines and pairs; call it after the last block."""
         for side in self.sides.values():
-            side.repeated.add_rows(np.flatnonzero(repeats(side.keys())), 1)
-        self.duplicates.add_rows(np.flatnonzero(repeats(pair_keys(self.src.keys(), self.tgt.keys()))), 1)
+            side.repeated.add_rows(np.flatnonzero(is_repeat(side.hashes())), 1)
+        pairs = pair_hashes(self.src.hashes(), self.tgt.hashes())
+        self.duplicates.add_rows(np.flatnonzero(is_repeat(pairs)), 1)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, as JSON can hold it."""
+        """Return all measurements and findings."""
         return {
             "pairs": self.pairs,
             "files": self.files,

@@ -1,46 +1,63 @@
-"""Divide a corpus into train, valid and test so that no text of one stands in another."""
+"""Division of a corpus into train, valid and test sets that share no source and no target."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from data.prepare.line_hashes import Keys, Mask, mixed, pair_keys, singles
+from data.prepare.line_hashes import Hashes, Mask, is_unique, pair_hashes, splitmix64
 
 TRAIN, VALID, TEST, DROPPED = range(4)
 SPLITS = ("train", "valid", "test")
 Labels = NDArray[np.uint8]
 
-LARGEST = 1_000
-"""Pairs of valid and of test where nobody says how many."""
+MAX_HELD_OUT = 1_000
+"""Upper bound on the default number of pairs of valid and of test."""
 
 
-def held_size(asked: int | None, pairs: int) -> int:
-    """How many pairs valid or test gets: what was asked for, or a tenth of the corpus and at most 1,000."""
-    return min(LARGEST, pairs // 10) if asked is None else asked
+def held_out_size(requested: int | None, pairs: int) -> int:
+    """Return the number of pairs of valid or test.
+
+    Args:
+        requested: the user's choice; None: a tenth of the corpus, at most ``MAX_HELD_OUT``.
+        pairs: size of the corpus.
+    """
+    return min(MAX_HELD_OUT, pairs // 10) if requested is None else requested
 
 
-def divide(src: Keys, tgt: Keys, kept: Mask, *, valid: int, test: int, seed: int) -> Labels:
-    """A label for each pair: TRAIN, VALID, TEST, or DROPPED where it is not ``kept``.
+def assign_splits(src: Hashes, tgt: Hashes, kept: Mask, *, valid: int, test: int, seed: int) -> Labels:
+    """Assign each pair to a split.
 
-    Valid and test are drawn from the pairs whose source and target stand once in the corpus, so that train
-    loses nothing and no split shares a source or a target with another. Which pairs are drawn is a function
-    of their text and ``seed``; the order of the lines has no part in it.
+    Valid and test are drawn from the pairs whose source and target both occur only once in the corpus. So
+    splits share no source and no target, and no further pair must be dropped. The choice depends on the texts
+    and ``seed`` only, not on the order of the lines.
+
+    Args:
+        src: hashes of the sources, (N,).
+        tgt: hashes of the targets, (N,).
+        kept: True at the pairs to divide, (N,).
+        valid: number of pairs of valid.
+        test: number of pairs of test.
+        seed: seed of the draw.
+
+    Returns:
+        TRAIN, VALID or TEST for each pair, DROPPED where ``kept`` is False, (N,).
 
     Raises:
-        ValueError: too few pairs stand once, or none would be left to train on.
+        ValueError: too few pairs are unique on both sides, or none would be left for training.
     """
     labels = np.where(kept, TRAIN, DROPPED).astype(np.uint8)
     rows = np.flatnonzero(kept)
-    able = rows[singles(src[rows]) & singles(tgt[rows])]
-    if valid + test > len(able):
+    candidates = rows[is_unique(src[rows]) & is_unique(tgt[rows])]
+    if valid + test > len(candidates):
         raise ValueError(
-            f"valid and test are to have {valid + test:,} pairs, but only {len(able):,} of {len(rows):,} "
-            "have a source and a target that stand once; set --valid and --test lower"
+            f"valid and test are to have {valid + test:,} pairs, but only {len(candidates):,} of "
+            f"{len(rows):,} have a source and a target that occur once; set --valid and --test lower"
         )
     if valid + test >= len(rows):
         raise ValueError(
             f"valid and test would take all {len(rows):,} pairs; give more, or set --valid and --test lower"
         )
-    drawn = able[np.argsort(mixed(pair_keys(src[able], tgt[able]), seed), kind="stable")]
+    order = splitmix64(pair_hashes(src[candidates], tgt[candidates]), seed)
+    drawn = candidates[np.argsort(order, kind="stable")]
     labels[drawn[:test]] = TEST
     labels[drawn[test : test + valid]] = VALID
     return labels

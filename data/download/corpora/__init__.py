@@ -1,6 +1,6 @@
-"""The corpora that have names here, and how each becomes a folder of parallel lines.
+"""The named corpora: where their files are, and how they become folders of parallel lines.
 
-No address was ever asked by us: this was written and tested without a network, against a server of our own.
-What vouches for a file is its hash. Splits are those that torchtext 0.6.0's dataset classes name, where these
-have the corpus (Multi30k, WMT14); ``ted`` and ``tatoeba`` say what theirs are.
+This was written and tested without network access, against a local server; no URL was ever requested. The
+digests show whether a file is the right one. The splits of Multi30k and WMT14 are those of torchtext 0.6.0's
+dataset classes; for the others see ``ted`` and ``tatoeba``.
 """

@@ -1,4 +1,4 @@
-"""From the parts of a corpus to the files of its folder: fetch, unpack, write what belongs to each split."""
+"""From the parts of a corpus to its folder: download and unpack the texts, write the files of each split."""
 
 import shutil
 from collections import Counter
@@ -13,42 +13,72 @@ from data.download.download import Say, Show, download
 
 
 class FileCounts(NamedTuple):
-    """The pairs of a split."""
+    """Number of pairs of a split."""
 
     kept: int
     blank: int
-    """Left out, since a side is blank: ``read_corpus`` would refuse them."""
+    """Pairs left out because a side is blank: ``read_corpus`` would reject them."""
 
 
 def gather(parts: Sequence[Part], downloads: Path, raw: Path, say: Say, show: Show) -> dict[str, str]:
-    """Download what the parts are made of and unpack it into ``raw``; the sha256 of each download."""
+    """Download the files of the parts and unpack them.
+
+    Args:
+        parts: the parts of a corpus.
+        downloads: folder for the downloads.
+        raw: folder for the unpacked texts.
+        say: called with a line about each download.
+        show: called with the progress of each download.
+
+    Returns:
+        The sha256 of each download, by file name.
+
+    Raises:
+        ValueError: a download or an archive is damaged.
+        OSError: no mirror has the right file, or a file cannot be written.
+    """
     sides = [side for part in parts for side in (part.src, part.tgt)]
-    used = {}
+    digests = {}
     for remote in dict.fromkeys(side.remote for side in sides):
         path = download(remote, downloads, say=say, show=show)
-        used[remote.name] = file_digest(path)
-        members = {side.member: _place(raw, side) for side in sides if side.remote == remote}
-        if "" in members:  # no archive, but the text itself
-            _place(raw, Side(remote=remote)).parent.mkdir(parents=True, exist_ok=True)
+        digests[remote.name] = file_digest(path)
+        members = {side.member: _raw_path(raw, side) for side in sides if side.remote == remote}
+        if "" in members:  # the download is the text itself
+            _raw_path(raw, Side(remote=remote)).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, members.pop(""))
         if members:
             extract(path, members)
-    return used
+    return digests
 
 
-def _place(raw: Path, side: Side) -> Path:
-    """Where the text of one side lies before it is read."""
+def _raw_path(raw: Path, side: Side) -> Path:
+    """Return the path of the unpacked text of one side."""
     return raw / side.remote.name / side.member
 
 
 def write_splits(parts: Sequence[Part], raw: Path, folder: Path, pair: Pair) -> dict[str, FileCounts]:
-    """Write the splits to ``folder``, as NAME.LANG, from the texts that ``gather`` put in ``raw``."""
+    """Write the files of each split, named SPLIT.LANGUAGE.
+
+    Args:
+        parts: the parts of a corpus.
+        raw: folder of the texts unpacked by ``gather``.
+        folder: the corpus folder.
+        pair: source and target language.
+
+    Returns:
+        The number of pairs of each split.
+
+    Raises:
+        ValueError: a text is damaged or not UTF-8, or two sides differ in length.
+        OSError: a file cannot be read or written.
+    """
     kept: Counter[str] = Counter()
     blank: Counter[str] = Counter()
     files: dict[str, tuple[IO[str], IO[str]]] = {}
     try:
         for part in parts:
-            for split, src, tgt in part.divide(pairs_of(part, _place(raw, part.src), _place(raw, part.tgt))):
+            raw_pairs = pairs_of(part, _raw_path(raw, part.src), _raw_path(raw, part.tgt))
+            for split, src, tgt in part.divide(raw_pairs):
                 if split not in files:
                     files[split] = _open_both(folder, split, pair)
                 if not (src.strip() and tgt.strip()):
@@ -58,8 +88,8 @@ def write_splits(parts: Sequence[Part], raw: Path, folder: Path, pair: Pair) -> 
                 for file, text in zip(files[split], (src, tgt), strict=True):
                     file.write(f"{text}\n")
     finally:
-        for opened in files.values():
-            for file in opened:
+        for both in files.values():
+            for file in both:
                 file.close()
     return {split: FileCounts(kept[split], blank[split]) for split in files}
 

@@ -1,6 +1,6 @@
-"""Multi30k, task 1: photographs' captions in four languages, all pairs and test sets of its repository.
+"""Multi30k, task 1: image captions in four languages, all language pairs and test sets of its repository.
 
-The md5 of most files is in torchtext 0.9's list; the six that were at hand match it, and have a sha256 here.
+The md5 digests are those of torchtext 0.9; the six sha256 digests are of files that match torchtext's md5.
 """
 
 from data.download.corpora.parts import NamedCorpus, Part, Side, whole
@@ -33,16 +33,16 @@ DIGESTS = {
     "test_2018_flickr.fr": "",
     "test_2018_flickr.cs": "",
 }
-"""The files of the repository, without .gz; torchtext knew none of 2018 but the English."""
+"""The repository's files, without .gz; of test_2018_flickr, torchtext has only the English digest."""
 
 
 def parts(src: str, tgt: str) -> tuple[Part, ...]:
-    """All splits that have both languages."""
+    """List a part for each split that has both languages."""
     names = [file.removesuffix(f".{src}") for file in DIGESTS if file.endswith(f".{src}")]
     return tuple(
         Part(
-            src=Side(remote=_file(f"{name}.{src}")),
-            tgt=Side(remote=_file(f"{name}.{tgt}")),
+            src=Side(remote=_remote(f"{name}.{src}")),
+            tgt=Side(remote=_remote(f"{name}.{tgt}")),
             divide=whole("valid" if name == "val" else name),
         )
         for name in names
@@ -50,7 +50,7 @@ def parts(src: str, tgt: str) -> tuple[Part, ...]:
     )
 
 
-def _file(name: str) -> Remote:
+def _remote(name: str) -> Remote:
     raw, path = "https://raw.githubusercontent.com/multi30k/dataset", f"{FOLDER}/{name}.gz"
     return Remote(
         name=f"{name}.gz",

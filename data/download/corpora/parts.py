@@ -1,4 +1,4 @@
-"""What a named corpus is made of: sides of parts of it, each a text in a published file."""
+"""Structure of a named corpus: parts of two sides, each side a text in a published file."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,10 +11,10 @@ from data.download.download import Remote
 
 Pair = tuple[str, str]
 Divide = Callable[[Iterable[Pair]], Iterator[tuple[str, str, str]]]
-"""Gives each pair the split that it belongs to: (split, source, target)."""
+"""Assigns pairs to splits; yields (split, source, target)."""
 
-HELD_OUT_SHARE = 0.01
-"""Of the sources of a corpus that has no published split: what validates, and as much what tests."""
+HELD_OUT_FRACTION = 0.01
+"""Fraction of sources for valid, and again for test, in a corpus without published splits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,14 +23,14 @@ class Side:
 
     remote: Remote
     member: str = ""
-    """Its name in the archive; empty where the download is the text itself."""
+    """Its name in the archive; empty if the download is the text itself."""
     form: Form = whole_lines
-    """Reads its sentences."""
+    """Reader of its format."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """Two texts, parallel line by line, and what they are for."""
+    """Two texts, parallel line by line, and how their pairs are divided among splits."""
 
     src: Side
     tgt: Side
@@ -39,67 +39,90 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class NamedCorpus:
-    """A published corpus: what it is, and of what files it is made."""
+    """A published corpus: description, and the files that it consists of."""
 
     name: str
     about: str
     languages: tuple[Pair, ...]
     """Its language pairs; each can be translated in both directions."""
     sizes: Mapping[str, int]
-    """About how many pairs its splits have, for its first language pair, as its users report."""
+    """Approximate number of pairs of each split, as published, for the first language pair."""
     licence: str
     citation: str
     home: str
-    """Where to read more."""
+    """URL of its home page."""
     parts: Callable[[str, str], tuple[Part, ...]]
-    """The parts of one of its ``languages``."""
+    """Lists the parts for one of ``languages``."""
 
     def pair(self, src: str, tgt: str) -> Pair:
-        """The entry of ``languages`` that holds both, in either order; the first, where both are empty."""
+        """Find a language pair in either direction.
+
+        Args:
+            src: source language; if ``src`` and ``tgt`` are empty, the first language pair is taken.
+            tgt: target language.
+
+        Returns:
+            The entry of ``languages``, in its own order.
+
+        Raises:
+            ValueError: the corpus has no such pair.
+        """
         if not src and not tgt:
             return self.languages[0]
-        found = next((pair for pair in self.languages if pair in ((src, tgt), (tgt, src))), None)
-        if found is None:
-            known = ", ".join("-".join(pair) for pair in self.languages)
-            raise ValueError(f"{self.name} has no pair {src or '?'}-{tgt or '?'}; it has {known}")
-        return found
+        for pair in self.languages:
+            if pair in ((src, tgt), (tgt, src)):
+                return pair
+        available = ", ".join("-".join(pair) for pair in self.languages)
+        raise ValueError(f"{self.name} has no pair {src or '?'}-{tgt or '?'}; it has {available}")
 
 
 def whole(split: str) -> Divide:
-    """All pairs belong to ``split``."""
+    """Assign all pairs to ``split``."""
     return lambda pairs: ((split, *pair) for pair in pairs)
 
 
 def every_23rd(pairs: Iterable[Pair]) -> Iterator[tuple[str, str, str]]:
-    """Every 23rd pair validates, the others train: how the common recipe divides IWSLT14."""
+    """Assign every 23rd pair to valid and the others to train, as fairseq's recipe for IWSLT14 does."""
     for number, pair in enumerate(pairs, start=1):
         yield ("train" if number % 23 else "valid", *pair)
 
 
 def held_out(pairs: Iterable[Pair]) -> Iterator[tuple[str, str, str]]:
-    """Split a corpus that has no published split, by the hash of each source; two runs agree.
+    """Divide a corpus without published splits by a hash of each source, so that every run gives the same.
 
-    A source is in one split only, with all that translates it; a target that stands in test is kept out of
-    the others, one in valid out of train. Held in memory: meant for some 100,000 pairs.
+    All pairs of one source are in one split. Pairs whose target occurs in test too are dropped from valid and
+    train, those whose target occurs in valid from train. All pairs are held in memory: meant for corpora of
+    about 100,000 pairs.
     """
     order = ("test", "valid", "train")
-    divided = sorted((order.index(_drawn(src)), number, src, tgt) for number, (src, tgt) in enumerate(pairs))
-    first_in: dict[str, int] = {}
+    divided = sorted(
+        (order.index(_split_of(src)), number, src, tgt) for number, (src, tgt) in enumerate(pairs)
+    )
+    first_split: dict[str, int] = {}
     for split, _, src, tgt in divided:
-        if first_in.setdefault(tgt, split) == split:
+        if first_split.setdefault(tgt, split) == split:
             yield order[split], src, tgt
 
 
 def pairs_of(part: Part, src: Path, tgt: Path) -> Iterator[Pair]:
-    """The pairs of a part whose texts lie at ``src`` and ``tgt``."""
+    """Read the pairs of a part.
+
+    Args:
+        part: gives the formats of both texts.
+        src: path of the source text.
+        tgt: path of the target text.
+
+    Raises:
+        ValueError: a text is damaged or not UTF-8, or one text is shorter than the other.
+    """
     for number, (left, right) in enumerate(zip_longest(part.src.form(src), part.tgt.form(tgt))):
         if left is None or right is None:
-            ends, goes_on = (src, tgt) if left is None else (tgt, src)
-            raise ValueError(f"{ends} ends after {number:,} sentences, {goes_on} goes on: not parallel")
+            shorter, longer = (src, tgt) if left is None else (tgt, src)
+            raise ValueError(f"{shorter} ends after {number:,} sentences, {longer} goes on: not parallel")
         yield left, right
 
 
-def _drawn(src: str) -> str:
-    """The split that a source belongs to."""
-    share = int.from_bytes(hashlib.sha256(src.encode()).digest()[:8]) / 2**64
-    return "test" if share < HELD_OUT_SHARE else "valid" if share < 2 * HELD_OUT_SHARE else "train"
+def _split_of(src: str) -> str:
+    """Draw the split of a source by its hash."""
+    draw = int.from_bytes(hashlib.sha256(src.encode()).digest()[:8]) / 2**64  # in [0, 1)
+    return "test" if draw < HELD_OUT_FRACTION else "valid" if draw < 2 * HELD_OUT_FRACTION else "train"

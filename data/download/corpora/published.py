@@ -1,4 +1,4 @@
-"""Texts as they are published (lines, .gz, columns, TED's tags, WMT's segments) to sentences, one by one."""
+"""Readers of the formats that corpora are published in: lines, .gz, columns, IWSLT's tags, WMT's segments."""
 
 import gzip
 import re
@@ -11,11 +11,15 @@ from data.text.lines import BYTE_ORDER_MARK
 SEGMENT = re.compile(r"<seg\b[^>]*>(.*)</seg>")
 
 Form = Callable[[Path], Iterator[str]]
-"""Reads the sentences of a file, blank ones included, so that two files stay parallel."""
+"""Reads the sentences of a file, including blank ones, so that two files stay parallel."""
 
 
 def whole_lines(path: Path) -> Iterator[str]:
-    r"""The lines of a UTF-8 file, plain or .gz, split at ``\n`` alone; a closing ``\r`` and a BOM are cut."""
+    r"""Read the lines of a UTF-8 file, plain or .gz, split at ``\n`` only, without a final ``\r`` or a BOM.
+
+    Raises:
+        ValueError: a line is not UTF-8, or a .gz file is damaged.
+    """
     number = 0
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
@@ -29,28 +33,31 @@ def whole_lines(path: Path) -> Iterator[str]:
 
 
 def tagged_lines(path: Path) -> Iterator[str]:
-    """The training text of IWSLT: what stands between lines of tags such as <url> and <title>.
+    """Read the training text of IWSLT, without the lines of tags such as <url> and <title>.
 
-    Titles and descriptions go too, as in torchtext 0.6.0; entities stay as they are.
+    Titles and descriptions are dropped, as in torchtext 0.6.0; entities such as &amp; are not decoded.
     """
     return (line.strip() for line in whole_lines(path) if not line.lstrip().startswith("<"))
 
 
 def segments(path: Path) -> Iterator[str]:
-    """What <seg> encloses in the test sets of IWSLT and WMT, which look like XML and are not.
+    """Read the <seg> elements of the test sets of IWSLT and WMT, which are not well-formed XML.
 
-    As sacreBLEU reads them: white space is reduced to single spaces, entities stay as they are.
+    As in sacreBLEU, white space is reduced to single spaces and entities are not decoded.
+
+    Raises:
+        ValueError: a <seg> is not closed on its line, a line is not UTF-8, or a .gz file is damaged.
     """
     for number, line in enumerate(whole_lines(path), start=1):
         if "<seg" in line:
-            found = SEGMENT.search(line)
-            if found is None:
+            match = SEGMENT.search(line)
+            if match is None:
                 raise ValueError(f"{path}, line {number}: <seg> without </seg>")
-            yield " ".join(found[1].split())
+            yield " ".join(match[1].split())
 
 
 def column(index: int) -> Form:
-    """Reads column ``index``, from 0, of lines with tabs; a line that lacks it counts as blank."""
+    """Return a reader of column ``index``, from 0, of tab-separated lines; a missing cell reads as blank."""
 
     def cells(path: Path) -> Iterator[str]:
         for line in whole_lines(path):

@@ -1,6 +1,6 @@
-"""Tatoeba by way of ManyThings: English sentences with translations by volunteers, short and simple.
+"""Tatoeba, in the files of ManyThings.org: short English sentences with translations by volunteers.
 
-The files are made anew as the collection grows, so the hash to go by is that of your own first download.
+The files are updated as the collection grows, so no digest is published: the first download records one.
 """
 
 from data.download.corpora.parts import NamedCorpus, Part, Side, held_out
@@ -19,11 +19,11 @@ CODES = {
     "ja": "jpn",
     "zh": "cmn",
 }
-"""What ManyThings calls the languages."""
+"""ManyThings' codes of the languages."""
 
 
 def parts(english: str, other: str) -> tuple[Part, ...]:
-    """The one file: English, translation and attribution in columns."""
+    """Return the one part; its file has columns for English, translation and attribution."""
     name = f"{CODES[other]}-eng.zip"
     address = f"www.manythings.org/anki/{name}"
     remote = Remote(name=name, mirrors=(f"https://{address}", f"http://{address}"))

@@ -1,7 +1,7 @@
-"""TED talks as IWSLT gave them out in 2014 and 2017, as raw text.
+"""IWSLT 2014 and 2017: TED talks as raw text.
 
-The splits of IWSLT14 are those of the recipe in common use, but for its cleaning, lowercasing and tokenising:
-every 23rd training pair validates, five sets together test. Of its archive nobody has published a hash.
+The splits of IWSLT14 are those of fairseq's recipe (every 23rd training pair is valid, five sets together are
+test), without its cleaning, lowercasing and tokenising. No digest of its archive is published.
 """
 
 from data.download.corpora.parts import NamedCorpus, Part, Side, every_23rd, whole
@@ -17,7 +17,7 @@ IWSLT14_TESTS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "T
 
 
 def iwslt14(src: str, tgt: str) -> tuple[Part, ...]:
-    """Training pairs, of which some validate, and the tests."""
+    """List the training text, divided into train and valid, and the five test sets."""
 
     def side(member: str) -> Side:
         form = segments if member.endswith(".xml") else tagged_lines
@@ -34,7 +34,7 @@ def iwslt14(src: str, tgt: str) -> tuple[Part, ...]:
 
 
 def iwslt17(src: str, tgt: str) -> tuple[Part, ...]:
-    """Training pairs, dev2010, the tests of 2010-2015 and the official one."""
+    """List the training text, dev2010 (valid), the test sets of 2010 to 2015, and that of 2017."""
     pair = f"{src}-{tgt}"
     archive = evaluation_archive("iwslt17/tst2015", f"/{pair}.tgz")
 

@@ -1,7 +1,7 @@
 """WMT14, English-German and English-French: the task's training text, newstest2013 and newstest2014.
 
-The hashes of three archives are those in TensorFlow Datasets' checksums; of the two that English-French has
-besides, nobody has published one. newstest2014 is the full set of 3,003 sentences, which papers report.
+The digests of three archives are those of TensorFlow Datasets; for the two that only English-French has, none
+is published. newstest2014 is the full set of 3,003 sentences, which papers report.
 """
 
 from data.download.corpora.parts import NamedCorpus, Part, Side, whole
@@ -46,13 +46,13 @@ TEXTS = {
     "un": "un/undoc.2000.{other}-en.{lang}",
     "giga": "giga-fren.release2.fixed.{lang}.gz",
 }
-"""What the texts are called in the archives."""
+"""Names of the texts in the archives."""
 
 FRENCH_ONLY = ("un", "giga")
 
 
 def parts(src: str, tgt: str) -> tuple[Part, ...]:
-    """Training text, newstest2013, newstest2014."""
+    """List the training texts, newstest2013 (valid) and newstest2014 (test)."""
     other = tgt if src == "en" else src
 
     def side(archive: str, lang: str) -> Side:

@@ -1,4 +1,4 @@
-"""``data list`` and ``data get``: what is printed where, with which status, and how progress shows."""
+"""``data list`` and ``data get``: output, exit status and display of progress."""
 
 import json
 import sys
@@ -19,14 +19,14 @@ from tests.kits.named_corpora import lines, stand_in
 
 @pytest.fixture
 def server(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
-    """Has English-German Tatoeba."""
+    """Local server with English-German Tatoeba."""
     texts = {("deu-eng.zip", "deu.txt"): lines(*(f"a {n}\tb {n}\tCC-BY" for n in range(2000)))}
     only = replace(CORPORA["tatoeba"], languages=(("en", "de"),))
     monkeypatch.setitem(CORPORA, "tatoeba", stand_in(only, server, texts))
     return server
 
 
-def test_get_prints_the_folder_and_tells_the_rest_on_the_side(server: Server, tmp_path: Path, capsys):
+def test_get_prints_the_folder_to_stdout_and_messages_to_stderr(server: Server, tmp_path: Path, capsys):
     assert main(["data", "get", "tatoeba", "--root", str(tmp_path)]) == 0
     out, err = capsys.readouterr()
     assert out == f"{tmp_path / 'tatoeba.en-de'}\n"
@@ -38,7 +38,7 @@ def test_get_prints_the_folder_and_tells_the_rest_on_the_side(server: Server, tm
     assert (json.loads(out), err) == ({"folder": str(tmp_path / "tatoeba.en-de")}, "")
 
 
-def test_a_rehearsal_asks_nobody(server: Server, tmp_path: Path, capsys):
+def test_a_dry_run_sends_no_request(server: Server, tmp_path: Path, capsys):
     assert main(["data", "get", "tatoeba", "--root", str(tmp_path), "--dry-run"]) == 0
     [remote] = {part.src.remote for part in CORPORA["tatoeba"].parts("en", "de")}
     assert capsys.readouterr().out == f"deu-eng.zip  {remote.mirrors[0]}\n"
@@ -61,7 +61,7 @@ def test_a_file_where_the_folder_should_be(server: Server, tmp_path: Path, refus
     assert str(tmp_path / "root") in refusal("data", "get", "tatoeba", "--root", tmp_path / "root")
 
 
-def test_the_list_names_all_there_is_to_know(capsys):
+def test_the_list_has_every_field(capsys):
     assert main(["data", "list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert listed == entries()
@@ -105,8 +105,8 @@ def test_quiet_shows_nothing(capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_a_name_can_be_prepared_too(server: Server, tmp_path: Path, capsys):
-    """Once it was got: no other command asks the network."""
+def test_a_named_corpus_can_be_prepared(server: Server, tmp_path: Path, capsys):
+    """Only after `data get`, since no other command uses the network."""
     arguments = ["data", "prepare", "tatoeba", "--root", str(tmp_path), "--langs", "de,en", "-q", "--json"]
     assert main([*arguments, "--out", str(tmp_path / "mine")]) == 2
     assert not server.asked

@@ -1,4 +1,4 @@
-"""The experiment that comes with a new corpus: it fits in size, and it runs."""
+"""Starter experiment of a new corpus: its settings suit the corpus' size, and it runs."""
 
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,12 @@ from tests.kits.raw_data import Pair, made_up, two_files, write
 @pytest.mark.parametrize(("words", "unspaced"), [(100, False), (9_000, False), (50_000, True)])
 def test_each_size_of_corpus_gets_an_experiment(tmp_path: Path, size: Any, words: int, unspaced: bool):
     pairs = 2_000_000 if size.pairs == float("inf") else size.pairs
-    found = FirstPass(labels=np.zeros(0, dtype=np.uint8), dropped={}, words=words, unspaced=unspaced)
+    first_pass = FirstPass(
+        labels=np.zeros(0, dtype=np.uint8), dropped={}, distinct_words=words, unspaced=unspaced
+    )
     path = write(
         tmp_path / "e.toml",
-        starter_experiment(tmp_path / 'a "b"', ("en", "de"), found, {"train": pairs}).encode(),
+        starter_experiment(tmp_path / 'a "b"', ("en", "de"), first_pass, {"train": pairs}).encode(),
     )
     experiment = load_experiment(path)
     assert experiment.data.root == str(tmp_path / 'a "b"')
@@ -33,14 +35,15 @@ def test_each_size_of_corpus_gets_an_experiment(tmp_path: Path, size: Any, words
     assert experiment.vocabulary.size <= max(4_000, words // 3)
 
 
-def prepared(folder: Path, pairs: list[Pair]) -> Path:
+def prepare(folder: Path, pairs: list[Pair]) -> Path:
+    """Prepare a corpus and return its experiment.toml."""
     src, tgt = two_files(folder, pairs)
     assert main(["data", "prepare", str(src), str(tgt), "--out", str(folder / "mine"), "-q"]) == 0
     return folder / "mine" / "experiment.toml"
 
 
 def test_two_commands_lead_from_two_files_to_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    path = prepared(tmp_path, made_up(60))
+    path = prepare(tmp_path, made_up(60))
     capsys.readouterr()
     quick = ["train.max_updates=1", "train.valid_every=1", "train.device=cpu", "train.batch_tokens=64"]
     quick += ["decode.max_ratio=0.1", "decode.beam_size=1", "data.max_test=2", "bench.repeats=1"]
@@ -51,18 +54,18 @@ def test_two_commands_lead_from_two_files_to_a_table(tmp_path: Path, capsys: pyt
 
 
 def test_a_language_without_spaces_gets_a_vocabulary_that_can_be_built(tmp_path: Path):
-    """A whole sentence would be one word; 20,976 ideographs are more than small subword models can hold."""
+    """A sentence would be one word, and a small subword model cannot hold the 20,976 ideographs."""
     pairs = [(chr(0x4E00 + n) * (n % 7 + 1), f"ich {n}") for n in range(500)]
-    path = prepared(tmp_path, pairs)
+    path = prepare(tmp_path, pairs)
     assert load_experiment(path).vocabulary.kind == "characters"
     assert main(["run", str(path), "--out", str(tmp_path / "runs"), "-q", "--dry-run"]) == 0
 
 
 def test_a_regular_text_gets_subwords_that_can_be_learnt(tmp_path: Path):
-    """A grammar's text has few pieces for its words, and asked for one more SentencePiece fails."""
-    made = embedded_splits(train=8_000, valid=1, test=1, test_long=1)["train"]
-    path = prepared(tmp_path, [(pair.src, pair.tgt) for pair in made])
+    """A grammar's text has few distinct pieces, and SentencePiece fails if asked for more than there are."""
+    generated = embedded_splits(train=8_000, valid=1, test=1, test_long=1)["train"]
+    path = prepare(tmp_path, [(pair.src, pair.tgt) for pair in generated])
     config = load_experiment(path).vocabulary
     assert config.kind == "unigram"
-    built = build_vocabularies(read_corpus(path.parent, "en", "de").splits["train"], config)
-    assert len(built.src) == config.size
+    vocabularies = build_vocabularies(read_corpus(path.parent, "en", "de").splits["train"], config)
+    assert len(vocabularies.src) == config.size

@@ -1,4 +1,4 @@
-"""Archives: the files asked for and nothing else, wherever their members would like to go."""
+"""Archives: only the wanted members are written, only to the given paths; damage is an error."""
 
 import io
 import tarfile
@@ -35,28 +35,28 @@ def pack_zip(path: Path, files: dict[str, bytes]) -> Path:
 packers = pytest.mark.parametrize("pack", [pack_tar, pack_zip])
 
 
-def everything(folder: Path) -> set[Path]:
+def all_files(folder: Path) -> set[Path]:
     return {path for path in folder.rglob("*") if path.is_file()}
 
 
 @packers
-def test_what_is_asked_for_is_written_to_where_it_is_asked(tmp_path: Path, pack: Pack):
+def test_wanted_members_are_written_to_the_given_paths(tmp_path: Path, pack: Pack):
     archive = pack(tmp_path / "a", {"de/x.txt": TEXT, "./y.txt": b"y", "z.txt": b"z"})
     wanted = {"de/x.txt": tmp_path / "out" / "1", "y.txt": tmp_path / "out" / "deep" / "2"}
     extract(archive, wanted)
     assert [path.read_bytes() for path in wanted.values()] == [TEXT, b"y"]
-    assert everything(tmp_path) == {archive, *wanted.values()}
+    assert all_files(tmp_path) == {archive, *wanted.values()}
 
 
 @packers
 @pytest.mark.parametrize("name", ["../escaped", "/tmp/escaped", "a/../../escaped"])
-def test_no_member_chooses_its_place(tmp_path: Path, pack: Pack, name: str):
+def test_no_member_can_escape_from_its_folder(tmp_path: Path, pack: Pack, name: str):
     inside = tmp_path / "in" / "side"
     inside.mkdir(parents=True)
     archive = pack(inside / "a", {name: b"bad", "good": b"good"})
     extract(archive, {"good": inside / "good"})
     extract(archive, {name: inside / "asked for"})
-    assert everything(tmp_path) == {archive, inside / "good", inside / "asked for"}
+    assert all_files(tmp_path) == {archive, inside / "good", inside / "asked for"}
     assert not Path("/tmp/escaped").exists()
 
 
@@ -69,7 +69,7 @@ def test_a_link_or_a_device_in_a_tar_is_refused(tmp_path: Path, kind: bytes):
         tar.addfile(member)
     with pytest.raises(ValueError, match=r"a\.tar: text is a link or a device"):
         extract(archive, {"text": tmp_path / "out"})
-    assert everything(tmp_path) == {archive}
+    assert all_files(tmp_path) == {archive}
 
 
 def test_a_link_in_a_zip_is_refused(tmp_path: Path):
@@ -80,11 +80,11 @@ def test_a_link_in_a_zip_is_refused(tmp_path: Path):
         packed.writestr(link, "/etc/hostname")
     with pytest.raises(ValueError, match=r"a\.zip: text is a link or a device"):
         extract(archive, {"text": tmp_path / "out"})
-    assert everything(tmp_path) == {archive}
+    assert all_files(tmp_path) == {archive}
 
 
 @packers
-def test_a_missing_member_is_named(tmp_path: Path, pack: Pack):
+def test_a_missing_member_is_an_error(tmp_path: Path, pack: Pack):
     archive = pack(tmp_path / "a", {"x": b"x"})
     with pytest.raises(ValueError, match=rf"{archive.name} holds no file y, z"):
         extract(archive, {"z": tmp_path / "z", "y": tmp_path / "y"})
@@ -92,21 +92,21 @@ def test_a_missing_member_is_named(tmp_path: Path, pack: Pack):
 
 @packers
 @pytest.mark.parametrize("keep", [0.0, 0.3, 0.7])
-def test_an_archive_that_is_cut_off_is_named_and_leaves_nothing_half(tmp_path: Path, pack: Pack, keep: float):
+def test_a_truncated_archive_is_an_error_and_leaves_no_partial_file(tmp_path: Path, pack: Pack, keep: float):
     noise = bytes(range(256)) * 400
     archive = pack(tmp_path / "a", {"x": noise + TEXT})
     archive.write_bytes(archive.read_bytes()[: int(keep * archive.stat().st_size)])
     with pytest.raises(ValueError, match=r": damaged archive \(.*fetch it again"):
         extract(archive, {"x": tmp_path / "x"})
-    assert everything(tmp_path) == {archive}
+    assert all_files(tmp_path) == {archive}
 
 
 @packers
-def test_altered_bytes_are_noticed(tmp_path: Path, pack: Pack):
+def test_altered_bytes_are_detected(tmp_path: Path, pack: Pack):
     archive = pack(tmp_path / "a", {"x": TEXT})
     content = bytearray(archive.read_bytes())
     content[len(content) // 2] ^= 0xFF
     archive.write_bytes(content)
     with pytest.raises(ValueError, match="damaged archive"):
         extract(archive, {"x": tmp_path / "x"})
-    assert everything(tmp_path) == {archive}
+    assert all_files(tmp_path) == {archive}

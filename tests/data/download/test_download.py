@@ -1,4 +1,4 @@
-"""Downloads from a server that does wrong what servers do wrong: the right file, or one clear line."""
+"""Downloads from faulty servers: the right file, or an error of one line."""
 
 import hashlib
 from pathlib import Path
@@ -31,12 +31,12 @@ MD5 = f"md5:{hashlib.md5(CONTENT).hexdigest()}"
 
 
 @pytest.mark.parametrize("digest", [SHA256, MD5, ""])
-def test_a_file_comes_whole_and_leaves_nothing_else(server: Server, tmp_path: Path, digest: str):
+def test_a_download_is_complete_and_leaves_no_other_file(server: Server, tmp_path: Path, digest: str):
     assert fetched(server.remote(server.at("/f", plain), digest=digest), tmp_path) == CONTENT
     assert {path.name for path in tmp_path.iterdir()} == {"file.bin"} | (set() if digest else {RECORD})
 
 
-def test_what_is_there_is_verified_and_not_fetched_again(server: Server, tmp_path: Path):
+def test_an_existing_file_is_verified_and_not_downloaded_again(server: Server, tmp_path: Path):
     remote = server.remote(server.at("/f", plain), digest=SHA256)
     fetched(remote, tmp_path)
     fetched(remote, tmp_path)
@@ -56,39 +56,39 @@ def test_progress_ends_with_the_whole(server: Server, tmp_path: Path):
     assert seen[-1] == ("file.bin", len(CONTENT), len(CONTENT))
 
 
-def test_a_server_that_cuts_off_is_asked_for_the_rest(server: Server, tmp_path: Path):
+def test_a_truncated_response_is_resumed(server: Server, tmp_path: Path):
     size = len(CONTENT) // 3 + 1
     assert fetched(server.remote(server.at("/f", cut_after(size)), digest=SHA256), tmp_path) == CONTENT
     assert [asked.range for asked in server.asked] == [None, f"bytes={size}-", f"bytes={2 * size}-"]
 
 
-def test_a_server_that_gives_nothing_more_is_given_up(server: Server, tmp_path: Path):
+def test_a_mirror_without_progress_is_given_up(server: Server, tmp_path: Path):
     message = refused(server.remote(server.at("/f", cut_after(0)), digest=SHA256), tmp_path)
     assert f"/f: stops after 0 of {len(CONTENT):,} bytes" in message
     assert len(server.asked) == 1
     assert f"put it at {tmp_path / 'file.bin'} yourself" in message
 
 
-def test_a_tampered_file_is_refused_and_not_kept(server: Server, tmp_path: Path):
+def test_a_file_with_another_digest_is_rejected_and_deleted(server: Server, tmp_path: Path):
     message = refused(server.remote(server.at("/f", tampering), digest=SHA256), tmp_path)
     assert "its sha256 is" in message
     assert SHA256.removeprefix("sha256:") in message
     assert (tmp_path / "file.bin.part").stat().st_size == 0
 
 
-def test_a_silent_server_is_given_up(server: Server, tmp_path: Path):
+def test_a_server_that_times_out_is_given_up(server: Server, tmp_path: Path):
     message = refused(server.remote(server.at("/f", stalling_after(0)), digest=SHA256), tmp_path)
     assert f"falls silent after 0 of {len(CONTENT):,} bytes" in message
 
 
-def test_a_server_that_falls_silent_on_the_way_is_asked_for_the_rest(server: Server, tmp_path: Path):
+def test_a_timeout_in_the_middle_is_resumed(server: Server, tmp_path: Path):
     url = server.at("/f", first(stalling_after(5000), then=plain))
     assert fetched(server.remote(url, digest=SHA256), tmp_path) == CONTENT
     assert [asked.range for asked in server.asked] == [None, "bytes=5000-"]
 
 
-def test_a_slow_server_is_waited_for(server: Server, tmp_path: Path):
-    """In all it takes longer than the longest silence allowed."""
+def test_a_slow_server_is_no_timeout(server: Server, tmp_path: Path):
+    """The download as a whole takes longer than the timeout."""
     answer = throttled(TIMEOUT_S / 10)
     assert fetched(server.remote(server.at("/f", answer), digest=SHA256), tmp_path) == CONTENT
     assert len(server.asked) == 1
@@ -111,14 +111,14 @@ def test_a_redirection_is_followed(server: Server, tmp_path: Path, code: int):
         (hanging_up, "Remote end closed connection"),
     ],
 )
-def test_a_refusal_is_named_and_the_next_mirror_asked(server: Server, tmp_path: Path, answer, words: str):
+def test_an_error_is_reported_and_the_next_mirror_tried(server: Server, tmp_path: Path, answer, words: str):
     bad = server.at("/f", answer)
     assert f"{bad}: {words}" in refused(server.remote(bad, digest=SHA256), tmp_path)
     good = server.at("/good", plain)
     assert fetched(server.remote(bad, good, digest=SHA256), tmp_path) == CONTENT
 
 
-def test_mirrors_are_asked_in_their_order(server: Server, tmp_path: Path):
+def test_mirrors_are_tried_in_order(server: Server, tmp_path: Path):
     first, second = server.at("/1", plain), server.at("/2", plain)
     fetched(server.remote(first, second, digest=SHA256), tmp_path)
     assert [asked.path for asked in server.asked] == ["/1"]
@@ -130,25 +130,25 @@ def test_no_server_at_all(server: Server, tmp_path: Path):
 
 
 def free_port() -> int:
-    """A port that nobody listens on any more."""
+    """Return a port that no server listens on."""
     with serving() as gone:
         return gone.server_port
 
 
-def test_a_wrong_length_is_refused_before_the_file_is_fetched(server: Server, tmp_path: Path):
+def test_a_wrong_length_is_rejected_before_the_download(server: Server, tmp_path: Path):
     url = server.at("/f", plain)
     remote = Remote(name="file.bin", mirrors=(url,), digest=SHA256, size_bytes=7)
     assert f"its file has {len(CONTENT):,} bytes, the right one 7" in refused(remote, tmp_path)
     assert (tmp_path / "file.bin.part").stat().st_size == 0
 
 
-def test_a_file_without_length_needs_a_hash(server: Server, tmp_path: Path):
+def test_a_file_of_unknown_length_needs_a_digest(server: Server, tmp_path: Path):
     url = server.at("/f", without_length)
     assert "does not say how long" in refused(server.remote(url), tmp_path)
     assert fetched(server.remote(url, digest=SHA256), tmp_path) == CONTENT
 
 
-def test_the_first_download_of_an_unknown_hash_is_the_measure(server: Server, tmp_path: Path):
+def test_the_first_download_records_an_unpublished_digest(server: Server, tmp_path: Path):
     said: list[str] = []
     remote = server.remote(server.at("/f", plain))
     download(remote, tmp_path, say=said.append)
@@ -160,13 +160,13 @@ def test_the_first_download_of_an_unknown_hash_is_the_measure(server: Server, tm
     assert fetched(changed, tmp_path) != CONTENT
 
 
-def test_a_damaged_record_is_named(server: Server, tmp_path: Path):
+def test_a_damaged_record_is_an_error(server: Server, tmp_path: Path):
     (tmp_path / RECORD).write_text('{"file.bin": 7}')
     with pytest.raises(ValueError, match=r"sha256\.json: damaged record"):
         fetched(server.remote(server.at("/f", plain)), tmp_path)
 
 
-def test_a_file_put_there_by_hand_is_taken_and_recorded(server: Server, tmp_path: Path):
+def test_a_file_downloaded_by_hand_is_accepted_and_recorded(server: Server, tmp_path: Path):
     (tmp_path / "file.bin").write_bytes(b"mine")
     assert fetched(server.remote("http://127.0.0.1:9/none"), tmp_path) == b"mine"
     assert hashlib.sha256(b"mine").hexdigest() in (tmp_path / RECORD).read_text()

@@ -1,4 +1,4 @@
-"""A download that was broken off goes on where it stopped, and never splices two versions together."""
+"""Interrupted downloads are resumed, and never combine two versions of a file."""
 
 import hashlib
 import json
@@ -34,8 +34,8 @@ OTHER = CONTENT[::-1]
 HALF = len(CONTENT) // 2
 
 
-def begun(server: Server, folder: Path, *, version: str = '"v1"', content: bytes = CONTENT) -> str:
-    """Leave the first half of a file, as a broken download does; returns the address."""
+def interrupted(server: Server, folder: Path, *, version: str = '"v1"', content: bytes = CONTENT) -> str:
+    """Leave the first half of a file, as an interrupted download does; returns the URL."""
     url = server.at("/f", plain)
     folder.mkdir(exist_ok=True)
     (folder / "file.bin.part").write_bytes(content[:HALF])
@@ -44,13 +44,13 @@ def begun(server: Server, folder: Path, *, version: str = '"v1"', content: bytes
 
 
 @pytest.mark.parametrize("digest", [SHA256, ""])
-def test_the_rest_alone_is_fetched(server: Server, tmp_path: Path, digest: str):
-    url = begun(server, tmp_path)
+def test_only_the_rest_is_downloaded(server: Server, tmp_path: Path, digest: str):
+    url = interrupted(server, tmp_path)
     assert fetched(server.remote(url, digest=digest), tmp_path) == CONTENT
     assert [asked.range for asked in server.asked] == [f"bytes={HALF}-"]
 
 
-def test_what_a_break_leaves_is_what_begun_makes(server: Server, tmp_path: Path):
+def test_a_real_interruption_leaves_the_same_files(server: Server, tmp_path: Path):
     url = server.at("/f", first(cut_after(HALF), then=status(503)))
     refused(server.remote(url, digest=SHA256), tmp_path)
     assert (tmp_path / "file.bin.part").read_bytes() == CONTENT[:HALF]
@@ -59,50 +59,50 @@ def test_what_a_break_leaves_is_what_begun_makes(server: Server, tmp_path: Path)
 
 @pytest.mark.parametrize("digest", [SHA256, ""])
 def test_a_server_that_ignores_ranges_sends_all_again(server: Server, tmp_path: Path, digest: str):
-    url = begun(server, tmp_path)
+    url = interrupted(server, tmp_path)
     server.at("/f", ignoring_ranges)
     assert fetched(server.remote(url, digest=digest), tmp_path) == CONTENT
 
 
-def test_a_new_version_on_the_server_is_fetched_from_its_start(server: Server, tmp_path: Path):
-    """The tag differs, so the server sends the whole file."""
-    url = begun(server, tmp_path, version='"v0"', content=OTHER)
+def test_a_new_version_on_the_server_is_downloaded_from_the_start(server: Server, tmp_path: Path):
+    """The ETag differs, so the server sends the whole file."""
+    url = interrupted(server, tmp_path, version='"v0"', content=OTHER)
     assert fetched(server.remote(url), tmp_path) == CONTENT
 
 
-def test_without_tag_or_hash_nothing_is_continued(server: Server, tmp_path: Path):
-    url = begun(server, tmp_path, version="", content=OTHER)
+def test_without_version_or_digest_nothing_is_resumed(server: Server, tmp_path: Path):
+    url = interrupted(server, tmp_path, version="", content=OTHER)
     server.at("/f", untagged)
     assert fetched(server.remote(url), tmp_path) == CONTENT
     assert [asked.range for asked in server.asked] == [None]
 
 
-def test_a_weak_tag_vouches_for_nothing(server: Server, tmp_path: Path):
+def test_a_weak_etag_is_not_trusted(server: Server, tmp_path: Path):
     url = server.at("/f", first(weakly_tagged(HALF), then=weakly_tagged(len(CONTENT))))
     assert fetched(server.remote(url), tmp_path) == CONTENT
     assert [asked.range for asked in server.asked] == [None, None]
 
 
-def test_without_a_hash_no_mirror_continues_what_another_began(server: Server, tmp_path: Path):
-    begun(server, tmp_path, content=OTHER)
+def test_without_a_digest_another_mirror_does_not_resume(server: Server, tmp_path: Path):
+    interrupted(server, tmp_path, content=OTHER)
     assert fetched(server.remote(server.at("/other", plain)), tmp_path) == CONTENT
     assert [asked.range for asked in server.asked] == [None]
 
 
-def test_with_a_hash_any_mirror_continues_it(server: Server, tmp_path: Path):
-    begun(server, tmp_path)
+def test_with_a_digest_any_mirror_resumes(server: Server, tmp_path: Path):
+    interrupted(server, tmp_path)
     assert fetched(server.remote(server.at("/other", plain), digest=SHA256), tmp_path) == CONTENT
     assert [asked.range for asked in server.asked] == [f"bytes={HALF}-"]
 
 
-def test_a_wrong_beginning_is_thrown_away(server: Server, tmp_path: Path):
-    url = begun(server, tmp_path, content=OTHER)
+def test_a_wrong_beginning_is_discarded(server: Server, tmp_path: Path):
+    url = interrupted(server, tmp_path, content=OTHER)
     assert fetched(server.remote(url, digest=SHA256), tmp_path) == CONTENT
     assert [asked.range for asked in server.asked] == [f"bytes={HALF}-", None]
 
 
-def test_a_server_that_sends_another_part_is_told_apart(server: Server, tmp_path: Path):
-    url = begun(server, tmp_path)
+def test_a_response_with_another_range_is_rejected(server: Server, tmp_path: Path):
+    url = interrupted(server, tmp_path)
     server.at("/f", wrong_part)
     assert f"not the one from byte {HALF}" in refused(server.remote(url, digest=SHA256), tmp_path)
     server.at("/f", plain)
@@ -114,7 +114,7 @@ def test_a_server_that_sends_another_part_is_told_apart(server: Server, tmp_path
 def test_a_beginning_as_long_as_the_file_or_longer(
     server: Server, tmp_path: Path, size: int, questions: int, digest: str
 ):
-    url = begun(server, tmp_path)
+    url = interrupted(server, tmp_path)
     (tmp_path / "file.bin.part").write_bytes((CONTENT + OTHER)[:size])
     remote = server.remote(url, url, digest=digest)
     assert fetched(remote, tmp_path) == CONTENT
@@ -132,8 +132,8 @@ def test_two_processes_do_not_write_one_file(server: Server, tmp_path: Path):
     assert download(remote, tmp_path, say=lambda line: None, show=interfere).read_bytes() == CONTENT
 
 
-def test_a_full_disk_is_named_and_the_beginning_kept(server: Server, tmp_path: Path):
-    """A limit on the size of files stands in for it."""
+def test_a_full_disk_is_reported_and_the_partial_file_kept(server: Server, tmp_path: Path):
+    """A limit on the file size simulates the full disk."""
     remote = server.remote(server.at("/f", plain), digest=SHA256)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (HALF, hard))
@@ -150,8 +150,8 @@ def test_a_full_disk_is_named_and_the_beginning_kept(server: Server, tmp_path: P
     assert [asked.range for asked in server.asked] == [None, f"bytes={size}-"]
 
 
-def test_a_killed_download_goes_on(server: Server, tmp_path: Path):
-    """A real process, killed without warning in the middle of a file."""
+def test_a_killed_download_is_resumed(server: Server, tmp_path: Path):
+    """A real process is killed in the middle of a file."""
     url = server.at("/f", throttled(0.05, chunk=2048))
     code = (
         "import sys, pathlib; from data.download.download import Remote, download; "
@@ -177,7 +177,7 @@ def test_a_killed_download_goes_on(server: Server, tmp_path: Path):
     assert [asked.range for asked in server.asked] == [f"bytes={size}-"]
 
 
-def test_the_record_keeps_what_it_holds_of_other_files(server: Server, tmp_path: Path):
+def test_the_record_keeps_other_files(server: Server, tmp_path: Path):
     for name in ("a", "b"):
         fetched(server.remote(server.at(f"/{name}", plain, name.encode()), name=name), tmp_path)
     recorded = json.loads((tmp_path / "sha256.json").read_text())

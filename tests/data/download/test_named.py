@@ -1,4 +1,4 @@
-"""Named corpora: from published files, served by us, to a folder that is read like any other."""
+"""Named corpora: from published files on a local server to a folder that ``read_corpus`` reads."""
 
 import gzip
 import hashlib
@@ -22,30 +22,30 @@ from tests.kits.paths import SHARED
 MULTI30K = SHARED / "multi30k"
 
 
-LINES = 46  # two of them validate where every 23rd does
+LINES = 46  # every_23rd assigns two of them to valid
 
 
 def texts_for(name: str, src: str, tgt: str) -> dict[tuple[str, str], bytes]:
-    """Sentences for each side of each part, told apart by language, number and where they are from."""
+    """Make sentences for each side of each part; each names its language, number and file."""
     texts = {}
     for part in CORPORA[name].parts(src, tgt):
-        place = part.src.member or part.src.remote.name
+        origin = part.src.member or part.src.remote.name
         for lang, side in ((src, part.src), (tgt, part.tgt)):
             make = {segments: sgm, tagged_lines: tags}.get(side.form, lines)
-            text = make(*(f"{lang} {n} of {place}" for n in range(LINES)))
-            packed = side.member.endswith(".gz")
-            texts[side.remote.name, side.member] = gzip.compress(text) if packed else text
+            text = make(*(f"{lang} {n} of {origin}" for n in range(LINES)))
+            compressed = side.member.endswith(".gz")
+            texts[side.remote.name, side.member] = gzip.compress(text) if compressed else text
     return texts
 
 
 @pytest.fixture
-def offered(server: Server, monkeypatch: pytest.MonkeyPatch):
-    """Makes a corpus one that our server has."""
+def serve(server: Server, monkeypatch: pytest.MonkeyPatch):
+    """Return a function that replaces a corpus by one on the local server."""
 
-    def offer(name: str, texts: dict[tuple[str, str], bytes]) -> None:
+    def serve_corpus(name: str, texts: dict[tuple[str, str], bytes]) -> None:
         monkeypatch.setitem(CORPORA, name, stand_in(CORPORA[name], server, texts))
 
-    return offer
+    return serve_corpus
 
 
 def silent(line: str) -> None:
@@ -56,8 +56,8 @@ PAIRS = [(corpus.name, pair) for corpus in CORPORA.values() for pair in corpus.l
 
 
 @pytest.mark.parametrize(("name", "pair"), [item for item in PAIRS if item[0] != "tatoeba"])
-def test_every_pair_becomes_a_folder_to_train_on(offered, tmp_path: Path, name: str, pair: tuple[str, str]):
-    offered(name, texts_for(name, *pair))
+def test_every_language_pair_becomes_a_corpus_folder(serve, tmp_path: Path, name: str, pair: tuple[str, str]):
+    serve(name, texts_for(name, *pair))
     folder = fetch(name, *pair, tmp_path, silent)
     corpus = read_corpus(folder, *pair)
     dummies = [("a", "b")] * LINES
@@ -79,8 +79,8 @@ def test_every_side_is_of_its_language(name: str, pair: tuple[str, str]):
             assert text.removesuffix(".gz").removesuffix(".xml").removesuffix(".sgm").endswith(f".{lang}")
 
 
-def test_both_directions_share_a_folder_and_nothing_is_fetched_twice(offered, server: Server, tmp_path: Path):
-    offered("multi30k", texts_for("multi30k", "en", "de"))
+def test_both_directions_share_a_folder_and_nothing_is_fetched_twice(serve, server: Server, tmp_path: Path):
+    serve("multi30k", texts_for("multi30k", "en", "de"))
     folder = fetch("multi30k", "", "", tmp_path, silent)
     asked = len(server.asked)
     assert fetch("multi30k", "de", "en", tmp_path, silent) == folder
@@ -89,8 +89,8 @@ def test_both_directions_share_a_folder_and_nothing_is_fetched_twice(offered, se
 
 @pytest.mark.parametrize("name", ["train.en", MANIFEST])
 @pytest.mark.parametrize("content", [b"cut\n", None])
-def test_a_folder_that_was_changed_is_refused_and_not_touched(offered, tmp_path: Path, name: str, content):
-    offered("multi30k", texts_for("multi30k", "en", "de"))
+def test_a_folder_that_was_changed_is_refused_and_not_touched(serve, tmp_path: Path, name: str, content):
+    serve("multi30k", texts_for("multi30k", "en", "de"))
     folder = fetch("multi30k", "en", "de", tmp_path, silent)
     (folder / name).unlink() if content is None else (folder / name).write_bytes(content)
     left = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
@@ -99,8 +99,8 @@ def test_a_folder_that_was_changed_is_refused_and_not_touched(offered, tmp_path:
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == left
 
 
-def test_a_manifest_says_what_there_is_and_where_it_is_from(offered, tmp_path: Path):
-    offered("iwslt17", texts_for("iwslt17", "de", "en"))
+def test_the_manifest_describes_corpus_and_downloads(serve, tmp_path: Path):
+    serve("iwslt17", texts_for("iwslt17", "de", "en"))
     folder = fetch("iwslt17", "de", "en", tmp_path, silent)
     manifest = json.loads((folder / MANIFEST).read_bytes())
     assert manifest["languages"] == ["de", "en"]
@@ -113,12 +113,12 @@ def test_a_manifest_says_what_there_is_and_where_it_is_from(offered, tmp_path: P
             assert hashlib.sha256((where / name).read_bytes()).hexdigest() == sha256
 
 
-def test_pairs_with_a_blank_side_are_left_out_and_counted(offered, tmp_path: Path):
+def test_pairs_with_a_blank_side_are_left_out_and_counted(serve, tmp_path: Path):
     texts = texts_for("wmt14", "en", "de")
     archive = "training-parallel-europarl-v7.tgz"
     texts[archive, "training/europarl-v7.de-en.en"] = lines("a", "", "c\r", "d\u2028d", " ")
     texts[archive, "training/europarl-v7.de-en.de"] = lines("A", "B", "C", "D", "E")
-    offered("wmt14", texts)
+    serve("wmt14", texts)
     said: list[str] = []
     folder = fetch("wmt14", "en", "de", tmp_path, said.append)
     train = read_corpus(folder, "en", "de").splits["train"]
@@ -128,19 +128,19 @@ def test_pairs_with_a_blank_side_are_left_out_and_counted(offered, tmp_path: Pat
 
 
 @pytest.mark.parametrize(("en", "de"), [(("a",), ("A", "B")), (("a", "b"), ("A",))])
-def test_sides_that_are_not_parallel_leave_no_corpus(offered, tmp_path: Path, en, de):
+def test_sides_that_are_not_parallel_leave_no_corpus(serve, tmp_path: Path, en, de):
     texts = texts_for("multi30k", "en", "de") | {("val.en.gz", ""): lines(*en), ("val.de.gz", ""): lines(*de)}
-    offered("multi30k", texts)
+    serve("multi30k", texts)
     with pytest.raises(ValueError, match=r"/downloads/multi30k/val\.(en|de)\.gz ends after 1 .*not parallel"):
         fetch("multi30k", "en", "de", tmp_path, silent)
     assert {path.name for path in tmp_path.iterdir()} == {"downloads"}
 
 
-def test_tatoeba_is_split_without_overlap_whatever_its_order(offered, tmp_path: Path):
+def test_tatoeba_is_split_without_overlap_in_any_order(serve, tmp_path: Path):
     rows = [f"sentence {n // 2}\tSatz {n // 3}\tCC-BY 2.0 (France) #{n}" for n in range(3000)]
     found = []
     for run, given_rows in enumerate((rows, rows[::-1])):
-        offered("tatoeba", {("deu-eng.zip", "deu.txt"): lines(*given_rows)})
+        serve("tatoeba", {("deu-eng.zip", "deu.txt"): lines(*given_rows)})
         corpus = read_corpus(fetch("tatoeba", "de", "en", tmp_path / str(run), silent), "en", "de")
         found.append({split: sorted(zip(*pairs[:2], strict=True)) for split, pairs in corpus.splits.items()})
     assert found[0] == found[1]
@@ -169,18 +169,18 @@ def test_every_23rd_pair_validates():
 
 
 def test_multi30k_is_read_as_published(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch):
-    """The real files and their real hashes, as far as they are at hand."""
+    """Uses the real files, as far as they are available, and their published digests."""
     if not MULTI30K.is_dir():
         pytest.skip("needs ../shared/data/multi30k")
 
-    def here(side: Side) -> Side:
+    def served_locally(side: Side) -> Side:
         content = (MULTI30K / side.remote.name).read_bytes()
         url = server.at(f"/{side.remote.name}", plain, content)
         return replace(side, remote=replace(side.remote, mirrors=(url,)))
 
     multi30k = CORPORA["multi30k"]
     parts = [
-        replace(part, src=here(part.src), tgt=here(part.tgt))
+        replace(part, src=served_locally(part.src), tgt=served_locally(part.tgt))
         for part in multi30k.parts("en", "de")
         if (MULTI30K / part.src.remote.name).exists()
     ]

@@ -1,4 +1,4 @@
-"""``data check``: every planted oddity is found on its line, and nothing is found where there is nothing."""
+"""``data check``: planted faults are found on their lines, and sound text has no findings."""
 
 import json
 import tracemalloc
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from compare.cli import main
 from data.prepare.checks import CorpusCheck, check_corpus
-from data.prepare.findings import Finding, Lengths
+from data.prepare.findings import Finding, LengthHistogram
 from data.prepare.sources import folder_sources
 from data.prepare.unusual_characters import UnusualCharacters
 from data.text.formats import TwoFiles
@@ -19,21 +19,22 @@ from tests.kits.paths import SHARED
 from tests.kits.raw_data import Pair, lines, made_up, two_files, write
 
 
-def checked(folder: Path, **splits: list[Pair]) -> CorpusCheck:
-    found = {}
+def check(folder: Path, **splits: list[Pair]) -> CorpusCheck:
+    """Write each split to files and check them."""
+    sources = {}
     for name, pairs in splits.items():
         src, tgt = two_files(folder, pairs, name)
-        found[name] = [TwoFiles(src=src, tgt=tgt)]
-    return check_corpus(found)
+        sources[name] = [TwoFiles(src=src, tgt=tgt)]
+    return check_corpus(sources)
 
 
-def seen(finding: Finding) -> tuple[int, list[int]]:
+def count_and_lines(finding: Finding) -> tuple[int, list[int]]:
     return finding.count, finding.lines
 
 
 def test_a_sound_corpus_has_no_findings(tmp_path: Path):
-    found = checked(tmp_path, train=made_up(2_000)).splits["train"]
-    report = found.to_json()
+    split = check(tmp_path, train=made_up(2_000)).splits["train"]
+    report = split.to_json()
     assert report["pairs"] == 2_000
     for kind in ("ratio_outliers", "empty", "copies", "duplicates", "swapped"):
         assert report[kind] == {"count": 0, "lines": []}, kind
@@ -41,7 +42,7 @@ def test_a_sound_corpus_has_no_findings(tmp_path: Path):
         assert (report[side]["repeated"]["count"], report[side]["unusual"]) == (0, {})
 
 
-def test_what_is_planted_is_found_on_its_line(tmp_path: Path):
+def test_planted_faults_are_found_on_their_lines(tmp_path: Path):
     pairs = made_up(400)
     pairs[6] = ("  ", pairs[6][1])
     pairs[9] = (pairs[9][0], "")
@@ -51,23 +52,26 @@ def test_what_is_planted_is_found_on_its_line(tmp_path: Path):
     pairs[31] = (pairs[29][0], "etwas ganz anderes")
     pairs[50] = (pairs[50][0], pairs[50][1] * 8)
     pairs[51] = (pairs[51][0] * 8, pairs[51][1])
-    found = checked(tmp_path, train=pairs).splits["train"]
-    assert seen(found.empty) == (2, [7, 10])
-    assert seen(found.copies) == (1, [22])
-    assert seen(found.duplicates) == (1, [31])
-    assert seen(found.src.repeated) == (2, [31, 32])
-    assert seen(found.tgt.repeated) == (1, [31])
-    assert seen(found.ratios.outliers()) == (2, [51, 52])
+    split = check(tmp_path, train=pairs).splits["train"]
+    assert count_and_lines(split.empty) == (2, [7, 10])
+    assert count_and_lines(split.copies) == (1, [22])
+    assert count_and_lines(split.duplicates) == (1, [31])
+    assert count_and_lines(split.src.repeated) == (2, [31, 32])
+    assert count_and_lines(split.tgt.repeated) == (1, [31])
+    assert count_and_lines(split.ratios.outliers()) == (2, [51, 52])
 
 
 def test_overlap_is_counted_on_either_side(tmp_path: Path):
     train, test = made_up(300), [("quite new", "ganz neu"), ("as new", "wie neu"), ("", "")]
     test[1:1] = [(train[5][0], "neu hier"), ("new here", f" {train[7][1].upper()}  ")]
     train[100] = ("", "")
-    found = checked(tmp_path, train=train, test=test)
-    assert {side: seen(f) for side, f in found.overlap["test"].items()} == {"src": (1, [2]), "tgt": (1, [3])}
+    found = check(tmp_path, train=train, test=test)
+    assert {side: count_and_lines(f) for side, f in found.overlap["test"].items()} == {
+        "src": (1, [2]),
+        "tgt": (1, [3]),
+    }
     assert "overlap" not in found.to_json()["train"]
-    assert found.unusable == 2
+    assert found.num_unusable == 2
 
 
 @pytest.mark.parametrize(
@@ -92,7 +96,7 @@ def test_unusual_characters(kind: str, text: str, characters: dict[str, int] | N
     unusual.add(["usual", text, "Größe, naïve, ÂME, 5 €", text], 11)
     found = {name: finding for name, finding in unusual.findings.items() if finding.count}
     assert list(found) == [kind]
-    assert seen(found[kind]) == (2, [12, 14])
+    assert count_and_lines(found[kind]) == (2, [12, 14])
     if characters is not None:
         assert found[kind].characters == {code: 2 * count for code, count in characters.items()}
 
@@ -104,9 +108,9 @@ def test_each_line_is_judged_by_itself(texts: list[str]):
     together.add(texts, 1)
     alone = {kind: 0 for kind in together.findings}
     for text in texts:
-        one = UnusualCharacters()
-        one.add([text], 1)
-        for kind, finding in one.findings.items():
+        single = UnusualCharacters()
+        single.add([text], 1)
+        for kind, finding in single.findings.items():
             alone[kind] += finding.count
     assert {kind: finding.count for kind, finding in together.findings.items()} == alone
 
@@ -122,7 +126,7 @@ def test_languages_of_any_script_are_usual():
 
 @given(st.lists(st.integers(0, 300), min_size=1), st.integers(1, 7))
 def test_quantiles_are_those_of_the_sorted_lengths(values: list[int], size: int):
-    lengths = Lengths()
+    lengths = LengthHistogram()
     import numpy as np
 
     for start in range(0, len(values), size):
@@ -140,37 +144,37 @@ def test_swapped_pairs_are_suspected_and_others_are_not(tmp_path: Path):
     for row in swapped:
         pairs[row] = pairs[row][::-1]
     pairs[7] = ("Angela Merkel", "Angela Merkel")
-    found = checked(tmp_path, train=pairs, test=[pair[::-1] for pair in made_up(50, seed=2)])
-    assert seen(found.splits["train"].swapped) == (29, [101, 201, 301, 401, 501])
+    found = check(tmp_path, train=pairs, test=[pair[::-1] for pair in made_up(50, seed=2)])
+    assert count_and_lines(found.splits["train"].swapped) == (29, [101, 201, 301, 401, 501])
     assert found.splits["test"].swapped.count == 50  # the whole file is
 
 
 def test_a_pair_is_judged_by_the_others_alone(tmp_path: Path):
-    """Of two pairs that contradict each other each makes the other suspect; a pair alone tells nothing."""
+    """Two pairs that contradict each other are both suspected; a single pair gives no evidence."""
     pair = ("the small dog sees the old house", "der kleine Hund sieht das alte Haus")
     for pairs, count in (([pair], 0), ([pair, pair[::-1]], 2), ([pair, pair], 0)):
-        assert checked(tmp_path, train=pairs).splits["train"].swapped.count == count
+        assert check(tmp_path, train=pairs).splits["train"].swapped.count == count
 
 
 def test_sides_of_one_language_are_never_suspected(tmp_path: Path):
     english = [src for src, _ in made_up(1_000)]
-    found = checked(tmp_path, train=list(zip(english, english[1:] + english[:1], strict=True)))
+    found = check(tmp_path, train=list(zip(english, english[1:] + english[:1], strict=True)))
     assert found.splits["train"].swapped.count == 0
 
 
 @pytest.mark.parametrize("folder", ["multi30k", "wmt-news-en-de"])
 def test_real_corpora_swapped_on_purpose(folder: str, tmp_path: Path):
-    """Of 200 real pairs that are swapped nearly all are suspected, of the others nearly none."""
+    """At least 190 of 200 swapped pairs are suspected; in the original corpus, no pair is."""
     if not (SHARED / folder).is_dir():
         pytest.skip(f"needs {folder} beside the checkout")
     sources, langs = folder_sources(SHARED / folder, None)
     assert langs == ("de", "en")
     pairs = [(row.src, row.tgt) for row in sources["train"].rows()][:8_000]
-    sound = checked(tmp_path, train=pairs).splits["train"]
+    sound = check(tmp_path, train=pairs).splits["train"]
     assert sound.swapped.count == 0
     assert sound.pairs == 8_000
     wrong = [pair[::-1] if row % 40 == 0 else pair for row, pair in enumerate(pairs)]
-    assert checked(tmp_path, train=wrong).splits["train"].swapped.count >= 190
+    assert check(tmp_path, train=wrong).splits["train"].swapped.count >= 190
     lengths = [len(src.split()) for src, _ in pairs]
     assert sound.src.words.quantiles()["median"] == sorted(lengths)[len(lengths) // 2 - 1]
     assert sound.ratios.median() == pytest.approx(
@@ -179,8 +183,8 @@ def test_real_corpora_swapped_on_purpose(folder: str, tmp_path: Path):
 
 
 def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A pair more takes 16 bytes, and a few more while they are sorted; a set of its texts would take 180."""
-    monkeypatch.setattr("data.prepare.swapped_sides.SAMPLE", 1_000)
+    """Each further pair takes 16 bytes, and some more during sorting; a set of its texts would take 180."""
+    monkeypatch.setattr("data.prepare.swapped_sides.SAMPLE_PAIRS", 1_000)
     monkeypatch.setattr("data.prepare.checks.EVERY", 500)
     pairs, peaks = made_up(1_000), []
     for times in (5, 15):
@@ -192,7 +196,7 @@ def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.
     assert peaks[1] - peaks[0] < 80 * 10 * len(pairs)
 
 
-def test_the_command_prints_what_was_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_command_prints_the_findings(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     pairs = made_up(50)
     src, tgt = two_files(tmp_path, pairs)
     assert main(["data", "check", str(src), str(tgt), "-q"]) == 0

@@ -1,4 +1,4 @@
-"""``data prepare``: the same bytes each time, no text in two splits, every dropped pair counted."""
+"""``data prepare``: reproducible output, no text in two splits, every dropped pair counted."""
 
 import hashlib
 import json
@@ -14,27 +14,30 @@ from compare.cli import main
 from data.corpus import read_corpus
 from data.prepare.filters import Filters
 from data.prepare.first_pass import PreparationPlan
-from data.prepare.line_hashes import normalised
+from data.prepare.line_hashes import normalise
 from data.prepare.prepare_corpus import prepare_corpus
 from data.text.formats import TwoFiles
 from tests.kits.raw_data import Pair, lines, made_up, records, refused, table, two_files, write
 
 
-def made(folder: Path, pairs: list[Pair], name: str = "out", **settings: Any) -> tuple[dict[str, Any], Path]:
-    """Prepares ``pairs``; gives the manifest and the folder."""
+def prepare(
+    folder: Path, pairs: list[Pair], name: str = "out", **settings: Any
+) -> tuple[dict[str, Any], Path]:
+    """Prepare ``pairs`` and return the manifest and the folder."""
     src, tgt = two_files(folder, pairs)
     rules = {key: settings.pop(key) for key in list(settings) if key in Filters.__dataclass_fields__}
     plan = PreparationPlan(
         sources=[TwoFiles(src=src, tgt=tgt)],
         langs=("en", "de"),
         filters=Filters(**rules),
-        held={},
+        fixed_splits={},
         **settings,
     )
     return prepare_corpus(plan, folder / name, lambda _found, _sizes: ""), folder / name
 
 
 def split_pairs(folder: Path) -> dict[str, list[Pair]]:
+    """Read the pairs of each split."""
     corpus = read_corpus(folder, "en", "de")
     return {name: list(zip(pairs.src, pairs.tgt, strict=True)) for name, pairs in corpus.splits.items()}
 
@@ -44,25 +47,25 @@ TEXT = st.text(st.sampled_from("abAB \u00a0\u2028\x85é"), min_size=1).filter(st
 
 @given(pairs=st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=60), seed=st.integers(0, 5))
 @settings(deadline=None, max_examples=60)
-def test_no_text_stands_in_two_splits(tmp_path_factory: pytest.TempPathFactory, pairs: list[Pair], seed: int):
+def test_no_text_occurs_in_two_splits(tmp_path_factory: pytest.TempPathFactory, pairs: list[Pair], seed: int):
     folder = tmp_path_factory.mktemp("any")
     pairs += made_up(6)
-    manifest, out = made(folder, pairs, seed=seed, valid=3, test=2)
+    manifest, out = prepare(folder, pairs, seed=seed, valid=3, test=2)
     found = split_pairs(out)
     assert {name: len(each) for name, each in found.items()} == manifest["splits"]
     assert (len(found["valid"]), len(found["test"])) == (3, 2)
     cleaned = Counter((src.strip(), tgt.strip()) for src, tgt in pairs)
     assert Counter(pair for each in found.values() for pair in each) == cleaned
     for side in (0, 1):
-        texts = {name: {normalised(pair[side]) for pair in each} for name, each in found.items()}
+        texts = {name: {normalise(pair[side]) for pair in each} for name, each in found.items()}
         assert sum(map(len, texts.values())) == len(set().union(*texts.values()))
 
 
 def test_the_same_call_gives_the_same_bytes_and_another_seed_other_ones(tmp_path: Path):
     pairs = made_up(300)
-    first, one = made(tmp_path, pairs, "one")
-    second, two = made(tmp_path, pairs, "two")
-    other, _ = made(tmp_path, pairs, "three", seed=2)
+    first, one = prepare(tmp_path, pairs, "one")
+    second, two = prepare(tmp_path, pairs, "two")
+    other, _ = prepare(tmp_path, pairs, "three", seed=2)
     assert first == second
     assert [path.read_bytes() for path in sorted(one.iterdir())] == [
         path.read_bytes() for path in sorted(two.iterdir())
@@ -71,10 +74,10 @@ def test_the_same_call_gives_the_same_bytes_and_another_seed_other_ones(tmp_path
     assert first["splits"] == other["splits"] == {"train": 240, "valid": 30, "test": 30}
 
 
-def test_the_order_of_the_lines_does_not_decide(tmp_path: Path):
+def test_the_order_of_the_lines_does_not_matter(tmp_path: Path):
     pairs = made_up(300)
-    _, one = made(tmp_path, pairs, "one")
-    _, two = made(tmp_path, pairs[::-1], "two")
+    _, one = prepare(tmp_path, pairs, "one")
+    _, two = prepare(tmp_path, pairs[::-1], "two")
     assert {name: sorted(each) for name, each in split_pairs(one).items()} == {
         name: sorted(each) for name, each in split_pairs(two).items()
     }
@@ -96,7 +99,7 @@ def test_filters_count_what_they_drop(tmp_path: Path):
         ("one two three four", "eins"),
         (pairs[3][0].upper(), pairs[3][1]),
     ]
-    manifest, out = made(
+    manifest, out = prepare(
         tmp_path,
         pairs + odd,
         max_words=30,
@@ -130,7 +133,7 @@ def test_bytes_that_are_not_utf8_are_an_error_or_dropped_by_name(tmp_path: Path)
             sources=[TwoFiles(src=src, tgt=tgt)],
             langs=("en", "de"),
             filters=Filters(drop_broken=drop),
-            held={},
+            fixed_splits={},
         )
         for drop in (False, True)
     )
@@ -140,15 +143,15 @@ def test_bytes_that_are_not_utf8_are_an_error_or_dropped_by_name(tmp_path: Path)
     assert prepare_corpus(lenient, tmp_path / "out", lambda *_: "")["dropped"]["broken"] == 1
 
 
-def test_nothing_is_dropped_that_nobody_asked_for(tmp_path: Path):
+def test_nothing_is_dropped_by_default(tmp_path: Path):
     odd = [("same", "same"), ("a\x00", "b\ufffd"), ("w " * 500 + "w", "v"), ("dup", "dup2"), ("dup", "dup2")]
-    manifest, out = made(tmp_path, made_up(20) + odd)
+    manifest, out = prepare(tmp_path, made_up(20) + odd)
     assert set(manifest["dropped"].values()) == {0}
     assert set(odd) <= set(pair for each in split_pairs(out).values() for pair in each)
 
 
-def test_the_manifest_tells_the_truth(tmp_path: Path):
-    manifest, out = made(tmp_path, made_up(60), seed=7, max_words=8)
+def test_the_manifest_matches_settings_and_files(tmp_path: Path):
+    manifest, out = prepare(tmp_path, made_up(60), seed=7, max_words=8)
     assert json.loads((out / "manifest.json").read_text()) == manifest
     assert manifest["settings"]["seed"] == 7
     assert manifest["settings"]["max_words"] == 8
@@ -160,7 +163,7 @@ def test_the_manifest_tells_the_truth(tmp_path: Path):
         assert (entry["bytes"], entry["sha256"]) == (len(content), hashlib.sha256(content).hexdigest())
 
 
-def test_every_form_gives_the_same_corpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_every_format_gives_the_same_corpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     pairs, out = made_up(90), str(tmp_path / "files")
     src, tgt = two_files(tmp_path, pairs, packing=".gz")
     halves = [two_files(tmp_path, half, stem) for half, stem in ((pairs[:50], "one"), (pairs[50:], "two"))]
@@ -222,12 +225,12 @@ def test_a_dry_run_counts_and_writes_nothing(tmp_path: Path, capsys: pytest.Capt
 def test_too_little_to_divide(tmp_path: Path):
     repeated = [("same", f"anders {n}") for n in range(30)]
     parts = ("2 pairs, but only 0 of 30", "--valid and --test")
-    refused(lambda: made(tmp_path, repeated, valid=1, test=1), *parts)
-    refused(lambda: made(tmp_path, made_up(4), valid=2, test=2), "all 4 pairs")
-    refused(lambda: made(tmp_path, made_up(4), max_words=1), "no pair is left of 4: max_words 4", "loosen")
+    refused(lambda: prepare(tmp_path, repeated, valid=1, test=1), *parts)
+    refused(lambda: prepare(tmp_path, made_up(4), valid=2, test=2), "all 4 pairs")
+    refused(lambda: prepare(tmp_path, made_up(4), max_words=1), "no pair is left of 4: max_words 4", "loosen")
     blank = write(tmp_path / "blank", lines([" ", ""]))
     plan = PreparationPlan(
-        sources=[TwoFiles(src=blank, tgt=blank)], langs=("a", "b"), filters=Filters(), held={}
+        sources=[TwoFiles(src=blank, tgt=blank)], langs=("a", "b"), filters=Filters(), fixed_splits={}
     )
     refused(lambda: prepare_corpus(plan, tmp_path / "out", lambda *_: ""), "empty 2")
     assert not list(tmp_path.glob("*out*"))

@@ -1,4 +1,4 @@
-"""What goes wrong while a corpus is prepared: one line, no half-written folder; and what stdin gives."""
+"""Errors while a corpus is prepared: one line of message and no partial folder; standard input and pipes."""
 
 import errno
 import json
@@ -24,7 +24,7 @@ from tests.kits.raw_data import lines, made_up, refused, two_files, write
 
 def plan_of(src: Path, tgt: Path) -> PreparationPlan:
     return PreparationPlan(
-        sources=[TwoFiles(src=src, tgt=tgt)], langs=("en", "de"), filters=Filters(), held={}
+        sources=[TwoFiles(src=src, tgt=tgt)], langs=("en", "de"), filters=Filters(), fixed_splits={}
     )
 
 
@@ -48,7 +48,7 @@ def test_standard_input_is_read_once_for_both_passes(tmp_path: Path):
     assert "a blank side                     1  line 2\n" in done.stdout
 
 
-def test_a_pipe_that_can_be_read_once_serves_too(tmp_path: Path):
+def test_a_named_pipe_can_be_read(tmp_path: Path):
     src, tgt = two_files(tmp_path, made_up(40))
     pipe = tmp_path / "pipe.en"
     os.mkfifo(pipe)
@@ -96,7 +96,7 @@ def test_mistakes_are_named(
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_what_is_there_is_not_written_over(tmp_path: Path, refusal: Refusal):
+def test_existing_files_are_not_overwritten(tmp_path: Path, refusal: Refusal):
     src, tgt = two_files(tmp_path, made_up(20))
     assert "--out is missing" in refusal("data", "prepare", src, tgt)
     assert "holds something already" in refusal("data", "prepare", src, tgt, "--out", tmp_path)
@@ -121,7 +121,7 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path, error: BaseException):
 
 
 @pytest.mark.parametrize("change", ["grown", "cut", "touched", "gone"])
-def test_a_file_that_changes_between_the_passes_is_named(tmp_path: Path, change: str):
+def test_a_file_that_changes_between_the_passes_is_an_error(tmp_path: Path, change: str):
     src, tgt = two_files(tmp_path, made_up(50))
     stretches: list[str] = []
 
@@ -166,7 +166,7 @@ def test_a_killed_process_leaves_no_folder_and_the_next_one_succeeds(tmp_path: P
     assert (tmp_path / "out" / "manifest.json").is_file()
 
 
-def test_a_folder_appears_only_when_it_is_whole(tmp_path: Path):
+def test_a_folder_appears_only_when_it_is_complete(tmp_path: Path):
     out = tmp_path / "deep" / "out"
     with new_folder(out) as folder:
         write(folder / "x", lines(["text"]))

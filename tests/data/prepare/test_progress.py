@@ -67,6 +67,8 @@ def test_the_work_ticks(tmp_path: Path):
 
     source = TwoFiles(src=src, tgt=tgt)
     check_corpus({"": [source]}, progress=Recorded)
-    plan = PreparationPlan(sources=[source], langs=("en", "de"), filters=Filters(), held={"valid": source})
+    plan = PreparationPlan(
+        sources=[source], langs=("en", "de"), filters=Filters(), fixed_splits={"valid": source}
+    )
     run_first_pass(plan, told["survey"].append)
     assert told == {"check": [EVERY, 2 * EVERY, 25_200], "survey": [EVERY, 2 * EVERY]}

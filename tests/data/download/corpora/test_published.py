@@ -1,4 +1,4 @@
-"""Published texts to sentences, against sacreBLEU's reader and with the faults that files have."""
+"""Readers of published formats, compared with sacreBLEU's reader, and with damaged files."""
 
 import gzip
 from pathlib import Path
@@ -9,7 +9,7 @@ from data.download.corpora.published import column, segments, tagged_lines, whol
 from tests.kits.named_corpora import sgm, tags
 
 
-def test_what_stands_between_tags_is_the_text(tmp_path: Path):
+def test_lines_of_tags_are_dropped(tmp_path: Path):
     path = tmp_path / "train.tags.de-en.de"
     path.write_bytes(tags("Grüße &amp; mehr", "", "a < b", "zwei\u2028Zeilen"))
     assert list(tagged_lines(path)) == ["Grüße &amp; mehr", "", "a < b", "zwei\u2028Zeilen"]
@@ -24,7 +24,7 @@ def test_columns_of_lines_with_tabs(tmp_path: Path):
 
 
 def test_official_test_sets_read_as_sacrebleu_reads_them(tmp_path: Path):
-    """Its own reader is the twin: entities, spaces and lines around segments."""
+    """Entities, spaces and lines around segments are treated as in sacreBLEU's own reader."""
     from sacrebleu.dataset.fake_sgml import FakeSGMLDataset
 
     path = tmp_path / "set.sgm"
@@ -48,7 +48,7 @@ def test_a_fault_in_a_published_text_names_its_line(tmp_path: Path, form, conten
         list(form(path))
 
 
-def test_a_cut_off_gz_is_named(tmp_path: Path):
+def test_a_truncated_gz_is_an_error(tmp_path: Path):
     path = tmp_path / "text.gz"
     path.write_bytes(gzip.compress(b"line\n" * 1000)[:-9])
     with pytest.raises(ValueError, match=r"not a whole \.gz file"):
