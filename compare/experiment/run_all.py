@@ -26,7 +26,7 @@ from compare.system.device import pick_device
 from compare.system.hints import first_line
 from compare.system.progress import Reporter
 from compare.system.version import code_version
-from compare.training.trainer import Diverged
+from compare.training.trainer import TrainingDiverged
 from data.text.files import write_atomically
 from data.vocabulary import load_pair
 
@@ -144,7 +144,7 @@ def _finish(row: RunFolder, prepared: PreparedData, reporter: Reporter) -> None:
     """Bring one row to its end and write its result."""
     try:
         result = run_one(row, prepared, reporter)
-    except Diverged as error:
+    except TrainingDiverged as error:
         reporter.say(f"{row.name}: failed: {error}")
         result = dataclasses.replace(unfinished_result(row, prepared), status="failed", reason=str(error))
     except (MemoryError, RuntimeError) as error:

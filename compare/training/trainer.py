@@ -32,7 +32,7 @@ from data.batch import Batch
 from data.loader import BatchStream
 
 
-class Diverged(Exception):
+class TrainingDiverged(Exception):
     """The loss is no longer a finite number; the message says when and what to change."""
 
 
@@ -142,7 +142,7 @@ class Trainer:
         self.running.use(self.energy.take())
         line = self.running.close(self.state.seconds)
         if not torch.isfinite(torch.tensor([line["nll"], line["grad_norm"]])).all():
-            raise Diverged(
+            raise TrainingDiverged(
                 f"loss or gradient became NaN or infinite by update {self.state.update}: "
                 f"lower learning_rate (now {self.optim.learning_rate:g}) or raise warmup_updates"
             )
@@ -156,7 +156,9 @@ class Trainer:
             self.criterion.eval()
             result = self.validate()
         if not result.loss < float("inf"):
-            raise Diverged(f"validation loss is {result.loss} at update {state.update}: lower learning_rate")
+            raise TrainingDiverged(
+                f"validation loss is {result.loss} at update {state.update}: lower learning_rate"
+            )
         better = result.bleu > state.best_bleu or (
             result.bleu == state.best_bleu and result.loss < state.best_loss
         )

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from compare.system.signals import Interrupted
 from compare.training.checkpoint import average, load_weights, model_weights, save_weights
 from compare.training.file_names import FINAL, STATE
-from compare.training.trainer import Diverged
+from compare.training.trainer import TrainingDiverged
 from compare.training.trainer_state import Validation
 from data.loader import BatchStream
 from tests.kits.training import bleus, make_stream, metrics, same_weights, trainer
@@ -147,7 +147,7 @@ def test_a_line_cut_short_by_the_end_of_the_machine_is_written_again(stream: Bat
 
 
 def test_a_validation_loss_that_is_no_number_ends_the_run(stream: BatchStream, tmp_path: Path):
-    with pytest.raises(Diverged, match="validation loss is nan at update 2: lower learning_rate"):
+    with pytest.raises(TrainingDiverged, match="validation loss is nan at update 2: lower learning_rate"):
         trainer(stream, tmp_path, [Validation(loss=float("nan"), bleu=1.0)]).run()
 
 
