@@ -43,8 +43,8 @@ class DecoderOnly(LayerStack):
         """
         if parts.attend is not fused_attention:
             raise ValueError(
-                "attend cannot be replaced in DecoderOnly: a step attends to the source and to earlier target "
-                "tokens by prefix_attention, which has a softmax of its own"
+                "attend cannot be replaced in DecoderOnly: a step attends to the source and to earlier "
+                "target tokens by prefix_attention, which has a softmax of its own"
             )
         src_embedding, tgt_embedding = build_embeddings(config, src_vocabulary, tgt_vocabulary)
         super().__init__(config, config.num_layers, tgt_embedding, parts)

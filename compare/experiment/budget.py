@@ -140,7 +140,13 @@ def _trial(single: Experiment, prepared: PreparedData) -> list[dict[str, Any]]:
     with TemporaryDirectory() as folder:
         no_validation = partial(Validation, loss=0.0, bleu=0.0)
         Trainer(
-            criterion, prepared.stream, no_validation, short, resolved.optim, Path(folder), lines.append
+            criterion=criterion,
+            train_batches=prepared.stream,
+            validate=no_validation,
+            train_config=short,
+            optim_config=resolved.optim,
+            run_folder=Path(folder),
+            report=lines.append,
         ).run()
     return [line for line in lines if line["kind"] == "train"][1:]
 

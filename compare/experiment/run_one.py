@@ -63,7 +63,13 @@ def run_one(run: RunFolder, prepared: PreparedData, reporter: Reporter) -> Resul
     )
     with reporter.training(run.model.label, experiment.train.max_updates) as report:
         Trainer(
-            criterion, prepared.stream, validator, experiment.train, resolved.optim, run.folder, report
+            criterion=criterion,
+            train_batches=prepared.stream,
+            validate=validator,
+            train_config=experiment.train,
+            optim_config=resolved.optim,
+            run_folder=run.folder,
+            report=report,
         ).run()
     reporter.say(f"{run.model.label}: decoding {', '.join(prepared.corpus.tests)}")
     seconds = translate_tests(translator, prepared.corpus, run)

@@ -50,14 +50,21 @@ def trainer(
     **settings: Any,
 ) -> Trainer:
     """A trainer whose n-th validation gives ``scores[n]``, and the last of them from then on."""
-    given: Iterator[Validation] = iter(scores)
+    remaining: Iterator[Validation] = iter(scores)
     train = TrainConfig(
         **{"precision": "fp32", "max_updates": 10, "valid_every": 2, "log_every": 1, **settings}
     )
     torch.manual_seed(train.seed)
     criterion = TranslationLoss(build(SMALL, 18, 18), train.label_smoothing)
-    optim = OptimConfig(learning_rate=1e-2, warmup_updates=2)
-    return Trainer(criterion, stream, lambda: next(given, scores[-1]), train, optim, folder, report)
+    return Trainer(
+        criterion=criterion,
+        train_batches=stream,
+        validate=lambda: next(remaining, scores[-1]),
+        train_config=train,
+        optim_config=OptimConfig(learning_rate=1e-2, warmup_updates=2),
+        run_folder=folder,
+        report=report,
+    )
 
 
 def bleus(*values: float) -> list[Validation]:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from compare.decoding.search import BLOCK, _best
+from compare.decoding.topk import BLOCK, best_continuations
 
 NEVER = float("-inf")
 
@@ -25,7 +25,7 @@ def test_what_is_found_is_what_a_sort_of_everything_finds(size: int, beam: int, 
         logp = -torch.randint(0, levels, (4, beam, size), generator=random).double()
         scores = -torch.randint(0, levels, (4, beam), generator=random).double()
         count = min(2 * beam, beam * size)
-        found, parents, tokens = _best(scores, logp, count)
+        found, parents, tokens = best_continuations(scores, logp, count)
         expected, place = by_sorting(scores, logp, count)
         assert torch.equal(found, expected)
         assert torch.equal(parents * size + tokens, place)
@@ -35,7 +35,7 @@ def test_impossible_ones_come_last_and_are_still_in_the_vocabulary():
     logp = torch.full((2, 3, 70), NEVER)
     logp[:, :, 68] = -1.0
     scores = torch.tensor([[0.0, NEVER, NEVER], [NEVER, 0.0, -0.5]])
-    found, parents, tokens = _best(scores, logp, 6)
+    found, parents, tokens = best_continuations(scores, logp, 6)
     assert found[0].tolist() == [-1.0] + 5 * [NEVER]
     assert found[1].tolist() == [-1.0, -1.5] + 4 * [NEVER]
     assert (parents[0, 0], tokens[0, 0]) == (0, 68)
