@@ -76,16 +76,16 @@ def test_bf16_attention_on_a_cpu_stays_within_its_rounding():
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_recording_finds_the_weights_of_any_attention_and_changes_nothing(causal):
+def test_record_weights_records_the_weights_of_any_attention_and_changes_nothing(causal):
     queries, keys, values = qkv()
-    mask, found = general(S, S), []
-    contexts = record_weights(fused_attention, found)(queries, keys, values, mask, causal, 0.0)
+    mask, recorded = general(S, S), []
+    contexts = record_weights(fused_attention, recorded)(queries, keys, values, mask, causal, 0.0)
     expected, weights = plain_attention(queries, keys, values, mask, causal, 0.0)
     torch.testing.assert_close(contexts, expected, **EXACT)
-    torch.testing.assert_close(found, [weights], **EXACT)
-    dropped = record_weights(fused_attention, found)(queries, keys, values, mask, causal, 0.9)
+    torch.testing.assert_close(recorded, [weights], **EXACT)
+    dropped = record_weights(fused_attention, recorded)(queries, keys, values, mask, causal, 0.9)
     assert not torch.allclose(dropped, expected)
-    torch.testing.assert_close(found[1], weights, **EXACT)  # before dropout
+    torch.testing.assert_close(recorded[1], weights, **EXACT)  # before dropout
 
 
 @pytest.mark.parametrize("beam", [1, 3])

@@ -1,4 +1,4 @@
-"""What a model is put together from: positions, dropout, and what a study puts in their place."""
+"""Parts of a model: positions, dropout, and replacements of them."""
 
 import math
 
@@ -100,7 +100,7 @@ def test_dropout_acts_on_embeddings_sublayers_and_weights_in_training_alone():
     )
 
 
-# --- what a study puts in their place
+# --- replaced parts
 
 
 class Bare(nn.Module):
@@ -114,7 +114,7 @@ class Bare(nn.Module):
 
 
 class Joined(nn.Module):
-    """The position's wave in the place of an embedding's last 6 numbers."""
+    """Sinusoids of width 6 that replace the last 6 numbers of an embedding."""
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__()

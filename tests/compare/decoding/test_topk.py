@@ -1,4 +1,4 @@
-"""The best continuations among blocks of the vocabulary: those of a stable sort of all, ties and all."""
+"""Best continuations by blocks of the vocabulary: equal to a stable sort of all, ties included."""
 
 import pytest
 import torch
@@ -9,10 +9,10 @@ NEVER = float("-inf")
 
 
 def by_sorting(scores: torch.Tensor, logp: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Sums and places k * V + v by one stable sort: ties in order of place."""
+    """Compute sums and positions k * V + v by one stable sort: ties in order of position."""
     sums = (scores.unsqueeze(2) + logp).flatten(1)
-    found, place = sums.sort(dim=1, descending=True, stable=True)
-    return found[:, :count], place[:, :count]
+    best, position = sums.sort(dim=1, descending=True, stable=True)
+    return best[:, :count], position[:, :count]
 
 
 @pytest.mark.parametrize("size", [2, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 517])
@@ -26,9 +26,9 @@ def test_what_is_found_is_what_a_sort_of_everything_finds(size: int, beam: int, 
         scores = -torch.randint(0, levels, (4, beam), generator=random).double()
         count = min(2 * beam, beam * size)
         found, parents, tokens = best_continuations(scores, logp, count)
-        expected, place = by_sorting(scores, logp, count)
+        expected, position = by_sorting(scores, logp, count)
         assert torch.equal(found, expected)
-        assert torch.equal(parents * size + tokens, place)
+        assert torch.equal(parents * size + tokens, position)
 
 
 def test_impossible_ones_come_last_and_are_still_in_the_vocabulary():

@@ -1,4 +1,4 @@
-"""A trainer by itself: repeatable to the bit, resumable in mid-epoch, and right in what it keeps."""
+"""The trainer alone: bitwise repeatable, resumable within an epoch, and right in its choice of weights."""
 
 import os
 import signal
@@ -114,13 +114,18 @@ def test_a_signal_stops_after_the_update_and_the_same_call_goes_on(
 
 def test_a_break_at_any_moment_changes_nothing(stream: BatchStream, tmp_path: Path):
     """Die before and after each line of metrics in turn, in one run, the choice of weights included."""
-    steps = {"average": 2, "log_every": 2, "valid_every": 5, "checkpoint_every": 3}  # windows are broken too
+    steps = {
+        "average": 2,
+        "log_every": 2,
+        "valid_every": 5,
+        "checkpoint_every": 3,
+    }
     expected = trainer(stream, tmp_path / "b", bleus(1), **steps).run()
     deaths: set[tuple[str, int]] = set()
 
     def die(line: dict[str, Any]) -> None:
-        if (place := (line["kind"], line["update"])) not in deaths:
-            deaths.add(place)
+        if (moment := (line["kind"], line["update"])) not in deaths:
+            deaths.add(moment)
             raise Stop
 
     for _ in range(40):
