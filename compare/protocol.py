@@ -1,8 +1,9 @@
-"""What the harness needs of a model; models fit these protocols by shape and import nothing.
+"""Structural interface that a translation model must implement; models need not import it.
 
 Shapes: B sentences, K hypotheses each, S source and T target positions, D hidden size, V vocabulary.
-Masks are bool, True = may be attended. Every leaf of a ``State`` is (B, K, ...), or an object with
-``select(parents)`` and ``keep(rows)`` that does for itself what ``select`` and ``keep`` do for tensors.
+Masks are bool, True = may be attended. A ``Memory`` or ``State`` is a nesting of tuples. Its leaves are
+tensors, (B, ...) in a memory and (B, K, ...) in a state, or objects with methods ``select(parents)`` and
+``keep(rows)`` that do what the functions of these names do for tensors.
 """
 
 from collections.abc import Mapping
@@ -15,19 +16,19 @@ State = TypeVar("State")
 
 
 class Features(Protocol):
-    """What the loss is computed from; a NamedTuple of each room's own."""
+    """Input of the loss; each model package defines its own NamedTuple."""
 
     @property
     def hidden(self) -> Tensor:
-        """The input of the model's ``output`` layer, (B, T, D)."""
+        """Input of the model's ``output`` layer, (B, T, D)."""
 
     @property
     def choice_logp(self) -> Tensor | None:
-        """Log-probability of the source positions drawn (hard attention), (B, T)."""
+        """Log-probability of the sampled source positions, (B, T); None without hard attention."""
 
     @property
     def value(self) -> Tensor | None:
-        """The learned baseline of REINFORCE, (B, T)."""
+        """Learned baseline of REINFORCE, (B, T); None without one."""
 
 
 @runtime_checkable
@@ -35,25 +36,52 @@ class EncoderDecoder(Protocol[Memory, State]):
     """A translation model: trained through ``features`` and ``output``, decoded one token at a time."""
 
     output: nn.Linear
+    """Layer from features (..., D) to logits (..., V)."""
 
     def features(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Features:
-        """Run the whole target at once: src (B, S), src_mask (B, S), tgt_in (B, T)."""
+        """Compute the input of ``output`` at all target positions.
+
+        Args:
+            src: source ids, (B, S).
+            src_mask: True at real source tokens, (B, S).
+            tgt_in: target ids, beginning with the begin-of-sentence id, (B, T).
+        """
 
     def encode(self, src: Tensor, src_mask: Tensor) -> Memory:
-        """Read the sources once; every tensor of the memory has one row a sentence."""
+        """Encode src (B, S) with src_mask (B, S); every tensor of the memory has one row per sentence."""
 
     def init_state(self, memory: Memory, beam: int, capacity: int) -> State:
-        """The state before the first token, for ``beam`` hypotheses of up to ``capacity`` tokens."""
+        """Build the state before the first token, for ``beam`` hypotheses of at most ``capacity`` tokens."""
 
     def step(self, tokens: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
-        """Feed tokens (B, K); returns logits (B, K, V). ``state`` is dead afterwards."""
+        """Decode one position.
+
+        Args:
+            tokens: the previous token of each hypothesis, (B, K).
+            state: the state before these tokens; it must not be used afterwards.
+            memory: result of ``encode``.
+
+        Returns:
+            The logits of the next token (B, K, V), and the next state.
+        """
 
     def attention(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Mapping[str, Tensor]:
-        """Weights by name, (B, heads, T, S); row t holds those used to predict tgt_out[t]."""
+        """Compute attention weights by name; arguments as for ``features``.
+
+        Cross-attention is (B, heads, T, S), and its row t holds the weights used to predict tgt_out[t].
+        """
 
 
 def select(tree: Any, parents: Tensor) -> Any:
-    """Let hypothesis k of sentence b continue hypothesis ``parents[b, k]``; parents is (B, K)."""
+    """Reorder the hypotheses of a state.
+
+    Args:
+        tree: a state, or a part of one.
+        parents: index of the hypothesis that hypothesis k of sentence b continues, (B, K).
+
+    Returns:
+        The reordered state, of the same structure.
+    """
     if isinstance(tree, Tensor):
         index = parents.reshape(parents.shape + (1,) * (tree.dim() - 2)).expand(-1, -1, *tree.shape[2:])
         return tree.gather(1, index)
@@ -63,7 +91,15 @@ def select(tree: Any, parents: Tensor) -> Any:
 
 
 def keep(tree: Any, rows: Tensor) -> Any:
-    """Keep only the sentences ``rows``, (B',), of a memory or a state."""
+    """Drop finished sentences.
+
+    Args:
+        tree: a memory or a state, or a part of one.
+        rows: indices of the sentences to keep, (B',).
+
+    Returns:
+        The memory or state of these sentences, of the same structure.
+    """
     if isinstance(tree, Tensor):
         return tree.index_select(0, rows)
     if isinstance(tree, tuple):
@@ -72,5 +108,5 @@ def keep(tree: Any, rows: Tensor) -> Any:
 
 
 def _rebuild(tree: tuple[Any, ...], parts: list[Any]) -> tuple[Any, ...]:
-    """A tuple of the type of ``tree`` with other ``parts``."""
+    """Build a tuple of the type of ``tree`` from other parts."""
     return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)

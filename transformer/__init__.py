@@ -1,4 +1,8 @@
-"""Transformers: tensors and masks in, logits out. Imports nothing of the other rooms."""
+"""Transformers for translation and language modelling: tensors and masks in, logits out.
+
+The package depends on torch alone. Start from ``Transformer``, ``DecoderOnly`` or ``LanguageModel``; vary a
+model by its config, or by ``Parts``.
+"""
 
 from .attention import fused_attention, plain_attention
 from .config import DecoderOnlyConfig, TransformerConfig

@@ -1,6 +1,6 @@
 """Scaled dot-product attention: Vaswani et al. 2017, section 3.2.1.
 
-Shapes: B sentences, Q queries, S keys, H heads of width E, K hypotheses, L tokens written so far.
+Shapes: B sentences, Q queries, S keys, H heads of width E, K hypotheses, L tokens generated so far.
 Masks are bool, True = may be attended, and broadcast to (B, H, Q, S).
 """
 
@@ -12,14 +12,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .masks import past
+from .masks import causal_mask
 
 Attend = Callable[[Tensor, Tensor, Tensor, Tensor | None, bool, float], Tensor]
-"""queries (B, H, Q, E), keys and values (B, H, S, E), mask, causal, dropout -> contexts (B, H, Q, E)."""
+"""An attention function: queries (B, H, Q, E), keys and values (B, H, S, E), mask, causal, dropout ->
+contexts (B, H, Q, E). Arguments as for ``plain_attention``."""
 
 
 class KeysValues(NamedTuple):
-    """What is attended to, projected once."""
+    """Projected keys and values of the positions that are attended to."""
 
     keys: Tensor
     """(B, H, S, E)"""
@@ -30,15 +31,15 @@ class KeysValues(NamedTuple):
 def plain_attention(
     queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool, dropout: float
 ) -> tuple[Tensor, Tensor]:
-    """softmax(q k^T / sqrt(E)) v, equation 1, written out.
+    """Compute softmax(Q K^T / sqrt(E)) V, equation 1, step by step.
 
     Args:
         queries: (B, H, Q, E).
         keys: (B, H, S, E).
         values: (B, H, S, E).
-        mask: True where attention is allowed; each row needs at least one True. None allows all.
+        mask: True where attention is allowed; each query needs at least one True. None allows all.
         causal: also forbid query i all keys after i (Q = S).
-        dropout: share of the weights dropped.
+        dropout: probability of dropping a weight.
 
     Returns:
         The contexts (B, H, Q, E) and the weights before dropout (B, H, Q, S), exactly 0 where forbidden.
@@ -47,7 +48,7 @@ def plain_attention(
     if mask is not None:
         scores = scores.masked_fill_(~mask, float("-inf"))
     if causal:
-        scores = scores.masked_fill_(~past(scores.size(-1), scores.device), float("-inf"))
+        scores = scores.masked_fill_(~causal_mask(scores.size(-1), scores.device), float("-inf"))
     weights = scores.softmax(dim=-1).to(values.dtype)
     return F.dropout(weights, dropout) @ values, weights
 
@@ -55,27 +56,38 @@ def plain_attention(
 def fused_attention(
     queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool, dropout: float
 ) -> Tensor:
-    """Compute the contexts of ``plain_attention`` in the fastest way there is.
+    """Compute the contexts of ``plain_attention`` by the fastest implementation for the device.
 
-    On a GPU that is torch's kernels, on a CPU the written-out formula: forward and backward of 3,300 tokens
-    in sentences of 17, 100 and 400, with 4 heads of 64, took it 3, 7 and 20 ms on two cores, torch's kernel
-    39, 28 and 25 ms (fp32, torch 2.13; in bf16 it loses by more).
+    On a GPU these are torch's kernels, on a CPU the formula itself. Forward and backward pass of 3,300 tokens
+    in sentences of 17, 100 and 400 tokens, with 4 heads of 64, took 3, 7 and 20 ms on two cores; torch's
+    kernel took 39, 28 and 25 ms (fp32, torch 2.13; the difference is larger in bf16).
+
+    Args:
+        queries: (B, H, Q, E).
+        keys: (B, H, S, E).
+        values: (B, H, S, E).
+        mask: as in ``plain_attention``.
+        causal: as in ``plain_attention``.
+        dropout: as in ``plain_attention``.
+
+    Returns:
+        The contexts, (B, H, Q, E).
     """
     if queries.device.type == "cpu":
         if queries.size(-2) == 1 and not keys.is_contiguous() and not dropout:
-            return _one_query(queries, keys, values, mask)
+            return _single_query_attention(queries, keys, values, mask)
         return plain_attention(queries, keys, values, mask, causal, dropout)[0]
     if causal and mask is not None:  # torch's kernels take one or the other
-        mask, causal = mask & past(keys.size(-2), keys.device), False
+        mask, causal = mask & causal_mask(keys.size(-2), keys.device), False
     return F.scaled_dot_product_attention(queries, keys, values, mask, dropout, causal)
 
 
-def _one_query(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-    """``plain_attention`` of one query, as sums of products: a matrix product has no use for one row.
+def _single_query_attention(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+    """Compute ``plain_attention`` of one query (Q = 1) by elementwise products and sums.
 
-    Over a cache, whose keys lie time first, it takes half the time or less: 135 us against 380 for 64 queries
-    of 4 heads to 20 keys of 64, on one core (fp32; 220 and 430 in bf16); over a memory, which is contiguous,
-    about as long, and in bf16 longer.
+    A matrix product of one row gains nothing. Over a cache, which is stored time first, this takes half the
+    time or less: 135 instead of 380 us for 64 queries of 4 heads to 20 keys of 64, on one core (fp32; 220
+    instead of 430 us in bf16). Over contiguous keys it takes about as long, and in bf16 longer.
     """
     scores = (queries / math.sqrt(queries.size(-1)) * keys).sum(dim=-1)  # (B, H, S)
     if mask is not None:
@@ -84,45 +96,57 @@ def _one_query(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | Non
     return (weights * values).sum(dim=-2, keepdim=True)
 
 
-def prefix_attention(queries: Tensor, own: KeysValues, prefix: KeysValues, mask: Tensor | None) -> Tensor:
-    """Let each hypothesis attend to what it has written and to a prefix that its sentence's others share.
+def prefix_attention(
+    queries: Tensor, generated: KeysValues, prefix: KeysValues, mask: Tensor | None
+) -> Tensor:
+    """Attend to the tokens of one hypothesis and to the prefix shared by all hypotheses of a sentence.
 
-    One softmax over both, each read where it lies. For 5 hypotheses each of 16 or 64 sentences, on one core,
-    copying the prefix for every hypothesis and fusing took 3 to 8 times as long; letting all of a sentence's
-    hypotheses attend at once, the others' tokens hidden by a mask, 1.2 to 5 times (fp32, torch 2.13).
+    One softmax covers both, and neither is copied. For 5 hypotheses each of 16 or 64 sentences, on one core,
+    copying the prefix for every hypothesis took 3 to 8 times as long; attending from all hypotheses of a
+    sentence at once, with the tokens of the others masked, took 1.2 to 5 times as long (fp32, torch 2.13).
 
     Args:
         queries: (B, K, H, E).
-        own: keys and values of the hypotheses, time first, (L, B, K, H, E) each.
-        prefix: keys and values of the sentences.
-        mask: real tokens of the prefix, (B, 1, 1, S).
+        generated: keys and values of each hypothesis, time first: (L, B, K, H, E) each.
+        prefix: keys and values of the sentences, (B, H, S, E) each.
+        mask: True at real tokens of the prefix, (B, 1, 1, S). None allows all.
 
     Returns:
         The contexts, (B, K, H, E).
     """
     queries = queries / math.sqrt(queries.size(-1))
-    far = queries.transpose(1, 2) @ prefix.keys.transpose(-2, -1)  # (B, H, K, S)
+    prefix_scores = queries.transpose(1, 2) @ prefix.keys.transpose(-2, -1)  # (B, H, K, S)
     if mask is not None:
-        far = far.masked_fill(~mask, float("-inf"))
-    near = queries.unsqueeze(3) @ own.keys.permute(1, 2, 3, 4, 0)  # (B, K, H, 1, L)
-    weights = torch.cat((far.transpose(1, 2), near.squeeze(3)), dim=-1).softmax(dim=-1)
-    split, weights = far.size(-1), weights.to(queries.dtype)  # (B, K, H, S + L)
-    shared = weights[..., :split].transpose(1, 2) @ prefix.values  # (B, H, K, E)
-    alone = weights[..., split:].unsqueeze(3) @ own.values.permute(1, 2, 3, 0, 4)  # (B, K, H, 1, E)
-    return shared.transpose(1, 2) + alone.squeeze(3)
+        prefix_scores = prefix_scores.masked_fill(~mask, float("-inf"))
+    generated_scores = queries.unsqueeze(3) @ generated.keys.permute(1, 2, 3, 4, 0)  # (B, K, H, 1, L)
+    scores = torch.cat((prefix_scores.transpose(1, 2), generated_scores.squeeze(3)), dim=-1)
+    weights = scores.softmax(dim=-1).to(queries.dtype)  # (B, K, H, S + L)
+    src_len = prefix_scores.size(-1)
+    prefix_context = weights[..., :src_len].transpose(1, 2) @ prefix.values  # (B, H, K, E)
+    generated_values = generated.values.permute(1, 2, 3, 0, 4)  # (B, K, H, L, E)
+    generated_context = weights[..., src_len:].unsqueeze(3) @ generated_values  # (B, K, H, 1, E)
+    return prefix_context.transpose(1, 2) + generated_context.squeeze(3)
 
 
-def recording(attend: Attend, found: list[Tensor]) -> Attend:
-    """Wrap ``attend`` so that each call adds its weights (B, H, Q, S), before dropout, to ``found``.
+def record_weights(attend: Attend, recorded: list[Tensor]) -> Attend:
+    """Wrap ``attend`` so that each call appends its weights to a list.
 
-    They are what it makes of one-hot values, whatever function of queries and keys its weights are.
+    The weights are the contexts of one-hot values, so any attention that is linear in its values can be
+    recorded.
+
+    Args:
+        attend: the attention to wrap; its result does not change.
+        recorded: receives the weights before dropout, (B, H, Q, S), of each call.
+
+    Returns:
+        The wrapped attention.
     """
 
-    def record(
+    def attend_and_record(
         queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool, dropout: float
     ) -> Tensor:
         one_hot = torch.eye(keys.size(-2), dtype=values.dtype, device=values.device)
-        found.append(attend(queries, keys, one_hot.expand(*keys.shape[:-1], -1), mask, causal, 0.0))
+        recorded.append(attend(queries, keys, one_hot.expand(*keys.shape[:-1], -1), mask, causal, 0.0))
         return attend(queries, keys, values, mask, causal, dropout)
 
-    return record
+    return attend_and_record

@@ -1,4 +1,4 @@
-"""The size and the shape of a Transformer; every value is checked before a weight is made."""
+"""Sizes and options of the Transformer, checked when a config is made."""
 
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
@@ -11,47 +11,51 @@ Tie = Literal["none", "output", "all"]
 
 @dataclass(frozen=True, kw_only=True)
 class LayerConfig:
-    """What the layers of every model here are made of, however many it has; the defaults are small ones."""
+    """Options that all models of this package share; the defaults make a small model.
+
+    Raises:
+        ValueError: a size or name is invalid; the message names the field and its value.
+    """
 
     d_model: int = 256
-    """Width of embeddings, states and sublayer outputs; even where the positions are sinusoidal."""
+    """Width of embeddings, states and sublayer outputs; must be even for sinusoidal positions."""
     num_heads: int = 4
     """Heads of every attention."""
     head_size: int | None = None
-    """Width of a head; ``d_model / num_heads`` if left out."""
+    """Width of a head; None means ``d_model / num_heads``."""
     ffn_size: int = 1024
     """Width inside the feed-forward sublayer."""
     dropout: float = 0.1
-    """Share dropped of embeddings and of sublayer outputs (section 5.4 of the paper)."""
+    """Dropout probability of embeddings and sublayer outputs (Vaswani et al. 2017, section 5.4)."""
     attention_dropout: float = 0.0
-    """Share dropped of attention weights; not in the paper, and dear on a CPU."""
+    """Dropout probability of attention weights; not in the paper, and slow on a CPU."""
     norm: Norm = "pre"
-    """Normalise a sublayer's input ("pre", and once at the end) or the sum after it ("post")."""
+    """Normalise each sublayer's input, and the last output ("pre"), or each residual sum ("post")."""
     activation: Activation = "relu"
-    """Between the two matrices of the feed-forward sublayer."""
+    """Activation between the two matrices of the feed-forward sublayer."""
     positions: Positions = "sinusoidal"
-    """What tells a token's place: waves, a learned vector for each place, or nothing."""
+    """Position encoding: sinusoids, one learned vector per position, or none."""
     tie: Tie = "output"
-    """Share one matrix between: nothing, target embedding and output, or those and the source embedding."""
+    """Matrices shared: none, target embedding and output layer, or both of these and the source embedding."""
 
     def __post_init__(self) -> None:
-        """Reject sizes that cannot be built and names that mean nothing."""
+        """Reject invalid sizes, probabilities and names."""
         self._check_sizes()
         for name in ("dropout", "attention_dropout"):
             value = getattr(self, name)
             if not 0 <= value < 1:
                 raise ValueError(f"{name} must be at least 0 and below 1, got {value}")
-        kinds = {"norm": Norm, "activation": Activation, "positions": Positions, "tie": Tie}
-        for name, kind in kinds.items():
-            value, allowed = getattr(self, name), get_args(kind)
+        choices = {"norm": Norm, "activation": Activation, "positions": Positions, "tie": Tie}
+        for name, choice in choices.items():
+            value, allowed = getattr(self, name), get_args(choice)
             if value not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
 
     def _check_sizes(self) -> None:
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if item.type in (int, int | None) and value is not None and value < 1:
-                raise ValueError(f"{item.name} must be at least 1, got {value}")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.type in (int, int | None) and value is not None and value < 1:
+                raise ValueError(f"{field.name} must be at least 1, got {value}")
         if self.head_size is None and self.d_model % self.num_heads:
             raise ValueError(
                 f"d_model ({self.d_model}) must be a multiple of num_heads ({self.num_heads}), unless "
@@ -64,23 +68,23 @@ class LayerConfig:
 
     @property
     def attention_size(self) -> int:
-        """Width of all heads together: that of queries, of keys and of values."""
+        """Width of all heads together, which is the width of queries, keys and values."""
         return self.num_heads * (self.head_size or self.d_model // self.num_heads)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerConfig(LayerConfig):
-    """An encoder-decoder of Vaswani et al. 2017, table 3."""
+    """Options of the encoder-decoder of Vaswani et al. 2017, table 3."""
 
     encoder_layers: int = 3
-    """Layers that read the source."""
+    """Number of encoder layers."""
     decoder_layers: int = 3
-    """Layers that write the target."""
+    """Number of decoder layers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DecoderOnlyConfig(LayerConfig):
-    """One stack for all that is read and written: decoder-only translation, or a language model."""
+    """Options of a model with a single stack: decoder-only translation, or a language model."""
 
     num_layers: int = 6
-    """Layers of the stack."""
+    """Number of layers."""

@@ -1,6 +1,7 @@
-"""The decoder: causal self-attention, and attention to the states of whatever encoder there is.
+"""The decoder: causal self-attention, and attention to the states of any encoder.
 
 Shapes: B sentences, K hypotheses each, S source and T target positions, H heads, D model width.
+Masks are bool, True = may be attended.
 """
 
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from .attention import Attend, recording
+from .attention import Attend, record_weights
 from .config import TransformerConfig
 from .layers import DecoderLayer, final_norm
 from .parts import STANDARD, Parts
@@ -22,26 +23,47 @@ class Decoder(nn.Module):
     def __init__(
         self,
         config: TransformerConfig,
-        table: nn.Embedding,
+        embedding: nn.Embedding,
         memory_size: int | None = None,
         parts: Parts = STANDARD,
     ) -> None:
-        """Attend to encoder states of width ``memory_size``; ``d_model`` if left out."""
+        """Build the layers.
+
+        Args:
+            config: gives sizes and options.
+            embedding: the target embedding.
+            memory_size: width of the encoder's states; None means ``d_model``.
+            parts: position encoding, attention function and residual connection.
+        """
         super().__init__()
-        self.table, self.place, self.attend = table, parts.place(config), parts.attend
+        self.table, self.place, self.attend = embedding, parts.positional_embedding(config), parts.attend
         layers = nn.ModuleList(DecoderLayer(config, memory_size, parts) for _ in range(config.decoder_layers))
-        self.layers = cast("Sequence[DecoderLayer]", layers)  # a ModuleList does not say of what
+        self.layers = cast("Sequence[DecoderLayer]", layers)  # ModuleList does not know its element type
         self.norm = final_norm(config)
         self.attention_size = config.attention_size
 
     def remember(self, states: Tensor, mask: Tensor) -> Memory:
-        """Project encoder states (B, S, memory_size) under mask (B, S) for every layer, once a sentence."""
+        """Project encoder states to the keys and values of every layer, once per sentence.
+
+        Args:
+            states: encoder states, (B, S, memory_size).
+            mask: True at real source tokens, (B, S).
+
+        Returns:
+            The memory for ``forward`` and ``step``.
+        """
         return Memory(tuple(layer.cross.remember(states) for layer in self.layers), mask[:, None, None, :])
 
     def forward(self, tgt_in: Tensor, memory: Memory, *, attend: Attend | None = None) -> Tensor:
-        """Run the whole target tgt_in (B, T); returns (B, T, D). Position t sees tokens 0 to t.
+        """Run all target positions at once; position t depends on tokens 0 to t.
 
-        ``attend`` stands in for that of the model's parts.
+        Args:
+            tgt_in: ids, (B, T).
+            memory: result of ``remember``.
+            attend: used in this call instead of ``parts.attend``.
+
+        Returns:
+            The states, (B, T, D).
         """
         x = self.place(self.table(tgt_in), torch.arange(tgt_in.size(1), device=tgt_in.device))
         for layer, source in zip(self.layers, memory.layers, strict=True):
@@ -50,19 +72,32 @@ class Decoder(nn.Module):
         return hidden
 
     def attention(self, tgt_in: Tensor, memory: Memory) -> dict[str, Tensor]:
-        """Give every layer's weights, "decoder.<layer>" (B, H, T, T) and "cross.<layer>" (B, H, T, S)."""
-        found: list[Tensor] = []
-        self(tgt_in, memory, attend=recording(self.attend, found))
-        names = [f"{kind}.{n}" for n in range(len(self.layers)) for kind in ("decoder", "cross")]
-        return dict(zip(names, found, strict=True))
+        """Compute the attention weights of every layer; arguments as for ``forward``.
+
+        Returns:
+            The weights by name, "decoder.<layer>" (B, H, T, T) and "cross.<layer>" (B, H, T, S).
+        """
+        weights: list[Tensor] = []
+        self(tgt_in, memory, attend=record_weights(self.attend, weights))
+        names = [f"{kind}.{layer}" for layer in range(len(self.layers)) for kind in ("decoder", "cross")]
+        return dict(zip(names, weights, strict=True))
 
     def init_state(self, memory: Memory, beam: int, capacity: int) -> State:
-        """Make the state before the first token of ``beam`` hypotheses of up to ``capacity`` tokens."""
+        """Build the state before the first token, for ``beam`` hypotheses of at most ``capacity`` tokens."""
         shape = (memory.mask.size(0), beam, self.attention_size)
         return empty_state(memory.layers[0].keys, len(self.layers), shape, capacity)
 
     def step(self, tokens: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
-        """Feed tokens (B, K); returns (B, K, D) and the state, which is the one given, changed in place."""
+        """Run the next target position.
+
+        Args:
+            tokens: the next token of each hypothesis, (B, K).
+            state: the state before these tokens; it is changed in place.
+            memory: result of ``remember``.
+
+        Returns:
+            The states of the new position (B, K, D), and the same state object.
+        """
         x = self.place(self.table(tokens), torch.arange(state.length, state.length + 1, device=tokens.device))
         for layer, source, cache in zip(self.layers, memory.layers, state.layers, strict=True):
             x = layer.step(x, source, memory.mask, cache)

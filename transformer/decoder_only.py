@@ -7,101 +7,133 @@ Masks are bool, True = may be attended.
 import torch
 from torch import Tensor
 
-from .attention import Attend, KeysValues, fused_attention, recording
+from .attention import Attend, KeysValues, fused_attention, record_weights
 from .config import DecoderOnlyConfig
 from .encoder import LayerStack
-from .masks import prefix
+from .masks import prefix_mask
 from .parts import STANDARD, Parts
 from .state import Features, Memory, State, empty_state
-from .weights import embedding_tables, initialise, output_layer
+from .weights import build_embeddings, build_output_layer, initialise
 
 
 class DecoderOnly(LayerStack):
     """One stack over [source; target] under a prefix mask, for translation.
 
-    Source positions see the whole source, target positions the source and the target up to themselves: the
-    prefix language model of Raffel et al. 2020 (section 3.2.1), here for translation as in Wang et al. 2021.
-    Target positions are counted on from the end of the sentence's own source. Source and target words have
-    tables of their own, which is all that tells the one from the other, unless all are tied.
+    p(y | x) = prod_t softmax(W stack([x; y_0, ..., y_t-1]))_y_t. Source positions attend to the whole source,
+    target positions to the source and to the target up to themselves: the prefix language model of Raffel et
+    al. 2020 (section 3.2.1), used for translation by Wang et al. 2021. Target positions are numbered from the
+    end of the sentence's own source. Source and target have separate embeddings unless all are tied; nothing
+    else distinguishes a source token from a target token.
     """
 
     def __init__(
         self, config: DecoderOnlyConfig, src_vocabulary: int, tgt_vocabulary: int, parts: Parts = STANDARD
     ) -> None:
+        """Build the model with fresh weights.
+
+        Args:
+            config: sizes and options.
+            src_vocabulary: size of the source vocabulary.
+            tgt_vocabulary: size of the target vocabulary.
+            parts: position encoding and residual connection; the attention function must be the standard one.
+
+        Raises:
+            ValueError: ``parts.attend`` is replaced, or all embeddings are tied but the vocabularies differ
+                in size.
+        """
         if parts.attend is not fused_attention:
             raise ValueError(
-                "attend cannot be replaced in DecoderOnly: a step attends to the source and to what was "
-                "written since by a softmax of its own"
+                "attend cannot be replaced in DecoderOnly: a step attends to the source and to earlier "
+                "target tokens by prefix_attention, which has a softmax of its own"
             )
-        src_table, tgt_table = embedding_tables(config, src_vocabulary, tgt_vocabulary)
-        super().__init__(config, config.num_layers, tgt_table, parts)
+        src_embedding, tgt_embedding = build_embeddings(config, src_vocabulary, tgt_vocabulary)
+        super().__init__(config, config.num_layers, tgt_embedding, parts)
         self.config = config
-        self.src_table = src_table
-        self.output = output_layer(config, tgt_table)
+        self.src_table = src_embedding
+        self.output = build_output_layer(config, tgt_embedding)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw matrices as Glorot does (merged ones as one), embeddings and output with deviation D^-0.5."""
+        """Draw fresh weights; see ``transformer.weights.initialise``."""
         initialise(self, self.output)
 
     def forward(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Tensor:
-        """Give the logits (B, T, V) of the token after each of tgt_in (B, T); src and src_mask are (B, S)."""
+        """Compute the logits of the token after each target position.
+
+        Args:
+            src: source ids, (B, S).
+            src_mask: True at real source tokens, (B, S).
+            tgt_in: target ids, (B, T), beginning with the begin-of-sentence id.
+
+        Returns:
+            The logits, (B, T, V).
+        """
         logits: Tensor = self.output(self.features(src, src_mask, tgt_in).hidden)
         return logits
 
     def features(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Features:
-        """Run source and target at once; ``hidden`` (B, T, D) is the input of ``output``."""
+        """Compute the input (B, T, D) of ``output`` at all positions; arguments as for ``forward``."""
         return Features(self._states(src, src_mask, tgt_in)[:, src.size(1) :])
 
     def attention(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> dict[str, Tensor]:
-        """Give the attention weights that the target's positions have in every layer.
+        """Compute the attention weights of the target positions; arguments as for ``forward``.
 
         Returns:
-            "cross.<layer>" (B, H, T, S), to the source, and "decoder.<layer>" (B, H, T, T), to the target:
-            two parts of one distribution, which together sum to 1.
+            The weights by name: "cross.<layer>" (B, H, T, S) to the source and "decoder.<layer>" (B, H, T, T)
+            to the target. Both are parts of one distribution and together sum to 1.
         """
-        found: list[Tensor] = []
-        self._states(src, src_mask, tgt_in, recording(self.attend, found))
+        recorded: list[Tensor] = []
+        self._states(src, src_mask, tgt_in, record_weights(self.attend, recorded))
         src_len, weights = src.size(1), {}
-        for n, table in enumerate(found):
-            rows = table[:, :, src_len:]
-            weights[f"cross.{n}"], weights[f"decoder.{n}"] = rows[..., :src_len], rows[..., src_len:]
+        for layer, layer_weights in enumerate(recorded):
+            from_target = layer_weights[:, :, src_len:]  # (B, H, T, S + T)
+            weights[f"cross.{layer}"] = from_target[..., :src_len]
+            weights[f"decoder.{layer}"] = from_target[..., src_len:]
         return weights
 
     def encode(self, src: Tensor, src_mask: Tensor) -> Memory:
-        """Read src (B, S) under src_mask (B, S) once: keep the keys and values of every layer."""
+        """Compute the keys and values of src (B, S) once per sentence; src_mask (B, S) marks real tokens."""
         layers: list[KeysValues] = []
 
-        def attend(
+        def attend_and_store(
             queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool, dropout: float
         ) -> Tensor:
             layers.append(KeysValues(keys.contiguous(), values.contiguous()))
             return self.attend(queries, keys, values, mask, causal, dropout)
 
         mask = src_mask[:, None, None, :]
-        self.run(self._source(src), mask, attend)
+        self.run(self._embed_source(src), mask, attend_and_store)
         return Memory(tuple(layers), mask)
 
     def init_state(self, memory: Memory, beam: int, capacity: int) -> State:
-        """Make the state before the first token of ``beam`` hypotheses of up to ``capacity`` tokens."""
+        """Build the state before the first token, for ``beam`` hypotheses of at most ``capacity`` tokens."""
         shape = (memory.mask.size(0), beam, self.config.attention_size)
         return empty_state(memory.layers[0].keys, len(self.layers), shape, capacity)
 
     def step(self, tokens: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
-        """Feed tokens (B, K); returns logits (B, K, V) and the next state. ``state`` is dead afterwards."""
+        """Decode one position.
+
+        Args:
+            tokens: the previous token of each hypothesis, (B, K).
+            state: the state before these tokens; it must not be used afterwards.
+            memory: result of ``encode``.
+
+        Returns:
+            The logits of the next token (B, K, V), and the next state.
+        """
         positions = memory.mask.sum(-1).flatten(1) + state.length  # (B, 1)
         x = self.place(self.table(tokens), positions)
         return self.output(self.advance(x, state, memory)), state
 
-    def _source(self, src: Tensor) -> Tensor:
-        """The source (B, S) as the stack reads it, (B, S, D)."""
+    def _embed_source(self, src: Tensor) -> Tensor:
+        """Embed src (B, S) and add positions: (B, S, D)."""
         embedded: Tensor = self.place(self.src_table(src), torch.arange(src.size(1), device=src.device))
         return embedded
 
     def _states(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor, attend: Attend | None = None) -> Tensor:
-        """The states (B, S + T, D) of source and target."""
+        """Compute the states of source and target, (B, S + T, D)."""
         tgt_len = tgt_in.size(1)
         positions = src_mask.sum(1, keepdim=True) + torch.arange(tgt_len, device=src.device)  # (B, T)
         target = self.place(self.table(tgt_in), positions)
-        whole = torch.cat((self._source(src), target), dim=1)
-        return self.run(whole, prefix(src_mask, tgt_len), attend)
+        sequence = torch.cat((self._embed_source(src), target), dim=1)
+        return self.run(sequence, prefix_mask(src_mask, tgt_len), attend)

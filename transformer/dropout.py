@@ -1,4 +1,4 @@
-"""Dropout: Srivastava et al. 2014."""
+"""Dropout that draws fewer random numbers on a CPU: Srivastava et al. 2014."""
 
 from typing import Any
 
@@ -7,14 +7,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 LEVELS = 1 << 16
-"""Values of the 16 random bits that decide on an entry."""
+"""Number of values of the 16 random bits that decide whether an entry is dropped."""
 
 
 class Dropout(nn.Module):
-    """Zeroes entries with ``probability`` in training, and scales the others so that means are kept.
+    """Random zeroing of entries in training: y = x m / (1 - p), where m is 0 with probability p, else 1.
 
-    torch draws a 64-bit number for every entry on one thread, 4 ns each, which was 12% of a training update;
-    on a CPU each such number is here good for four entries, the probability a multiple of 1 / 65,536.
+    torch draws one 64-bit random number per entry, on one thread, in 4 ns each: 12% of the time of a training
+    update. Here, on a CPU, one such number decides four entries, which rounds p to a multiple of 1 / 65,536.
     """
 
     def __init__(self, probability: float) -> None:
@@ -22,7 +22,7 @@ class Dropout(nn.Module):
         self.probability = probability
 
     def forward(self, x: Tensor) -> Tensor:
-        """Any shape to the same shape."""
+        """Drop entries of x, of any shape; returns the same shape, in evaluation x itself."""
         if not self.training or self.probability == 0:
             return x
         if x.device.type != "cpu":
@@ -32,15 +32,17 @@ class Dropout(nn.Module):
 
 
 class _MaskAndScale(torch.autograd.Function):
-    """Keeps a byte an entry for the way back, and goes over the numbers once in each direction."""
+    """Masking and scaling in one pass each way; the backward pass needs one byte per entry."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, level: int) -> Tensor:
-        drawn = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(1 << 63), None)
-        bits = drawn.view(torch.int16)[: x.numel()].view(x.shape)
-        ctx.kept, ctx.scale = bits >= level - LEVELS // 2, LEVELS / (LEVELS - level)
-        return torch.mul(x, ctx.kept).mul_(ctx.scale)
+        """Drop each entry of x with probability ``level / LEVELS``."""
+        random = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(1 << 63), None)
+        bits = random.view(torch.int16)[: x.numel()].view(x.shape)
+        ctx.mask, ctx.scale = bits >= level - LEVELS // 2, LEVELS / (LEVELS - level)
+        return torch.mul(x, ctx.mask).mul_(ctx.scale)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return torch.mul(grad, ctx.kept).mul_(ctx.scale), None
+        """Apply the same mask and scale to the gradient."""
+        return torch.mul(grad, ctx.mask).mul_(ctx.scale), None

@@ -1,63 +1,101 @@
-"""A decoder alone: an autoregressive language model.
+"""An autoregressive language model: a decoder without a source.
 
-Shapes: B sentences, K hypotheses each, T positions, H heads, D model width, V vocabulary.
+Shapes: B texts, K hypotheses each, T positions, H heads, D model width, V vocabulary.
+Masks are bool, True = may be attended.
 """
 
 import torch
 from torch import Tensor, nn
 
-from .attention import Attend, recording
+from .attention import Attend, record_weights
 from .config import DecoderOnlyConfig
 from .encoder import LayerStack
-from .masks import past, restrict
+from .masks import causal_mask, combine_masks
 from .parts import STANDARD, Parts
 from .state import State, empty_state
-from .weights import initialise, output_layer
+from .weights import build_output_layer, initialise
 
 
 class LanguageModel(LayerStack):
-    """p(x) = prod p(x[t + 1] | x[0], ..., x[t]): a decoder with no source to attend to (Liu et al. 2018)."""
+    """p(x) = prod_t p(x_t+1 | x_0, ..., x_t): a decoder with no source to attend to (Liu et al. 2018)."""
 
     def __init__(self, config: DecoderOnlyConfig, vocabulary: int, parts: Parts = STANDARD) -> None:
-        """Make a model of ``vocabulary`` entries; to tie "all" is here to tie the output."""
-        table = nn.Embedding(vocabulary, config.d_model)
-        super().__init__(config, config.num_layers, table, parts, causal=True)
+        """Build the model with fresh weights.
+
+        Args:
+            config: sizes and options; ``tie`` "all" means the same as "output".
+            vocabulary: size of the vocabulary.
+            parts: position encoding, attention function and residual connection.
+        """
+        embedding = nn.Embedding(vocabulary, config.d_model)
+        super().__init__(config, config.num_layers, embedding, parts, causal=True)
         self.config = config
-        self.output = output_layer(config, self.table)
+        self.output = build_output_layer(config, embedding)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw matrices as Glorot does (merged ones as one), embeddings and output with deviation D^-0.5."""
+        """Draw fresh weights; see ``transformer.weights.initialise``."""
         initialise(self, self.output)
 
     def forward(self, tokens: Tensor, allowed: Tensor | None = None) -> Tensor:
-        """Give the logits (B, T, V) of the token after each of tokens (B, T).
+        """Compute the logits of the token after each position.
 
-        Position t sees tokens 0 to t, so padding at the end needs no mask. A general mask ``allowed``, True
-        where position t may attend to s, takes from that: (T, T), (B, T, T) or (B, H, T, T).
+        Position t depends on tokens 0 to t, so padding on the right needs no mask.
+
+        Args:
+            tokens: ids, (B, T).
+            allowed: further restriction, True where position t may attend to position s: (T, T), (B, T, T) or
+                (B, H, T, T).
+
+        Returns:
+            The logits, (B, T, V).
+
+        Raises:
+            ValueError: ``allowed`` is not such a mask, or leaves a position nothing to attend to.
         """
         logits: Tensor = self.output(self._states(tokens, allowed))
         return logits
 
     def attention(self, tokens: Tensor, allowed: Tensor | None = None) -> dict[str, Tensor]:
-        """Give the weights of every layer, "decoder.<layer>" (B, H, T, T); arguments as for ``forward``."""
-        found: list[Tensor] = []
-        self._states(tokens, allowed, recording(self.attend, found))
-        return {f"decoder.{n}": weights for n, weights in enumerate(found)}
+        """Compute the attention weights of every layer; arguments as for ``forward``.
+
+        Returns:
+            The weights by name, "decoder.<layer>", (B, H, T, T) each.
+        """
+        weights: list[Tensor] = []
+        self._states(tokens, allowed, record_weights(self.attend, weights))
+        return {f"decoder.{layer}": layer_weights for layer, layer_weights in enumerate(weights)}
 
     def init_state(self, sentences: int, beam: int, capacity: int) -> State:
-        """Make the state before the first token of (sentences, beam) texts of up to ``capacity`` tokens."""
+        """Build the state before the first token.
+
+        Args:
+            sentences: number of texts B.
+            beam: number of hypotheses K per text.
+            capacity: maximum number of tokens per hypothesis.
+
+        Returns:
+            A state of length 0.
+        """
         shape = (sentences, beam, self.config.attention_size)
         return empty_state(self.table.weight, len(self.layers), shape, capacity)
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """Feed tokens (B, K); returns logits (B, K, V) and the next state. ``state`` is dead afterwards."""
+        """Decode one position.
+
+        Args:
+            tokens: the previous token of each hypothesis, (B, K).
+            state: the state before these tokens; it must not be used afterwards.
+
+        Returns:
+            The logits of the next token (B, K, V), and the next state.
+        """
         x = self.place(self.table(tokens), torch.arange(state.length, state.length + 1, device=tokens.device))
         return self.output(self.advance(x, state)), state
 
     def _states(self, tokens: Tensor, allowed: Tensor | None, attend: Attend | None = None) -> Tensor:
         length, device = tokens.size(1), tokens.device
         if allowed is not None:
-            allowed = restrict(past(length, device), allowed)
+            allowed = combine_masks(causal_mask(length, device), allowed)
         x = self.place(self.table(tokens), torch.arange(length, device=device))
         return self.run(x, allowed, attend)

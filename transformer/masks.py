@@ -1,37 +1,51 @@
-"""Who may attend to whom: bool, True = may be attended. Shapes: B sentences, H heads, Q queries, S keys."""
+"""Attention masks: bool, True = may be attended.
+
+Shapes: B sentences, H heads, S source and T target positions, L positions of any sequence.
+"""
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 
-def past(length: int, device: torch.device) -> Tensor:
-    """Let position t attend to 0, ..., t: (T, T)."""
+def causal_mask(length: int, device: torch.device) -> Tensor:
+    """Build the (L, L) mask under which position t attends to positions 0 to t."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
-def prefix(src_mask: Tensor, tgt_len: int) -> Tensor:
-    """Let a source followed by its target be one sequence: (B, 1, S + T, S + T).
+def prefix_mask(src_mask: Tensor, tgt_len: int) -> Tensor:
+    """Build the mask of a source followed by its target: Raffel et al. 2020, figure 3, right.
 
-    All see the real source tokens of src_mask (B, S); a target position also sees the target up to itself,
-    a source position nothing of the target.
-    """
-    src_len = src_mask.size(1)
-    target = torch.arange(src_len + tgt_len, device=src_mask.device) >= src_len
-    source = pad(src_mask, (0, tgt_len), value=False)
-    return source[:, None, None, :] | (target & past(len(target), target.device))
-
-
-def restrict(mask: Tensor, allowed: Tensor, real: Tensor | None = None) -> Tensor:
-    """Join the mask of a self-attention, which broadcasts to (B, 1, S, S), and one that a caller gives.
+    Every position attends to the real source tokens. A target position also attends to the target up to
+    itself; a source position does not attend to the target.
 
     Args:
-        mask: what can be attended at all.
-        allowed: what the caller allows of it, (S, S), (B, S, S) or (B, H, S, S).
-        real: queries that count, broadcasting to (B, 1, S, 1), all if left out; the others keep to ``mask``.
+        src_mask: True at real source tokens, (B, S).
+        tgt_len: number of target positions T.
+
+    Returns:
+        The mask, (B, 1, S + T, S + T).
+    """
+    src_len = src_mask.size(1)
+    is_target = torch.arange(src_len + tgt_len, device=src_mask.device) >= src_len
+    real_source = pad(src_mask, (0, tgt_len), value=False)
+    return real_source[:, None, None, :] | (is_target & causal_mask(len(is_target), is_target.device))
+
+
+def combine_masks(mask: Tensor, allowed: Tensor, real: Tensor | None = None) -> Tensor:
+    """Intersect the mask of a self-attention with a mask given by the caller.
+
+    Args:
+        mask: positions that may be attended at all, broadcasting to (B, 1, L, L).
+        allowed: the caller's mask, (L, L), (B, L, L) or (B, H, L, L).
+        real: True at queries to which ``allowed`` applies, broadcasting to (B, 1, L, 1). The other queries
+            (padding) keep ``mask``. None applies ``allowed`` to all.
+
+    Returns:
+        The combined mask, broadcasting to (B, H, L, L).
 
     Raises:
-        ValueError: ``allowed`` is no such mask, or it leaves a query that counts nothing to attend to.
+        ValueError: ``allowed`` has the wrong type or shape, or a query has nothing left to attend to.
     """
     size = mask.size(-1)
     if allowed.dtype != torch.bool or allowed.shape[-2:] != (size, size):
@@ -41,7 +55,9 @@ def restrict(mask: Tensor, allowed: Tensor, real: Tensor | None = None) -> Tenso
         )
     if allowed.dim() == 3:
         allowed = allowed.unsqueeze(1)
-    joined = mask & (allowed if real is None else allowed | ~real)
-    if not joined.any(-1).all():
-        raise ValueError("the mask leaves a position nothing to attend to: allow each a real token at least")
-    return joined
+    combined = mask & (allowed if real is None else allowed | ~real)
+    if not combined.any(-1).all():
+        raise ValueError(
+            "the mask leaves a position nothing to attend to: allow at least one real token for each"
+        )
+    return combined

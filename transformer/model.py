@@ -11,56 +11,94 @@ from .decoder import Decoder
 from .encoder import Encoder
 from .parts import STANDARD, Parts
 from .state import Features, Memory, State
-from .weights import embedding_tables, initialise, output_layer
+from .weights import build_embeddings, build_output_layer, initialise
 
 
 class Transformer(nn.Module):
-    """The encoder-decoder of "Attention is all you need", Vaswani et al. 2017."""
+    """The encoder-decoder of "Attention is all you need", Vaswani et al. 2017.
+
+    p(y | x) = prod_t softmax(W decoder(y_0, ..., y_t-1, encoder(x)))_y_t, where y_0 begins the sentence.
+    See https://arxiv.org/abs/1706.03762.
+
+    Example::
+
+        model = Transformer(TransformerConfig(), src_vocabulary=8000, tgt_vocabulary=8000)
+        logits = model(src, src_mask, tgt_in)  # (B, T, 8000)
+    """
 
     def __init__(
         self, config: TransformerConfig, src_vocabulary: int, tgt_vocabulary: int, parts: Parts = STANDARD
     ) -> None:
+        """Build the model with fresh weights.
+
+        Args:
+            config: sizes and options.
+            src_vocabulary: size of the source vocabulary.
+            tgt_vocabulary: size of the target vocabulary.
+            parts: position encoding, attention function and residual connection.
+
+        Raises:
+            ValueError: all embeddings are tied but the vocabularies differ in size.
+        """
         super().__init__()
         self.config = config
-        src_table, tgt_table = embedding_tables(config, src_vocabulary, tgt_vocabulary)
-        self.encoder = Encoder(config, src_table, parts)
-        self.decoder = Decoder(config, tgt_table, parts=parts)
-        self.output = output_layer(config, tgt_table)
+        src_embedding, tgt_embedding = build_embeddings(config, src_vocabulary, tgt_vocabulary)
+        self.encoder = Encoder(config, src_embedding, parts)
+        self.decoder = Decoder(config, tgt_embedding, parts=parts)
+        self.output = build_output_layer(config, tgt_embedding)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw matrices as Glorot does (merged ones as one), embeddings and output with deviation D^-0.5."""
+        """Draw fresh weights; see ``transformer.weights.initialise``."""
         initialise(self, self.output)
 
     def forward(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Tensor:
-        """Give the logits (B, T, V) of the token after each of tgt_in (B, T); src and src_mask are (B, S)."""
+        """Compute the logits of the token after each target position.
+
+        Args:
+            src: source ids, (B, S).
+            src_mask: True at real source tokens, (B, S).
+            tgt_in: target ids, (B, T), beginning with the begin-of-sentence id.
+
+        Returns:
+            The logits, (B, T, V).
+        """
         logits: Tensor = self.output(self.features(src, src_mask, tgt_in).hidden)
         return logits
 
     def features(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Features:
-        """Run the whole target at once; ``hidden`` (B, T, D) is the input of ``output``."""
+        """Compute the input (B, T, D) of ``output`` at all positions; arguments as for ``forward``."""
         return Features(self.decoder(tgt_in, self.encode(src, src_mask)))
 
     def attention(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> dict[str, Tensor]:
-        """Give the attention weights of every layer.
+        """Compute the attention weights of every layer; arguments as for ``forward``.
 
         Returns:
-            "encoder.<layer>" (B, H, S, S), "decoder.<layer>" (B, H, T, T) and "cross.<layer>" (B, H, T, S);
-            row t of the latter two holds the weights used to predict the token after tgt_in[t].
+            The weights by name: "encoder.<layer>" (B, H, S, S), "decoder.<layer>" (B, H, T, T) and
+            "cross.<layer>" (B, H, T, S). Row t of the latter two serves to predict the token after tgt_in[t].
         """
-        read = self.encoder.attention(src, src_mask)
-        return read | self.decoder.attention(tgt_in, self.encode(src, src_mask))
+        encoder_weights = self.encoder.attention(src, src_mask)
+        return encoder_weights | self.decoder.attention(tgt_in, self.encode(src, src_mask))
 
     def encode(self, src: Tensor, src_mask: Tensor) -> Memory:
-        """Read src (B, S) under src_mask (B, S) once."""
+        """Encode src (B, S) once per sentence; src_mask (B, S) marks real tokens."""
         states, mask, _ = self.encoder(src, src_mask)
         return self.decoder.remember(states, mask)
 
     def init_state(self, memory: Memory, beam: int, capacity: int) -> State:
-        """Make the state before the first token of ``beam`` hypotheses of up to ``capacity`` tokens."""
+        """Build the state before the first token, for ``beam`` hypotheses of at most ``capacity`` tokens."""
         return self.decoder.init_state(memory, beam, capacity)
 
     def step(self, tokens: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
-        """Feed tokens (B, K); returns logits (B, K, V) and the next state. ``state`` is dead afterwards."""
+        """Decode one position.
+
+        Args:
+            tokens: the previous token of each hypothesis, (B, K).
+            state: the state before these tokens; it must not be used afterwards.
+            memory: result of ``encode``.
+
+        Returns:
+            The logits of the next token (B, K, V), and the next state.
+        """
         hidden, state = self.decoder.step(tokens, state, memory)
         return self.output(hidden), state

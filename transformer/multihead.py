@@ -1,6 +1,6 @@
 """Multi-head attention: Vaswani et al. 2017, section 3.2.2.
 
-Shapes: B sentences, T, Q queries, S keys, K hypotheses, H heads of width E, D model width.
+Shapes: B sentences, T target, Q query and S key positions, K hypotheses, H heads of width E, D model width.
 Masks are bool, True = may be attended, and broadcast to (B, H, Q, S).
 """
 
@@ -12,9 +12,20 @@ from .config import LayerConfig
 
 
 class SelfAttention(nn.Module):
-    """Every position of a sequence attends to the sequence; queries, keys and values are one product."""
+    """Every position of a sequence attends to the sequence; queries, keys and values are one product.
+
+    Concat(head_1, ..., head_H) W_O, where head_i = Attention(x W_Q_i, x W_K_i, x W_V_i). All W_Q, W_K and W_V
+    together are the matrix of ``project_in``, W_O is that of ``project_out``; both have biases.
+    """
 
     def __init__(self, config: LayerConfig, *, causal: bool, attend: Attend = fused_attention) -> None:
+        """Build the projections.
+
+        Args:
+            config: gives the sizes and the attention dropout.
+            causal: whether position t attends to positions 0 to t only.
+            attend: attention function of each head.
+        """
         super().__init__()
         self.num_heads, self.causal, self.attend = config.num_heads, causal, attend
         self.dropout = config.attention_dropout
@@ -22,7 +33,16 @@ class SelfAttention(nn.Module):
         self.project_out = nn.Linear(config.attention_size, config.d_model)
 
     def forward(self, x: Tensor, mask: Tensor | None, attend: Attend | None = None) -> Tensor:
-        """Read x (B, T, D); returns (B, T, D). ``attend`` stands in for the one given at construction."""
+        """Attend from each position of x to x.
+
+        Args:
+            x: (B, T, D).
+            mask: broadcasts to (B, H, T, T); None allows all.
+            attend: used in this call instead of the attention function given at construction.
+
+        Returns:
+            The output, (B, T, D).
+        """
         queries, keys, values = (
             split_heads(part, self.num_heads) for part in self.project_in(x).chunk(3, -1)
         )
@@ -34,23 +54,29 @@ class SelfAttention(nn.Module):
     def step(
         self, x: Tensor, cache: KeyValueCache, prefix: KeysValues | None = None, mask: Tensor | None = None
     ) -> Tensor:
-        """Read one more token x (B, K, D) of each hypothesis; returns (B, K, D).
+        """Attend from the next token of each hypothesis to itself and all earlier ones.
 
-        Before what ``cache`` holds comes, if given, a prefix (B, H, S, E) that all hypotheses of a sentence
-        share, under mask (B, 1, 1, S).
+        Args:
+            x: the next tokens, (B, K, D).
+            cache: keys and values of the earlier tokens; those of x are appended.
+            prefix: keys and values that precede the cached ones, shared by the hypotheses of a sentence.
+            mask: True at real tokens of the prefix, (B, 1, 1, S).
+
+        Returns:
+            The output, (B, K, D).
         """
         query, key, value = self.project_in(x).chunk(3, -1)
-        past = cache.append(key, value)
+        keys, values = cache.append(key, value)
         if prefix is None:
-            context = self._read(query, *past)
+            context = self._attend_to_cache(query, keys, values)
         else:
-            query, *own = (part.unflatten(-1, (self.num_heads, -1)) for part in (query, *past))
-            context = prefix_attention(query, KeysValues(*own), prefix, mask).flatten(2)
+            query, keys, values = (part.unflatten(-1, (self.num_heads, -1)) for part in (query, keys, values))
+            context = prefix_attention(query, KeysValues(keys, values), prefix, mask).flatten(2)
         output: Tensor = self.project_out(context)
         return output
 
-    def _read(self, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Let query (B, K, H E) attend to (length, B, K, H E): each hypothesis is a batch row of its own."""
+    def _attend_to_cache(self, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """Attend from query (B, K, H E) to keys (length, B, K, H E); hypotheses become batch rows."""
         queries = split_heads(query.reshape(-1, 1, query.size(-1)), self.num_heads)  # (B K, H, 1, E)
         keys, values = (
             split_heads(part.flatten(1, 2).transpose(0, 1), self.num_heads) for part in (keys, values)
@@ -59,12 +85,22 @@ class SelfAttention(nn.Module):
 
 
 class CrossAttention(nn.Module):
-    """Queries attend to a memory, whose keys and values are one product, made once a sentence."""
+    """Queries attend to a memory, whose keys and values are one product, computed once per sentence.
+
+    Concat(head_1, ..., head_H) W_O, where head_i = Attention(x W_Q_i, m W_K_i, m W_V_i) for encoder states m.
+    W_Q is the matrix of ``project_query``; W_K and W_V together are that of ``project_memory``.
+    """
 
     def __init__(
         self, config: LayerConfig, memory_size: int | None = None, attend: Attend = fused_attention
     ) -> None:
-        """Attend to states of width ``memory_size``; ``d_model`` if left out."""
+        """Build the projections.
+
+        Args:
+            config: gives the sizes and the attention dropout.
+            memory_size: width of the encoder's states; None means ``d_model``.
+            attend: attention function of each head.
+        """
         super().__init__()
         self.num_heads, self.attend = config.num_heads, attend
         self.dropout = config.attention_dropout
@@ -73,15 +109,25 @@ class CrossAttention(nn.Module):
         self.project_out = nn.Linear(config.attention_size, config.d_model)
 
     def remember(self, states: Tensor) -> KeysValues:
-        """Project states (B, S, memory_size)."""
+        """Project encoder states (B, S, memory_size) to keys and values (B, H, S, E)."""
         keys, values = self.project_memory(states).chunk(2, -1)
-        # Contiguous: made once, read by a batched product at every step.
+        # Contiguous: copied once here, instead of in a matrix product at every decoding step.
         return KeysValues(*(split_heads(part, self.num_heads).contiguous() for part in (keys, values)))
 
     def forward(
         self, x: Tensor, memory: KeysValues, mask: Tensor | None, attend: Attend | None = None
     ) -> Tensor:
-        """Let x (B, Q, D), positions or hypotheses, read the memory; returns (B, Q, D)."""
+        """Attend from x to the memory.
+
+        Args:
+            x: target positions (B, T, D), or the next token of each hypothesis (B, K, D).
+            memory: result of ``remember``.
+            mask: broadcasts to (B, H, Q, S); None allows all.
+            attend: used in this call instead of the attention function given at construction.
+
+        Returns:
+            The output, of the shape of x.
+        """
         queries = split_heads(self.project_query(x), self.num_heads)
         dropout = self.dropout if self.training else 0.0
         contexts = (attend or self.attend)(queries, memory.keys, memory.values, mask, False, dropout)
@@ -90,5 +136,5 @@ class CrossAttention(nn.Module):
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
-    """(B, T, H E) to (B, H, T, E)."""
+    """Split the last dimension into heads: (B, T, H E) to (B, H, T, E)."""
     return x.view(*x.shape[:-1], num_heads, -1).transpose(1, 2)

@@ -1,4 +1,4 @@
-"""What surrounds attention in a layer and what feeds the first one; a study may put its own in their place.
+"""Replaceable parts of a model: position encoding, attention function and residual connection.
 
 Shapes: B sentences, T positions, D model width.
 """
@@ -17,8 +17,8 @@ from .positions import PositionalEmbedding
 class Residual(nn.Module):
     """norm(x + dropout(f(x))), Vaswani et al. 2017, section 5.4; or x + dropout(f(norm(x))), "pre".
 
-    Normalising before the sublayer leaves a clean path from the last layer to the first, and training needs
-    no careful warm-up: Xiong et al. 2020, figure 1.
+    In the "pre" order the residual path from last to first layer passes no norm, and training needs no
+    careful warm-up: Xiong et al. 2020, figure 1.
     """
 
     def __init__(self, config: LayerConfig) -> None:
@@ -28,7 +28,15 @@ class Residual(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """Run ``sublayer`` on x (B, T, D); returns (B, T, D)."""
+        """Apply a sublayer with its residual connection.
+
+        Args:
+            x: (B, T, D).
+            sublayer: f, from (B, T, D) to (B, T, D).
+
+        Returns:
+            The output, (B, T, D).
+        """
         output: Tensor
         if self.pre:
             output = x + self.dropout(sublayer(self.norm(x)))
@@ -39,15 +47,18 @@ class Residual(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """How a model is put together: what only a study changes is given here, and is no config's key."""
+    """Functions and classes that a model is built from; replace one to study its effect.
 
-    place: Callable[[LayerConfig], nn.Module] = PositionalEmbedding
-    """Makes what joins embedded tokens and their positions, called as ``PositionalEmbedding`` is."""
+    Example: ``Transformer(config, 8000, 8000, Parts(attend=my_attention))``.
+    """
+
+    positional_embedding: Callable[[LayerConfig], nn.Module] = PositionalEmbedding
+    """Class of the module that adds positions to embedded tokens; called as ``PositionalEmbedding`` is."""
     attend: Attend = fused_attention
-    """Gives the contexts of every attention."""
+    """Attention function of every attention."""
     residual: Callable[[LayerConfig], nn.Module] = Residual
-    """Makes what surrounds a sublayer, called as ``Residual`` is. To leave out every norm, the config's
-    ``norm`` must be "post" too: "pre" ends a stack with a norm of its own."""
+    """Class of the module around each sublayer; called as ``Residual`` is. To leave out every norm, also set
+    the config's ``norm`` to "post", because "pre" adds a norm after the last layer."""
 
 
 STANDARD = Parts()

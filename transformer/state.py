@@ -1,4 +1,7 @@
-"""What passes between the calls of a model. Shapes: B sentences, K hypotheses each, T target positions."""
+"""Values passed between the methods of a model.
+
+Shapes: B sentences, K hypotheses each, S source and T target positions, H heads, D model width.
+"""
 
 from typing import NamedTuple
 
@@ -9,44 +12,47 @@ from .cache import KeyValueCache
 
 
 class Features(NamedTuple):
-    """What the loss is computed from."""
+    """Input of the loss."""
 
     hidden: Tensor
-    """The input of ``output``, (B, T, D)."""
+    """Input of the output layer, (B, T, D)."""
     choice_logp: None = None
-    """No position is drawn here."""
+    """None: no source position is sampled."""
     value: None = None
-    """Nor is there a baseline."""
+    """None: there is no baseline."""
 
 
 class Memory(NamedTuple):
-    """What is known of the sources, one row a sentence."""
+    """Encoded sources, computed once per sentence."""
 
     layers: tuple[KeysValues, ...]
-    """Keys and values for each layer: of its cross-attention, or of the prefix that it goes on from."""
+    """Per layer, the keys and values of the source: for cross-attention, or of the prefix (DecoderOnly)."""
     mask: Tensor
-    """True = may be attended, (B, 1, 1, S)."""
+    """True at real source tokens, (B, 1, 1, S)."""
 
 
 class State(NamedTuple):
-    """What is known of the tokens written so far."""
+    """Decoding state of B x K hypotheses."""
 
     layers: tuple[KeyValueCache, ...]
-    """Keys and values of each layer's self-attention."""
+    """Per layer, the cached keys and values of self-attention."""
 
     @property
     def length(self) -> int:
-        """Tokens of each hypothesis so far."""
+        """Number of tokens fed to each hypothesis so far."""
         return self.layers[0].length
 
 
 def empty_state(like: Tensor, layers: int, shape: tuple[int, int, int], capacity: int) -> State:
-    """Make the state of ``layers`` layers before the first token.
+    """Build the state before the first token.
 
     Args:
-        like: a tensor of the type and on the device that keys and values will have.
-        layers: their number.
-        shape: (B, K, width of all heads).
-        capacity: most tokens of a hypothesis.
+        like: a tensor with the type and device of the keys and values.
+        layers: number of layers.
+        shape: (B, K, width of all heads together).
+        capacity: maximum number of tokens per hypothesis.
+
+    Returns:
+        A state of length 0.
     """
     return State(tuple(KeyValueCache(like, shape, capacity) for _ in range(layers)))

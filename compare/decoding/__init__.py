@@ -1,1 +1,1 @@
-"""Greedy and beam search, and the translator that maps text to text."""
+"""Greedy and beam search, translation of text, and timing of both."""

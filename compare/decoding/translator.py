@@ -1,4 +1,4 @@
-"""Translate lines of text with a trained model, and show what it attended to."""
+"""Translation of text with a trained model, and its attention weights."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,20 +19,22 @@ if TYPE_CHECKING:
 
 SPECIAL = SpecialIds(pad=PAD, bos=BOS, eos=EOS)
 EXTRA_TOKENS = 10
-"""Tokens that a translation may have beyond max_ratio times its source's."""
+"""A translation has at most max_ratio times the tokens of its source, plus this number."""
 
 
 class SentenceAttention(NamedTuple):
-    """A sentence, its translation, and the weights with which each target piece was chosen."""
+    """Attention weights of one sentence and its translation."""
 
     src: list[str]
+    """S source pieces, end of sentence included."""
     tgt: list[str]
+    """T target pieces, end of sentence included; row t of the weights was used to predict piece t."""
     weights: Mapping[str, NDArray[np.float32]]
-    """By name, (heads, T, S); empty for a model without attention."""
+    """Weights by name, (heads, T, S) for cross-attention; empty for a model without attention."""
 
 
 class Translator:
-    """A model with its vocabularies: lines in, lines out."""
+    """A model with its vocabularies, which translates text."""
 
     def __init__(
         self,
@@ -41,22 +43,39 @@ class Translator:
         decode: DecodeConfig,
         device: torch.device,
     ) -> None:
+        """Combine model and vocabularies.
+
+        Args:
+            model: a trained model, on ``device``.
+            vocabularies: source and target vocabulary.
+            decode: beam size, length penalty, limits and batch size of search.
+            device: device that search runs on.
+        """
         self.model, self.vocabularies, self.decode, self.device = model, vocabularies, decode, device
 
     def translate(self, lines: Sequence[str], *, beam_size: int | None = None) -> list[str]:
-        """Translate each line; the result does not depend on which lines stand beside it."""
-        return [self.vocabularies.tgt.decode(found.tokens) for found in self.search(lines, beam_size)]
+        """Translate lines of text; the translation of a line does not depend on the other lines.
+
+        Args:
+            lines: source sentences.
+            beam_size: open hypotheses per sentence; None means that of the run's config.
+
+        Returns:
+            One detokenised translation per line.
+        """
+        hypotheses = self.search(lines, beam_size)
+        return [self.vocabularies.tgt.decode(hypothesis.tokens) for hypothesis in hypotheses]
 
     def search(self, lines: Sequence[str], beam_size: int | None = None) -> list[Hypothesis]:
-        """The best hypothesis of each line, in their order; batches hold lines of like length."""
+        """Find the best hypothesis of each line; lines of similar length share a batch."""
         beam_size = beam_size or self.decode.beam_size
         sources = self.vocabularies.src.encode_all(lines)
         lengths = np.array([len(ids) for ids in sources], dtype=np.int64)
-        found: dict[int, Hypothesis] = {}
+        hypotheses: dict[int, Hypothesis] = {}
         for rows in decode_batches(lengths, max(1, self.decode.batch_tokens // beam_size)):
             batch = self._search_batch([sources[row] for row in rows], beam_size)
-            found.update(zip(rows.tolist(), batch, strict=True))
-        return [found[row] for row in range(len(sources))]
+            hypotheses.update(zip(rows.tolist(), batch, strict=True))
+        return [hypotheses[row] for row in range(len(sources))]
 
     def _search_batch(self, sources: list[list[int]], beam_size: int) -> list[Hypothesis]:
         src, src_mask = (part.to(self.device) for part in make_source_batch(sources))
@@ -74,7 +93,7 @@ class Translator:
 
     @torch.inference_mode()
     def attend(self, line: str) -> SentenceAttention:
-        """Translate one line and give the attention weights of every piece of the translation."""
+        """Translate one line and compute the attention weights of every piece of the translation."""
         ids = self.search([line])[0].tokens
         src, src_mask = (
             part.to(self.device) for part in make_source_batch([self.vocabularies.src.encode(line)])

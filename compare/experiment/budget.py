@@ -129,7 +129,13 @@ def _train_briefly(run: Run, prepared: PreparedData) -> list[dict[str, Any]]:
     with TemporaryDirectory() as folder:
         no_validation = partial(Validation, loss=0.0, bleu=0.0)
         Trainer(
-            criterion, prepared.stream, no_validation, train, run.model.optim, Path(folder), lines.append
+            criterion=criterion,
+            train_batches=prepared.stream,
+            validate=no_validation,
+            train_config=train,
+            optim_config=run.model.optim,
+            run_folder=Path(folder),
+            report=lines.append,
         ).run()
     return [line for line in lines if line["kind"] == "train"][1:]
 

@@ -28,7 +28,7 @@ from compare.system.cpu import tune_cpu
 from compare.system.hints import first_line
 from compare.system.progress import Reporter
 from compare.system.version import code_version
-from compare.training.trainer import Diverged
+from compare.training.trainer import TrainingDiverged
 from data.text.files import write_atomically
 from data.vocabulary import load_pair
 
@@ -135,7 +135,7 @@ def _finish(run: RunFolder, prepared: PreparedData, reporter: Reporter) -> None:
     """Finish one run and write its result; divergence and lack of memory are results too."""
     try:
         result = run_one(run, prepared, reporter)
-    except Diverged as error:
+    except TrainingDiverged as error:
         logger.info(f"{run.name}: failed: {error}")
         result = dataclasses.replace(unfinished_result(run, prepared), status="failed", reason=str(error))
     except (MemoryError, RuntimeError) as error:

@@ -72,7 +72,13 @@ def run_one(folder: RunFolder, prepared: PreparedData, reporter: Reporter) -> Re
     )
     with reporter.training(run.label, run.train.max_updates) as report:
         Trainer(
-            criterion, prepared.stream, validator, run.train, run.model.optim, folder.folder, report
+            criterion=criterion,
+            train_batches=prepared.stream,
+            validate=validator,
+            train_config=run.train,
+            optim_config=run.model.optim,
+            run_folder=folder.folder,
+            report=report,
         ).run()
     logger.info(f"{run.label}: decoding {', '.join(prepared.corpus.tests)}")
     seconds = translate_tests(translator, prepared.corpus, folder)

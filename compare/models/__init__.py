@@ -1,1 +1,1 @@
-"""One registry entry per model family, the presets, and the hybrids of both families."""
+"""Model families, presets, hybrids of two families, and the FLOPs of each."""

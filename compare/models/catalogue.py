@@ -1,4 +1,4 @@
-"""The presets as a list, with what each costs, and one of them taken apart."""
+"""List of the presets with their cost, and detailed description of one preset."""
 
 import inspect
 from dataclasses import dataclass
@@ -11,53 +11,69 @@ from compare.models.flops import forward_flops
 from compare.models.presets import PRESETS, find_preset
 from compare.models.registry import build
 
-SENTENCE = 20
-"""Tokens on each side of the sentence pair that operations are counted for."""
-SHOWN = {"B": 2, "S": 7, "T": 6}
-"""Sentences, source and target tokens of the batch whose shapes are shown."""
+SENTENCE_TOKENS = 20
+"""Length of both sentences of the pair whose FLOPs are counted."""
+EXAMPLE_SIZES = {"B": 2, "S": 7, "T": 6}
+"""Sentences, source tokens and target tokens of the batch that gives the shapes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogueEntry:
-    """A line of the list."""
+    """One preset and its cost."""
 
     preset: str
+    """Name of the preset."""
     params: int
-    """Trainable weights, tied ones once."""
+    """Number of trainable parameters, tied ones counted once."""
     forward_flops: int
-    """Operations of the forward pass of one pair of ``SENTENCE`` tokens on each side."""
+    """FLOPs of the forward pass of one sentence pair, ``SENTENCE_TOKENS`` long on both sides."""
     paper_size: bool
+    """Whether the model is as large as in its paper."""
     about: str
+    """Short description."""
     source: str
+    """The paper."""
 
 
 def catalogue(vocabulary: int) -> list[CatalogueEntry]:
-    """All presets with ``vocabulary`` entries on each side; built without storage, so none is too large."""
-    found = []
+    """List all presets, built on the meta device, where no model is too large.
+
+    Args:
+        vocabulary: size of both vocabularies.
+    """
+    entries = []
     for name, preset in PRESETS.items():
         with torch.device("meta"):
             model = build(preset.architecture, vocabulary, vocabulary)
-        operations = forward_flops(
-            preset.architecture, src_len=SENTENCE, tgt_len=SENTENCE, tgt_vocabulary=vocabulary
+        flops = forward_flops(
+            preset.architecture, src_len=SENTENCE_TOKENS, tgt_len=SENTENCE_TOKENS, tgt_vocabulary=vocabulary
         )
         entry = CatalogueEntry(
             preset=name,
             params=sum(parameter.numel() for parameter in model.parameters()),
-            forward_flops=round(operations),
+            forward_flops=round(flops),
             paper_size=preset.paper_size,
             about=preset.about,
             source=preset.source,
         )
-        found.append(entry)
-    return found
+        entries.append(entry)
+    return entries
 
 
 @torch.no_grad()
 def describe(name: str, vocabulary: int) -> dict[str, Any]:
-    """Take a preset apart: settings, what its parts compute, and the module tree with weights and shapes.
+    """Describe a preset: settings, formulas, and the module tree with parameter counts and output shapes.
+
+    Args:
+        name: name of the preset.
+        vocabulary: size of both vocabularies.
+
+    Returns:
+        A dict that ``json.dumps`` accepts, with keys "preset", "about", "source", "settings", "formulas" (by
+        class) and "tree" (one entry per module).
 
     Raises:
-        ValueError: there is no such preset; the nearest name is given.
+        ValueError: unknown preset; the message suggests the nearest name.
     """
     preset = find_preset(name)
     model = build(preset.architecture, vocabulary, vocabulary).eval()
@@ -83,10 +99,10 @@ def describe(name: str, vocabulary: int) -> dict[str, Any]:
 
 
 def render_list(entries: list[CatalogueEntry], vocabulary: int) -> str:
-    """The list as lines of text, the papers' sizes apart."""
+    """Render the list as text, with the presets in the size of their papers last."""
     width = max(len(entry.preset) for entry in entries)
-    head = f"{'preset':<{width}}  {'params':>8}  {'GFLOP':>6}  what it is (source)"
-    lines = [head]
+    header = f"{'preset':<{width}}  {'params':>8}  {'GFLOP':>6}  what it is (source)"
+    lines = [header]
     for paper_size in (False, True):
         lines += [
             f"{entry.preset:<{width}}  {entry.params / 1e6:>7.2f}M  {entry.forward_flops / 1e9:>6.3f}  "
@@ -95,64 +111,63 @@ def render_list(entries: list[CatalogueEntry], vocabulary: int) -> str:
             if entry.paper_size == paper_size
         ]
         lines += [] if paper_size else ["", "in the size of the paper:"]
-    note = (
-        f"GFLOP: a forward pass of one pair of {SENTENCE} tokens on each side; {vocabulary:,} entries a side"
-    )
+    pair = f"one pair of {SENTENCE_TOKENS} tokens on each side"
+    note = f"GFLOP: a forward pass of {pair}; {vocabulary:,} entries a side"
     return "\n".join([*lines, "", note])
 
 
-def render_description(found: dict[str, Any]) -> str:
-    """What ``describe`` found, as text."""
-    lines = [f"{found['preset']}: {found['about']} ({found['source']})", ""]
-    lines += [f"  {key} = {value}" for key, value in found["settings"].items()]
-    lines += ["", *(f"  {name}: {text}" for name, text in found["formulas"].items()), ""]
+def render_description(description: dict[str, Any]) -> str:
+    """Render the result of ``describe`` as text."""
+    lines = [f"{description['preset']}: {description['about']} ({description['source']})", ""]
+    lines += [f"  {key} = {value}" for key, value in description["settings"].items()]
+    lines += ["", *(f"  {name}: {text}" for name, text in description["formulas"].items()), ""]
     rows = [
         (
-            "  " * row["module"].count(".") + row["module"],
-            row["class"],
-            f"{row['params']:,}",
-            row["output"] or "",
+            "  " * module["module"].count(".") + module["module"],
+            module["class"],
+            f"{module['params']:,}",
+            module["output"] or "",
         )
-        for row in found["tree"]
+        for module in description["tree"]
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines += [
         f"  {row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]:>{widths[2]}}  {row[3]}" for row in rows
     ]
-    sizes = ", ".join(f"{value} {name}" for name, value in SHOWN.items())
+    sizes = ", ".join(f"{value} {name}" for name, value in EXAMPLE_SIZES.items())
     return "\n".join([*lines, "", f"  shapes of what each module hands on, for a batch of {sizes}"])
 
 
 def _formulas(model: nn.Module) -> dict[str, str]:
-    """What each class of ours in the model computes: the first line that its docstring says it in."""
-    kinds = {
+    """Collect the first paragraph of the docstring of each module class that is not torch's."""
+    classes = {  # a dict keeps the order of the modules
         type(module): None for module in model.modules() if not type(module).__module__.startswith("torch")
     }
-    return {kind.__name__: (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ") for kind in kinds}
+    return {cls.__name__: (inspect.getdoc(cls) or "").split("\n\n")[0].replace("\n", " ") for cls in classes}
 
 
 def _shapes(model: nn.Module, vocabulary: int) -> dict[str, str]:
-    """The shape of each module's first tensor in a forward pass, by the module's path."""
-    found: dict[str, str] = {}
+    """Record the shape of the first output tensor of each module in a forward pass, by module path."""
+    shapes: dict[str, str] = {}
 
-    def watch(path: str) -> Any:
+    def hook_for(path: str) -> Any:
         def hook(module: nn.Module, inputs: Any, output: Any) -> None:
             first = _first_tensor(output)
             if first is not None:
-                found[path] = " x ".join(map(str, first.shape))
+                shapes[path] = " x ".join(map(str, first.shape))
 
         return hook
 
     for path, module in model.named_modules():
-        module.register_forward_hook(watch(path))
-    src = torch.randint(vocabulary, (SHOWN["B"], SHOWN["S"]))
-    tgt = torch.randint(vocabulary, (SHOWN["B"], SHOWN["T"]))
+        module.register_forward_hook(hook_for(path))
+    src = torch.randint(vocabulary, (EXAMPLE_SIZES["B"], EXAMPLE_SIZES["S"]))
+    tgt = torch.randint(vocabulary, (EXAMPLE_SIZES["B"], EXAMPLE_SIZES["T"]))
     model(src, torch.ones_like(src, dtype=torch.bool), tgt)
-    return found
+    return shapes
 
 
 def _first_tensor(output: Any) -> Tensor | None:
-    """The first tensor of a module's output, which may be a tuple."""
+    """Return the first tensor of a module's output, which may be a nested tuple."""
     while isinstance(output, tuple) and output:
         output = output[0]
     return output if isinstance(output, Tensor) else None

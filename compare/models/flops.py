@@ -1,8 +1,8 @@
-"""Floating-point operations of the models, by closed formulas.
+"""Closed formulas for the floating-point operations (FLOPs) of the models.
 
-Counted: 2 for each multiply-add of every matrix product, those of attention and of the output layer included,
-on real tokens (no padding), causal attention as the whole square. Not counted: embedding look-ups, biases,
-norms, softmax, gates and all else that works element by element.
+Each multiply-add of a matrix product counts as 2, including those of attention and of the output layer. Only
+real tokens count, no padding; causal attention counts as the full square. Embedding look-ups, biases, norms,
+softmax, gates and other elementwise work are not counted.
 """
 
 from compare.models.registry import Architecture, family_of
@@ -11,23 +11,24 @@ from compare.models.registry import Architecture, family_of
 def train_flops_per_token(
     config: Architecture, *, src_len: float, tgt_len: float, tgt_vocabulary: int
 ) -> float:
-    """Count an update's operations for each token, as throughput counts them: source without EOS and target.
+    """Count the FLOPs of a training update per token.
 
-    For each product of the forward pass the backward pass has two, for the gradients of its two factors:
-    three times ``forward_flops`` in all. Arguments as there.
+    The backward pass has two products for each one of the forward pass, for the gradients of its two factors:
+    three times ``forward_flops`` in total. Tokens are those that throughput counts: the source without the
+    end of sentence, and the target with it. Arguments as for ``forward_flops``.
     """
     forward = forward_flops(config, src_len=src_len, tgt_len=tgt_len, tgt_vocabulary=tgt_vocabulary)
     return 3 * forward / (src_len - 1 + tgt_len)
 
 
 def forward_flops(config: Architecture, *, src_len: float, tgt_len: float, tgt_vocabulary: int) -> float:
-    """Count the operations that give the logits of one sentence pair, all of the target being known.
+    """Count the FLOPs of the logits of one sentence pair with given target.
 
     Args:
         config: the model.
-        src_len: source tokens the encoder reads, EOS included; a mean will do.
-        tgt_len: target tokens predicted, EOS included.
-        tgt_vocabulary: entries of the target vocabulary.
+        src_len: number of source tokens, end of sentence included; possibly a mean.
+        tgt_len: number of target tokens predicted, end of sentence included; possibly a mean.
+        tgt_vocabulary: size of the target vocabulary.
     """
     operations = family_of(config).operations(config, src_len, tgt_len)
     return 2 * (operations.multiply_adds + tgt_len * operations.output_size * tgt_vocabulary)

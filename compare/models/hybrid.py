@@ -1,6 +1,7 @@
-"""The two hybrids: each room's encoder with the other room's decoder (compare Chen et al. 2018).
+"""Two hybrids: the encoder of one family with the decoder of the other (compare Chen et al. 2018).
 
-Shapes: B sentences, K hypotheses each, S source and T target positions, V vocabulary.
+Shapes: B sentences, K hypotheses each, S source and T target positions, H heads, V vocabulary.
+Masks are bool, True = may be attended.
 """
 
 from typing import Any
@@ -18,7 +19,16 @@ from transformer.weights import initialise as initialise_transformer
 
 
 def build_hybrid(config: HybridConfig, src_vocabulary: int, tgt_vocabulary: int) -> "Hybrid":
-    """Make the model with fresh weights, each half's drawn as its own room draws them."""
+    """Build a hybrid with fresh weights, each half initialised as in its own family.
+
+    Args:
+        config: the two halves.
+        src_vocabulary: size of the source vocabulary.
+        tgt_vocabulary: size of the target vocabulary.
+
+    Raises:
+        ValueError: all embeddings are tied but the vocabularies differ in size.
+    """
     if config.decoder.tie == "all" and src_vocabulary != tgt_vocabulary:
         raise ValueError(
             f'tie "all" needs one vocabulary for both sides, got {src_vocabulary} source and '
@@ -30,7 +40,7 @@ def build_hybrid(config: HybridConfig, src_vocabulary: int, tgt_vocabulary: int)
 
 
 class Hybrid(nn.Module):
-    """What both have in common; it fits ``compare.protocol.EncoderDecoder``."""
+    """Base class of both hybrids; implements ``compare.protocol.EncoderDecoder``."""
 
     decoder: Any
     output: nn.Linear
@@ -40,37 +50,40 @@ class Hybrid(nn.Module):
         self.config = config
 
     def forward(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Tensor:
-        """Logits (B, T, V) for src (B, S), src_mask (B, S) and tgt_in (B, T)."""
+        """Compute logits (B, T, V) for src (B, S), src_mask (B, S) and tgt_in (B, T)."""
         logits: Tensor = self.output(self.features(src, src_mask, tgt_in).hidden)
         return logits
 
     def features(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Features:
-        """Run the whole target at once: src (B, S), src_mask (B, S), tgt_in (B, T)."""
+        """Compute the input of ``output`` for src (B, S), src_mask (B, S) and tgt_in (B, T)."""
         raise NotImplementedError
 
     def encode(self, src: Tensor, src_mask: Tensor) -> Any:
-        """Read src (B, S) once; src_mask (B, S) is True for real tokens."""
+        """Encode src (B, S) once per sentence; src_mask (B, S) marks real tokens."""
         raise NotImplementedError
 
     def init_state(self, memory: Any, beam: int, capacity: int) -> Any:
-        """The state before the first token of ``beam`` hypotheses of up to ``capacity`` tokens."""
+        """Build the state before the first token, for ``beam`` hypotheses of at most ``capacity`` tokens."""
         raise NotImplementedError
 
     def step(self, tokens: Tensor, state: Any, memory: Any) -> tuple[Tensor, Any]:
-        """Feed tokens (B, K); returns logits (B, K, V) and the next state. ``state`` is dead afterwards."""
-        hidden, state = self.decoder.step(tokens, state, memory)  # dropout does nothing where one decodes
+        """Decode one position: the previous tokens (B, K) give logits (B, K, V) and the next state.
+
+        ``state`` must not be used afterwards.
+        """
+        hidden, state = self.decoder.step(tokens, state, memory)  # no dropout: decoding is in eval mode
         return self.output(hidden), state
 
     def attention(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> dict[str, Tensor]:
-        """Weights by name, as each half names its own."""
+        """Compute attention weights by name; each half names its own."""
         raise NotImplementedError
 
-    def _tie(self, tie: str, source: nn.Embedding, target: nn.Embedding) -> None:
-        """Share the target's matrix with the output layer, and with the source if told to."""
+    def _tie(self, tie: str, src_embedding: nn.Embedding, tgt_embedding: nn.Embedding) -> None:
+        """Share the target embedding with the output layer ("output"), and also with the source ("all")."""
         if tie != "none":
-            self.output.weight = target.weight
+            self.output.weight = tgt_embedding.weight
         if tie == "all":
-            source.weight = target.weight
+            src_embedding.weight = tgt_embedding.weight
 
 
 class TransformerRNN(Hybrid):
@@ -78,36 +91,36 @@ class TransformerRNN(Hybrid):
 
     def __init__(self, config: HybridConfig, src_vocabulary: int, tgt_vocabulary: int) -> None:
         super().__init__(config)
-        reads, writes = config.encoder, config.decoder
-        assert isinstance(reads, TransformerConfig)
-        assert isinstance(writes, Seq2SeqConfig)
-        table = nn.Embedding(src_vocabulary, reads.d_model)
-        self.encoder = transformer.Encoder(reads, table)
-        self.decoder = seq2seq.Decoder(writes, tgt_vocabulary, reads.d_model, reads.d_model)
-        self.output = nn.Linear(writes.output_size, tgt_vocabulary)
-        self.dropout = nn.Dropout(writes.dropout)
+        encoder, decoder = config.encoder, config.decoder
+        assert isinstance(encoder, TransformerConfig)
+        assert isinstance(decoder, Seq2SeqConfig)
+        src_embedding = nn.Embedding(src_vocabulary, encoder.d_model)
+        self.encoder = transformer.Encoder(encoder, src_embedding)
+        self.decoder = seq2seq.Decoder(decoder, tgt_vocabulary, encoder.d_model, encoder.d_model)
+        self.output = nn.Linear(decoder.output_size, tgt_vocabulary)
+        self.dropout = nn.Dropout(decoder.dropout)
         self.decoder.apply(initialise_recurrent)
         initialise_recurrent(self.output)
         initialise_transformer(self.encoder)
-        self._tie(writes.tie, table, self.decoder.embedding)
+        self._tie(decoder.tie, src_embedding, self.decoder.embedding)
 
     def features(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Features:
-        """Run the whole target at once: src (B, S), src_mask (B, S), tgt_in (B, T)."""
+        """Compute the input of ``output`` for src (B, S), src_mask (B, S) and tgt_in (B, T)."""
         readout, attended, _ = self.decoder(tgt_in, self.encode(src, src_mask))
         return seq2seq.Features(self.dropout(readout), attended.choice_logp, attended.value)
 
     def encode(self, src: Tensor, src_mask: Tensor) -> seq2seq.Memory:
-        """Read src (B, S) once; src_mask (B, S) is True for real tokens."""
+        """Encode src (B, S) once per sentence; src_mask (B, S) marks real tokens."""
         memory: seq2seq.Memory = self.decoder.remember(seq2seq.Encoded(*self.encoder(src, src_mask)))
         return memory
 
     def init_state(self, memory: seq2seq.Memory, beam: int, capacity: int) -> seq2seq.State:
-        """The state before the first token; a recurrent state has one size, whatever the ``capacity``."""
+        """Build the state before the first token; a recurrent state does not depend on ``capacity``."""
         state: seq2seq.State = self.decoder.init_state(memory, beam)
         return state
 
     def attention(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> dict[str, Tensor]:
-        """Weights "encoder.<layer>" (B, H, S, S) and "cross" (B, heads, T, S)."""
+        """Compute the weights "encoder.<layer>" (B, H, S, S) and "cross" (B, H, T, S)."""
         _, attended, _ = self.decoder(tgt_in, self.encode(src, src_mask))
         return {**self.encoder.attention(src, src_mask), "cross": attended.weights}
 
@@ -117,34 +130,34 @@ class RNNTransformer(Hybrid):
 
     def __init__(self, config: HybridConfig, src_vocabulary: int, tgt_vocabulary: int) -> None:
         super().__init__(config)
-        reads, writes = config.encoder, config.decoder
-        assert isinstance(reads, Seq2SeqConfig)
-        assert isinstance(writes, TransformerConfig)
-        self.encoder = seq2seq.Encoder(reads, src_vocabulary)
-        table = nn.Embedding(tgt_vocabulary, writes.d_model)
-        self.decoder = transformer.Decoder(writes, table, memory_size=self.encoder.state_size)
-        self.output = nn.Linear(writes.d_model, tgt_vocabulary, bias=False)
+        encoder, decoder = config.encoder, config.decoder
+        assert isinstance(encoder, Seq2SeqConfig)
+        assert isinstance(decoder, TransformerConfig)
+        self.encoder = seq2seq.Encoder(encoder, src_vocabulary)
+        tgt_embedding = nn.Embedding(tgt_vocabulary, decoder.d_model)
+        self.decoder = transformer.Decoder(decoder, tgt_embedding, memory_size=self.encoder.state_size)
+        self.output = nn.Linear(decoder.d_model, tgt_vocabulary, bias=False)
         self.encoder.apply(initialise_recurrent)
         initialise_transformer(self.decoder)
-        nn.init.normal_(self.output.weight, std=writes.d_model**-0.5)
-        self._tie(writes.tie, self.encoder.embedding, table)
+        nn.init.normal_(self.output.weight, std=decoder.d_model**-0.5)
+        self._tie(decoder.tie, self.encoder.embedding, tgt_embedding)
 
     def features(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Features:
-        """Run the whole target at once: src (B, S), src_mask (B, S), tgt_in (B, T)."""
+        """Compute the input of ``output`` for src (B, S), src_mask (B, S) and tgt_in (B, T)."""
         return transformer.Features(self.decoder(tgt_in, self.encode(src, src_mask)))
 
     def encode(self, src: Tensor, src_mask: Tensor) -> transformer.Memory:
-        """Read src (B, S) once; src_mask (B, S) is True for real tokens."""
+        """Encode src (B, S) once per sentence; src_mask (B, S) marks real tokens."""
         states, mask, *_ = self.encoder(src, src_mask)
         memory: transformer.Memory = self.decoder.remember(states, mask)
         return memory
 
     def init_state(self, memory: transformer.Memory, beam: int, capacity: int) -> transformer.State:
-        """The state before the first token of ``beam`` hypotheses of up to ``capacity`` tokens."""
+        """Build the state before the first token, for ``beam`` hypotheses of at most ``capacity`` tokens."""
         state: transformer.State = self.decoder.init_state(memory, beam, capacity)
         return state
 
     def attention(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> dict[str, Tensor]:
-        """Weights "decoder.<layer>" (B, H, T, T) and "cross.<layer>" (B, H, T, S)."""
+        """Compute the weights "decoder.<layer>" (B, H, T, T) and "cross.<layer>" (B, H, T, S)."""
         weights: dict[str, Tensor] = self.decoder.attention(tgt_in, self.encode(src, src_mask))
         return weights

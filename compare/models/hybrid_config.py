@@ -1,4 +1,4 @@
-"""An encoder of one room and a decoder of the other; what a half does not use is no setting of it."""
+"""Config of hybrids: the encoder of one family and the decoder of the other."""
 
 from dataclasses import dataclass
 
@@ -8,6 +8,7 @@ from seq2seq.config import Seq2SeqConfig
 from transformer.config import TransformerConfig
 
 HalfConfig = Seq2SeqConfig | TransformerConfig
+"""Config of a complete model, of which a hybrid uses the encoder or the decoder."""
 
 UNUSED: dict[tuple[str, type[HalfConfig]], frozenset[str]] = {
     ("encoder", Seq2SeqConfig): frozenset({"attention", "feed_summary", "readout"}),
@@ -15,7 +16,7 @@ UNUSED: dict[tuple[str, type[HalfConfig]], frozenset[str]] = {
     ("decoder", Seq2SeqConfig): frozenset({"direction", "encoder_size", "num_heads"}),
     ("decoder", TransformerConfig): frozenset({"encoder_layers"}),
 }
-"""Settings of a whole model that mean nothing to the half of it that is used; heads are the Transformer's."""
+"""Settings without effect in the half that is used; ``num_heads`` always means the Transformer's heads."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +29,7 @@ class HybridConfig:
     """The model whose decoder writes the target."""
 
     def __post_init__(self) -> None:
-        """Reject halves of one room, and halves that contradict each other."""
+        """Reject halves of the same family, and halves that contradict each other."""
         if type(self.encoder) is type(self.decoder):
             raise ValueError(f"encoder and decoder are both {type(self.encoder).__name__}: that is no hybrid")
         for name in ("dropout", "tie"):
@@ -45,17 +46,17 @@ class HybridConfig:
 
 
 def embedding_width(half: HalfConfig) -> int:
-    """How wide the embeddings of a half are."""
+    """Return the width of the embeddings of a half."""
     return half.d_model if isinstance(half, TransformerConfig) else half.embedding_size
 
 
 def hybrid_multiply_adds(config: HybridConfig, src_len: float, tgt_len: float) -> float:
-    """Count a sentence pair's multiply-adds up to the states that the output layer reads.
+    """Count the multiply-adds per sentence pair, output layer excluded.
 
     Args:
         config: the model.
-        src_len: source tokens read; a mean will do.
-        tgt_len: target tokens read.
+        src_len: number of source tokens, possibly a mean.
+        tgt_len: number of target tokens, possibly a mean.
     """
     match config:
         case HybridConfig(encoder=TransformerConfig() as encoder, decoder=Seq2SeqConfig() as decoder):

@@ -1,4 +1,4 @@
-"""The presets, one a row of a comparison: each a model of the literature under its name there."""
+"""Presets: models of the literature under the names used there."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,14 +14,18 @@ from transformer.config import DecoderOnlyConfig, TransformerConfig
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """A model under its name in the literature."""
+    """A model of the literature with its default settings."""
 
     about: str
+    """Short description."""
     source: str
+    """The paper, with section or table if only a part of it is meant."""
     architecture: Architecture
+    """Config of the model."""
     optim: OptimConfig = field(default_factory=OptimConfig)
+    """Optimizer settings suited to the architecture."""
     paper_size: bool = False
-    """As large as its authors built it: for a GPU, and no row of a quick comparison."""
+    """Whether the model has the size of its paper, which needs a GPU; else it suits a quick comparison."""
 
     @property
     def model(self) -> ResolvedModel:
@@ -30,12 +34,12 @@ class Preset:
 
 
 def _before(**attention: Any) -> Seq2SeqConfig:
-    """Attention before the cell, the context an input of it (Bahdanau et al. 2015)."""
+    """Configure attention before the recurrent cell, with the context as its input (Bahdanau et al. 2015)."""
     return Seq2SeqConfig(attention=AttentionConfig(placement="before", **attention), tie="output")
 
 
 def _after(score: str, **attention: Any) -> Seq2SeqConfig:
-    """Attention after the cell with input feeding (Luong et al. 2015, sections 3.1 and 3.3)."""
+    """Configure attention after the cell, with input feeding (Luong et al. 2015, sections 3.1 and 3.3)."""
     settings = AttentionConfig(score=score, placement="after", input_feeding=True, **attention)
     return Seq2SeqConfig(attention=settings, tie="output")
 
@@ -245,10 +249,14 @@ PRESETS: dict[str, Preset] = {
 
 
 def find_preset(name: str, context: str = "") -> Preset:
-    """Look up a preset; ``context`` begins the error message.
+    """Look up a preset.
+
+    Args:
+        name: name of the preset.
+        context: beginning of the error message, such as file and key.
 
     Raises:
-        ValueError: no such preset; the message names the nearest one.
+        ValueError: unknown preset; the message suggests the nearest name.
     """
     if name in PRESETS:
         return PRESETS[name]

@@ -1,6 +1,6 @@
-"""The model families: one registry entry says how a family is configured, built, counted and resized.
+"""Registry of model families.
 
-A family is known by the class of its config. A new one is one entry in ``FAMILIES``.
+A family is identified by the class of its config. Add a new one by ``register_family``.
 """
 
 from collections.abc import Callable
@@ -23,30 +23,32 @@ if TYPE_CHECKING:
     """A module that implements ``compare.protocol.EncoderDecoder``."""
 
 Architecture = Seq2SeqConfig | TransformerConfig | DecoderOnlyConfig | HybridConfig
-"""The config of a model: a frozen dataclass that checks itself."""
+"""Config of a model: a frozen dataclass that validates itself."""
 
 
 class Operations(NamedTuple):
-    """Cost of a forward pass over one sentence pair, the output layer left out."""
+    """Cost of the forward pass of one sentence pair, output layer excluded."""
 
     multiply_adds: float
+    """Multiply-adds of all matrix products."""
     output_size: int
-    """Width of the vectors that the output layer reads."""
+    """Input width of the output layer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """What the toolkit must know about a family of models."""
+    """How the models of a family are configured, built, counted and resized."""
 
     name: str
+    """Name of the family."""
     config: type
-    """Class of its configs; a subclass belongs to the family of the nearest base class."""
+    """Class of its configs; subclasses belong to the family of their nearest registered base class."""
     build: Callable[[Any, int, int], "Model"]
     """(config, source vocabulary size, target vocabulary size) -> model with fresh weights."""
     operations: Callable[[Any, float, float], Operations]
-    """(config, source tokens, target tokens) -> cost of a forward pass; both lengths may be means."""
+    """(config, source tokens, target tokens) -> cost of the forward pass; both lengths may be means."""
     width_fields: tuple[tuple[str, ...], ...]
-    """Config fields that a matched budget changes: groups, each tried where the one before is too coarse."""
+    """Groups of config fields that match a budget; each is tried if the one before it is too coarse."""
 
 
 def _build_seq2seq(config: Seq2SeqConfig, src_vocabulary: int, tgt_vocabulary: int) -> "Seq2Seq":
@@ -90,14 +92,14 @@ def _hybrid_operations(config: HybridConfig, src_len: float, tgt_len: float) -> 
 
 
 FAMILIES: dict[type, Family] = {}
-"""Every family by the class of its configs."""
+"""All families by config class."""
 
 
 def register_family(family: Family) -> None:
     """Add a family.
 
     Raises:
-        ValueError: its config class is taken.
+        ValueError: its config class is already registered.
     """
     if family.config in FAMILIES:
         raise ValueError(f"the config class {family.config.__name__} is registered already")
@@ -141,24 +143,24 @@ def family_of(config: Any) -> Family:
     """Find the family that a config belongs to.
 
     Raises:
-        ValueError: its class, and every base class, is of no registered family.
+        ValueError: neither its class nor a base class is registered.
     """
-    for kind in type(config).__mro__:
-        if kind in FAMILIES:
-            return FAMILIES[kind]
-    names = ", ".join(kind.__name__ for kind in FAMILIES)
+    for cls in type(config).__mro__:
+        if cls in FAMILIES:
+            return FAMILIES[cls]
+    names = ", ".join(cls.__name__ for cls in FAMILIES)
     raise ValueError(f"{type(config).__name__} belongs to no registered family of models: known are {names}")
 
 
 def build(config: Architecture, src_vocabulary: int, tgt_vocabulary: int) -> "Model":
-    """Build the model of ``config`` with fresh weights, drawn from torch's global generator.
+    """Build a model with fresh weights, drawn from torch's global generator.
 
     Args:
-        config: the architecture.
-        src_vocabulary: entries of the source vocabulary.
-        tgt_vocabulary: entries of the target vocabulary.
+        config: config of the model.
+        src_vocabulary: size of the source vocabulary.
+        tgt_vocabulary: size of the target vocabulary.
 
     Raises:
-        ValueError: the config is of no registered family, or ties embeddings of vocabularies that differ.
+        ValueError: the config belongs to no registered family, or ties embeddings of different size.
     """
     return family_of(config).build(config, src_vocabulary, tgt_vocabulary)

@@ -1,4 +1,4 @@
-"""A preset with its overrides applied, and the settings of any model config by name."""
+"""Presets with overrides applied, and the settings of any model config by name."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -12,18 +12,20 @@ from compare.optim.config import OptimConfig
 
 @dataclass(frozen=True, kw_only=True)
 class ResolvedModel:
-    """All that is needed to build and train one model."""
+    """Complete settings of one model: everything needed to build and train it."""
 
     architecture: Architecture
+    """Config of the model."""
     optim: OptimConfig
+    """Config of the optimizer."""
 
     def settings(self) -> dict[str, Any]:
-        """Every setting by its name, as a ``[[models]]`` table would give it; None where it has none."""
-        parts = (self.architecture, self.optim)
-        return {name: value for part in parts for name, _, value in _settings(part)}
+        """Return every setting by name, as in a ``[[models]]`` table; optional settings may be None."""
+        configs = (self.architecture, self.optim)
+        return {name: value for config in configs for name, _, value in _settings(config)}
 
     def setting_types(self) -> dict[str, Any]:
-        """The type of every setting, by name."""
+        """Return the type of every setting, by name."""
         return {name: kind for part in (self.architecture, self.optim) for name, kind, _ in _settings(part)}
 
     def override(self, values: Mapping[str, Any]) -> "ResolvedModel":
@@ -41,34 +43,34 @@ class ResolvedModel:
 
 
 def _settings(config: Any, unused: frozenset[str] = frozenset()) -> Iterator[tuple[str, Any, Any]]:
-    """(name, type, value) of each setting, those of nested configs included."""
-    for item, value in _fields(config, unused):
+    """Yield (name, type, value) of each setting, including those of nested configs."""
+    for field, value in _fields(config, unused):
         if dataclasses.is_dataclass(value):
-            yield from _settings(value, unused | _unused(item.name, value))
+            yield from _settings(value, unused | _unused(field.name, value))
         else:
-            yield item.name, item.type, value
+            yield field.name, field.type, value
 
 
 def _replace(config: Any, values: Mapping[str, Any], unused: frozenset[str] = frozenset()) -> Any:
-    """``config`` with those of ``values`` that are its settings."""
+    """Copy ``config`` with the values that are settings of it or of a nested config."""
     changes = {}
-    for item, value in _fields(config, unused):
+    for field, value in _fields(config, unused):
         if dataclasses.is_dataclass(value):
-            changes[item.name] = _replace(value, values, unused | _unused(item.name, value))
-        elif item.name in values:
-            changes[item.name] = values[item.name]
+            changes[field.name] = _replace(value, values, unused | _unused(field.name, value))
+        elif field.name in values:
+            changes[field.name] = values[field.name]
     return dataclasses.replace(config, **changes)
 
 
 def _unused(role: str, config: Any) -> frozenset[str]:
-    """Settings without effect in the half ``role`` ("encoder" or "decoder") of a hybrid."""
+    """Return the settings without effect in the half ``role`` ("encoder" or "decoder") of a hybrid."""
     return UNUSED.get((role, type(config)), frozenset())
 
 
 def _fields(config: Any, unused: frozenset[str]) -> Iterator[tuple["dataclasses.Field[Any]", Any]]:
-    """The fields with their values, without unused ones and without nested configs that are None."""
-    for item in dataclasses.fields(config):
-        value = getattr(config, item.name)
-        absent = value is None and any(dataclasses.is_dataclass(kind) for kind in get_args(item.type))
-        if item.name not in unused and not absent:
-            yield item, value
+    """Yield the fields with their values, without unused ones and nested configs that are None."""
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        absent = value is None and any(dataclasses.is_dataclass(arg) for arg in get_args(field.type))
+        if field.name not in unused and not absent:
+            yield field, value

@@ -1,1 +1,1 @@
-"""The optimizer, its settings and its learning-rate schedules."""
+"""Optimizer, learning-rate schedules and their config."""

@@ -1,4 +1,4 @@
-"""Settings of the optimizer, which a preset brings along with its architecture."""
+"""Options of optimizer and learning-rate schedule; every preset has its own."""
 
 import math
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from compare.optim.lr_scheduler import SCHEDULES, scheduled_rate
 
 @dataclass(frozen=True, kw_only=True)
 class OptimConfig:
-    """Optimizer and learning-rate schedule of one model; the best settings differ by architecture."""
+    """Optimizer and learning-rate schedule of one model; the best settings depend on the architecture."""
 
     learning_rate: float = 1e-3
     """Peak learning rate of AdamW (Loshchilov and Hutter 2019; Adam where weight_decay is 0)."""
@@ -19,10 +19,10 @@ class OptimConfig:
     weight_decay: float = 0.0
     """Decoupled weight decay."""
     beta2: float = 0.98
-    """Decay of the squared gradients' average (0.98 in Vaswani et al. 2017)."""
+    """Decay of the running average of squared gradients (0.98 in Vaswani et al. 2017, section 5.3)."""
 
     def __post_init__(self) -> None:
-        """Reject what would fail or diverge only once training has begun."""
+        """Reject values under which training would fail or diverge."""
         if self.schedule not in SCHEDULES:
             raise ValueError(f"schedule must be one of {', '.join(SCHEDULES)}, found {self.schedule!r}")
         if not 0 < self.learning_rate < math.inf:

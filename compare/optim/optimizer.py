@@ -9,7 +9,7 @@ from compare.optim.config import OptimConfig
 
 
 def build_optimizer(parameters: Iterable[nn.Parameter], config: OptimConfig) -> torch.optim.Optimizer:
-    """AdamW in its fused form, which does one pass over each parameter."""
+    """Build AdamW (Loshchilov and Hutter 2019), fused into one pass over each parameter."""
     return torch.optim.AdamW(
         parameters,
         lr=config.learning_rate,

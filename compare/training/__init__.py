@@ -1,1 +1,1 @@
-"""Loss, optimizer, training loop, checkpoints, trainer state and the log of metrics."""
+"""Loss, training step and loop, validation, checkpoints, trainer state and metrics log."""

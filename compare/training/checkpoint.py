@@ -1,4 +1,4 @@
-"""Weights as safetensors, trainer states as plain tensors; loading never runs code."""
+"""Weights as safetensors and trainer states as plain tensors; loading never executes code."""
 
 import io
 from collections.abc import Mapping
@@ -15,15 +15,15 @@ from data.text.files import write_atomically
 
 
 def save_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
-    """Write tensors by name; tied ones are written once (see ``model_weights``)."""
+    """Write named tensors to a safetensors file, atomically."""
     write_atomically(path, safetensors.torch.save({k: v.contiguous() for k, v in weights.items()}))
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:
-    """Read tensors by name.
+    """Read named tensors from a safetensors file, to the CPU.
 
     Raises:
-        ValueError: the file is missing, cut short or not safetensors.
+        ValueError: the file is missing, truncated or not safetensors.
     """
     if not path.exists():
         raise ValueError(f"{path}: no such weights: has this run been trained?")
@@ -36,29 +36,38 @@ def load_weights(path: Path) -> dict[str, Tensor]:
 
 
 def model_weights(model: nn.Module) -> dict[str, Tensor]:
-    """The parameters and buffers of a model, each shared tensor once, under its first name."""
-    named: dict[str, Tensor] = dict(model.named_parameters())  # leaves out what is tied to an earlier one
+    """Collect parameters and persistent buffers by name; a tied tensor appears once, under its first name."""
+    named: dict[str, Tensor] = dict(model.named_parameters())  # without repeats of tied parameters
     buffers = {name: buffer for name, buffer in model.named_buffers() if name in model.state_dict()}
     return {name: tensor.detach() for name, tensor in (named | buffers).items()}
 
 
-def set_weights(model: nn.Module, weights: Mapping[str, Tensor], place: str) -> None:
-    """Copy ``weights`` into ``model``; a name or shape that does not fit is an error that names ``place``."""
-    own = model_weights(model)
-    if own.keys() != weights.keys():
-        odd = sorted(own.keys() ^ weights.keys())[0]
-        raise ValueError(f"{place}: weights of another model: {odd!r} is in one of them only")
-    for name, tensor in own.items():
+def set_weights(model: nn.Module, weights: Mapping[str, Tensor], context: str) -> None:
+    """Copy named tensors into a model, in place.
+
+    Args:
+        model: the model.
+        weights: tensors by the names of ``model_weights``.
+        context: beginning of error messages, such as the file of the weights.
+
+    Raises:
+        ValueError: names or shapes differ from the model's.
+    """
+    parameters = model_weights(model)
+    if parameters.keys() != weights.keys():
+        name = sorted(parameters.keys() ^ weights.keys())[0]
+        raise ValueError(f"{context}: weights of another model: {name!r} is in one of them only")
+    for name, tensor in parameters.items():
         if tensor.shape != weights[name].shape:
             raise ValueError(
-                f"{place}: {name} is {tuple(weights[name].shape)} but the model's is {tuple(tensor.shape)}: "
-                "the weights belong to another size or vocabulary"
+                f"{context}: {name} is {tuple(weights[name].shape)} but the model's is {tuple(tensor.shape)}"
+                ": the weights belong to another size or vocabulary"
             )
         tensor.copy_(weights[name])
 
 
 def average(paths: list[Path]) -> dict[str, Tensor]:
-    """The mean of several files' weights, taken in float64."""
+    """Average the weights of several files, in float64; returns float32."""
     total = {name: tensor.double() for name, tensor in load_weights(paths[0]).items()}
     for path in paths[1:]:
         for name, tensor in load_weights(path).items():
@@ -67,25 +76,26 @@ def average(paths: list[Path]) -> dict[str, Tensor]:
 
 
 def save_state(path: Path, state: Mapping[str, Any]) -> None:
-    """Write a trainer's state: tensors, numbers, strings, and dicts and lists of them."""
+    """Write a trainer state (tensors, numbers, strings, dicts and lists of them), atomically."""
     buffer = io.BytesIO()
     torch.save(dict(state), buffer)
     write_atomically(path, buffer.getvalue())
 
 
 def load_state(path: Path) -> dict[str, Any] | None:
-    """Read a trainer's state, None where there is none.
+    """Read a trainer state; returns None if there is none.
 
     Raises:
-        ValueError: the file is damaged or holds anything but plain data.
+        ValueError: the file is damaged or contains anything but plain data.
     """
     if not path.exists():
         return None
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises many kinds for damaged files
+    except Exception as error:  # torch raises many types for damaged files
+        # torch's own message is left out: it suggests loading with weights_only=False.
         raise ValueError(
-            f"{path}: damaged trainer state ({type(error).__name__}): "  # torch's text advises what is unsafe
+            f"{path}: damaged trainer state ({type(error).__name__}): "
             f"delete {path.parent} to train this row anew"
         ) from None
     return state

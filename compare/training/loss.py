@@ -1,4 +1,4 @@
-"""The training loss: label-smoothed cross-entropy that never holds all logits; REINFORCE for hard attention.
+"""Training loss: label-smoothed cross-entropy in chunks of logits, and REINFORCE for hard attention.
 
 Shapes: B sentences, T target positions, N real target tokens, D hidden size, V vocabulary.
 """
@@ -11,24 +11,25 @@ from torch import Tensor, nn
 from compare.protocol import EncoderDecoder
 
 CHUNK_ELEMENTS = 1 << 22
-"""Logits held at once: 16 MB in fp32, which stays in a CPU's last-level cache."""
+"""Maximum number of logits in memory at once: 16 MB in fp32, which fits the last-level cache of a CPU."""
 
 
 class LossSums(NamedTuple):
     """Sums over the real target tokens of a batch."""
 
     minimised: Tensor
-    """Cross-entropy against the smoothed target, and ``reinforce`` of choices drawn; summed, scalar."""
+    """The loss to minimise: smoothed cross-entropy, plus ``reinforce`` for hard attention; scalar."""
     nll: Tensor
-    """Negative log-likelihood of the reference, summed, scalar; has no gradient."""
+    """Negative log-likelihood of the reference, scalar, without gradient."""
     tokens: int
-    """Real target tokens, end of sentence included."""
+    """Number of real target tokens, end of sentence included."""
 
 
 class TranslationLoss(nn.Module):
-    """(model, batch) to summed loss and token count; padding takes no part in either."""
+    """Loss of a model on a batch, summed over the real target tokens; padding contributes nothing."""
 
     def __init__(self, model: EncoderDecoder[Any, Any], label_smoothing: float) -> None:
+        """Wrap a model; ``label_smoothing`` is the probability spread over the vocabulary, in [0, 1)."""
         super().__init__()
         self.model = model
         self.label_smoothing = label_smoothing
@@ -36,10 +37,18 @@ class TranslationLoss(nn.Module):
     def forward(
         self, src: Tensor, src_mask: Tensor, tgt_in: Tensor, tgt_out: Tensor, tgt_mask: Tensor
     ) -> LossSums:
-        """Compute the loss of src (B, S), tgt_in, tgt_out (B, T) under masks (B, S) and (B, T)."""
+        """Compute the sums of a batch.
+
+        Args:
+            src: source ids, (B, S).
+            src_mask: True at real source tokens, (B, S).
+            tgt_in: target ids, beginning with the begin-of-sentence id, (B, T).
+            tgt_out: the ids to predict, (B, T).
+            tgt_mask: True at real target tokens, (B, T).
+        """
         features = self.model.features(src, src_mask, tgt_in)
         output = self.model.output
-        real = tgt_mask.flatten().nonzero().squeeze(1)
+        real = tgt_mask.flatten().nonzero().squeeze(1)  # indices (N,)
         hidden = features.hidden.flatten(0, 1).index_select(0, real)  # (N, D): no logits for padding
         targets = tgt_out.flatten().index_select(0, real)
         bias = output.bias if output.bias is not None else output.weight.new_zeros(output.out_features)
@@ -51,17 +60,21 @@ class TranslationLoss(nn.Module):
 
 
 def reinforce(rewards: Tensor, choice_logp: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-    """Loss of the choices drawn (Williams 1992; for attention Xu et al. 2015, section 4.1), summed, scalar.
+    """Compute the REINFORCE loss of sampled source positions: sum_t (R_t - v_t)^2 / 2 - [R_t - v_t] log p_t.
 
-    A choice is credited with all rewards from its own position on, less what the baseline expected; that is
-    the gradient of the expected log-likelihood, whatever later positions make of the choice. The baseline
-    learns those returns by half their squared error.
+    R_t is the sum of the rewards from position t on, v_t the baseline and p_t the probability of the choice;
+    no gradient flows through the brackets. The gradient of the second term estimates that of the negative
+    expected log-likelihood (Williams 1992; for attention Xu et al. 2015, section 4.1); the first term fits
+    the baseline.
 
     Args:
         rewards: log-likelihood of each reference token, 0 at padding, (B, T).
-        choice_logp: log-probability of the choice made before it, (B, T).
+        choice_logp: log-probability of the position sampled for that token, (B, T).
         value: the baseline, (B, T).
         mask: True at real tokens, (B, T).
+
+    Returns:
+        The loss, summed over real tokens, scalar.
     """
     returns = rewards.flip(1).cumsum(1).flip(1).detach()
     advantage = returns - value.to(returns.dtype)
@@ -72,91 +85,94 @@ def reinforce(rewards: Tensor, choice_logp: Tensor, value: Tensor, mask: Tensor)
 def linear_cross_entropy(
     hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """Sum cross-entropy of ``hidden @ weight.T + bias`` against smoothed targets.
+    """Compute the cross-entropy of ``hidden @ weight.T + bias`` against smoothed targets, summed.
 
-    The target distribution is (1 - smoothing) on the reference and smoothing / V on every entry
-    (Szegedy et al. 2016, as in ``torch.nn.functional.cross_entropy``).
+    The target distribution has (1 - smoothing) on the reference plus smoothing / V on every entry (Szegedy et
+    al. 2016, section 7; as in ``torch.nn.functional.cross_entropy``).
 
     Args:
         hidden: inputs of the output layer, (N, D).
-        weight: (V, D).
-        bias: (V,).
+        weight: matrix of the output layer, (V, D).
+        bias: its bias, (V,).
         targets: reference ids, (N,).
-        smoothing: in [0, 1).
+        smoothing: probability spread over the vocabulary, in [0, 1).
 
     Returns:
         The smoothed loss, summed over N, and, without gradient, the negative log-likelihoods (N,).
     """
-    if not torch.is_grad_enabled():  # forward is told what requires gradients, not whether they are wanted
+    if not torch.is_grad_enabled():  # ``ctx.needs_input_grad`` ignores no_grad
         hidden, weight, bias = hidden.detach(), weight.detach(), bias.detach()
     smoothed, nll = _LinearCrossEntropy.apply(hidden, weight, bias, targets, smoothing)  # type: ignore[no-untyped-call]
     return smoothed, nll
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """Loss and gradients in one pass over chunks of N, so that (N, V) never exists."""
+    """Loss and gradients in one pass over chunks of N, so that no (N, V) tensor is ever stored."""
 
     @staticmethod
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
         device = hidden.device.type
-        low = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
-        wants_grad = any(ctx.needs_input_grad)
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
+        needs_grad = any(ctx.needs_input_grad)
         with torch.autocast(device, enabled=False):
-            narrow = weight.to(low)
-            grads = [torch.zeros_like(tensor) for tensor in (hidden, weight, bias) if wants_grad]
+            cast_weight = weight.to(dtype)
+            grads = [torch.zeros_like(tensor) for tensor in (hidden, weight, bias) if needs_grad]
             smoothed, nll = weight.new_zeros(()), weight.new_empty(hidden.size(0))
-            rows = max(1, CHUNK_ELEMENTS // weight.size(0))
-            for start in range(0, hidden.size(0), rows):
-                part = slice(start, start + rows)
-                logits, inputs = _logits(hidden[part], narrow, bias)
-                nll[part], loss = _losses(logits, targets[part], smoothing)
+            chunk_size = max(1, CHUNK_ELEMENTS // weight.size(0))
+            for start in range(0, hidden.size(0), chunk_size):
+                chunk = slice(start, start + chunk_size)
+                logits, inputs = _logits(hidden[chunk], cast_weight, bias)
+                nll[chunk], loss = _losses(logits, targets[chunk], smoothing)
                 smoothed += loss
-                if wants_grad:
-                    delta = _minus_target(logits, targets[part], smoothing)
-                    _accumulate(grads, part, delta, inputs, narrow)
+                if needs_grad:
+                    logits_grad = _subtract_target(logits, targets[chunk], smoothing)
+                    _accumulate(grads, chunk, logits_grad, inputs, cast_weight)
         ctx.grads = grads
         ctx.mark_non_differentiable(nll)
         return smoothed, nll
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        hidden, weight, bias = (part * grad for part in ctx.grads)
+        hidden, weight, bias = (stored * grad for stored in ctx.grads)
         return hidden, weight, bias, None, None
 
 
 def _logits(hidden: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """Logits in the dtype of ``bias`` and the inputs in the dtype of ``weight``."""
+    """Compute logits, in the dtype of ``bias``, and cast the inputs to the dtype of ``weight``."""
     inputs = hidden.to(weight.dtype)
     return (inputs @ weight.t()).to(bias.dtype).add_(bias), inputs
 
 
 def _losses(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """The nll (N,) of a chunk and its summed smoothed loss; turns ``logits`` into probabilities in place.
+    """Compute the nll (N,) and the summed smoothed loss of a chunk; ``logits`` become probabilities in place.
 
-    With one exponential an entry: that of the largest logit tells the normaliser, log p = logit - log Z.
+    Only softmax takes exponentials. log Z follows from the largest logit: log Z = max logit - log max p.
     """
     largest, reference = logits.amax(dim=1), logits.gather(1, targets.unsqueeze(1)).squeeze(1)
     mean = logits.mean(dim=1) if smoothing else None
-    probability = torch.softmax(logits, 1, out=logits)
-    log_z = largest - probability.amax(dim=1).log()
+    probabilities = torch.softmax(logits, 1, out=logits)
+    log_z = largest - probabilities.amax(dim=1).log()
     nll = log_z - reference
     loss = nll.sum()
     return nll, loss if mean is None else (1 - smoothing) * loss + smoothing * (log_z - mean).sum()
 
 
-def _minus_target(delta: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-    """The gradient by the logits, in place of the probabilities."""
+def _subtract_target(probabilities: Tensor, targets: Tensor, smoothing: float) -> Tensor:
+    """Turn probabilities (N, V) into the gradient with respect to the logits, in place."""
     if smoothing:
-        delta -= smoothing / delta.size(1)
-    return delta.scatter_add_(1, targets.unsqueeze(1), delta.new_full((len(targets), 1), smoothing - 1))
+        probabilities -= smoothing / probabilities.size(1)
+    reference = probabilities.new_full((len(targets), 1), smoothing - 1)
+    return probabilities.scatter_add_(1, targets.unsqueeze(1), reference)
 
 
-def _accumulate(grads: list[Tensor], part: slice, delta: Tensor, inputs: Tensor, weight: Tensor) -> None:
-    """Add a chunk's share to the gradients of (hidden, weight, bias)."""
-    by_hidden, by_weight, by_bias = grads
-    by_bias += delta.sum(dim=0)
-    delta = delta.to(weight.dtype)
-    by_hidden[part] = delta @ weight
-    by_weight += delta.t() @ inputs
+def _accumulate(
+    grads: list[Tensor], chunk: slice, logits_grad: Tensor, inputs: Tensor, weight: Tensor
+) -> None:
+    """Add the contribution of a chunk to the gradients of hidden, weight and bias."""
+    hidden_grad, weight_grad, bias_grad = grads
+    bias_grad += logits_grad.sum(dim=0)
+    logits_grad = logits_grad.to(weight.dtype)
+    hidden_grad[chunk] = logits_grad @ weight
+    weight_grad += logits_grad.t() @ inputs

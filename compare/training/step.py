@@ -1,4 +1,4 @@
-"""One optimizer step: what training does and the benchmark times, so that both are the same."""
+"""The optimizer step, shared by the trainer and the benchmark of training speed."""
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,18 @@ def train_step(
     precision: str,
     clip_norm: float,
 ) -> tuple[LossSums, Tensor]:
-    """Update the weights on the mean loss of a batch's target tokens; returns the loss and gradient norm."""
+    """Update the weights once on the mean loss per target token of a batch.
+
+    Args:
+        criterion: the loss, which holds the model.
+        optimizer: its optimizer.
+        batch: the batch, on the model's device.
+        precision: "fp32" or "bf16"; the latter runs the forward pass under autocast.
+        clip_norm: maximum norm of the gradient.
+
+    Returns:
+        The loss and the norm of the gradient before clipping.
+    """
     with autocast(batch.src.device, precision):
         loss = criterion(batch.src, batch.src_mask, batch.tgt_in, batch.tgt_out, batch.tgt_mask)
     (loss.minimised / loss.tokens).backward()

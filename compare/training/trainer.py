@@ -1,4 +1,4 @@
-"""One training loop for every model: batches in, validated weights out, resumable at any update."""
+"""Training loop of every model: validates, keeps the best weights, resumes after any update."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -33,40 +33,56 @@ from data.batch import Batch
 from data.loader import BatchStream
 
 
-class Diverged(Exception):
-    """The loss is no longer a finite number; the message says when and what to change."""
+class TrainingDiverged(Exception):
+    """Loss or gradient is no longer finite; the message names the update and the setting to change."""
 
 
 class Trainer:
-    """Trains one model; everything it must remember is in ``folder``."""
+    """Training of one model in one run folder, which holds all that resuming needs."""
 
     def __init__(
         self,
+        *,
         criterion: TranslationLoss,
-        stream: BatchStream,
+        train_batches: BatchStream,
         validate: Callable[[], Validation],
-        train: TrainConfig,
-        optim: OptimConfig,
-        folder: Path,
+        train_config: TrainConfig,
+        optim_config: OptimConfig,
+        run_folder: Path,
         report: Callable[[dict[str, Any]], None],
     ) -> None:
-        self.criterion, self.stream, self.validate = criterion, stream, validate
-        self.train, self.optim, self.report = train, optim, report
-        self.metrics, self.checkpoints = MetricsLog(folder / METRICS), folder / CHECKPOINTS
+        """Prepare training; nothing is read from the run folder before ``run``.
+
+        Args:
+            criterion: the loss, which holds the model.
+            train_batches: batches of each epoch.
+            validate: measures the current weights on the validation set.
+            train_config: length of training, intervals, precision.
+            optim_config: optimizer and learning-rate schedule.
+            run_folder: receives the metrics log, the weights and the trainer state.
+            report: called with every line written to the metrics log.
+        """
+        self.criterion, self.train_batches, self.validate = criterion, train_batches, validate
+        self.train_config, self.optim_config, self.report = train_config, optim_config, report
+        self.metrics, self.checkpoints = MetricsLog(run_folder / METRICS), run_folder / CHECKPOINTS
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         self.device = next(criterion.parameters()).device
         self.model: nn.Module = criterion.model  # type: ignore[assignment]
-        self.optimizer = build_optimizer(criterion.parameters(), optim)
+        self.optimizer = build_optimizer(criterion.parameters(), optim_config)
         self.state = TrainerState()
-        self.running = RunningMetrics(self.device)
+        self.running_metrics = RunningMetrics(self.device)
         self.energy = EnergyMeter(self.device)
 
     def run(self) -> TrainerState:
-        """Train to the end, or on from the saved state, and leave the chosen weights in the model.
+        """Train to the end, from the start or from the saved state.
+
+        Returns:
+            The final state; the model holds the chosen weights.
 
         Raises:
-            Diverged: loss or gradient became NaN or infinite.
-            Interrupted: SIGINT or SIGTERM; the state is saved and the same call goes on from it.
+            TrainingDiverged: loss or gradient became NaN or infinite.
+            Interrupted: SIGINT or SIGTERM arrived. The state is saved; calling ``run`` again resumes from it.
+            ValueError: the saved state is damaged or of another model.
         """
         self._resume()
         self.energy.take()
@@ -81,13 +97,13 @@ class Trainer:
         return self.state
 
     def _finished(self) -> bool:
-        """Whether the budget is used up, or validation has stopped improving."""
-        patience = self.train.patience
-        return self.state.update >= self.train.max_updates or 0 < patience <= self.state.worse
+        """Tell whether ``max_updates`` is reached or validation has stopped improving."""
+        patience = self.train_config.patience
+        return self.state.update >= self.train_config.max_updates or 0 < patience <= self.state.worse
 
     def _batches(self) -> Iterator[Batch]:
-        """The rest of the current epoch; the time spent waiting for data is booked."""
-        batches = iter(self.stream.epoch(self.state.epoch, start=self.state.position))
+        """Yield the rest of the current epoch, and count the time spent waiting for data."""
+        batches = iter(self.train_batches.epoch(self.state.epoch, start=self.state.position))
         while True:
             with self.state.timed("data"):
                 batch = next(batches, None)
@@ -99,78 +115,80 @@ class Trainer:
             yield batch
 
     def _update(self, batch: Batch) -> None:
-        """One optimizer step on the mean loss of a batch's target tokens."""
+        """Take one optimizer step on the mean loss of a batch's target tokens."""
         state = self.state
-        with self.state.timed("train"):
+        with state.timed("train"):
             state.update += 1
             state.position += 1
-            rate = self.optim.learning_rate_at(state.update, self.train.max_updates)
+            learning_rate = self.optim_config.learning_rate_at(state.update, self.train_config.max_updates)
             for group in self.optimizer.param_groups:
-                group["lr"] = rate
+                group["lr"] = learning_rate
             self.criterion.train()
-            loss, norm = train_step(
+            loss, grad_norm = train_step(
                 self.criterion,
                 self.optimizer,
                 batch,
-                precision=self.train.precision,
-                clip_norm=self.train.clip_norm,
+                precision=self.train_config.precision,
+                clip_norm=self.train_config.clip_norm,
             )
         state.tokens += batch.src_tokens + batch.tgt_tokens
-        self.running.add(loss.nll, norm, batch)
+        self.running_metrics.add(loss.nll, grad_norm, batch)
 
     def _after_update(self, stop: StopRequest) -> None:
-        """Log, validate, save and stop, each where it is due."""
-        state, train = self.state, self.train
-        last = state.update == train.max_updates
-        due = state.update % train.valid_every == 0 or last
-        save = due or state.update % train.checkpoint_every == 0 or bool(stop.signum)
-        if state.update % train.log_every == 0 or due:
+        """Log, validate, save and stop, each if it is due."""
+        state, config = self.state, self.train_config
+        is_last = state.update == config.max_updates
+        must_validate = state.update % config.valid_every == 0 or is_last
+        must_save = must_validate or state.update % config.checkpoint_every == 0 or bool(stop.signum)
+        if state.update % config.log_every == 0 or must_validate:
             self._log_running_metrics()
-        elif save:
-            self.running.use(self.energy.take())
-        if due:
+        elif must_save:
+            self.running_metrics.add_energy(self.energy.take())
+        if must_validate:
             self._validate()
-        if save:
+        if must_save:
             self._save()
-            self.energy.take()  # validating and saving are no training
+            self.energy.take()  # discards the energy of validating and saving
         if stop.signum:
-            raise Interrupted(stop.signum, f"stopped at update {state.update} of {train.max_updates}")
+            raise Interrupted(stop.signum, f"stopped at update {state.update} of {config.max_updates}")
 
     def _log_running_metrics(self) -> None:
-        """Write one line about the updates since the last; end the run if they are not finite."""
+        """Log the metrics of the updates since the last line; raise if they are not finite."""
         with self.state.timed("train"):
-            self.running.wait()
-        self.running.use(self.energy.take())
-        line = self.running.close(self.state.seconds)
+            self.running_metrics.synchronize()
+        self.running_metrics.add_energy(self.energy.take())
+        line = self.running_metrics.compute_and_reset(self.state.seconds)
         if not torch.isfinite(torch.tensor([line["nll"], line["grad_norm"]])).all():
-            raise Diverged(
+            raise TrainingDiverged(
                 f"loss or gradient became NaN or infinite by update {self.state.update}: "
-                f"lower learning_rate (now {self.optim.learning_rate:g}) or raise warmup_updates"
+                f"lower learning_rate (now {self.optim_config.learning_rate:g}) or raise warmup_updates"
             )
-        rate = self.optimizer.param_groups[0]["lr"]
-        self._write({"kind": "train", **self._place(), **line, "learning_rate": rate})
+        learning_rate = self.optimizer.param_groups[0]["lr"]
+        self._write({"kind": "train", **self._progress(), **line, "learning_rate": learning_rate})
 
     def _validate(self) -> None:
-        """Measure the weights on the validation set and keep them."""
+        """Measure the weights on the validation set and save them."""
         state = self.state
-        with self.state.timed("validation"):
+        with state.timed("validation"):
             self.criterion.eval()
             result = self.validate()
         if not result.loss < float("inf"):
-            raise Diverged(f"validation loss is {result.loss} at update {state.update}: lower learning_rate")
+            raise TrainingDiverged(
+                f"validation loss is {result.loss} at update {state.update}: lower learning_rate"
+            )
         better = result.bleu > state.best_bleu or (
             result.bleu == state.best_bleu and result.loss < state.best_loss
         )
         state.worse = 0 if better else state.worse + 1
         if better:
             state.best_update, state.best_bleu, state.best_loss = state.update, result.bleu, result.loss
-        state.snapshots = [*state.snapshots, state.update][-self.train.average :]
-        with self.state.timed("checkpoint"):
+        state.snapshots = [*state.snapshots, state.update][-self.train_config.average :]
+        with state.timed("checkpoint"):
             save_weights(self._snapshot(state.update), model_weights(self.model))
-        self._write({"kind": "valid", **self._place(), "loss": result.loss, "bleu": result.bleu})
+        self._write({"kind": "valid", **self._progress(), "loss": result.loss, "bleu": result.bleu})
 
     def _choose(self) -> None:
-        """Take the best weights, or the average of the last ones if validation prefers it."""
+        """Choose the best weights, or the average of the last ones if its validation BLEU is higher."""
         state, final = self.state, self.checkpoints / FINAL
         best = load_weights(self._snapshot(state.best_update))
         chosen = f"update {state.best_update}"
@@ -180,42 +198,42 @@ class Trainer:
             with self.state.timed("validation"):
                 self.criterion.eval()
                 result = self.validate()
-            self._write({"kind": "average", **self._place(), "loss": result.loss, "bleu": result.bleu})
+            self._write({"kind": "average", **self._progress(), "loss": result.loss, "bleu": result.bleu})
             if result.bleu > state.best_bleu:
                 best, chosen = dict(model_weights(self.model)), f"average of updates {state.snapshots}"
                 state.best_bleu, state.best_loss = result.bleu, result.loss
         save_weights(final, best)
         set_weights(self.model, best, str(final))
-        reached = {"loss": state.best_loss, "bleu": state.best_bleu, "best_update": state.best_update}
-        spent = {f"{phase}_s": state.seconds[phase] for phase in ("validation", "checkpoint")}
-        self._write({"kind": "final", **self._place(), "chosen": chosen, **reached, **spent})
+        scores = {"loss": state.best_loss, "bleu": state.best_bleu, "best_update": state.best_update}
+        seconds = {f"{phase}_s": state.seconds[phase] for phase in ("validation", "checkpoint")}
+        self._write({"kind": "final", **self._progress(), "chosen": chosen, **scores, **seconds})
 
     def _save(self) -> None:
-        """Save the state from which ``run`` goes on to the same weights, then drop old snapshots."""
+        """Save the state that ``run`` resumes from, then delete the snapshots no longer needed."""
         with self.state.timed("checkpoint"):
             cuda = torch.cuda.get_rng_state() if self.device.type == "cuda" else torch.empty(0)
-            saved = {
+            state = {
                 "progress": dataclasses.asdict(self.state),
-                "running_metrics": self.running.state(),
+                "running_metrics": self.running_metrics.state(),
                 "weights": model_weights(self.model),
                 "optimizer": self.optimizer.state_dict(),
                 "rng": torch.get_rng_state(),
                 "rng_cuda": cuda,
             }
-            save_state(self.checkpoints / STATE, saved)
-            wanted = {self._snapshot(u) for u in (*self.state.snapshots, self.state.best_update)}
+            save_state(self.checkpoints / STATE, state)
+            needed = {self._snapshot(update) for update in (*self.state.snapshots, self.state.best_update)}
             for path in self.checkpoints.glob("update-*.safetensors"):
-                if path not in wanted:
+                if path not in needed:
                     path.unlink(missing_ok=True)
 
     def _resume(self) -> None:
-        """Go on from the saved state, if there is one; lines written after it are written again."""
-        saved = load_state(self.checkpoints / STATE)
-        if saved is None:
+        """Restore the saved state, if there is one, and drop the log lines written after it."""
+        state = load_state(self.checkpoints / STATE)
+        if state is None:
             self.metrics.clear()
             return
         try:
-            self._restore(saved)
+            self._restore(state)
         except (LookupError, TypeError, ValueError, RuntimeError) as error:
             raise ValueError(
                 f"{self.checkpoints / STATE}: the state of another model or version ({first_line(error)}): "
@@ -223,19 +241,19 @@ class Trainer:
             ) from None
         self.metrics.rewind(self.state.update)
 
-    def _restore(self, saved: dict[str, Any]) -> None:
-        """Take up what ``_save`` wrote."""
-        saved = current_names("trainer state", saved)
-        self.state = TrainerState(**saved["progress"])
-        self.running.restore(saved["running_metrics"])
-        set_weights(self.model, saved["weights"], "weights")
-        self.optimizer.load_state_dict(saved["optimizer"])
-        torch.set_rng_state(saved["rng"])
+    def _restore(self, state: dict[str, Any]) -> None:
+        """Restore the state that ``_save`` wrote."""
+        state = current_names("trainer state", state)
+        self.state = TrainerState(**state["progress"])
+        self.running_metrics.restore(state["running_metrics"])
+        set_weights(self.model, state["weights"], "weights")
+        self.optimizer.load_state_dict(state["optimizer"])
+        torch.set_rng_state(state["rng"])
         if self.device.type == "cuda":
-            torch.cuda.set_rng_state(saved["rng_cuda"])
+            torch.cuda.set_rng_state(state["rng_cuda"])
 
-    def _place(self) -> dict[str, Any]:
-        """Where in the run a line of metrics belongs."""
+    def _progress(self) -> dict[str, Any]:
+        """Collect the fields that every log line begins with: update, epoch and training time."""
         seconds = sum(self.state.seconds[phase] for phase in ("data", "train"))
         return {"update": self.state.update, "epoch": self.state.epoch, "seconds": round(seconds, 3)}
 

@@ -1,4 +1,4 @@
-"""What a training run has done so far: counts, times, and sums since the last line of metrics."""
+"""State of a training run: counters, times, and metrics of the updates since the last log line."""
 
 import time
 from collections.abc import Iterator
@@ -13,81 +13,108 @@ from data.batch import Batch
 
 @dataclass(frozen=True)
 class Validation:
-    """How good the weights are on the validation set."""
+    """Scores of the weights on the validation set."""
 
     loss: float
-    """Negative log-likelihood a target token, in nats, without label smoothing."""
+    """Negative log-likelihood per target token, in nats, without label smoothing."""
     bleu: float
     """sacreBLEU of greedy search, 0-100."""
 
 
 @dataclass
 class TrainerState:
-    """What a run has done so far; saved with its state, so that resuming goes on counting."""
+    """Progress of a run; saved in the trainer state, so that a resumed run continues the counts."""
 
     update: int = 0
+    """Optimizer updates done."""
     epoch: int = 1
+    """Current epoch, counted from 1."""
     position: int = 0
-    """Batches of the epoch already consumed."""
+    """Batches of the current epoch already consumed."""
     tokens: int = 0
-    """Source and target tokens seen, padding not counted."""
+    """Source and target tokens seen, without padding."""
     best_update: int = 0
+    """Update of the best validation."""
     best_bleu: float = -1.0
+    """BLEU of the best validation."""
     best_loss: float = float("inf")
+    """Loss of the best validation, which decides between equal BLEU."""
     worse: int = 0
-    """Validations in a row without a better BLEU."""
+    """Validations since the best one."""
     snapshots: list[int] = field(default_factory=list)
-    """Updates of the last validations, oldest first."""
+    """Updates of the latest validations, whose weights are kept for averaging; oldest first."""
     seconds: dict[str, float] = field(
         default_factory=lambda: dict.fromkeys(("data", "train", "validation", "checkpoint"), 0.0)
     )
+    """Wall time by phase."""
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
-        """Book the time of a block; work that an accelerator still does is booked where it is waited for."""
+        """Add the wall time of a block to a phase.
+
+        A GPU works asynchronously: its time counts for the phase that waits for the result.
+        """
         start = time.perf_counter()
         yield
         self.seconds[phase] += time.perf_counter() - start
 
 
 class RunningMetrics:
-    """Sums over the updates since the last line of metrics, kept on the device: no waiting inside."""
+    """Metrics summed over the updates since the last log line.
+
+    Sums stay on the device, so that adding to them does not wait for it. The names of all attributes but
+    ``device`` are keys of the saved trainer state.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self._reset({})
 
     def _reset(self, seconds: dict[str, float]) -> None:
+        """Set all sums to 0; ``seconds`` are the times by phase at this moment."""
         self.nll = torch.zeros((), device=self.device)
         self.norm = torch.zeros((), device=self.device)
         self.src_tokens = self.tgt_tokens = self.updates = 0
         self.joules: float | None = 0.0
         self.began = {phase: seconds.get(phase, 0.0) for phase in ("data", "train")}
 
-    def add(self, nll: torch.Tensor, norm: torch.Tensor, batch: Batch) -> None:
-        """Count one update."""
+    def add(self, nll: torch.Tensor, grad_norm: torch.Tensor, batch: Batch) -> None:
+        """Add one update.
+
+        Args:
+            nll: summed negative log-likelihood of the batch, scalar.
+            grad_norm: gradient norm before clipping, scalar.
+            batch: the batch.
+        """
         self.nll += nll
-        self.norm = torch.maximum(self.norm, norm)  # NaN and infinity win
+        self.norm = torch.maximum(self.norm, grad_norm)  # the maximum keeps NaN and infinity
         self.src_tokens += batch.src_tokens
         self.tgt_tokens += batch.tgt_tokens
         self.updates += 1
 
-    def use(self, joules: float | None) -> None:
-        """Count energy; the window's is not known unless all of it is."""
+    def add_energy(self, joules: float | None) -> None:
+        """Add energy; the sum is None if any part of it is unknown."""
         self.joules = None if joules is None or self.joules is None else self.joules + joules
 
-    def wait(self) -> None:
-        """Wait until the accelerator has done the window's work."""
+    def synchronize(self) -> None:
+        """Wait until the device has finished all updates added."""
         self.nll.item()
 
-    def close(self, seconds: dict[str, float]) -> dict[str, Any]:
-        """Figures of the window that ends now; the next one begins."""
-        nll, norm = float(self.nll), float(self.norm)
+    def compute_and_reset(self, seconds: dict[str, float]) -> dict[str, Any]:
+        """Compute the metrics since the last call and start over.
+
+        Args:
+            seconds: wall time of the run so far, by phase.
+
+        Returns:
+            The fields of a "train" line of the metrics log.
+        """
+        nll, grad_norm = float(self.nll), float(self.norm)
         data_s, train_s = (seconds[phase] - self.began[phase] for phase in ("data", "train"))
-        line = {
+        metrics = {
             "loss": nll / max(1, self.tgt_tokens),
             "nll": nll,
-            "grad_norm": norm,
+            "grad_norm": grad_norm,
             "updates": self.updates,
             "src_tokens": self.src_tokens,
             "tgt_tokens": self.tgt_tokens,
@@ -97,13 +124,13 @@ class RunningMetrics:
             "tokens_per_s": (self.src_tokens + self.tgt_tokens) / max(1e-9, data_s + train_s),
         }
         self._reset(seconds)
-        return line
+        return metrics
 
     def state(self) -> dict[str, Any]:
-        """What a resumed run needs to go on with the same window."""
+        """Copy the sums into a dict of plain values and tensors, to be saved."""
         return {name: value for name, value in vars(self).items() if name != "device"}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take up a saved window."""
+        """Restore what ``state`` returned."""
         for name, value in state.items():
             setattr(self, name, value.to(self.device) if isinstance(value, torch.Tensor) else value)

@@ -1,4 +1,4 @@
-"""Measure a model on the validation set: loss and BLEU."""
+"""Validation: loss and BLEU on the validation set."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from data.loader import BatchStream
 
 
 class Validator:
-    """Loss and greedy BLEU of the weights that ``criterion`` holds now."""
+    """Loss and BLEU of greedy search on the validation set, for the current weights of a model."""
 
     def __init__(
         self,
@@ -25,12 +25,21 @@ class Validator:
         split: EncodedSplit,
         batch_tokens: int,
     ) -> None:
+        """Prepare the batches.
+
+        Args:
+            criterion: the loss, which holds the model.
+            translator: translates with the same model.
+            pairs: the text of the validation set.
+            split: the ids of the validation set.
+            batch_tokens: maximum number of target tokens per batch, raised to the longest sentence's.
+        """
         self.criterion, self.translator, self.pairs = criterion, translator, pairs
         longest = int(split.tgt_lengths.max()) + 1
         self.batches = BatchStream(split, batch_tokens=max(batch_tokens, longest), seed=0)
 
     def __call__(self) -> Validation:
-        """Measure in fp32, whatever the precision of training, so that rows can be compared."""
+        """Measure in fp32 whatever the precision of training, so that models can be compared."""
         return Validation(loss=self._loss(), bleu=corpus_bleu(self._translations(), self.pairs.tgt))
 
     @torch.inference_mode()
@@ -47,5 +56,5 @@ class Validator:
 
 
 def perplexity(loss: float) -> float:
-    """Exp of the loss a token; infinity where it is past what a float can hold."""
+    """Compute exp(loss) of a loss per token; infinity where it exceeds the range of a float."""
     return math.exp(loss) if loss < 700 else math.inf

@@ -1,4 +1,4 @@
-"""What compare/protocol.py asks of a model, for every preset at tiny size."""
+"""The contract of compare/protocol.py, for every preset at tiny size."""
 
 from typing import TYPE_CHECKING
 
@@ -44,10 +44,10 @@ def test_it_fits_the_protocol(model: "Model"):
 
 def test_ties_share_storage():
     for name, tie in VARIANTS:
-        made = make(name, tie)
-        tables = [part.weight for part in made.modules() if isinstance(part, nn.Embedding)]
-        assert any(table is made.output.weight for table in tables), name
-        assert (len({id(table) for table in tables}) == 1) == (tie == "all"), name
+        model = make(name, tie)
+        embeddings = [module.weight for module in model.modules() if isinstance(module, nn.Embedding)]
+        assert any(weight is model.output.weight for weight in embeddings), name
+        assert (len({id(weight) for weight in embeddings}) == 1) == (tie == "all"), name
 
 
 def test_stepping_gives_the_logits_of_the_full_pass(model: "Model"):
@@ -68,9 +68,9 @@ def test_a_position_sees_no_later_token(model: "Model"):
 
 def test_the_source_matters(model: "Model"):
     (src, mask), tgt_in = sources(), targets()
-    for place in range(LENGTHS[0]):
+    for position in range(LENGTHS[0]):
         other = src.clone()
-        other[0, place] = 4 + (src[0, place] - 3) % 6
+        other[0, position] = 4 + (src[0, position] - 3) % 6
         assert not torch.allclose(model(src, mask, tgt_in)[0], model(other, mask, tgt_in)[0], atol=1e-6)
 
 
@@ -79,7 +79,7 @@ def test_padding_changes_nothing(model: "Model"):
     expected = model(src, mask, tgt_in)
     wide_src, wide_mask = sources(width=9)
     torch.testing.assert_close(model(wide_src, wide_mask, tgt_in), expected, **EXACT)
-    noise = torch.where(wide_mask, wide_src, 7)  # what stands under the padding does not count
+    noise = torch.where(wide_mask, wide_src, 7)  # ids at padding do not count
     torch.testing.assert_close(model(noise, wide_mask, tgt_in), expected, **EXACT)
     longer = torch.cat((tgt_in, torch.full((4, 3), PAD)), dim=1)
     torch.testing.assert_close(model(src, mask, longer)[:, :6], expected, **EXACT)
@@ -138,19 +138,19 @@ def test_dropout_acts_in_training_only(model: "Model"):
 
 
 def test_attention_rows_are_weights_over_what_may_be_seen(model: "Model"):
-    """What a kind's weights are exactly, its room's tests say; no kind sees padding or the future."""
+    """No attention sees padding or the future; the tests of each package check the values."""
     (src, mask), tgt_in = sources(width=7), targets()
     weights = model.attention(src, mask, tgt_in)
     assert bool(weights) == (getattr(model.config, "attention", "") is not None)
-    for name, table in weights.items():
+    for name, matrix in weights.items():
         kind = name.split(".")[0]
         rows, columns = (7, 7) if kind == "encoder" else (6, 6) if kind == "decoder" else (6, 7)
-        assert (table.size(0), *table.shape[2:]) == (4, rows, columns)
-        assert (table >= 0).all()
-        assert (table.sum(-1) < 1 + 1e-12).all()
-        assert (table.sum(-1) > 0).any()
+        assert (matrix.size(0), *matrix.shape[2:]) == (4, rows, columns)
+        assert (matrix >= 0).all()
+        assert (matrix.sum(-1) < 1 + 1e-12).all()
+        assert (matrix.sum(-1) > 0).any()
         if kind == "decoder":
-            assert (table.triu(1) == 0).all()
+            assert (matrix.triu(1) == 0).all()
         else:
             real = mask[:, None, :, None] if kind == "encoder" else torch.tensor(True)
-            assert (table[(~mask[:, None, None] & real).expand_as(table)] == 0).all()
+            assert (matrix[(~mask[:, None, None] & real).expand_as(matrix)] == 0).all()

@@ -1,4 +1,4 @@
-"""What search and training make of every preset at tiny size."""
+"""Search and training with every preset at tiny size."""
 
 from functools import cache
 from typing import TYPE_CHECKING
@@ -73,7 +73,7 @@ def test_search_does_not_depend_on_batch_order_or_padding(name: str, tie: str, b
     shuffled = find(order, src, mask)
     others = {
         "padded": find(everyone, wide, wide_mask),
-        "shuffled": [shuffled[int(place)] for place in order.argsort()],
+        "shuffled": [shuffled[int(position)] for position in order.argsort()],
         "alone": [
             find(everyone[row : row + 1], src[:, :n], mask[:, :n])[0] for row, n in enumerate(lengths[:24])
         ],
@@ -126,7 +126,7 @@ def test_thirty_updates_learn_to_copy(name: str, tie: str):
 
 
 def learn_to_copy(model: "Model", *, updates: int, rate: float) -> list[float]:
-    """Train on 24 short sentences; the loss a token of each update."""
+    """Train on 24 short sentences; returns the loss per token of each update."""
     criterion = TranslationLoss(model, 0.0)
     optimizer = build_optimizer(criterion.parameters(), OptimConfig(learning_rate=rate))
     src, mask = sources(tuple([2, 3, 4] * 8), seed=4)

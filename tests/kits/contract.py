@@ -1,4 +1,4 @@
-"""Every preset at tiny size, and sentences for it: what the tests of the contract share."""
+"""Every preset at tiny size, and sentences for it, shared by the tests of compare/protocol.py."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -31,22 +31,22 @@ TINY = {
     "encoder_size": 12,
     "dropout": 0.3,
 }
-"""Sizes for every preset that has them; the source is as wide as the target, so that all can be tied."""
+"""Sizes for the presets that have these settings; source and target widths are equal, for tying."""
 EXACT = {"rtol": 0.0, "atol": 1e-12}
 LENGTHS = (5, 3, 1, 4)
 VARIANTS = [(name, "all" if number % 2 else "output") for number, name in enumerate(PRESETS)]
-"""Each preset, and how its matrices are tied: in one way each, since little else depends on that."""
+"""(preset, tie): one way of tying per preset, since little else depends on it."""
 
 
 def float64() -> Iterator[None]:
-    """For a fixture of every file: rounding that hides no fault."""
+    """Use float64 for the tests of a file, so that rounding hides no fault; body of a fixture."""
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)
 
 
 def tiny(name: str, tie: str = "output") -> ResolvedModel:
-    """A preset at sizes at which every limit that it has is met: window, largest positions, layers."""
+    """Resolve a preset at tiny sizes that reach each of its limits: window, largest positions, layers."""
     settings = resolve_model(ModelConfig(preset=name, label=name)).settings()
     changes = {key: value for key, value in TINY.items() if settings.get(key) is not None}
     changes["tie"] = tie
@@ -61,7 +61,7 @@ def tiny(name: str, tie: str = "output") -> ResolvedModel:
 
 
 def make(name: str, tie: str = "output", seed: int = 0) -> "Model":
-    """A preset at tiny size."""
+    """Build a preset at tiny size."""
     architecture = tiny(name, tie).architecture
     torch.manual_seed(seed)
     return build(architecture, V if tie == "all" else V - 2, V)
@@ -76,16 +76,16 @@ def sharpen(model: nn.Module, seed: int = 5) -> None:
 
 
 def sharpened(request: pytest.FixtureRequest) -> "Model":
-    """For a fixture of every file over VARIANTS: one of them, far from its start."""
-    made = make(*request.param).eval()
-    sharpen(made)
-    return made
+    """Build one of VARIANTS with sharpened weights; body of a fixture."""
+    model = make(*request.param).eval()
+    sharpen(model)
+    return model
 
 
 def sources(
     lengths: tuple[int, ...] = LENGTHS, width: int | None = None, seed: int = 1
 ) -> tuple[Tensor, Tensor]:
-    """Random sources (B, S) and their mask; a sentence is the same whatever the ``width``."""
+    """Draw random sources (B, S) and their mask; the sentences do not depend on ``width``."""
     generator = torch.Generator().manual_seed(seed)
     mask = torch.arange(width or max(lengths)) < torch.tensor(lengths).unsqueeze(1)
     src = torch.full(mask.shape, PAD)
@@ -110,11 +110,11 @@ def leaves(tree: Any) -> list[Tensor]:
 
 
 def stepped(model: "Model", src: Tensor, mask: Tensor, tokens: Tensor) -> Tensor:
-    """Logits (B, K, T, V) of tokens (B, K, T), fed one by one."""
+    """Compute the logits (B, K, T, V) of tokens (B, K, T), fed one by one."""
     memory = model.encode(src, mask)
     state = model.init_state(memory, tokens.size(1), tokens.size(2))
-    found = []
+    steps = []
     for t in range(tokens.size(2)):
         logits, state = model.step(tokens[:, :, t], state, memory)
-        found.append(logits)
-    return torch.stack(found, dim=2)
+        steps.append(logits)
+    return torch.stack(steps, dim=2)

@@ -1,4 +1,4 @@
-"""A tiny model and a batch for it: what the tests of loss, REINFORCE and optimizer share."""
+"""A tiny model and a batch, shared by the tests of loss, REINFORCE and optimizer."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ class Hidden(NamedTuple):
 
 
 class TinyModel(nn.Module):
-    """Each target position sees its own token and the mean of the source."""
+    """A model whose target positions see their own token and the mean of the source."""
 
     def __init__(self, *, tied: bool = False, bias: bool = True, dtype: torch.dtype = torch.float64) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class TinyModel(nn.Module):
 
 
 def batch() -> tuple[Tensor, ...]:
-    """Four pairs, with padding on both sides of three; one target is the end alone."""
+    """Build four pairs; three have padded sources or targets, and one target is the end of sentence alone."""
     generator = torch.Generator().manual_seed(4)
     src_mask = torch.arange(6) < torch.tensor([[6], [2], [3], [1]])
     tgt_mask = torch.arange(5) < torch.tensor([[4], [5], [1], [2]])

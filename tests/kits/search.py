@@ -1,4 +1,4 @@
-"""Models that are tables, and the documented rule of search with lists: what tests of search share."""
+"""Table-lookup models and a naive search over lists, shared by the tests of search."""
 
 import math
 from collections import Counter
@@ -18,7 +18,7 @@ Number = TypeVar("Number", int, Tensor)
 
 
 class Prefixes:
-    """A cache that is no tensor: it holds what each hypothesis has read, and counts what is asked of it."""
+    """A cache that is not a tensor: holds the tokens read by each hypothesis, and counts method calls."""
 
     def __init__(self, tokens: Tensor, read: int, calls: Counter[str]) -> None:
         self.tokens, self.read, self.calls = tokens, read, calls
@@ -35,14 +35,14 @@ class Prefixes:
 
 class State(NamedTuple):
     code: Tensor
-    """(B, K): what has been read, as a number below CODES."""
+    """(B, K): hash of the tokens read, below CODES."""
     cache: tuple[Prefixes]
 
 
 class TableModel:
-    """Logits looked up by the sentence and by a number that the whole prefix makes.
+    """Logits looked up by the sentence and a hash of the prefix.
 
-    ``table`` is (sentences, codes, V). A sentence's only source token is its place in the table.
+    ``table`` is (sentences, codes, V). A sentence's only source token is its index in the table.
     """
 
     def __init__(self, table: Tensor) -> None:
@@ -64,14 +64,14 @@ class TableModel:
         cache.tokens[:, :, cache.read] = tokens  # raises beyond the capacity
         code = self._next(state.code, tokens)
         read = torch.zeros_like(code)
-        for place in range(cache.read + 1):
-            read = self._next(read, cache.tokens[:, :, place])
-        assert torch.equal(read, code)  # tensor and object went the same way
+        for position in range(cache.read + 1):
+            read = self._next(read, cache.tokens[:, :, position])
+        assert torch.equal(read, code)  # tensor and object were reordered alike
         cache = Prefixes(cache.tokens, cache.read + 1, self.calls)
         return self.table[memory[0].unsqueeze(1), code], State(code, (cache,))
 
     def logp(self, sentence: int, prefix: Sequence[int]) -> list[float]:
-        """The log-probabilities after BOS and ``prefix``, for the slow twins."""
+        """Compute the log-probabilities after BOS and ``prefix``, for the slow twins."""
         logits = self.table[sentence, self.code(prefix)].tolist()
         top = max(logits)
         norm = top + math.log(math.fsum(math.exp(value - top) for value in logits))
@@ -88,7 +88,7 @@ class TableModel:
 
 
 class WrittenModel(TableModel):
-    """A model of one sentence that follows written probabilities, {prefix: {token: probability}}."""
+    """A model of one sentence with given probabilities, {prefix: {token: probability}}."""
 
     def __init__(self, written: dict[tuple[int, ...], dict[int, float]], size: int) -> None:
         table = torch.full((1, CODES, size), float("-inf"), dtype=torch.float64)
@@ -103,7 +103,7 @@ class WrittenModel(TableModel):
 
 
 def random_model(*, eos: float = -0.5, seed: int = 2) -> TableModel:
-    """Sharp random tables with a rare end; padding and BOS would often be the best."""
+    """Build a sharp random table with a rare EOS, in which padding and BOS would often be the best."""
     generator = torch.Generator().manual_seed(seed)
     table = 2.0 * torch.randn(SENTENCES, CODES, TOKENS, generator=generator, dtype=torch.float64)
     table[:, :, [PAD, BOS]] += 1.0
@@ -112,7 +112,7 @@ def random_model(*, eos: float = -0.5, seed: int = 2) -> TableModel:
 
 
 def tied_model(tokens: int = 40, seed: int = 1) -> TableModel:
-    """Tables whose log-probabilities are -98, -99 and -100 exactly, so that scores tie all the time.
+    """Build a table whose log-probabilities are -98, -99 and -100 exactly, so that scores tie all the time.
 
     Padding takes all the probability: exp(-98) is lost beside 1, so that the normaliser is 100 sharp.
     """
@@ -128,7 +128,7 @@ def run(
 ) -> list[Hypothesis]:
     """Search the sentences ``rows`` with sources padded to ``width``."""
     rows = range(len(limits)) if rows is None else rows
-    src = torch.full((len(rows), width), 77)  # masked: whatever stands there must not matter
+    src = torch.full((len(rows), width), 77)  # masked: any ids must do
     src[:, 0] = torch.tensor(rows)
     mask = torch.zeros(src.shape, dtype=torch.bool)
     mask[:, 0] = True
@@ -136,27 +136,27 @@ def run(
 
 
 def naive(model: TableModel, sentence: int, limit: int, beam: int, alpha: float) -> Hypothesis:
-    """The documented rule, for one sentence, with lists.
+    """Search one sentence by the documented rule, with lists.
 
-    That a sentence closes once nothing can pass its best is left out: it may save time, not change results.
+    Closing a sentence once nothing can exceed its best hypothesis is left out: it must not change results.
     """
     opened: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
     ended: list[Hypothesis] = []
     for time in range(limit + 1):
-        found = []
+        candidates = []
         for parent, (score, prefix) in enumerate(opened):
             for token, logp in enumerate(model.logp(sentence, prefix)):
                 if token not in (PAD, BOS) and (token == EOS or time < limit):
-                    found.append((-(score + logp), parent, token))  # sorted: ties to the lowest
-        found = sorted(found)[: 2 * beam]
+                    candidates.append((-(score + logp), parent, token))  # sorted: ties to the lowest
+        candidates = sorted(candidates)[: 2 * beam]
         penalty = ((5 + time + 1) / 6) ** alpha
-        for negated, parent, token in found[:beam]:
+        for negated, parent, token in candidates[:beam]:
             if token == EOS:
                 ended.append(Hypothesis(list(opened[parent][1]), -negated / penalty))
         if len(ended) >= beam:
             break
-        goes_on = [entry for entry in found if entry[2] != EOS][:beam]
-        opened = [(-negated, (*opened[parent][1], token)) for negated, parent, token in goes_on]
+        continued = [entry for entry in candidates if entry[2] != EOS][:beam]
+        opened = [(-negated, (*opened[parent][1], token)) for negated, parent, token in continued]
     return max(ended, key=lambda hypothesis: hypothesis.score)
 
 

@@ -1,4 +1,4 @@
-"""A trainer told by a script how good its weights are, and what a run wrote: what tests of training share."""
+"""A trainer with given validation scores, and readers of its output, shared by the tests of training."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ def same_weights(one: Path, other: Path) -> bool:
 
 
 def make_stream(tiny_toml: Path, tmp_path_factory: pytest.TempPathFactory) -> BatchStream:
-    """For a fixture of each file: the batches of the tiny corpus."""
+    """Build the batches of the tiny corpus; body of a fixture."""
     pairs = load_corpus(load_experiment(tiny_toml).data).splits["train"]
     vocabularies = build_vocabularies(pairs, VocabularyConfig(kind="words"))
     split = encode_split(pairs, vocabularies, folder=tmp_path_factory.mktemp("split"), max_tokens=None)
@@ -49,15 +49,22 @@ def trainer(
     report: Callable[[dict[str, Any]], None] = lambda line: None,
     **settings: Any,
 ) -> Trainer:
-    """A trainer whose n-th validation gives ``scores[n]``, and the last of them from then on."""
-    given: Iterator[Validation] = iter(scores)
+    """Build a trainer whose n-th validation gives ``scores[n]``, and after the last score that one again."""
+    remaining: Iterator[Validation] = iter(scores)
     train = TrainConfig(
         **{"precision": "fp32", "max_updates": 10, "valid_every": 2, "log_every": 1, **settings}
     )
     torch.manual_seed(train.seed)
     criterion = TranslationLoss(build(SMALL, 18, 18), train.label_smoothing)
-    optim = OptimConfig(learning_rate=1e-2, warmup_updates=2)
-    return Trainer(criterion, stream, lambda: next(given, scores[-1]), train, optim, folder, report)
+    return Trainer(
+        criterion=criterion,
+        train_batches=stream,
+        validate=lambda: next(remaining, scores[-1]),
+        train_config=train,
+        optim_config=OptimConfig(learning_rate=1e-2, warmup_updates=2),
+        run_folder=folder,
+        report=report,
+    )
 
 
 def bleus(*values: float) -> list[Validation]:

@@ -1,4 +1,4 @@
-"""Small Transformers far from their start, and a batch for them: what their tests share."""
+"""Small Transformers with weights far from their initial ones, and a batch, shared by their tests."""
 
 from collections.abc import Iterator
 from typing import Any, TypeVar
@@ -32,7 +32,7 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def float64() -> Iterator[None]:
-    """For a fixture of every file: the same seed for each test, and rounding that hides no fault."""
+    """Use one seed per test and float64, so that rounding hides no fault; body of a fixture."""
     torch.manual_seed(0)
     torch.set_default_dtype(torch.float64)
     yield

@@ -1,4 +1,4 @@
-"""The Transformers once more, from the papers: one sentence at a time, no padding, a product for each head.
+"""Slow twins of the Transformers, from the papers: one sentence at a time, no padding, one product per head.
 
 Shapes: S source and T target positions, N and M rows, D model width, V vocabulary.
 """
@@ -62,10 +62,10 @@ def feed_forward(layer: EncoderLayer | DecoderLayer, config: LayerConfig) -> Cal
     return run
 
 
-def placed(model: nn.Module, table: nn.Embedding, ids: Tensor, start: int, config: LayerConfig) -> Tensor:
+def embed(model: nn.Module, embedding: nn.Embedding, ids: Tensor, start: int, config: LayerConfig) -> Tensor:
     rows = []
     for n, token in enumerate(ids.tolist(), start=start):
-        row = table.weight[token] * math.sqrt(config.d_model)
+        row = embedding.weight[token] * math.sqrt(config.d_model)
         if config.positions == "sinusoidal":
             angles = [n / 10000 ** (2 * i / config.d_model) for i in range(config.d_model // 2)]
             row = row + torch.tensor([f(angle) for angle in angles for f in (math.sin, math.cos)])
@@ -76,7 +76,7 @@ def placed(model: nn.Module, table: nn.Embedding, ids: Tensor, start: int, confi
 
 
 def stack(model: nn.Module, x: Tensor, allowed: Tensor, config: LayerConfig) -> Tensor:
-    """Send x (N, D) through layers of self-attention, and the last norm."""
+    """Apply all self-attention layers and the last norm to x (N, D)."""
     for layer in model.layers:
         x = around(
             layer.around_attention,
@@ -88,22 +88,22 @@ def stack(model: nn.Module, x: Tensor, allowed: Tensor, config: LayerConfig) -> 
     return layer_norm(model.norm, x)
 
 
-def past(length: int) -> Tensor:
+def causal(length: int) -> Tensor:
     return torch.tensor([[s <= t for s in range(length)] for t in range(length)])
 
 
 def encoder_twin(encoder: nn.Module, src: Tensor, config: TransformerConfig, allowed: Tensor) -> Tensor:
-    """The states of one sentence src (S,)."""
-    return stack(encoder, placed(encoder, encoder.table, src, 0, config), allowed, config)
+    """Compute the states of one sentence src (S,)."""
+    return stack(encoder, embed(encoder, encoder.table, src, 0, config), allowed, config)
 
 
 def decoder_twin(decoder: nn.Module, states: Tensor, tgt: Tensor, config: TransformerConfig) -> Tensor:
-    """The hidden states (T, D) of one target tgt (T,), after states (S, E)."""
+    """Compute the hidden states (T, D) of one target tgt (T,), after states (S, E)."""
     everywhere = torch.ones(len(tgt), len(states), dtype=torch.bool)
-    x = placed(decoder, decoder.table, tgt, 0, config)
+    x = embed(decoder, decoder.table, tgt, 0, config)
     for layer in decoder.layers:
         steps = [
-            (layer.around_attention, lambda h, m=layer.attention: attend(m, h, h, past(len(tgt)), config)),
+            (layer.around_attention, lambda h, m=layer.attention: attend(m, h, h, causal(len(tgt)), config)),
             (layer.around_cross, lambda h, m=layer.cross: attend(m, h, states, everywhere, config)),
             (layer.around_feed_forward, feed_forward(layer, config)),
         ]
@@ -113,24 +113,24 @@ def decoder_twin(decoder: nn.Module, states: Tensor, tgt: Tensor, config: Transf
 
 
 def transformer_twin(model: Transformer, src: Tensor, tgt: Tensor) -> Tensor:
-    """Logits (T, V) of one pair src (S,), tgt (T,)."""
+    """Compute logits (T, V) of one pair src (S,), tgt (T,)."""
     everywhere = torch.ones(len(src), len(src), dtype=torch.bool)
     states = encoder_twin(model.encoder, src, model.config, everywhere)
     return decoder_twin(model.decoder, states, tgt, model.config) @ model.output.weight.T
 
 
 def decoder_only_twin(model: DecoderOnly, src: Tensor, tgt: Tensor) -> Tensor:
-    """Logits (T, V) of one pair src (S,), tgt (T,)."""
+    """Compute logits (T, V) of one pair src (S,), tgt (T,)."""
     s, n = len(src), len(src) + len(tgt)
     allowed = torch.tensor([[column < s or column <= row for column in range(n)] for row in range(n)])
     x = [
-        placed(model, model.src_table, src, 0, model.config),
-        placed(model, model.table, tgt, s, model.config),
+        embed(model, model.src_table, src, 0, model.config),
+        embed(model, model.table, tgt, s, model.config),
     ]
     return stack(model, torch.cat(x), allowed, model.config)[s:] @ model.output.weight.T
 
 
 def language_model_twin(model: LanguageModel, ids: Tensor) -> Tensor:
-    """Logits (T, V) of one text (T,)."""
-    x = placed(model, model.table, ids, 0, model.config)
-    return stack(model, x, past(len(ids)), model.config) @ model.output.weight.T
+    """Compute logits (T, V) of one text (T,)."""
+    x = embed(model, model.table, ids, 0, model.config)
+    return stack(model, x, causal(len(ids)), model.config) @ model.output.weight.T

@@ -10,13 +10,13 @@ from tests.kits.transformer import EXACT, HEADS, LENGTHS, B, D, S, T, batch, flo
 from tests.kits.transformer_twin import attend
 from transformer.attention import (
     KeysValues,
-    _one_query,
+    _single_query_attention,
     fused_attention,
     plain_attention,
     prefix_attention,
-    recording,
+    record_weights,
 )
-from transformer.masks import past, prefix, restrict
+from transformer.masks import causal_mask, combine_masks, prefix_mask
 from transformer.multihead import CrossAttention, SelfAttention
 
 _float64 = pytest.fixture(autouse=True)(float64)
@@ -76,16 +76,16 @@ def test_bf16_attention_on_a_cpu_stays_within_its_rounding():
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_recording_finds_the_weights_of_any_attention_and_changes_nothing(causal):
+def test_record_weights_records_the_weights_of_any_attention_and_changes_nothing(causal):
     queries, keys, values = qkv()
-    mask, found = general(S, S), []
-    contexts = recording(fused_attention, found)(queries, keys, values, mask, causal, 0.0)
+    mask, recorded = general(S, S), []
+    contexts = record_weights(fused_attention, recorded)(queries, keys, values, mask, causal, 0.0)
     expected, weights = plain_attention(queries, keys, values, mask, causal, 0.0)
     torch.testing.assert_close(contexts, expected, **EXACT)
-    torch.testing.assert_close(found, [weights], **EXACT)
-    dropped = recording(fused_attention, found)(queries, keys, values, mask, causal, 0.9)
+    torch.testing.assert_close(recorded, [weights], **EXACT)
+    dropped = record_weights(fused_attention, recorded)(queries, keys, values, mask, causal, 0.9)
     assert not torch.allclose(dropped, expected)
-    torch.testing.assert_close(found[1], weights, **EXACT)  # before dropout
+    torch.testing.assert_close(recorded[1], weights, **EXACT)  # before dropout
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -148,8 +148,12 @@ def test_heads_may_have_any_width(num_heads, head_size):
 
 
 def test_a_position_sees_its_past_and_a_target_its_source():
-    assert past(3, torch.device("cpu")).tolist() == [[True, False, False], [True, True, False], [True] * 3]
-    for row, length in zip(prefix(batch()[1], T), LENGTHS, strict=True):
+    assert causal_mask(3, torch.device("cpu")).tolist() == [
+        [True, False, False],
+        [True, True, False],
+        [True] * 3,
+    ]
+    for row, length in zip(prefix_mask(batch()[1], T), LENGTHS, strict=True):
         assert row.shape == (1, S + T, S + T)
         for i in range(S + T):
             sees = [j < length if j < S else S <= j <= i for j in range(S + T)]
@@ -161,26 +165,26 @@ def test_a_callers_mask_takes_away_and_gives_nothing():
     square, cube, full = general(S, S), general(B, S, S), general(B, HEADS, S, S)
     for b, h in ((0, 0), (1, 3), (2, 1)):
         for allowed, own in ((square, square), (cube, cube[b]), (full, full[b, h])):
-            joined = restrict(mask, allowed).expand(B, HEADS, S, S)
+            joined = combine_masks(mask, allowed).expand(B, HEADS, S, S)
             assert torch.equal(joined[b, h], own & batch()[1][b])
 
 
 def test_a_mask_that_cannot_be_is_refused():
     mask = batch()[1]
     with pytest.raises(ValueError, match=r"must be bool.* got torch.int64 of shape \(6, 6\)"):
-        restrict(mask[:, None, None, :], torch.ones(S, S, dtype=torch.long))
+        combine_masks(mask[:, None, None, :], torch.ones(S, S, dtype=torch.long))
     for shape in ((B, S), (S,), (B, S, T)):
         with pytest.raises(ValueError, match=r"end in \(6, 6\): got torch.bool of shape"):
-            restrict(mask[:, None, None, :], torch.ones(shape, dtype=torch.bool))
+            combine_masks(mask[:, None, None, :], torch.ones(shape, dtype=torch.bool))
     diagonal = torch.eye(S, dtype=torch.bool)
     with pytest.raises(ValueError, match="leaves a position nothing to attend to"):
-        restrict(mask[:, None, None, :], diagonal)  # padding sees itself alone, which is padding
-    real = restrict(mask[:, None, None, :], diagonal, mask[:, None, :, None])
+        combine_masks(mask[:, None, None, :], diagonal)  # padding sees itself alone, which is padding
+    real = combine_masks(mask[:, None, None, :], diagonal, mask[:, None, :, None])
     assert torch.equal(real[1, 0, :4], diagonal[:4])
     assert torch.equal(real[1, 0, 4:], mask[1].expand(2, S))
     diagonal[2, 2] = False
     with pytest.raises(ValueError, match="leaves a position nothing to attend to"):
-        restrict(mask[:, None, None, :], diagonal, mask[:, None, :, None])
+        combine_masks(mask[:, None, None, :], diagonal, mask[:, None, :, None])
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -197,4 +201,6 @@ def test_one_query_over_a_cache_sees_what_the_formula_says(keys: int, masked: bo
     expected, _ = plain_attention(queries, *cached, mask, False, 0.0)
     found = fused_attention(queries, *cached, mask, False, 0.0)
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(_one_query(queries, *cached, mask), expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        _single_query_attention(queries, *cached, mask), expected, rtol=1e-12, atol=1e-12
+    )

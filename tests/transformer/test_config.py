@@ -1,4 +1,4 @@
-"""A Transformer's configuration: what is refused, the weights it gives, and the work it takes."""
+"""Config of the Transformer: checks, number of weights, and multiply-adds."""
 
 import dataclasses
 import itertools
@@ -71,11 +71,11 @@ def test_no_config_has_more_than_twelve_fields():
 
 
 def test_tied_matrices_are_one_parameter():
-    tables = {tie: make(tie=tie) for tie in ("none", "output", "all")}
-    counts = {tie: sum(p.numel() for p in model.parameters()) for tie, model in tables.items()}
+    models = {tie: make(tie=tie) for tie in ("none", "output", "all")}
+    counts = {tie: sum(p.numel() for p in model.parameters()) for tie, model in models.items()}
     assert counts["none"] - counts["output"] == TGT_V * D
     assert counts["output"] - counts["all"] == SRC_V * D
-    for tie, model in tables.items():
+    for tie, model in models.items():
         source, target = model.encoder.table.weight, model.decoder.table.weight
         assert (model.output.weight is target) == (tie != "none")
         assert (source is target) == (tie == "all")
@@ -87,8 +87,8 @@ def test_tied_matrices_are_one_parameter():
 def test_fresh_embeddings_and_learned_positions_have_unit_size_once_scaled(tie):
     model = Transformer(small(d_model=64, tie=tie, positions="learned"), 3000, 3000)
     for half in (model.encoder, model.decoder):
-        for table in (half.table, half.place.places):
-            assert table.weight.std().item() * 8 == pytest.approx(1, abs=0.02)
+        for embedding in (half.table, half.place.places):
+            assert embedding.weight.std().item() * 8 == pytest.approx(1, abs=0.02)
     assert model.output.weight.std().item() * 8 == pytest.approx(1, abs=0.02)
 
 
@@ -101,7 +101,7 @@ WIDTHS = [
 
 
 def counted(run: Callable[..., object], *inputs: torch.Tensor) -> float:
-    """Multiply-adds of a sentence, as torch counts them; in its fused kernels it counts none."""
+    """Count multiply-adds per sentence by torch, whose counter ignores fused kernels."""
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         run(*inputs)
     return counter.get_total_flops() / 2 / B

@@ -42,11 +42,11 @@ def test_it_is_its_twin_and_so_are_its_gradients(changes):
 def test_every_source_token_reaches_every_target_position():
     model, (src, mask, tgt) = make_only(), batch()
     before = model(src, mask, tgt)
-    for place in range(S):
+    for position in range(S):
         changed = src.clone()
-        changed[:, place] = (src[:, place] + 1) % SRC_V
+        changed[:, position] = (src[:, position] + 1) % SRC_V
         moved = (model(changed, mask, tgt) - before).abs().amax(-1) > 1e-6
-        assert torch.equal(moved, (torch.tensor(LENGTHS) > place).unsqueeze(1).expand(B, T))
+        assert torch.equal(moved, (torch.tensor(LENGTHS) > position).unsqueeze(1).expand(B, T))
 
 
 def test_the_source_never_sees_the_target():
@@ -104,7 +104,7 @@ def test_attention_is_what_the_last_layer_made_its_output_of():
     torch.testing.assert_close(joined.transpose(1, 2).flatten(2), contexts[0][:, S:], **EXACT)
 
 
-def test_source_and_target_words_are_told_apart_by_their_tables():
+def test_source_and_target_words_have_embeddings_of_their_own():
     free, joint = make_only(), make_only(tie="all")
     assert free.src_table is not free.table
     assert free.output.weight is free.table.weight
@@ -123,8 +123,8 @@ def test_an_attention_of_a_study_cannot_be_stepped_here():
 
 def test_it_starts_as_the_transformer_does():
     model = DecoderOnly(DecoderOnlyConfig(d_model=64, positions="learned", num_layers=2), 3000, 3000)
-    for table in (model.src_table, model.table, model.place.places, model.output):
-        assert table.weight.std().item() * 8 == pytest.approx(1, abs=0.02)
+    for module in (model.src_table, model.table, model.place.places, model.output):
+        assert module.weight.std().item() * 8 == pytest.approx(1, abs=0.02)
     bound = (6 / (64 + 192)) ** 0.5
     for layer in model.layers:
         assert layer.attention.project_in.weight.abs().max().item() == pytest.approx(bound, rel=1e-2)

@@ -75,12 +75,12 @@ def test_a_general_mask_takes_from_the_past():
 def test_attention_rows_are_distributions_over_the_past():
     weights = make_language_model().attention(texts())
     assert set(weights) == {"decoder.0", "decoder.1", "decoder.2"}
-    for table in weights.values():
-        torch.testing.assert_close(table.sum(-1), torch.ones(B, HEADS, T), **EXACT)
-        assert torch.equal(table > 0, torch.ones(T, T).tril().bool().expand_as(table))
+    for matrix in weights.values():
+        torch.testing.assert_close(matrix.sum(-1), torch.ones(B, HEADS, T), **EXACT)
+        assert torch.equal(matrix > 0, torch.ones(T, T).tril().bool().expand_as(matrix))
 
 
-def test_a_tied_output_is_the_table_and_a_free_one_is_not():
+def test_a_tied_output_is_the_embedding_and_a_free_one_is_not():
     for tie in ("none", "output", "all"):
         model = make_language_model(tie=tie)
         assert (model.output.weight is model.table.weight) == (tie != "none")

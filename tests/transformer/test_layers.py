@@ -52,9 +52,9 @@ def torch_layer(ours: EncoderLayer | DecoderLayer, config: LayerConfig) -> nn.Mo
     return theirs
 
 
-def placed(model: nn.Module, table: nn.Embedding, ids: Tensor, starts: Tensor) -> Tensor:
+def embed(model: nn.Module, embedding: nn.Embedding, ids: Tensor, starts: Tensor) -> Tensor:
     """Embed ids (B, T), each row from its own start (B,)."""
-    return model.place(table(ids), starts.unsqueeze(1) + torch.arange(ids.size(1)))
+    return model.place(embedding(ids), starts.unsqueeze(1) + torch.arange(ids.size(1)))
 
 
 FUTURE = torch.ones(T, T, dtype=torch.bool).triu(1)
@@ -97,11 +97,11 @@ def test_the_whole_model_is_a_stack_of_torchs_layers(norm):
     model, (src, mask, tgt) = make(norm=norm), batch()
     final = (model.encoder.norm, model.decoder.norm)
     assert all(isinstance(module, nn.LayerNorm if norm == "pre" else nn.Identity) for module in final)
-    states = placed(model.encoder, model.encoder.table, src, FIRST)
+    states = embed(model.encoder, model.encoder.table, src, FIRST)
     for layer in model.encoder.layers:
         states = torch_layer(layer, model.config)(states, src_key_padding_mask=~mask)
     states = final[0](states)
-    hidden = placed(model.decoder, model.decoder.table, tgt, FIRST)
+    hidden = embed(model.decoder, model.decoder.table, tgt, FIRST)
     for layer in model.decoder.layers:
         theirs = torch_layer(layer, model.config)
         hidden = theirs(hidden, states, tgt_mask=FUTURE, memory_key_padding_mask=~mask)
@@ -116,7 +116,7 @@ def test_an_encoder_under_a_general_mask_is_torchs(norm):
     allowed = torch.rand(B, S, S) < 0.5
     allowed[..., 0] = True
     forbidden = ~(allowed & mask.unsqueeze(1)).repeat_interleave(HEADS, 0)
-    states = placed(model.encoder, model.encoder.table, src, FIRST)
+    states = embed(model.encoder, model.encoder.table, src, FIRST)
     for layer in model.encoder.layers:
         states = torch_layer(layer, model.config)(states, src_mask=forbidden)
     found, _, _ = model.encoder(src, mask, allowed=allowed)
@@ -127,7 +127,7 @@ def test_an_encoder_under_a_general_mask_is_torchs(norm):
 @NORMS
 @ACTIVATIONS
 def test_a_decoder_only_model_is_torchs_encoder_under_a_prefix_mask(norm, activation):
-    """An explicit (S + T) x (S + T) mask a sentence, and the gradient of every layer's weights."""
+    """An explicit (S + T) x (S + T) mask per sentence, and the gradient of every layer's weights."""
     model, (src, mask, tgt) = make_only(norm=norm, activation=activation), batch()
     forbidden = torch.ones(B, S + T, S + T, dtype=torch.bool)
     for b, length in enumerate(LENGTHS):
@@ -135,28 +135,27 @@ def test_a_decoder_only_model_is_torchs_encoder_under_a_prefix_mask(norm, activa
         forbidden[b, S:, S:] = FUTURE
     twins = [torch_layer(layer, model.config) for layer in model.layers]
     starts = torch.tensor(LENGTHS)
-    x = torch.cat(
-        (placed(model, model.src_table, src, FIRST), placed(model, model.table, tgt, starts)), dim=1
-    )
+    x = torch.cat((embed(model, model.src_table, src, FIRST), embed(model, model.table, tgt, starts)), dim=1)
     for twin in twins:
         x = twin(x, src_mask=forbidden.repeat_interleave(HEADS, 0))
     expected, logits = model.norm(x)[:, S:] @ model.output.weight.T, model(src, mask, tgt)
     torch.testing.assert_close(logits, expected, **CLOSE)
     expected.square().sum().backward()
     by_twin = [(twin.self_attn.in_proj_weight.grad, twin.linear1.weight.grad) for twin in twins]
-    tables = [table.weight.grad.clone() for table in (model.src_table, model.table)]
+    embedding_grads = [embedding.weight.grad.clone() for embedding in (model.src_table, model.table)]
     model.zero_grad()
     logits.square().sum().backward()
     for layer, twin in zip(model.layers, by_twin, strict=True):
         ours = (layer.attention.project_in.weight.grad, layer.feed_forward.widen.weight.grad)
         torch.testing.assert_close(ours, twin, **CLOSE)
-    torch.testing.assert_close([model.src_table.weight.grad, model.table.weight.grad], tables, **CLOSE)
+    ours = [model.src_table.weight.grad, model.table.weight.grad]
+    torch.testing.assert_close(ours, embedding_grads, **CLOSE)
 
 
 @NORMS
 def test_a_language_model_is_torchs_encoder_under_a_causal_mask(norm):
     model, ids = make_language_model(norm=norm), batch()[2]
-    x = placed(model, model.table, ids, FIRST)
+    x = embed(model, model.table, ids, FIRST)
     for layer in model.layers:
         x = torch_layer(layer, model.config)(x, src_mask=FUTURE)
     torch.testing.assert_close(model(ids), model.norm(x) @ model.output.weight.T, **CLOSE)

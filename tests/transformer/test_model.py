@@ -94,7 +94,7 @@ def test_an_encoder_alone_reads_from_both_sides():
 
 @pytest.mark.parametrize("shape", [(S, S), (B, S, S), (B, HEADS, S, S)])
 def test_an_encoder_keeps_to_a_general_mask(shape):
-    """One for all, one a sentence, or one a head (here the same for all heads, as the twin has it)."""
+    """One mask for all, one per sentence, or one per head (here equal for all heads, as in the twin)."""
     encoder, (src, mask, _) = make().encoder, batch()
     allowed = (torch.rand(shape) < 0.5) | torch.eye(S, dtype=torch.bool)
     if len(shape) == 4:

@@ -1,4 +1,4 @@
-"""What a model is put together from: positions, dropout, and what a study puts in their place."""
+"""Parts of a model: positions, dropout, and replacements of them."""
 
 import math
 
@@ -10,7 +10,7 @@ from tests.kits.transformer import EXACT, B, D, S, T, batch, float64, make, make
 from transformer import Parts, plain_attention
 from transformer.config import LayerConfig
 from transformer.parts import Residual
-from transformer.positions import LEARNED, PositionalEmbedding, sinusoids
+from transformer.positions import MAX_LEARNED_POSITIONS, PositionalEmbedding, sinusoids
 
 _float64 = pytest.fixture(autouse=True)(float64)
 
@@ -60,7 +60,10 @@ def test_embeddings_are_scaled_and_placed(positions):
 
 def test_past_the_learned_positions_all_share_the_last():
     place, zeros = PositionalEmbedding(small(positions="learned")), torch.zeros(1, 4, D)
-    found = place(zeros, torch.tensor([LEARNED - 2, LEARNED - 1, LEARNED, 10**6]))[0]
+    found = place(
+        zeros,
+        torch.tensor([MAX_LEARNED_POSITIONS - 2, MAX_LEARNED_POSITIONS - 1, MAX_LEARNED_POSITIONS, 10**6]),
+    )[0]
     assert torch.equal(found[1:], found[1:2].expand(3, D))
     assert not torch.equal(found[0], found[1])
 
@@ -97,7 +100,7 @@ def test_dropout_acts_on_embeddings_sublayers_and_weights_in_training_alone():
     )
 
 
-# --- what a study puts in their place
+# --- replaced parts
 
 
 class Bare(nn.Module):
@@ -111,7 +114,7 @@ class Bare(nn.Module):
 
 
 class Joined(nn.Module):
-    """The position's wave in the place of an embedding's last 6 numbers."""
+    """Sinusoids of width 6 that replace the last 6 numbers of an embedding."""
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__()
@@ -137,7 +140,7 @@ STUDIES = {
     "unscaled": (Parts(attend=unscaled), {}),
     "hard": (Parts(attend=hard), {}),
     "bare": (Parts(residual=Bare), {"norm": "post"}),
-    "joined": (Parts(place=Joined), {}),
+    "joined": (Parts(positional_embedding=Joined), {}),
 }
 
 

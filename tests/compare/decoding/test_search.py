@@ -109,7 +109,7 @@ def test_a_wide_beam_finds_the_best_of_all_sequences(alpha: float) -> None:
         for length in range(limit + 1):
             for words in itertools.product((UNK, A), repeat=length):
                 ids = (*words, EOS)
-                logp = sum(model.logp(row, ids[:place])[token] for place, token in enumerate(ids))
+                logp = sum(model.logp(row, ids[:position])[token] for position, token in enumerate(ids))
                 every.append(Hypothesis(list(words), logp / length_penalty(len(ids), alpha)))
         expected.append(max(every, key=lambda hypothesis: hypothesis.score))
     same(run(model, [limit] * SENTENCES, beam_size=32, alpha=alpha), expected)  # of 31 sequences
@@ -166,7 +166,7 @@ def test_scores_of_narrow_logits_are_fp32(dtype: torch.dtype) -> None:
     model.table = model.table.float()
     assert found == run(model, [20] * SENTENCES, beam_size=2)
     for row, (tokens, score) in enumerate(found):
-        logp = sum(model.logp(row, tokens[:place])[token] for place, token in enumerate([*tokens, EOS]))
+        logp = sum(model.logp(row, tokens[:t])[token] for t, token in enumerate([*tokens, EOS]))
         assert score == pytest.approx(logp, abs=1e-5)
 
 

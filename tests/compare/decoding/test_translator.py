@@ -1,4 +1,4 @@
-"""Translating with a trained model: the order of lines, odd lines, and what was attended to."""
+"""Translation with a trained model: order of lines, unusual lines, and attention weights."""
 
 import dataclasses
 import io
@@ -32,11 +32,11 @@ def translator(row: Path) -> Translator:
 @pytest.fixture(scope="module")
 def sharp(row: Path) -> Translator:
     """In float64 and with larger logits, so that hypotheses differ and rounding decides none of them."""
-    made = load_model(row)
-    made.model.double()
+    translator = load_model(row)
+    translator.model.double()
     with torch.no_grad():
-        made.model.output.weight.mul_(4.0)
-    return made
+        translator.model.output.weight.mul_(4.0)
+    return translator
 
 
 def test_a_loaded_model_translates_as_the_run_did(translator: Translator, row: Path):
@@ -131,10 +131,10 @@ def test_attention_is_that_of_the_translation_given(translator: Translator):
         weights = translator.model.attention(
             src, torch.ones_like(src, dtype=torch.bool), torch.tensor([[BOS, *ids[:t]]])
         )
-        for name, table in weights.items():
+        for name, matrix in weights.items():
             if name.startswith("cross"):
                 np.testing.assert_allclose(
-                    table[0, :, t].detach().numpy(), found.weights[name][:, t], atol=1e-5
+                    matrix[0, :, t].detach().numpy(), found.weights[name][:, t], atol=1e-5
                 )
 
 

@@ -165,7 +165,7 @@ def test_no_logits_for_the_whole_batch_ever_exist(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(compare.training.loss, "_losses", spy)
     TranslationLoss(TinyModel(), 0.1)(*batch())
-    assert seen == [3 * TOKENS] * 4  # 12 real tokens of 20 places, 3 at once
+    assert seen == [3 * TOKENS] * 4  # 12 real tokens of 20 positions, 3 at once
 
 
 def test_large_logits_stay_finite() -> None:
@@ -175,7 +175,7 @@ def test_large_logits_stay_finite() -> None:
     assert all(torch.isfinite(part).all() for part in (smoothed, nll, *found))
 
 
-def test_no_rows_cost_nothing() -> None:
+def test_the_loss_of_no_tokens_is_zero() -> None:
     hidden, weight, bias, targets = inputs()
     smoothed, nll = linear_cross_entropy(hidden[:0], weight, bias, targets[:0], 0.1)
     assert (smoothed.item(), nll.numel()) == (0.0, 0)

@@ -1,4 +1,4 @@
-"""Choices drawn: REINFORCE by its formula, unbiased by enumeration, and in the criterion."""
+"""REINFORCE: its formula, unbiasedness by enumeration, and its part of the loss."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""A trainer by itself: repeatable to the bit, resumable in mid-epoch, and right in what it keeps."""
+"""The trainer alone: bitwise repeatable, resumable within an epoch, and right in its choice of weights."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from compare.system.signals import Interrupted
 from compare.training.checkpoint import average, load_weights, model_weights, save_weights
 from compare.training.file_names import FINAL, STATE
-from compare.training.trainer import Diverged
+from compare.training.trainer import TrainingDiverged
 from compare.training.trainer_state import Validation
 from data.loader import BatchStream
 from tests.kits.training import bleus, make_stream, metrics, same_weights, trainer
@@ -114,13 +114,18 @@ def test_a_signal_stops_after_the_update_and_the_same_call_goes_on(
 
 def test_a_break_at_any_moment_changes_nothing(stream: BatchStream, tmp_path: Path):
     """Die before and after each line of metrics in turn, in one run, the choice of weights included."""
-    steps = {"average": 2, "log_every": 2, "valid_every": 5, "checkpoint_every": 3}  # windows are broken too
+    steps = {
+        "average": 2,
+        "log_every": 2,
+        "valid_every": 5,
+        "checkpoint_every": 3,
+    }
     expected = trainer(stream, tmp_path / "b", bleus(1), **steps).run()
     deaths: set[tuple[str, int]] = set()
 
     def die(line: dict[str, Any]) -> None:
-        if (place := (line["kind"], line["update"])) not in deaths:
-            deaths.add(place)
+        if (moment := (line["kind"], line["update"])) not in deaths:
+            deaths.add(moment)
             raise Stop
 
     for _ in range(40):
@@ -147,7 +152,7 @@ def test_a_line_cut_short_by_the_end_of_the_machine_is_written_again(stream: Bat
 
 
 def test_a_validation_loss_that_is_no_number_ends_the_run(stream: BatchStream, tmp_path: Path):
-    with pytest.raises(Diverged, match="validation loss is nan at update 2: lower learning_rate"):
+    with pytest.raises(TrainingDiverged, match="validation loss is nan at update 2: lower learning_rate"):
         trainer(stream, tmp_path, [Validation(loss=float("nan"), bleu=1.0)]).run()
 
 

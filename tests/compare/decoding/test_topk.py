@@ -1,18 +1,18 @@
-"""The best continuations among blocks of the vocabulary: those of a stable sort of all, ties and all."""
+"""Best continuations by blocks of the vocabulary: equal to a stable sort of all, ties included."""
 
 import pytest
 import torch
 
-from compare.decoding.search import BLOCK, _best
+from compare.decoding.topk import BLOCK, best_continuations
 
 NEVER = float("-inf")
 
 
 def by_sorting(scores: torch.Tensor, logp: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Sums and places k * V + v by one stable sort: ties in order of place."""
+    """Compute sums and positions k * V + v by one stable sort: ties in order of position."""
     sums = (scores.unsqueeze(2) + logp).flatten(1)
-    found, place = sums.sort(dim=1, descending=True, stable=True)
-    return found[:, :count], place[:, :count]
+    best, position = sums.sort(dim=1, descending=True, stable=True)
+    return best[:, :count], position[:, :count]
 
 
 @pytest.mark.parametrize("size", [2, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 517])
@@ -25,17 +25,17 @@ def test_what_is_found_is_what_a_sort_of_everything_finds(size: int, beam: int, 
         logp = -torch.randint(0, levels, (4, beam, size), generator=random).double()
         scores = -torch.randint(0, levels, (4, beam), generator=random).double()
         count = min(2 * beam, beam * size)
-        found, parents, tokens = _best(scores, logp, count)
-        expected, place = by_sorting(scores, logp, count)
+        found, parents, tokens = best_continuations(scores, logp, count)
+        expected, position = by_sorting(scores, logp, count)
         assert torch.equal(found, expected)
-        assert torch.equal(parents * size + tokens, place)
+        assert torch.equal(parents * size + tokens, position)
 
 
 def test_impossible_ones_come_last_and_are_still_in_the_vocabulary():
     logp = torch.full((2, 3, 70), NEVER)
     logp[:, :, 68] = -1.0
     scores = torch.tensor([[0.0, NEVER, NEVER], [NEVER, 0.0, -0.5]])
-    found, parents, tokens = _best(scores, logp, 6)
+    found, parents, tokens = best_continuations(scores, logp, 6)
     assert found[0].tolist() == [-1.0] + 5 * [NEVER]
     assert found[1].tolist() == [-1.0, -1.5] + 4 * [NEVER]
     assert (parents[0, 0], tokens[0, 0]) == (0, 68)
