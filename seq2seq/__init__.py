@@ -3,9 +3,9 @@
 from .attention import Attention, AttentionOutput, Source
 from .config import AttentionConfig, Seq2SeqConfig
 from .decoder import Decoder
-from .encoder import Encoded, Encoder
+from .encoder import Encoder, EncoderOutput
+from .location_based_scores import LocationScore, StaticFactorisedScore, StaticScore
 from .model import Features, Seq2Seq
-from .place_scores import LocationScore, StaticFactorisedScore, StaticScore
 from .score import Queries, Score
 from .scores import (
     SCORES,
@@ -16,7 +16,7 @@ from .scores import (
     ScaledDotScore,
 )
 from .self_attention import SelfAttention
-from .state import Decoded, Memory, State
+from .state import DecoderOutput, Memory, State
 
 __all__ = [
     "SCORES",
@@ -24,12 +24,12 @@ __all__ = [
     "Attention",
     "AttentionConfig",
     "AttentionOutput",
-    "Decoded",
     "Decoder",
+    "DecoderOutput",
     "DotScore",
     "DynamicFactorisedScore",
-    "Encoded",
     "Encoder",
+    "EncoderOutput",
     "Features",
     "GeneralScore",
     "LocationScore",

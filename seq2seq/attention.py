@@ -9,8 +9,8 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from .config import AttentionConfig
-from .normalisers import NORMALISERS, Choice
-from .scopes import SCOPES, View
+from .normalisers import NORMALISERS, NormaliserOutput
+from .scopes import SCOPES, ScopeOutput
 from .score import MultiplyAdds, Queries, split_heads
 from .scores import SCORES
 
@@ -57,9 +57,9 @@ class Attention(nn.Module):
 
     def forward(self, queries: Queries, source: Source) -> AttentionOutput:
         """Attend from Q queries a sentence, each for itself."""
-        view: View = self.scope(queries, source.mask)
+        view: ScopeOutput = self.scope(queries, source.mask)
         scores = self.scorer.score(queries, source.keys).masked_fill(~view.visible, float("-inf"))
-        choice: Choice = self.normaliser(scores, queries.state)
+        choice: NormaliserOutput = self.normaliser(scores, queries.state)
         weights = choice.weights if view.factor is None else choice.weights * view.factor
         return AttentionOutput(average(weights, source.values), weights, choice.logp, choice.value)
 

@@ -24,8 +24,8 @@ def gru_step(inputs: Tensor, recurrent: Tensor, h: Tensor) -> Tensor:
     return n + (z_x + z_h).sigmoid() * (h - n)
 
 
-class _Collect(torch.autograd.Function):
-    """Hand the offsets of a ``Product`` through; backward gives its weight the gradient of all steps."""
+class _WeightGradientOfAllSteps(torch.autograd.Function):
+    """Hand the offsets of a ``StepwiseLinear`` through; backward gives its weight the gradient of all steps."""
 
     @staticmethod
     def forward(ctx: Any, offsets: Tensor, weight: Tensor, inputs: list[Tensor]) -> Tensor:
@@ -38,7 +38,7 @@ class _Collect(torch.autograd.Function):
         return grad, grad.flatten(0, 1).t() @ inputs, None
 
 
-class Product:
+class StepwiseLinear:
     """offsets[t] + weight x[t] for the steps t of a loop, each taken once and in order.
 
     Autograd would add up the weight's gradient step by step, each time over a matrix of some MB. Since the
@@ -48,7 +48,7 @@ class Product:
     def __init__(self, weight: Tensor, offsets: Tensor) -> None:
         """Take weight (O, I) and offsets (T, N, O)."""
         self._inputs: list[Tensor] = []
-        self.offsets: Tensor = _Collect.apply(offsets, weight, self._inputs)  # type: ignore[no-untyped-call]
+        self.offsets: Tensor = _WeightGradientOfAllSteps.apply(offsets, weight, self._inputs)  # type: ignore[no-untyped-call]
         self._weight = weight.detach().to(offsets.dtype).t()
 
     def __call__(self, offset: Tensor, x: Tensor) -> Tensor:
@@ -57,7 +57,7 @@ class Product:
         return torch.addmm(offset, x, self._weight)
 
 
-def initialise(module: nn.Module) -> None:
+def initialise_weights(module: nn.Module) -> None:
     """Give a module its first weights; for ``nn.Module.apply``.
 
     Matrices are Xavier-uniform, recurrent ones orthogonal, each gate for itself, as it is a layer of its own;

@@ -63,7 +63,7 @@ class AttentionConfig:
             raise ValueError(
                 'input_feeding needs placement "after": with "before" the cell reads the context anyway'
             )
-        if NORMALISERS[self.normaliser].chooses and SCOPES[self.scope].scales:
+        if NORMALISERS[self.normaliser].is_hard and SCOPES[self.scope].scales_weights:
             raise ValueError(
                 f'normaliser "{self.normaliser}" cannot choose by scope "{self.scope}", whose weights do not '
                 'sum to 1: use "global" or "local-m"'
@@ -73,14 +73,14 @@ class AttentionConfig:
         """Reject sizes below 1, and sizes of what this attention does not have."""
         score, scope = SCORES[self.score], SCOPES[self.scope]
         _check_size("num_heads", self.num_heads)
-        if self.num_heads > 1 and not score.headed:
-            able = " or ".join(f'"{name}"' for name, kind in SCORES.items() if kind.headed)
+        if self.num_heads > 1 and not score.supports_heads:
+            able = " or ".join(f'"{name}"' for name, kind in SCORES.items() if kind.supports_heads)
             raise ValueError(f'num_heads above 1 needs score {able}: "{self.score}" has one head')
         for name, has, why in (
-            ("window", scope.windowed, f'scope "{self.scope}": it sees all positions'),
-            ("attention_size", score.sized, f'score "{self.score}": it has no inner width'),
-            ("max_source", score.by_source_place, f'score "{self.score}": it takes sources of any length'),
-            ("max_target", score.by_target_place, f'score "{self.score}": it takes targets of any length'),
+            ("window", scope.has_window, f'scope "{self.scope}": it sees all positions'),
+            ("attention_size", score.has_inner_size, f'score "{self.score}": it has no inner width'),
+            ("max_source", score.needs_max_source, f'score "{self.score}": it takes sources of any length'),
+            ("max_target", score.needs_max_target, f'score "{self.score}": it takes targets of any length'),
         ):
             value = getattr(self, name)
             if value is None:

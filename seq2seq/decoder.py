@@ -10,11 +10,11 @@ from torch.nn.functional import dropout, pad
 
 from .attention import Attention, AttentionOutput, Queries, Source
 from .config import Seq2SeqConfig
-from .encoder import Encoded
+from .encoder import EncoderOutput
 from .readout import Readout
 from .self_attention import SelfAttention
-from .stack import RecurrentStack, Stepwise
-from .state import Decoded, Memory, State, join
+from .stack import RecurrentStack, StepwiseStack
+from .state import DecoderOutput, Memory, State, join
 
 
 class Decoder(nn.Module):
@@ -53,7 +53,7 @@ class Decoder(nn.Module):
         read_size = size + context_size + (0 if self.after else known_size)
         self.readout = Readout(read_size, config.output_size, maxout=config.readout == "maxout")
 
-    def remember(self, encoded: Encoded) -> Memory:
+    def remember(self, encoded: EncoderOutput) -> Memory:
         """Prepare what an encoder found, once for all steps and hypotheses."""
         states, mask, summary, _ = encoded
         start = summary if self.bridge is None else self.bridge(summary).tanh()
@@ -71,7 +71,7 @@ class Decoder(nn.Module):
         position = torch.zeros(rows, dtype=torch.long, device=h.device)
         return State(h, c, last, position, h.new_zeros(*rows, 0, size))
 
-    def forward(self, tgt_in: Tensor, memory: Memory) -> Decoded:
+    def forward(self, tgt_in: Tensor, memory: Memory) -> DecoderOutput:
         """Run the whole target tgt_in (B, T)."""
         known, state = self._known(tgt_in.t(), memory), self.init_state(memory, beam=1)
         if self.before or self.feeds:
@@ -92,7 +92,7 @@ class Decoder(nn.Module):
         summary = summary.repeat_interleave(tokens.size(1) // summary.size(0), dim=0)
         return torch.cat((embedded, summary.expand(len(tokens), -1, -1)), dim=-1)
 
-    def _fused(self, known: Tensor, state: State, memory: Memory) -> Decoded:
+    def _fused(self, known: Tensor, state: State, memory: Memory) -> DecoderOutput:
         """Run known inputs (T, B, X) by one call of the RNN and one of attention: nothing is fed back."""
         h, c = (part.squeeze(1).transpose(0, 1).contiguous() for part in (state.h, state.c))
         top = self.rnn(known, (h, c))[0].transpose(0, 1)
@@ -101,15 +101,15 @@ class Decoder(nn.Module):
             top, own = self.own(top, top, seen=place < place.unsqueeze(1))
             own = own.unsqueeze(1)
         attended = self._attend(top, place.expand(top.shape[:2]), memory) if self.after else None
-        return Decoded(self._read(top, attended, known.transpose(0, 1)), attended, own)
+        return DecoderOutput(self._read(top, attended, known.transpose(0, 1)), attended, own)
 
-    def _loop(self, known: Tensor, state: State, memory: Memory) -> tuple[Decoded, State]:
+    def _loop(self, known: Tensor, state: State, memory: Memory) -> tuple[DecoderOutput, State]:
         """Run known inputs (T, N, X) step by step: the context, or what was read, is part of the next input.
 
         T or K is 1, and the other one the Q of all (B, Q, ...) that are handed on.
         """
         steps, (rows, beam) = len(known), state.position.shape
-        cells = Stepwise(self.rnn, known)
+        cells = StepwiseStack(self.rnn, known)
         read = self.readout.stepwise(steps, rows * beam) if self.feeds else None
         h, c = (list(part.flatten(0, 1).unbind(1)) for part in (state.h, state.c))
         _, _, last, position, past = state
@@ -126,7 +126,7 @@ class Decoder(nn.Module):
                 top = read(t, found.flatten(0, 1)).view(rows, beam, -1)
             if self.before or self.feeds:
                 last = top
-            trace.append(Decoded(top, attended, None if own is None else pad(own, (0, steps - t))))
+            trace.append(DecoderOutput(top, attended, None if own is None else pad(own, (0, steps - t))))
             position = position + 1
         run = join(trace)
         if not self.feeds:

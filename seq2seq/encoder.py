@@ -18,7 +18,7 @@ READS_FORWARD = {"both": (True, False), "forward": (True,), "backward": (False,)
 """From ``Seq2SeqConfig.direction`` to whether each of the encoder's directions reads from left to right."""
 
 
-class Encoded(NamedTuple):
+class EncoderOutput(NamedTuple):
     """What an encoder hands to a decoder."""
 
     states: Tensor
@@ -50,28 +50,28 @@ class Encoder(nn.Module):
         self.num_layers, self.state_size = config.num_layers, config.states_size
         self.summary_size = config.num_layers * config.states_size * (2 if config.cell == "lstm" else 1)
 
-    def forward(self, src: Tensor, mask: Tensor) -> Encoded:
+    def forward(self, src: Tensor, mask: Tensor) -> EncoderOutput:
         """Read src (B, S), right-padded; mask (B, S) has at least one True a row.
 
         The summary is the final h (and c of an LSTM) of both directions, joined, layer after layer.
         """
         lengths = mask.sum(1)
         if self.reverse:
-            src = src.gather(1, reversal(lengths, src.size(1)))
+            src = src.gather(1, reversal_index(lengths, src.size(1)))
         embedded = dropout(self.embedding(src), self.dropout, self.training)
         packed = pack_padded_sequence(embedded, lengths.cpu(), batch_first=True, enforce_sorted=False)
         outputs, final = self.rnn(packed)
         states, _ = pad_packed_sequence(outputs, batch_first=True, total_length=src.size(1))
         if self.reverse:
-            states = states.gather(1, reversal(lengths, src.size(1)).unsqueeze(2).expand_as(states))
+            states = states.gather(1, reversal_index(lengths, src.size(1)).unsqueeze(2).expand_as(states))
         summary = torch.cat([_by_layer(part, self.num_layers) for part in final], dim=2).flatten(1)
         if self.own is None:
-            return Encoded(states, mask, summary)
+            return EncoderOutput(states, mask, summary)
         joined, weights = self.own(states, mask)
-        return Encoded(joined, mask, summary, weights)
+        return EncoderOutput(joined, mask, summary, weights)
 
 
-def reversal(lengths: Tensor, size: int) -> Tensor:
+def reversal_index(lengths: Tensor, size: int) -> Tensor:
     """Index that turns round the first lengths[b] of ``size`` positions and leaves the rest; (B, size)."""
     position = torch.arange(size, device=lengths.device)
     mirrored = lengths.unsqueeze(1) - 1 - position

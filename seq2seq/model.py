@@ -8,7 +8,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
-from .cells import initialise
+from .cells import initialise_weights
 from .config import Seq2SeqConfig
 from .decoder import Decoder
 from .encoder import Encoder
@@ -43,7 +43,7 @@ class Seq2Seq(nn.Module):
         self.encoder = Encoder(config, src_vocabulary)
         self.decoder = Decoder(config, tgt_vocabulary, self.encoder.state_size, self.encoder.summary_size)
         self.output = nn.Linear(config.output_size, tgt_vocabulary)
-        self.apply(initialise)
+        self.apply(initialise_weights)
         if config.tie != "none":
             self.output.weight = self.decoder.embedding.weight
         if config.tie == "all":

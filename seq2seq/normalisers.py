@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from .score import MultiplyAdds
 
 
-class Choice(NamedTuple):
+class NormaliserOutput(NamedTuple):
     """Weights, and what a loss has to know if they were drawn at random."""
 
     weights: Tensor
@@ -25,7 +25,7 @@ class Choice(NamedTuple):
 class Softmax(nn.Module):
     """softmax(e): soft attention, Bahdanau et al. 2015, eq. 6."""
 
-    chooses = False
+    is_hard = False
     """Gives all the weight to one position."""
 
     def __init__(self, query_size: int) -> None:
@@ -36,21 +36,21 @@ class Softmax(nn.Module):
         """Count what is learned here, as in training: nothing."""
         return MultiplyAdds()
 
-    def forward(self, scores: Tensor, state: Tensor) -> Choice:
+    def forward(self, scores: Tensor, state: Tensor) -> NormaliserOutput:
         """Normalise scores (B, heads, Q, S), -inf at what is not seen, of states (B, Q, H)."""
-        return Choice(scores.softmax(-1))
+        return NormaliserOutput(scores.softmax(-1))
 
 
 class StraightThrough(Softmax):
     """one-hot(arg max e), with the gradient of softmax(e): Bengio et al. 2013, section 4."""
 
-    chooses = True
+    is_hard = True
 
-    def forward(self, scores: Tensor, state: Tensor) -> Choice:
+    def forward(self, scores: Tensor, state: Tensor) -> NormaliserOutput:
         """Choose the best by scores (B, heads, Q, S), in training too."""
         soft = scores.softmax(-1)
         # The difference is exactly 0, so the one-hot stays exact; added first, it would be rounded.
-        return Choice(_one_hot(scores.argmax(-1, keepdim=True), soft) + (soft - soft.detach()))
+        return NormaliserOutput(_one_hot(scores.argmax(-1, keepdim=True), soft) + (soft - soft.detach()))
 
 
 class Reinforce(Softmax):
@@ -60,7 +60,7 @@ class Reinforce(Softmax):
     value being a baseline w . s + b, which is learned from the decoder state but does not train it.
     """
 
-    chooses = True
+    is_hard = True
 
     def __init__(self, query_size: int) -> None:
         super().__init__(query_size)
@@ -71,17 +71,17 @@ class Reinforce(Softmax):
         """Count w . s."""
         return MultiplyAdds(target=query_size)
 
-    def forward(self, scores: Tensor, state: Tensor) -> Choice:
+    def forward(self, scores: Tensor, state: Tensor) -> NormaliserOutput:
         """Draw by scores (B, heads, Q, S); the baseline reads states (B, Q, H)."""
         if not self.training:
-            return Choice(_one_hot(scores.argmax(-1, keepdim=True), scores))
+            return NormaliserOutput(_one_hot(scores.argmax(-1, keepdim=True), scores))
         # Under autocast scores may be bfloat16, too coarse for a log-probability and for a draw without ties.
         logp = scores.log_softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
         # Of exponential variates, which are never 0, i's over p_i is the least with probability p_i. So draws
         # multinomial too, but it waits for the device.
         drawn = (logp.detach().exp() / torch.empty_like(logp).exponential_()).argmax(-1, keepdim=True)
         value = self.baseline(state.detach()).squeeze(-1)
-        return Choice(_one_hot(drawn, scores), logp.gather(-1, drawn).squeeze(-1).sum(1), value)
+        return NormaliserOutput(_one_hot(drawn, scores), logp.gather(-1, drawn).squeeze(-1).sum(1), value)
 
 
 def _one_hot(index: Tensor, like: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from .cells import Product
+from .cells import StepwiseLinear
 
 
 class Readout(nn.Linear):
@@ -21,7 +21,7 @@ class Readout(nn.Linear):
 
     def stepwise(self, steps: int, rows: int) -> Callable[[int, Tensor], Tensor]:
         """Give the same as a function of step t and x (rows, input size), each step called once, in order."""
-        product = Product(self.weight, self.bias.expand(steps, rows, -1))
+        product = StepwiseLinear(self.weight, self.bias.expand(steps, rows, -1))
         biases = product.offsets.unbind()
         return lambda t, x: self._activate(product(biases[t], x))
 

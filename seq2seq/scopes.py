@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from .score import AttentionSizes, MultiplyAdds, Queries
 
-HALF_WIDTH = 10
+DEFAULT_WINDOW = 10
 """D of a window whose config does not say, as in Luong et al. 2015, section 3.2."""
 
 
-class View(NamedTuple):
+class ScopeOutput(NamedTuple):
     """What the queries see of the source."""
 
     visible: Tensor
@@ -26,9 +26,9 @@ class View(NamedTuple):
 class GlobalScope(nn.Module):
     """All i: Bahdanau et al. 2015, and Luong et al. 2015, section 3.1."""
 
-    windowed = False
+    has_window = False
     """Has a window of half-width D, ``AttentionConfig.window``."""
-    scales = False
+    scales_weights = False
     """Scales the weights, which then need not sum to 1."""
 
     def __init__(self, query_size: int, config: AttentionSizes) -> None:
@@ -39,9 +39,9 @@ class GlobalScope(nn.Module):
         """Count what is learned here: nothing."""
         return MultiplyAdds()
 
-    def forward(self, queries: Queries, mask: Tensor) -> View:
+    def forward(self, queries: Queries, mask: Tensor) -> ScopeOutput:
         """Show every position that ``mask`` (B, S) shows, which is at least one a sentence."""
-        return View(mask[:, None, None])
+        return ScopeOutput(mask[:, None, None])
 
 
 class MonotonicScope(GlobalScope):
@@ -51,17 +51,17 @@ class MonotonicScope(GlobalScope):
     at the last word, so p is a position that may be seen and no row is ever empty.
     """
 
-    windowed = True
+    has_window = True
 
     def __init__(self, query_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, config)
-        self.half_width = config.window or HALF_WIDTH
+        self.half_width = config.window or DEFAULT_WINDOW
 
-    def forward(self, queries: Queries, mask: Tensor) -> View:
+    def forward(self, queries: Queries, mask: Tensor) -> ScopeOutput:
         """Show the window about the query's own position in a source with ``mask`` (B, S)."""
         centre = queries.position.minimum(mask.sum(1, keepdim=True) - 1)
         visible = mask.unsqueeze(1) & (_offsets(centre, mask).abs() <= self.half_width)
-        return View(visible.unsqueeze(1))
+        return ScopeOutput(visible.unsqueeze(1))
 
 
 class PredictiveScope(MonotonicScope):
@@ -72,7 +72,7 @@ class PredictiveScope(MonotonicScope):
     the last word and no row is ever empty.
     """
 
-    scales = True
+    scales_weights = True
 
     def __init__(self, query_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, config)
@@ -84,7 +84,7 @@ class PredictiveScope(MonotonicScope):
         """Count W s and v . tanh(W s)."""
         return MultiplyAdds(target=(query_size + 1) * query_size)
 
-    def forward(self, queries: Queries, mask: Tensor) -> View:
+    def forward(self, queries: Queries, mask: Tensor) -> ScopeOutput:
         """Show the window about a learned position in a source with ``mask`` (B, S)."""
         energy = self.energy(self.hidden(queries.state).tanh()).squeeze(-1)  # (B, Q)
         # Under autocast it is bfloat16, which has no fractions of a position beyond 128.
@@ -92,7 +92,7 @@ class PredictiveScope(MonotonicScope):
         offsets = _offsets(mask.sum(1, keepdim=True) * energy.sigmoid(), mask)
         visible = mask.unsqueeze(1) & (offsets.abs() <= self.half_width)
         factor = (-2 * (offsets / self.half_width) ** 2).exp()
-        return View(visible.unsqueeze(1), factor.unsqueeze(1))
+        return ScopeOutput(visible.unsqueeze(1), factor.unsqueeze(1))
 
 
 def _offsets(centre: Tensor, mask: Tensor) -> Tensor:

@@ -67,13 +67,13 @@ class MultiplyAdds:
 class Score(nn.Module):
     """Rates keys against queries: ``project`` and ``transform`` once a sentence, ``score`` at every step."""
 
-    sized = False
+    has_inner_size = False
     """Has an inner width, ``AttentionConfig.attention_size``."""
-    headed = False
+    supports_heads = False
     """Can have several heads."""
-    by_source_place = False
+    needs_max_source = False
     """Knows a source position by its number alone, so up to a largest one."""
-    by_target_place = False
+    needs_max_target = False
     """Knows a target position by its number alone."""
 
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:

@@ -6,7 +6,7 @@ Each class is one formula, with which its docstring begins; adding one takes a c
 
 from torch import Tensor, nn
 
-from .place_scores import LocationScore, StaticFactorisedScore, StaticScore
+from .location_based_scores import LocationScore, StaticFactorisedScore, StaticScore
 from .score import AttentionSizes, MultiplyAdds, Queries, Score, split_heads
 
 __all__ = [
@@ -33,7 +33,7 @@ class AdditiveScore(Score):
     being the two halves of W. Only in this form is a state's share W_h h computed once a sentence.
     """
 
-    sized = True
+    has_inner_size = True
 
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
@@ -108,7 +108,7 @@ class DynamicFactorisedScore(ProductScore):
     with a softmax over the product; compare the factorised Synthesizers of Tay et al. 2021.
     """
 
-    sized = True
+    has_inner_size = True
 
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
@@ -134,7 +134,7 @@ class ScaledDotScore(Score):
     f, g and j are linear, A wide; each head takes d_k = A / heads of it and has weights of its own.
     """
 
-    sized = headed = True
+    has_inner_size = supports_heads = True
 
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)

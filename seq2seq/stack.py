@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, linear
 from torch.nn.utils.rnn import PackedSequence
 
-from .cells import Product, gru_step, lstm_step
+from .cells import StepwiseLinear, gru_step, lstm_step
 from .config import Seq2SeqConfig
 
 Steps = TypeVar("Steps", Tensor, PackedSequence)
 
-PLAIN = 2
+MAX_PLAIN_LAYERS = 2
 """Layers at the bottom that have no residual connection."""
 
 
@@ -25,7 +25,7 @@ class RecurrentStack(nn.Module):
 
     x(i) = x(i-1) + layer(i)(x(i-1)) for i >= 3, the layers below being plain (Wu et al. 2016, section 3.1);
     dropout hits what a layer reads, but not what is added to its output. The plain layers are one module of
-    torch's, which a GPU runs side by side; up to ``PLAIN`` layers nothing else is here.
+    torch's, which a GPU runs side by side; up to ``MAX_PLAIN_LAYERS`` layers nothing else is here.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class RecurrentStack(nn.Module):
     ) -> None:
         super().__init__()
         kind = nn.LSTM if config.cell == "lstm" else nn.GRU
-        plain = min(config.num_layers, PLAIN)
+        plain = min(config.num_layers, MAX_PLAIN_LAYERS)
         directions = 2 if bidirectional else 1
         between = config.dropout if plain > 1 else 0.0
         self.lstm, self.dropout = config.cell == "lstm", config.dropout
@@ -83,14 +83,16 @@ def _like(x: Steps, entries: Tensor) -> Steps:
     return x._replace(data=entries) if isinstance(x, PackedSequence) else entries
 
 
-class _Layer:
-    """One layer of a ``Stepwise``; ``known`` (T, N, G) is the part of its gates that is known beforehand."""
+class _StepwiseLayer:
+    """One layer of a ``StepwiseStack``; ``known`` (T, N, G) is the part of its gates that is known beforehand."""
 
     def __init__(self, lstm: bool, known: Tensor, fed: Tensor, weight: Tensor, bias: Tensor) -> None:
         self.lstm = lstm
-        self.fed = Product(fed, known)
+        self.fed = StepwiseLinear(fed, known)
         # The gates of an LSTM are plain sums, so both products add to one; a GRU scales the second by r.
-        self.recurrent = Product(weight, self.fed.offsets if lstm else bias.to(known.dtype).expand_as(known))
+        self.recurrent = StepwiseLinear(
+            weight, self.fed.offsets if lstm else bias.to(known.dtype).expand_as(known)
+        )
         self.bias = self.recurrent.offsets.unbind()
         self.known = self.bias if lstm else self.fed.offsets.unbind()
 
@@ -101,7 +103,7 @@ class _Layer:
         return gru_step(inputs, self.recurrent(self.bias[t], h), h), c
 
 
-class Stepwise:
+class StepwiseStack:
     """A ``RecurrentStack`` of one direction a step at a time, for an input that is only known in part.
 
     The first X inputs are known beforehand, and their share of the gates is computed for all steps at once;
@@ -118,7 +120,7 @@ class Stepwise:
                 gates, fed = linear(known, weight_x[:, :size], bias), weight_x[:, size:]
             else:
                 gates, fed = bias.to(gates.dtype).expand_as(gates), weight_x
-            self.layers.append(_Layer(lstm, gates, fed, weight_h, bias_h))
+            self.layers.append(_StepwiseLayer(lstm, gates, fed, weight_h, bias_h))
 
     def __call__(self, t: int, fed: Tensor, h: list[Tensor], c: list[Tensor]) -> Tensor:
         """Do step ``t`` with fed (N, F): replace h and c, (N, H) a layer, and return the output (N, H).
@@ -129,5 +131,5 @@ class Stepwise:
         for i, layer in enumerate(self.layers):
             read = out if i == 0 else dropout(out, self.stack.dropout, self.stack.training)
             h[i], c[i] = layer(t, read, h[i], c[i])
-            out = h[i] if i < PLAIN else out + h[i]
+            out = h[i] if i < MAX_PLAIN_LAYERS else out + h[i]
         return out

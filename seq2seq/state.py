@@ -37,7 +37,7 @@ class State(NamedTuple):
     """The RNN's outputs at the steps so far, for self-attention, (B, K, steps or 0, H)."""
 
 
-class Decoded(NamedTuple):
+class DecoderOutput(NamedTuple):
     """What a run over a target finds."""
 
     readout: Tensor
@@ -48,7 +48,7 @@ class Decoded(NamedTuple):
     """Weights on the decoder's own earlier outputs, (B, 1, T, T); None without self-attention."""
 
 
-def join(steps: Sequence[Decoded]) -> Decoded:
+def join(steps: Sequence[DecoderOutput]) -> DecoderOutput:
     """What was found step by step, as one run: all that is (B, Q, ...) is joined along Q."""
     if len(steps) == 1:
         return steps[0]
@@ -62,7 +62,7 @@ def join(steps: Sequence[Decoded]) -> Decoded:
             _cat((part.value for part in found), dim=1),
         )
     readout = torch.cat([step.readout for step in steps], dim=1)
-    return Decoded(readout, attended, _cat((step.own for step in steps), dim=2))
+    return DecoderOutput(readout, attended, _cat((step.own for step in steps), dim=2))
 
 
 def _cat(parts: Iterable[Tensor | None], dim: int) -> Tensor | None:

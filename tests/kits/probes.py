@@ -17,7 +17,7 @@ from compare.optim.config import OptimConfig
 from compare.optim.optimizer import build_optimizer
 from compare.training.loss import TranslationLoss
 from seq2seq import Attention, AttentionConfig, AttentionOutput, Features, Queries
-from seq2seq.cells import initialise
+from seq2seq.cells import initialise_weights
 
 VALUES = 8
 """Values of a word, which are the answers."""
@@ -124,7 +124,7 @@ class Reader(nn.Module):
         self.words, self.asked = nn.Embedding(2 * VALUES, size), nn.Embedding(2 * VALUES, size)
         self.attention = Attention(config, size, size)
         self.output = nn.Linear(self.attention.context_size, VALUES)
-        self.apply(initialise)
+        self.apply(initialise_weights)
 
     def attend(self, src: Tensor, src_mask: Tensor, asked: Tensor) -> AttentionOutput:
         """Look for what is asked, (B, Q) or (B, Q, F), in src (B, S) or (B, S, F) under src_mask (B, S)."""

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from seq2seq.attention import AttentionOutput, Queries, attention_work
-from seq2seq.scores import Work
+from seq2seq.scores import MultiplyAdds
 from tests.kits.attention import (
     COMBINATIONS,
     HARD,
@@ -134,7 +134,7 @@ def test_work_is_what_torch_counts(case: str, scope: str, normaliser: str, train
     attention, (queries, states) = make(case, scope, normaliser).train(training), example(case)
     work = attention_work(configure(case, scope, normaliser), query_size(case), E)
     if normaliser == "reinforce" and not training:
-        work += Work(target=-query_size(case))  # its baseline is for training alone
+        work += MultiplyAdds(target=-query_size(case))  # its baseline is for training alone
     with FlopCounterMode(display=False) as counter:
         attend(attention, queries, states, torch.ones(B, S, dtype=torch.bool))
     assert counter.get_total_flops() == 2 * B * work.total(S, Q)

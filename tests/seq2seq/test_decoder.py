@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from seq2seq import Decoder, Encoded, Encoder, SelfAttention, Seq2Seq, Seq2SeqConfig
-from seq2seq.encoder import reversal
+from seq2seq import Decoder, Encoder, EncoderOutput, SelfAttention, Seq2Seq, Seq2SeqConfig
+from seq2seq.encoder import reversal_index
 from seq2seq.readout import Readout
 from seq2seq.self_attention import EncoderSelfAttention
 from tests.kits.seq2seq import MASK, MODELS, SRC, TGT, V, before, close, double, make
@@ -75,7 +75,7 @@ def test_a_decoder_reads_any_encoder(name: str) -> None:
     """States 10 wide and a summary of 7, as from another room; stepping still is the full pass."""
     config = Seq2SeqConfig(**{"embedding_size": 6, "hidden_size": 8, **MODELS[name]})
     decoder = Decoder(config, V, value_size=10, summary_size=7).double().eval()
-    memory = decoder.remember(Encoded(double(4, 6, 10), MASK, double(4, 7)))
+    memory = decoder.remember(EncoderOutput(double(4, 6, 10), MASK, double(4, 7)))
     full, state = decoder(TGT, memory), decoder.init_state(memory, beam=1)
     assert full.readout.shape == (4, 5, config.output_size)
     assert full.attended.weights.shape == (4, config.attention.num_heads, 5, 6)
@@ -95,7 +95,7 @@ def test_an_encoder_alone_says_what_it_gives() -> None:
 
 def test_reversal_turns_round_real_tokens_only() -> None:
     expected = [[2, 1, 0, 3], [0, 1, 2, 3], [3, 2, 1, 0]]
-    assert reversal(torch.tensor([3, 1, 4]), 4).tolist() == expected
+    assert reversal_index(torch.tensor([3, 1, 4]), 4).tolist() == expected
 
 
 def test_reversal_changes_a_model_but_not_where_its_weights_stand() -> None:

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.attention import Attention, Queries, attention_work
-from seq2seq.cells import initialise
+from seq2seq.cells import initialise_weights
 from seq2seq.config import AttentionConfig, Seq2SeqConfig
-from seq2seq.scores import SCORES, Score, Work
+from seq2seq.scores import SCORES, MultiplyAdds, Score
 from tests.kits.attention import (
     CASES,
     KNOWN,
@@ -116,7 +116,7 @@ def test_sizes_that_are_left_out() -> None:
 
 @pytest.mark.parametrize("case", [case for case in CASES if case != "dot"])  # which has none
 def test_first_weights_move_every_part(case: str) -> None:
-    attention = Attention(configure(case), query_size(case), E).apply(initialise)
+    attention = Attention(configure(case), query_size(case), E).apply(initialise_weights)
     queries, states = example(case)
     attend(attention, queries, states.clamp(-1, 1)).context.square().sum().backward()
     assert all(p.grad is not None and p.grad.abs().max() > 0 for p in attention.parameters())
@@ -126,8 +126,8 @@ class Distance(Score):
     """-|s - h|^2: a score that is added here, by this class and a line of SCORES."""
 
     @classmethod
-    def work(cls, query_size: int, value_size: int, config: AttentionConfig) -> Work:
-        return Work(pair=value_size)
+    def work(cls, query_size: int, value_size: int, config: AttentionConfig) -> MultiplyAdds:
+        return MultiplyAdds(pair=value_size)
 
     def score(self, queries: Queries, keys: Tensor) -> Tensor:
         return -(queries.state.unsqueeze(2) - keys.unsqueeze(1)).square().sum(-1).unsqueeze(1)
@@ -147,7 +147,7 @@ def test_a_score_is_added_by_a_class_and_a_line(monkeypatch: pytest.MonkeyPatch)
     expected = torch.zeros(S)
     expected[t - 1 : t + 2] = (-((s - h[t - 1 : t + 2]) ** 2).sum(1)).softmax(0)
     close(found.weights[0, 0, 2], expected)
-    assert attention_work(config, E, E) == Work(pair=E)
+    assert attention_work(config, E, E) == MultiplyAdds(pair=E)
     with pytest.raises(ValueError, match='attention_size means nothing with score "distance"'):
         AttentionConfig(score="distance", attention_size=3)
 

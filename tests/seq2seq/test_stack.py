@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from seq2seq import Seq2SeqConfig
-from seq2seq.cells import Product
-from seq2seq.stack import RecurrentStack, Stepwise
+from seq2seq.cells import StepwiseLinear
+from seq2seq.stack import RecurrentStack, StepwiseStack
 
 LENGTHS = torch.tensor([6, 2, 4, 1])
 
@@ -100,7 +100,7 @@ def test_stepwise_is_the_stack_with_its_gradients(cell: str, layers: int, fed_si
     x, start = double(7, 3, 5), double(2, layers, 3, 4)
     expected, _ = stack(x, (start[0], start[1]))
     known, fed = x[..., : 5 - fed_size], x[..., 5 - fed_size :]
-    cells = Stepwise(stack, known)
+    cells = StepwiseStack(stack, known)
     h, c = list(start[0]), list(start[1])
     outputs = torch.stack([cells(t, fed[t], h, c) for t in range(7)])
     close(outputs, expected)
@@ -116,18 +116,18 @@ def test_stepwise_is_the_stack_with_its_gradients(cell: str, layers: int, fed_si
 
 def test_gradients_of_a_product() -> None:
     def run(weight: Tensor, offsets: Tensor, x: Tensor) -> Tensor:
-        product = Product(weight, offsets)
+        product = StepwiseLinear(weight, offsets)
         return torch.stack([product(a, b).sin() for a, b in zip(product.offsets.unbind(), x, strict=True)])
 
     assert torch.autograd.gradcheck(run, (double(3, 2), double(4, 5, 3), double(4, 5, 2)))
 
 
 def one_step(stack: RecurrentStack, x: Tensor, whole: bool) -> Tensor:
-    """The output of a step from x (N, X), by the stack or by ``Stepwise``, from states of 1."""
+    """The output of a step from x (N, X), by the stack or by ``StepwiseStack``, from states of 1."""
     ones = torch.ones(len(stack.layers), len(x), 4, dtype=torch.float64)
     if whole:
         return stack(x.unsqueeze(0), (ones, ones))[0][0]
-    return Stepwise(stack, x.unsqueeze(0))(0, x[:, :0], list(ones), list(ones))
+    return StepwiseStack(stack, x.unsqueeze(0))(0, x[:, :0], list(ones), list(ones))
 
 
 def blind(stack: RecurrentStack) -> None:

@@ -22,7 +22,7 @@ class LocationBasedScore(Score):
     short source's sum to 1 too, which the paper leaves open.
     """
 
-    by_source_place = True
+    needs_max_source = True
 
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
@@ -70,7 +70,7 @@ class StaticScore(LocationBasedScore):
     Target positions past N use the last row. Compare the random Synthesizer of Tay et al. 2021.
     """
 
-    by_target_place = True
+    needs_max_target = True
 
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
@@ -98,7 +98,7 @@ class StaticFactorisedScore(StaticScore):
     Compare the factorised random Synthesizer of Tay et al. 2021.
     """
 
-    sized = True
+    has_inner_size = True
 
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
