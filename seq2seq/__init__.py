@@ -1,4 +1,4 @@
-"""Recurrent encoder-decoders with and without attention; imports no other room."""
+"""Recurrent encoder-decoders with and without attention, as PyTorch modules that need nothing but torch."""
 
 from .attention import Attention, AttentionOutput, Source
 from .config import AttentionConfig, Seq2SeqConfig
@@ -6,24 +6,31 @@ from .decoder import Decoder
 from .encoder import Encoder, EncoderOutput
 from .location_based_scores import LocationScore, StaticFactorisedScore, StaticScore
 from .model import Features, Seq2Seq
-from .score import Queries, Score
+from .normalisers import NORMALISERS
+from .scopes import SCOPES
+from .score import AttentionSizes, MultiplyAdds, Queries, Score
 from .scores import (
     SCORES,
     AdditiveScore,
     DotScore,
     DynamicFactorisedScore,
     GeneralScore,
+    ProductScore,
     ScaledDotScore,
 )
 from .self_attention import SelfAttention
 from .state import DecoderOutput, Memory, State
+from .weights import initialise_weights
 
 __all__ = [
+    "NORMALISERS",
+    "SCOPES",
     "SCORES",
     "AdditiveScore",
     "Attention",
     "AttentionConfig",
     "AttentionOutput",
+    "AttentionSizes",
     "Decoder",
     "DecoderOutput",
     "DotScore",
@@ -34,6 +41,8 @@ __all__ = [
     "GeneralScore",
     "LocationScore",
     "Memory",
+    "MultiplyAdds",
+    "ProductScore",
     "Queries",
     "ScaledDotScore",
     "Score",
@@ -44,4 +53,5 @@ __all__ = [
     "State",
     "StaticFactorisedScore",
     "StaticScore",
+    "initialise_weights",
 ]

@@ -1,7 +1,7 @@
-"""The scores that know a source position by its number alone.
+"""Scores that depend on source positions alone, not on the words there.
 
-Shapes: B sentences, Q queries each, S source positions i, M = max_source of them known, N = max_target target
-positions t known, H decoder state s, A rank.
+Shapes: B sentences, Q queries per sentence, S source positions i, M = max_source, N = max_target target
+positions t, H size of a decoder state s, E size of an encoder state, A inner size (rank).
 """
 
 import torch
@@ -11,15 +11,15 @@ from torch.nn.functional import pad
 from .score import AttentionSizes, MultiplyAdds, Queries, Score
 
 DEFAULT_POSITIONS = 100
-"""M and N where the config does not say."""
+"""M and N if the config leaves them out."""
 
 
 class LocationBasedScore(Score):
-    """One weight for each of M source positions, whatever stands there.
+    """e[i] for each of the first M source positions i, whatever the word: Luong et al. 2015, section 3.1.
 
-    A shorter source uses the first of them; of a longer one the words past the last are ignored (Luong et al.
-    2015, footnote 6). The softmax runs over what is left, so the weights are renormalised for every length: a
-    short source's sum to 1 too, which the paper leaves open.
+    A source shorter than M uses the first S scores. In a longer source all words after the first M are
+    ignored (Luong et al. 2015, footnote 6). The softmax runs over the remaining positions only, so that the
+    weights of a short source sum to 1 too, which the paper leaves open.
     """
 
     needs_max_source = True
@@ -28,46 +28,48 @@ class LocationBasedScore(Score):
         super().__init__(query_size, value_size, config)
         self.max_source = config.max_source or DEFAULT_POSITIONS
 
-    def project(self, states: Tensor) -> Tensor:
-        """Make keys without content, (B, S, 0): only their number counts."""
+    def project_keys(self, states: Tensor) -> Tensor:
+        """Return keys without content, (B, S, 0): ``score`` reads only how many there are."""
         return states[..., :0]
 
-    def reach(self, mask: Tensor) -> Tensor:
-        """Cut off what is past M; M is at least 1, so the first word of every source (B, S) is left."""
+    def restrict_mask(self, mask: Tensor) -> Tensor:
+        """Mask out positions from M on; since M is at least 1, each sentence of mask (B, S) keeps a True."""
         return mask & (torch.arange(mask.size(1), device=mask.device) < self.max_source)
 
     def score(self, queries: Queries, keys: Tensor) -> Tensor:
-        """Rate as many positions as there are keys, (B, 1, Q, S): -inf past M."""
-        rows = self.rows(queries)[..., : keys.size(1)]
-        return pad(rows, (0, keys.size(1) - rows.size(-1)), value=float("-inf")).unsqueeze(1)
+        """Return e for the S positions of keys (B, S, 0), (B, 1, Q, S); -inf from position M on."""
+        scores = self.score_positions(queries)[..., : keys.size(1)]
+        return pad(scores, (0, keys.size(1) - scores.size(-1)), value=float("-inf")).unsqueeze(1)
 
-    def rows(self, queries: Queries) -> Tensor:
-        """Rate all positions that are known, (B, Q, M)."""
+    def score_positions(self, queries: Queries) -> Tensor:
+        """Return e for the first M source positions, (B, Q, M)."""
         raise NotImplementedError
 
 
 class LocationScore(LocationBasedScore):
-    """(W s)[i] of source position i: Luong et al. 2015, eq. 8."""
+    """e[i] = (W s)[i] of source position i: Luong et al. 2015, eq. 8. W is M by H."""
 
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
         self.query = nn.Linear(query_size, self.max_source, bias=False)
 
     @classmethod
-    def work(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
-        """Count W s and the sum."""
+    def multiply_adds(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
+        """Count W s and the context."""
         return MultiplyAdds(target=query_size * (config.max_source or DEFAULT_POSITIONS), pair=value_size)
 
-    def rows(self, queries: Queries) -> Tensor:
-        """Compute W s, (B, Q, M)."""
-        rows: Tensor = self.query(queries.state)
-        return rows
+    def score_positions(self, queries: Queries) -> Tensor:
+        """Return W s, (B, Q, M)."""
+        scores: Tensor = self.query(queries.state)
+        return scores
 
 
 class StaticScore(LocationBasedScore):
-    """W[t, i] of target position t and source position i, parameters: lecture notes' softmax(W) X.
+    """e[i] = W[t, i] of target position t and source position i: the Random Synthesizer, Tay et al. 2021.
 
-    Target positions past N use the last row. Compare the random Synthesizer of Tay et al. 2021.
+    W is a parameter, N by M, so that the weights softmax(W) are the same for all sentences of one length.
+    Target positions from N on use the last row of W. The paper has self-attention, where t and i are
+    positions in the same sentence.
     """
 
     needs_max_target = True
@@ -79,23 +81,23 @@ class StaticScore(LocationBasedScore):
 
     @staticmethod
     def row_size(query_size: int, config: AttentionSizes) -> int:
-        """Width of what is looked up: M."""
+        """Return the length M of a row of ``table``, which is W."""
         return config.max_source or DEFAULT_POSITIONS
 
     @classmethod
-    def work(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
-        """Count the sum alone: a row is looked up."""
+    def multiply_adds(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
+        """Count the context; the score itself is a lookup."""
         return MultiplyAdds(pair=value_size)
 
-    def rows(self, queries: Queries) -> Tensor:
-        """Look up W[t], (B, Q, M)."""
+    def score_positions(self, queries: Queries) -> Tensor:
+        """Return row t of ``table`` for each query, (B, Q, M)."""
         return self.table[queries.position.clamp(max=self.table.size(0) - 1)]
 
 
 class StaticFactorisedScore(StaticScore):
-    """(W_1 W_2)[t, i], W_1 N by A, W_2 A by M: a static score of rank A; lecture notes' softmax(W_1 W_2) X.
+    """e[i] = (W_1 W_2)[t, i], a static score of rank A: the factorised Random Synthesizer, Tay et al. 2021.
 
-    Compare the factorised random Synthesizer of Tay et al. 2021.
+    W_1 is N by A and W_2 is A by M.
     """
 
     has_inner_size = True
@@ -106,17 +108,17 @@ class StaticFactorisedScore(StaticScore):
 
     @staticmethod
     def row_size(query_size: int, config: AttentionSizes) -> int:
-        """Width of what is looked up: the rank A."""
+        """Return the length A of a row of ``table``, which is W_1."""
         return config.inner_size(query_size)
 
     @classmethod
-    def work(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
-        """Count W_1[t] W_2 and the sum."""
+    def multiply_adds(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
+        """Count W_1[t] W_2 and the context; W_1[t] is a lookup."""
         return MultiplyAdds(
             target=config.inner_size(query_size) * (config.max_source or DEFAULT_POSITIONS), pair=value_size
         )
 
-    def rows(self, queries: Queries) -> Tensor:
-        """Compute W_1[t] W_2, (B, Q, M)."""
-        rows: Tensor = self.expand(super().rows(queries))
-        return rows
+    def score_positions(self, queries: Queries) -> Tensor:
+        """Return W_1[t] W_2 for each query, (B, Q, M)."""
+        scores: Tensor = self.expand(super().score_positions(queries))
+        return scores

@@ -12,7 +12,7 @@ import transformer
 from compare.models.hybrid_config import HybridConfig
 from compare.protocol import Features
 from seq2seq import Seq2SeqConfig
-from seq2seq.cells import initialise_weights as initialise_recurrent
+from seq2seq import initialise_weights as initialise_recurrent
 from transformer import TransformerConfig
 from transformer.weights import initialise as initialise_transformer
 

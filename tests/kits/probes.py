@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from compare.optim.config import OptimConfig
 from compare.optim.optimizer import build_optimizer
 from compare.training.loss import TranslationLoss
-from seq2seq import Attention, AttentionConfig, AttentionOutput, Features, Queries
-from seq2seq.cells import initialise_weights
+from seq2seq import Attention, AttentionConfig, AttentionOutput, Features, Queries, initialise_weights
 
 VALUES = 8
 """Values of a word, which are the answers."""

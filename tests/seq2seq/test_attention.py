@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from seq2seq.attention import AttentionOutput, Queries, attention_work
+from seq2seq.attention import AttentionOutput, Queries, attention_multiply_adds
 from seq2seq.scores import MultiplyAdds
 from tests.kits.attention import (
     COMBINATIONS,
@@ -132,7 +132,7 @@ def test_bfloat16_autocast_stays_close_to_float32(case: str, scope: str, normali
 @pytest.mark.parametrize(("case", "scope", "normaliser"), COMBINATIONS)
 def test_work_is_what_torch_counts(case: str, scope: str, normaliser: str, training: bool) -> None:
     attention, (queries, states) = make(case, scope, normaliser).train(training), example(case)
-    work = attention_work(configure(case, scope, normaliser), query_size(case), E)
+    work = attention_multiply_adds(configure(case, scope, normaliser), query_size(case), E)
     if normaliser == "reinforce" and not training:
         work += MultiplyAdds(target=-query_size(case))  # its baseline is for training alone
     with FlopCounterMode(display=False) as counter:

@@ -78,7 +78,7 @@ def test_a_decoder_reads_any_encoder(name: str) -> None:
     memory = decoder.remember(EncoderOutput(double(4, 6, 10), MASK, double(4, 7)))
     full, state = decoder(TGT, memory), decoder.init_state(memory, beam=1)
     assert full.readout.shape == (4, 5, config.output_size)
-    assert full.attended.weights.shape == (4, config.attention.num_heads, 5, 6)
+    assert full.attention.weights.shape == (4, config.attention.num_heads, 5, 6)
     for t in range(5):
         readout, state = decoder.step(TGT[:, t : t + 1], state, memory)
         close(readout[:, 0], full.readout[:, t])
@@ -117,7 +117,7 @@ def test_the_decoder_starts_from_the_bridge() -> None:
     expected = expected.view(4, 1, 2, 2, 8).expand(-1, 3, -1, -1, -1)  # (B, K, L, (h, c), H)
     close(state.h, expected[..., 0, :])
     close(state.c, expected[..., 1, :])
-    close(state.last, expected[:, :, 1, 0])
+    close(state.feedback, expected[:, :, 1, 0])
     assert torch.equal(state.position, torch.zeros(4, 3, dtype=torch.long))
     assert state.past.shape == (4, 3, 0, 8)
 
@@ -129,7 +129,7 @@ def test_without_attention_the_decoder_starts_from_the_encoders_last_states() ->
     state = model.init_state(model.encode(SRC, MASK), beam=1, capacity=9)
     close(state.h, expected[..., 0, :])
     close(state.c, expected[..., 1, :])
-    assert state.last.shape == (4, 1, 0)
+    assert state.feedback.shape == (4, 1, 0)
     assert model.decoder.bridge is None
 
 

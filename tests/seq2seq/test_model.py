@@ -200,14 +200,14 @@ def test_what_feeds_nothing_back_runs_all_steps_at_once(name: str) -> None:
 def test_the_fused_path_is_the_loop(name: str) -> None:
     model = make(name)
     memory, decoder = model.encode(SRC, MASK), model.decoder
-    known, state = decoder._known(TGT.t(), memory), decoder.init_state(memory, beam=1)
-    fused = decoder._fused(known, state, memory)
-    looped, _ = decoder._loop(known, state, memory)
+    known, state = decoder._inputs(TGT.t(), memory), decoder.init_state(memory, beam=1)
+    fused = decoder._run_fused(known, state, memory)
+    looped, _ = decoder._run_stepwise(known, state, memory)
     close(fused.readout, looped.readout)
-    for left, right in ((fused.own, looped.own), (fused.attended, looped.attended)):
+    for left, right in ((fused.self_attention, looped.self_attention), (fused.attention, looped.attention)):
         assert (left is None) == (right is None)
-    if fused.own is not None:
-        close(fused.own, looped.own)
-    if fused.attended is not None:
-        close(fused.attended.weights, looped.attended.weights)
-        close(fused.attended.context, looped.attended.context)
+    if fused.self_attention is not None:
+        close(fused.self_attention, looped.self_attention)
+    if fused.attention is not None:
+        close(fused.attention.weights, looped.attention.weights)
+        close(fused.attention.context, looped.attention.context)

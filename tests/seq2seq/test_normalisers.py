@@ -90,7 +90,7 @@ def test_what_reinforce_learns_from() -> None:
 
     soft = make("general", "local-m")
     soft.load_state_dict(attention.state_dict(), strict=False)
-    keys = attention.scorer.project(states)
+    keys = attention.scorer.project_keys(states)
     chosen = found.weights - attend(soft, queries, states).weights  # the gradient by the scores
     expected = (chosen[:, 0].unsqueeze(-1) * keys.unsqueeze(1)).sum(2)  # each score being s . key
     (by_state,) = torch.autograd.grad(found.choice_logp.sum(), queries.state, retain_graph=True)

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seq2seq.attention import Attention, Queries, attention_work
-from seq2seq.cells import initialise_weights
+from seq2seq.attention import Attention, Queries, attention_multiply_adds
 from seq2seq.config import AttentionConfig, Seq2SeqConfig
 from seq2seq.scores import SCORES, MultiplyAdds, Score
+from seq2seq.weights import initialise_weights
 from tests.kits.attention import (
     CASES,
     KNOWN,
@@ -62,7 +62,8 @@ def test_additive_is_concat_with_its_matrix_split(score: str) -> None:
         (state.unsqueeze(2).expand(-1, -1, S, -1), states.unsqueeze(1).expand(-1, Q, -1, -1)), -1
     )
     close(
-        scorer.score(Queries(state, POSITION), scorer.project(states))[:, 0], (pairs @ joined.t()).tanh() @ v
+        scorer.score(Queries(state, POSITION), scorer.project_keys(states))[:, 0],
+        (pairs @ joined.t()).tanh() @ v,
     )
 
 
@@ -86,7 +87,7 @@ def test_words_past_max_source_are_ignored(case: str) -> None:
     assert torch.equal(full.weights[..., :KNOWN], cut.weights)
     assert (full.weights[..., KNOWN:] == 0).all()
     close(full.context, cut.context)
-    scores = attention.scorer.score(queries, attention.scorer.project(states))
+    scores = attention.scorer.score(queries, attention.scorer.project_keys(states))
     assert scores[..., :KNOWN].isfinite().all()
     assert (scores[..., KNOWN:] == -math.inf).all()
 
@@ -126,7 +127,7 @@ class Distance(Score):
     """-|s - h|^2: a score that is added here, by this class and a line of SCORES."""
 
     @classmethod
-    def work(cls, query_size: int, value_size: int, config: AttentionConfig) -> MultiplyAdds:
+    def multiply_adds(cls, query_size: int, value_size: int, config: AttentionConfig) -> MultiplyAdds:
         return MultiplyAdds(pair=value_size)
 
     def score(self, queries: Queries, keys: Tensor) -> Tensor:
@@ -147,7 +148,7 @@ def test_a_score_is_added_by_a_class_and_a_line(monkeypatch: pytest.MonkeyPatch)
     expected = torch.zeros(S)
     expected[t - 1 : t + 2] = (-((s - h[t - 1 : t + 2]) ** 2).sum(1)).softmax(0)
     close(found.weights[0, 0, 2], expected)
-    assert attention_work(config, E, E) == MultiplyAdds(pair=E)
+    assert attention_multiply_adds(config, E, E) == MultiplyAdds(pair=E)
     with pytest.raises(ValueError, match='attention_size means nothing with score "distance"'):
         AttentionConfig(score="distance", attention_size=3)
 

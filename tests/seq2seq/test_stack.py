@@ -36,7 +36,7 @@ def by_torch(
     stack: RecurrentStack, x: Tensor, start: tuple[Tensor, ...]
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Layers of torch's own, each a module by itself with the weights of ``stack``."""
-    kind = nn.LSTM if stack.lstm else nn.GRU
+    kind = nn.LSTM if stack.is_lstm else nn.GRU
     ways = 2 if stack.plain.bidirectional else 1
     finals = []
     for i in range(len(stack.layers) // ways):
@@ -44,9 +44,9 @@ def by_torch(
         for own, given in zip(rnn.parameters(), itertools.chain(*stack.layers[ways * i :]), strict=False):
             own.data.copy_(given)
         own_start = tuple(part[ways * i : ways * (i + 1)] for part in start)
-        out, final = rnn(x, own_start if stack.lstm else own_start[0])
+        out, final = rnn(x, own_start if stack.is_lstm else own_start[0])
         x = x + out if i >= 2 else out
-        finals.append(final if stack.lstm else (final,))
+        finals.append(final if stack.is_lstm else (final,))
     return x, tuple(torch.cat(parts) for parts in zip(*finals, strict=True))
 
 
