@@ -92,7 +92,7 @@ class AttentionConfig:
             if value is None:
                 continue
             if not has_effect:
-                raise ValueError(f"{name} means nothing with {reason}")
+                raise ValueError(f"{name} has no effect with {reason}")
             _check_size(name, value)
 
     def inner_size(self, query_size: int) -> int:
@@ -150,7 +150,7 @@ class Seq2SeqConfig:
             self._check_without_attention()
         elif self.feed_summary:
             raise ValueError(
-                "feed_summary needs attention None: with attention the context is fed at every step anyway"
+                "feed_summary needs attention None: with attention a context is fed at every step anyway"
             )
         else:
             SCORES[self.attention.score].check_sizes(self.hidden_size, self.states_size, self.attention)

@@ -66,8 +66,8 @@ class Encoder(nn.Module):
             mask: True for real tokens, at least one per sentence, (B, S).
 
         Returns:
-            States (B, S, E), 0 in the padding, and the summary (B, ``summary_size``). The summary is, layer by
-            layer, the final h and then the final c of an LSTM, each with its directions concatenated.
+            States (B, S, E), 0 in the padding, and the summary (B, ``summary_size``). The summary is, layer
+            by layer, the final h and then the final c of an LSTM, each with its directions concatenated.
         """
         lengths = mask.sum(1)
         if self.reverse:
