@@ -88,7 +88,7 @@ class Attention(nn.Module):
 
         Args:
             queries: decoder states (B, Q, H) and their target positions (B, Q).
-            source: what ``remember`` returned.
+            source: output of ``remember``.
         """
         scope: ScopeOutput = self.scope(queries, source.mask)
         scores = self.scorer.score(queries, source.keys).masked_fill(~scope.visible, float("-inf"))

@@ -101,7 +101,7 @@ class Decoder(nn.Module):
 
         Args:
             tgt_in: token ids, (B, T).
-            memory: what ``remember`` returned.
+            memory: output of ``remember``.
         """
         inputs, state = self._inputs(tgt_in.t(), memory), self.init_state(memory, beam=1)
         if self.attends_before or self.input_feeding:
@@ -113,8 +113,8 @@ class Decoder(nn.Module):
 
         Args:
             tokens: token ids, (B, K).
-            state: what ``init_state`` or the previous step returned.
-            memory: what ``remember`` returned.
+            state: output of ``init_state`` or of the previous step.
+            memory: output of ``remember``.
 
         Returns:
             The readout (B, K, D) and the next state.

@@ -95,7 +95,7 @@ class Seq2Seq(nn.Module):
         """Return the state before the first token.
 
         Args:
-            memory: what ``encode`` returned.
+            memory: output of ``encode``.
             beam: number of hypotheses per sentence, K.
             capacity: largest number of steps; unused, since a recurrent state does not grow.
         """
@@ -106,8 +106,8 @@ class Seq2Seq(nn.Module):
 
         Args:
             tokens: target token ids, (B, K).
-            state: what ``init_state`` or the previous step returned.
-            memory: what ``encode`` returned.
+            state: output of ``init_state`` or of the previous step.
+            memory: output of ``encode``.
 
         Returns:
             Logits of the next token (B, K, V) and the next state.

@@ -14,7 +14,7 @@ from .score import MultiplyAdds
 
 
 class NormaliserOutput(NamedTuple):
-    """Attention weights and, if they were sampled in training, what the loss needs of the sample."""
+    """Attention weights; if they were sampled, also the log-probability and baseline for the loss."""
 
     weights: Tensor
     """Attention weights, which sum to 1 over S, (B, heads, Q, S)."""

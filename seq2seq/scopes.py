@@ -1,4 +1,4 @@
-"""Scopes, which decide what source positions a query can attend to.
+"""Scopes, which decide which source positions a query can attend to.
 
 Shapes: B sentences, Q queries per sentence, S source positions i, H size of a decoder state s. Positions are
 counted from 0.

@@ -1,4 +1,4 @@
-"""Base class of attention scores, the queries they are asked for, and their cost in multiply-adds.
+"""Base class of attention scores, their queries, and their cost in multiply-adds.
 
 Shapes: B sentences, Q queries per sentence (T in training, K in beam search, 1 in greedy search), S source
 positions, H size of a decoder state, E size of an encoder state, A size of a key, C size of a value.
@@ -132,7 +132,7 @@ class Score(nn.Module):
 
         Args:
             queries: Q queries per sentence.
-            keys: what ``project_keys`` returned, (B, S, A).
+            keys: output of ``project_keys``, (B, S, A).
 
         Returns:
             Unnormalised scores e, (B, heads, Q, S).

@@ -1,8 +1,8 @@
 """Scores that depend on the words, and ``SCORES``, the registry of all scores.
 
 Shapes: B sentences, Q queries per sentence, S source positions, H size of a decoder state s, E size of an
-encoder state h, A inner size. The score e of a query and a source position is what most papers on attention
-differ in, so each class is one formula. To add a score, write a class and add it to ``SCORES``.
+encoder state h, A inner size. Most papers on attention differ only in the score e, so each class is one
+formula. To add a score, write a class and add it to ``SCORES``.
 """
 
 from torch import Tensor, nn

@@ -110,19 +110,32 @@ def encoder_self_attention(model: Seq2Seq, xs: list[Tensor]) -> tuple[Tensor, Te
     return torch.cat(combined_of_directions, dim=1), weights
 
 
+def initial_states(model: Seq2Seq, encoded: TwinEncoding) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the initial h and c of each layer of the decoder; a GRU ignores c."""
+    decoder, start = model.decoder, torch.cat(encoded.summary)
+    if model.config.attention is not None:
+        start = torch.tanh(decoder.bridge.weight.mv(start) + decoder.bridge.bias)
+    parts = start.view(model.config.num_layers, -1).split(model.config.hidden_size, dim=1)
+    return list(parts[0]), list(parts[-1])
+
+
+def compute_readout(model: Seq2Seq, x: Tensor) -> Tensor:
+    """Return tanh(W x + b), or the maximum of each two neighbours of W x + b with maxout."""
+    readout = model.decoder.readout.weight.mv(x) + model.decoder.readout.bias
+    if model.config.readout == "maxout":
+        return torch.stack([torch.max(readout[i], readout[i + 1]) for i in range(0, len(readout), 2)])
+    return torch.tanh(readout)
+
+
 @torch.no_grad()
 def decode(model: Seq2Seq, source: Tensor, target: Tensor) -> TwinDecoding:
     """Encode ``source`` (S,) and predict the next token after each token of ``target`` (T,)."""
     decoder, config, attention = model.decoder, model.config, model.config.attention
     cells, encoded = cells_of(decoder.rnn), encode(model, source)
-    start = torch.cat(encoded.summary)
     if attention is not None:
-        start = torch.tanh(decoder.bridge.weight.mv(start) + decoder.bridge.bias)
-        memory = decoder.attention.remember(
-            encoded.states[None], torch.ones(1, len(source), dtype=torch.bool)
-        )
-    parts = start.view(config.num_layers, -1).split(config.hidden_size, dim=1)
-    h, c = list(parts[0]), list(parts[-1])
+        mask = torch.ones(1, len(source), dtype=torch.bool)
+        memory = decoder.attention.remember(encoded.states[None], mask)
+    h, c = initial_states(model, encoded)
     top, summary = h[-1], h[-1]
     readout = torch.zeros(config.output_size, dtype=torch.float64)
     logits, cross_weights, past = [], [], []
@@ -157,12 +170,7 @@ def decode(model: Seq2Seq, source: Tensor, target: Tensor) -> TwinDecoding:
             readout_inputs = [top, context, inputs[0]]
         else:
             readout_inputs = [top, attend(top)]
-        readout = decoder.readout.weight.mv(torch.cat(readout_inputs)) + decoder.readout.bias
-        if config.readout == "maxout":
-            pairs = range(0, len(readout), 2)
-            readout = torch.stack([torch.max(readout[i], readout[i + 1]) for i in pairs])
-        else:
-            readout = torch.tanh(readout)
+        readout = compute_readout(model, torch.cat(readout_inputs))
         logits.append(model.output.weight.mv(readout) + model.output.bias)
     return TwinDecoding(
         torch.stack(logits),
