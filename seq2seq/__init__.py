@@ -1,39 +1,48 @@
-"""Recurrent encoder-decoders with and without attention; imports no other room."""
+"""Recurrent encoder-decoders with and without attention, as PyTorch modules that need nothing but torch."""
 
 from .attention import Attention, AttentionOutput, Source
 from .config import AttentionConfig, Seq2SeqConfig
 from .decoder import Decoder
-from .encoder import Encoded, Encoder
+from .encoder import Encoder, EncoderOutput
+from .location_based_scores import LocationScore, StaticFactorisedScore, StaticScore
 from .model import Features, Seq2Seq
-from .place_scores import LocationScore, StaticFactorisedScore, StaticScore
-from .score import Queries, Score
+from .normalisers import NORMALISERS
+from .scopes import SCOPES
+from .score import AttentionSizes, MultiplyAdds, Queries, Score
 from .scores import (
     SCORES,
     AdditiveScore,
     DotScore,
     DynamicFactorisedScore,
     GeneralScore,
+    ProductScore,
     ScaledDotScore,
 )
 from .self_attention import SelfAttention
-from .state import Decoded, Memory, State
+from .state import DecoderOutput, Memory, State
+from .weights import initialise_weights
 
 __all__ = [
+    "NORMALISERS",
+    "SCOPES",
     "SCORES",
     "AdditiveScore",
     "Attention",
     "AttentionConfig",
     "AttentionOutput",
-    "Decoded",
+    "AttentionSizes",
     "Decoder",
+    "DecoderOutput",
     "DotScore",
     "DynamicFactorisedScore",
-    "Encoded",
     "Encoder",
+    "EncoderOutput",
     "Features",
     "GeneralScore",
     "LocationScore",
     "Memory",
+    "MultiplyAdds",
+    "ProductScore",
     "Queries",
     "ScaledDotScore",
     "Score",
@@ -44,4 +53,5 @@ __all__ = [
     "State",
     "StaticFactorisedScore",
     "StaticScore",
+    "initialise_weights",
 ]

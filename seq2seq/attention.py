@@ -1,7 +1,7 @@
-"""Attention over encoder states: score, scope and normaliser put together.
+"""Attention over encoder states, composed of a score, a scope and a normaliser.
 
-Shapes: B sentences, Q queries each (T in training, K in beam search, 1 in greedy search), S source positions,
-H decoder state s, E encoder state h, A key, C value and context; i is a source position.
+Shapes: B sentences, Q queries per sentence (T in training, K in beam search, 1 in greedy search), S source
+positions i, H size of a decoder state s, E size of an encoder state h, A size of a key, C size of a value.
 """
 
 from typing import NamedTuple
@@ -9,70 +9,113 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from .config import AttentionConfig
-from .normalisers import NORMALISERS, Choice
-from .scopes import SCOPES, View
+from .normalisers import NORMALISERS, NormaliserOutput
+from .scopes import SCOPES, ScopeOutput
 from .score import MultiplyAdds, Queries, split_heads
 from .scores import SCORES
 
-__all__ = ["Attention", "AttentionOutput", "MultiplyAdds", "Queries", "Source", "attention_work"]
+__all__ = ["Attention", "AttentionOutput", "MultiplyAdds", "Queries", "Source", "attention_multiply_adds"]
 
 
 class Source(NamedTuple):
-    """What is attended to, one row a sentence."""
+    """Keys, values and mask of the source sentences, computed once per sentence."""
 
     keys: Tensor
-    """Encoder states as the score wants them, (B, S, A)."""
+    """Encoder states as mapped by ``Score.project_keys``, (B, S, A)."""
     values: Tensor
-    """What is averaged, (B, S, C)."""
+    """Encoder states as mapped by ``Score.project_values``, (B, S, C)."""
     mask: Tensor
-    """True where attention may look, (B, S)."""
+    """True where a query may attend, (B, S)."""
 
 
 class AttentionOutput(NamedTuple):
-    """What the queries found."""
+    """Context vectors and attention weights of the queries."""
 
     context: Tensor
-    """The values, averaged by the weights, (B, Q, C)."""
+    """Weighted sums of the values, (B, Q, C)."""
     weights: Tensor
-    """Exactly 0 where there is nothing to see, (B, heads, Q, S)."""
+    """Attention weights, exactly 0 at masked positions, (B, heads, Q, S)."""
     choice_logp: Tensor | None
-    """Log-probability of the positions drawn, (B, Q); in training with normaliser "reinforce" only."""
+    """Log-probability of the sampled positions, (B, Q); only with normaliser "reinforce" in training."""
     value: Tensor | None
-    """The learned baseline of REINFORCE, (B, Q); then only."""
+    """Learned baseline of REINFORCE, (B, Q); only with normaliser "reinforce" in training."""
 
 
 class Attention(nn.Module):
-    """c = sum over i of a_i h_i, a = normalise(score(s, h_i) for each i in scope)."""
+    """c = sum over i of a_i h_i, a = normalise(score(s, h_i) for i in scope): Bahdanau et al. 2015, eq. 5.
+
+    h_i are the encoder states and s is the decoder state that attends; some scores map h_i first.
+
+    Examples:
+        >>> attention = Attention(AttentionConfig(score="general"), query_size=8, value_size=10)
+        >>> source = attention.remember(states, mask)  # (B, S, 10) and (B, S)
+        >>> context = attention(Queries(state, position), source).context  # (B, Q, 10) for state (B, Q, 8)
+    """
 
     def __init__(self, config: AttentionConfig, query_size: int, value_size: int) -> None:
+        """Create an attention.
+
+        Args:
+            config: names of the score, scope and normaliser, and their sizes.
+            query_size: H, the size of a decoder state.
+            value_size: E, the size of an encoder state.
+
+        Raises:
+            ValueError: the score does not accept these sizes.
+        """
         super().__init__()
         self.scorer = SCORES[config.score](query_size, value_size, config)
         self.scope = SCOPES[config.scope](query_size, config)
         self.normaliser = NORMALISERS[config.normaliser](query_size)
         self.context_size = self.scorer.context_size
+        """C, the size of a context vector."""
 
     def remember(self, states: Tensor, mask: Tensor) -> Source:
-        """Prepare states (B, S, E), once a sentence; each row of mask (B, S) begins with a True."""
-        return Source(self.scorer.project(states), self.scorer.transform(states), self.scorer.reach(mask))
+        """Compute keys and values, once per sentence.
+
+        Args:
+            states: encoder states h, (B, S, E).
+            mask: True for real tokens, which come first, at least one per sentence, (B, S).
+        """
+        return Source(
+            self.scorer.project_keys(states),
+            self.scorer.project_values(states),
+            self.scorer.restrict_mask(mask),
+        )
 
     def forward(self, queries: Queries, source: Source) -> AttentionOutput:
-        """Attend from Q queries a sentence, each for itself."""
-        view: View = self.scope(queries, source.mask)
-        scores = self.scorer.score(queries, source.keys).masked_fill(~view.visible, float("-inf"))
-        choice: Choice = self.normaliser(scores, queries.state)
-        weights = choice.weights if view.factor is None else choice.weights * view.factor
-        return AttentionOutput(average(weights, source.values), weights, choice.logp, choice.value)
+        """Attend from Q queries per sentence, which do not influence each other.
+
+        Args:
+            queries: decoder states (B, Q, H) and their target positions (B, Q).
+            source: output of ``remember``.
+        """
+        scope: ScopeOutput = self.scope(queries, source.mask)
+        scores = self.scorer.score(queries, source.keys).masked_fill(~scope.visible, float("-inf"))
+        normalised: NormaliserOutput = self.normaliser(scores, queries.state)
+        weights = normalised.weights if scope.factor is None else normalised.weights * scope.factor
+        context = weighted_sum(weights, source.values)
+        return AttentionOutput(context, weights, normalised.logp, normalised.value)
 
 
-def average(weights: Tensor, values: Tensor) -> Tensor:
-    """Weigh values (B, S, C) by weights (B, heads, Q, S), each head its own part of C: (B, Q, C)."""
+def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
+    """Sum the values with the attention weights; each head sums its own slice of the C features.
+
+    Args:
+        weights: attention weights, (B, heads, Q, S).
+        values: (B, S, C), C being a multiple of heads.
+
+    Returns:
+        Context vectors, the heads concatenated, (B, Q, C).
+    """
     heads, weights = weights.size(1), weights.to(values.dtype)
     if heads == 1:
         return weights.squeeze(1) @ values
     return (weights @ split_heads(values, heads)).transpose(1, 2).flatten(2)
 
 
-def attention_work(config: AttentionConfig, query_size: int, value_size: int) -> MultiplyAdds:
-    """Count the multiply-adds of ``Attention(config, query_size, value_size)``, as in training."""
-    score = SCORES[config.score].work(query_size, value_size, config)
-    return score + SCOPES[config.scope].work(query_size) + NORMALISERS[config.normaliser].work(query_size)
+def attention_multiply_adds(config: AttentionConfig, query_size: int, value_size: int) -> MultiplyAdds:
+    """Count the multiply-adds of ``Attention(config, query_size, value_size)`` in training."""
+    score = SCORES[config.score].multiply_adds(query_size, value_size, config)
+    scope = SCOPES[config.scope].multiply_adds(query_size)
+    return score + scope + NORMALISERS[config.normaliser].multiply_adds(query_size)

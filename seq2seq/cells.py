@@ -1,31 +1,53 @@
-"""The arithmetic of recurrent cells: a step of each, products over the steps of a loop, and first weights.
+"""Single steps of recurrent cells, and a linear layer for loops over time steps.
 
-Shapes: T steps, N rows, H hidden size, O outputs and I inputs of a matrix.
+Shapes: T time steps, N batch rows, H hidden size, I inputs and O outputs of a matrix.
 """
 
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 
 def lstm_step(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-    """Advance an LSTM: gates (N, 4 H) in torch's order i, f, g, o and c (N, H) to the next h and c."""
+    """Compute one step of an LSTM (Hochreiter and Schmidhuber 1997, forget gate of Gers et al. 2000).
+
+    c' = sigmoid(f) * c + sigmoid(i) * tanh(g) and h' = sigmoid(o) * tanh(c').
+
+    Args:
+        gates: sums of the gates before their activation, in torch's order i, f, g, o, (N, 4 H).
+        c: previous cell state, (N, H).
+
+    Returns:
+        The next hidden state h' and the next cell state c', (N, H) each.
+    """
     i, f, g, o = gates.chunk(4, dim=-1)
     c = f.sigmoid() * c + i.sigmoid() * g.tanh()
     return o.sigmoid() * c.tanh(), c
 
 
 def gru_step(inputs: Tensor, recurrent: Tensor, h: Tensor) -> Tensor:
-    """Advance a GRU: gates of input and state (N, 3 H) in torch's order r, z, n, and h (N, H)."""
+    """Compute one step of a GRU (Cho et al. 2014, section 2.3) in the variant of ``torch.nn.GRU``.
+
+    r = sigmoid(r_x + r_h), z = sigmoid(z_x + z_h), n = tanh(n_x + r * n_h) and h' = (1 - z) * n + z * h.
+    The paper applies r to h before the matrix product; torch, like cuDNN, applies it after.
+
+    Args:
+        inputs: the input's share of the gates, r_x, z_x, n_x, (N, 3 H).
+        recurrent: the state's share of the gates, r_h, z_h, n_h, (N, 3 H).
+        h: previous hidden state, (N, H).
+
+    Returns:
+        The next hidden state h', (N, H).
+    """
     r_x, z_x, n_x = inputs.chunk(3, dim=-1)
     r_h, z_h, n_h = recurrent.chunk(3, dim=-1)
     n = (n_x + (r_x + r_h).sigmoid() * n_h).tanh()
     return n + (z_x + z_h).sigmoid() * (h - n)
 
 
-class _Collect(torch.autograd.Function):
-    """Hand the offsets of a ``Product`` through; backward gives its weight the gradient of all steps."""
+class _WeightGradientOfAllSteps(torch.autograd.Function):
+    """The identity on the offsets; its backward pass computes the weight's gradient of all steps at once."""
 
     @staticmethod
     def forward(ctx: Any, offsets: Tensor, weight: Tensor, inputs: list[Tensor]) -> Tensor:
@@ -38,48 +60,39 @@ class _Collect(torch.autograd.Function):
         return grad, grad.flatten(0, 1).t() @ inputs, None
 
 
-class Product:
-    """offsets[t] + weight x[t] for the steps t of a loop, each taken once and in order.
+class StepwiseLinear:
+    """y[t] = W x[t] + offset[t] for the time steps t of a loop, with one gradient product for all steps.
 
-    Autograd would add up the weight's gradient step by step, each time over a matrix of some MB. Since the
-    gradient of an offset is that of its sum, one product over all steps gives that of the weight.
+    Autograd would compute the gradient of W with one matrix product per step and add them up, reading and
+    writing a matrix of some MB each time. The gradients of offset[t] and of y[t] are equal, so a single
+    product of those of all steps with all inputs x gives the gradient of W.
+
+    Call it exactly once for each step, in order: the backward pass pairs inputs with offsets by this order.
     """
 
     def __init__(self, weight: Tensor, offsets: Tensor) -> None:
-        """Take weight (O, I) and offsets (T, N, O)."""
+        """Prepare one run over T steps.
+
+        Args:
+            weight: W, (O, I).
+            offsets: one offset per step and row, (T, N, O).
+        """
         self._inputs: list[Tensor] = []
-        self.offsets: Tensor = _Collect.apply(offsets, weight, self._inputs)  # type: ignore[no-untyped-call]
+        self.offsets: Tensor = _WeightGradientOfAllSteps.apply(  # type: ignore[no-untyped-call]
+            offsets, weight, self._inputs
+        )
+        """The offsets to pass to ``__call__``, step by step, (T, N, O); gradients flow only through these."""
         self._weight = weight.detach().to(offsets.dtype).t()
 
     def __call__(self, offset: Tensor, x: Tensor) -> Tensor:
-        """Compute a step from its ``offset`` (N, O), one of ``offsets``, and x (N, I)."""
+        """Compute the next step.
+
+        Args:
+            offset: ``offsets[t]`` of this object, (N, O).
+            x: input, (N, I).
+
+        Returns:
+            W x + offset, (N, O).
+        """
         self._inputs.append(x.detach())
         return torch.addmm(offset, x, self._weight)
-
-
-def initialise(module: nn.Module) -> None:
-    """Give a module its first weights; for ``nn.Module.apply``.
-
-    Matrices are Xavier-uniform, recurrent ones orthogonal, each gate for itself, as it is a layer of its own;
-    embeddings are uniform within 0.1 (Luong et al. 2015, section 4.1); biases are 0, but the forget bias 1,
-    so that an LSTM remembers from the start (Jozefowicz et al. 2015).
-    """
-    if isinstance(module, nn.Embedding):
-        nn.init.uniform_(module.weight, -0.1, 0.1)
-    elif isinstance(module, nn.Linear):
-        nn.init.xavier_uniform_(module.weight)
-        if module.bias is not None:
-            nn.init.zeros_(module.bias)
-    elif isinstance(module, nn.RNNBase):
-        for name, parameter in module.named_parameters():
-            for gate, block in enumerate(parameter.detach().chunk(4 if isinstance(module, nn.LSTM) else 3)):
-                _initialise_gate(name, block, forget=isinstance(module, nn.LSTM) and gate == 1)
-
-
-def _initialise_gate(name: str, block: Tensor, forget: bool) -> None:
-    if name.startswith("weight_ih"):
-        nn.init.xavier_uniform_(block)
-    elif name.startswith("weight_hh"):
-        nn.init.orthogonal_(block)
-    else:  # torch adds two biases, bias_ih and bias_hh; one of them is enough for the 1
-        nn.init.constant_(block, 1.0 if forget and name.startswith("bias_ih") else 0.0)

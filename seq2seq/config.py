@@ -1,4 +1,4 @@
-"""What a recurrent encoder-decoder is made of."""
+"""Configuration of a recurrent encoder-decoder and of its attention."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -28,32 +28,38 @@ def _check_size(name: str, value: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionConfig:
-    """How a recurrent decoder attends: score x scope x normaliser x placement."""
+    """Attention of a recurrent decoder: score x scope x normaliser x placement.
+
+    Options that would have no effect are rejected by a ValueError.
+    """
 
     score: str = "additive"
-    """How a decoder state is rated against an encoder state; a name of ``scores.SCORES``."""
+    """Score of a decoder state and an encoder state, a key of ``SCORES``."""
     scope: str = "global"
-    """Which positions are seen: all, or a window about the own position or about a predicted one."""
+    """Source positions that are visible, a key of ``SCOPES``: all of them ("global"), or a window around the
+    query's own position ("local-m") or around a predicted one ("local-p")."""
     window: int | None = None
-    """Half-width D of a local scope's window, in source positions; 10 if left out."""
+    """Half-width D of the window of a local scope, in source positions; default 10."""
     normaliser: str = "softmax"
-    """Average all positions (softmax), or choose one, trained straight-through or by REINFORCE."""
+    """From scores to weights, a key of ``NORMALISERS``: average all visible positions ("softmax"), or select
+    one, trained with the straight-through gradient or by REINFORCE."""
     placement: Placement = "before"
-    """Attend from s(t-1) before the cell (Bahdanau) or from h(t) after it (Luong)."""
+    """Attend from s(t-1) before the cell (Bahdanau et al. 2015) or from h(t) after it (Luong et al. 2015)."""
     input_feeding: bool = False
-    """Join the attentional vector to the next input; for placement "after"."""
+    """Concatenate the attentional vector with the next input (Luong et al. 2015, section 3.3); only with
+    placement "after"."""
     num_heads: int = 1
-    """Heads, each with weights of its own; for score "scaled-dot"."""
+    """Number of heads, each with its own weights; more than 1 only with score "scaled-dot"."""
     attention_size: int | None = None
-    """Inner width: hidden layer (additive, concat), keys and values of all heads (scaled-dot), or rank
-    (factorised); hidden_size if left out."""
+    """Inner size A: hidden layer (additive, concat), keys and values of all heads together (scaled-dot), or
+    rank (static-factorised, dynamic-factorised); default hidden_size."""
     max_source: int | None = None
-    """Source positions that a score by place knows; words after them are ignored; 100 if left out."""
+    """Number of source positions of a location-based score; later words are ignored; default 100."""
     max_target: int | None = None
-    """Target positions that a static score knows; later ones use the last; 100 if left out."""
+    """Number of target positions of a static score; later ones use the last; default 100."""
 
     def __post_init__(self) -> None:
-        """Reject what cannot be built, and what would be accepted but ignored."""
+        """Reject invalid combinations and options that would have no effect."""
         _check_choice("score", self.score, SCORES)
         _check_choice("scope", self.scope, SCOPES)
         _check_choice("normaliser", self.normaliser, NORMALISERS)
@@ -63,68 +69,72 @@ class AttentionConfig:
             raise ValueError(
                 'input_feeding needs placement "after": with "before" the cell reads the context anyway'
             )
-        if NORMALISERS[self.normaliser].chooses and SCOPES[self.scope].scales:
+        if NORMALISERS[self.normaliser].is_hard and SCOPES[self.scope].scales_weights:
             raise ValueError(
                 f'normaliser "{self.normaliser}" cannot choose by scope "{self.scope}", whose weights do not '
                 'sum to 1: use "global" or "local-m"'
             )
 
     def _check_sizes(self) -> None:
-        """Reject sizes below 1, and sizes of what this attention does not have."""
+        """Reject sizes below 1, and sizes of parts that this attention does not have."""
         score, scope = SCORES[self.score], SCOPES[self.scope]
         _check_size("num_heads", self.num_heads)
-        if self.num_heads > 1 and not score.headed:
-            able = " or ".join(f'"{name}"' for name, kind in SCORES.items() if kind.headed)
-            raise ValueError(f'num_heads above 1 needs score {able}: "{self.score}" has one head')
-        for name, has, why in (
-            ("window", scope.windowed, f'scope "{self.scope}": it sees all positions'),
-            ("attention_size", score.sized, f'score "{self.score}": it has no inner width'),
-            ("max_source", score.by_source_place, f'score "{self.score}": it takes sources of any length'),
-            ("max_target", score.by_target_place, f'score "{self.score}": it takes targets of any length'),
+        if self.num_heads > 1 and not score.supports_heads:
+            supported = " or ".join(f'"{name}"' for name, other in SCORES.items() if other.supports_heads)
+            raise ValueError(f'num_heads above 1 needs score {supported}: "{self.score}" has one head')
+        for name, has_effect, reason in (
+            ("window", scope.has_window, f'scope "{self.scope}": it sees all positions'),
+            ("attention_size", score.has_inner_size, f'score "{self.score}": it has no inner width'),
+            ("max_source", score.needs_max_source, f'score "{self.score}": it takes sources of any length'),
+            ("max_target", score.needs_max_target, f'score "{self.score}": it takes targets of any length'),
         ):
             value = getattr(self, name)
             if value is None:
                 continue
-            if not has:
-                raise ValueError(f"{name} means nothing with {why}")
+            if not has_effect:
+                raise ValueError(f"{name} has no effect with {reason}")
             _check_size(name, value)
 
     def inner_size(self, query_size: int) -> int:
-        """Width of a score that has one, when the decoder states are ``query_size`` wide."""
+        """Return the inner size A of a score that has one, for decoder states of ``query_size``."""
         return query_size if self.attention_size is None else self.attention_size
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seq2SeqConfig:
-    """The shape of a ``Seq2Seq``; every combination that is accepted can be built and trained."""
+    """Architecture and sizes of a ``Seq2Seq``.
+
+    Every accepted combination can be built and trained; options that would have no effect are rejected by a
+    ValueError.
+    """
 
     attention: AttentionConfig | None = AttentionConfig()
-    """How the decoder attends; None is the plain encoder-decoder."""
+    """Attention to the source; None for an encoder-decoder without attention (Sutskever et al. 2014)."""
     cell: Cell = "lstm"
-    """Recurrent cell of the encoder and the decoder."""
+    """Recurrent cell of encoder and decoder."""
     embedding_size: int = 256
-    """Width of the source and of the target embeddings."""
+    """Size of the source and target embeddings."""
     hidden_size: int = 512
-    """Width of a decoder state."""
+    """H, the size of a decoder state."""
     encoder_size: int | None = None
-    """Width of an encoder state, both directions together; hidden_size if left out."""
+    """E, the size of an encoder state, both directions together; default hidden_size."""
     num_layers: int = 1
-    """Recurrent layers of the encoder, and as many of the decoder; residual from the third on."""
+    """Number of recurrent layers of the encoder and also of the decoder; residual from the third on."""
     direction: Direction = "both"
-    """How the source is read; "backward" is source reversal (Sutskever et al. 2014)."""
+    """Direction in which the encoder reads; "backward" reverses the source (Sutskever et al. 2014)."""
     dropout: float = 0.2
-    """Probability of a zero in the embeddings, between recurrent layers and on the readout."""
+    """Dropout probability on the embeddings, between recurrent layers and on the readout."""
     self_attention: Side = "none"
-    """Which RNN also attends to its own earlier states (compare Cheng et al. 2016)."""
+    """RNN that also attends to its own earlier states (compare Cheng et al. 2016)."""
     feed_summary: bool = False
-    """Feed the encoder's summary at every step too (Cho et al. 2014); for attention None."""
+    """Feed the encoder's summary at every step too (Cho et al. 2014); only without attention."""
     readout: Readout = "tanh"
-    """What stands between the state and the output layer (maxout: Bahdanau et al. 2015)."""
+    """Activation of the layer between state and output layer (maxout: Bahdanau et al. 2015)."""
     tie: Tie = "none"
-    """One matrix for target embedding and output layer ("output"), for the source embedding too ("all")."""
+    """Share one matrix between target embedding and output layer ("output"), and source embedding ("all")."""
 
     def __post_init__(self) -> None:
-        """Reject what cannot be built, and what would be accepted but ignored."""
+        """Reject invalid combinations and options that would have no effect."""
         for name, allowed in (
             ("cell", Cell),
             ("direction", Direction),
@@ -137,32 +147,33 @@ class Seq2SeqConfig:
             raise ValueError(f"dropout must be at least 0 and below 1, got {self.dropout}")
         self._check_sizes()
         if self.attention is None:
-            self._check_plain()
+            self._check_without_attention()
         elif self.feed_summary:
             raise ValueError(
                 "feed_summary needs attention None: with attention a context is fed at every step anyway"
             )
         else:
-            SCORES[self.attention.score].check(self.hidden_size, self.states_size, self.attention)
+            SCORES[self.attention.score].check_sizes(self.hidden_size, self.states_size, self.attention)
 
     def _check_sizes(self) -> None:
-        """Reject sizes below 1, and odd ones of what is halved."""
+        """Reject sizes below 1, and odd sizes that have to be halved."""
         for name in ("embedding_size", "hidden_size", "num_layers"):
             _check_size(name, getattr(self, name))
         states = "hidden_size" if self.encoder_size is None else "encoder_size"
         _check_size(states, self.states_size)
         if self.direction == "both" and self.states_size % 2:
             raise ValueError(
-                f'{states} ({self.states_size}) must be even with direction "both": each has half of it'
+                f'{states} ({self.states_size}) must be even with direction "both": each direction has half '
+                "of it"
             )
         if self.readout == "maxout" and self.tie == "none" and self.hidden_size % 2:
             raise ValueError(
-                f'hidden_size ({self.hidden_size}) must be even with readout "maxout": of two units one is '
-                "kept"
+                f'hidden_size ({self.hidden_size}) must be even with readout "maxout", which keeps one of '
+                "every two units"
             )
 
-    def _check_plain(self) -> None:
-        """Reject what does not fit together without attention."""
+    def _check_without_attention(self) -> None:
+        """Reject options that need attention."""
         if self.states_size != self.hidden_size:
             raise ValueError(
                 f"encoder_size ({self.encoder_size}) must be hidden_size ({self.hidden_size}) without "
@@ -176,14 +187,15 @@ class Seq2SeqConfig:
 
     @property
     def states_size(self) -> int:
-        """Width E of an encoder state."""
+        """E, the size of an encoder state."""
         return self.hidden_size if self.encoder_size is None else self.encoder_size
 
     @property
     def output_size(self) -> int:
-        """Width D of what the output layer reads: a tied one reads what an embedding is wide.
+        """D, the size of the readout.
 
-        A free maxout halves the state, as in the paper (1,000 to 500).
+        A tied output layer needs the size of an embedding. Otherwise maxout halves the size of the state, as
+        in Bahdanau et al. 2015 (1,000 to 500), and tanh keeps it.
         """
         if self.tie != "none":
             return self.embedding_size

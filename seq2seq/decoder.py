@@ -1,7 +1,8 @@
-"""The recurrent decoder: Bahdanau's, Luong's, and the one without attention.
+"""The recurrent decoder, with attention before the cell (Bahdanau), after it (Luong), or without attention.
 
-Shapes: B sentences, K hypotheses each (1 in training), N = B * K rows, S source and T target positions,
-L layers, H decoder state, X known inputs, D readout size.
+Shapes: B sentences, K hypotheses per sentence (1 in training), N = B * K batch rows, S source and T target
+positions, Q queries per sentence, L layers, H size of a decoder state, D size of the readout, X features of
+the input that does not depend on attention (embedding and summary).
 """
 
 import torch
@@ -10,81 +11,119 @@ from torch.nn.functional import dropout, pad
 
 from .attention import Attention, AttentionOutput, Queries, Source
 from .config import Seq2SeqConfig
-from .encoder import Encoded
+from .encoder import EncoderOutput
 from .readout import Readout
 from .self_attention import SelfAttention
-from .stack import RecurrentStack, Stepwise
-from .state import Decoded, Memory, State, join
+from .stack import RecurrentStack, StepwiseStack
+from .state import DecoderOutput, Memory, State, concatenate_steps
 
 
 class Decoder(nn.Module):
-    """An LSTM or GRU that may attend to the source, before or after the cell, and to its own past.
+    """An LSTM or GRU over the target that may attend to the source and to its own earlier states.
 
-    placement "before" (Bahdanau et al. 2015, eq. 4-6 and appendix A.2.2): the context c(t) is computed from
-    s(t-1), then s(t) = cell([y(t-1); c(t)], s(t-1)); the readout is f(W [s(t); c(t); y(t-1)]), with s(t) as
-    in eq. 4, where the appendix has s(t-1). Without attention the same, less c(t); feed_summary puts the last
-    h of the encoder's top layer in its place, the same at every step (Cho et al. 2014, section 2.2).
-    placement "after" (Luong et al. 2015, eq. 5 and section 3.3): h(t) = cell([y(t-1); feed], h(t-1)), then
-    c(t) is computed from h(t); the readout is the attentional vector a(t) = f(W [h(t); c(t)]); with input
-    feeding feed is a(t-1), at first 0, and without it there is none.
-    y(t-1) is the embedding of the token before, f tanh or maxout. s and h stand for the output of the last
-    layer, joined to what it finds in its past (``SelfAttention``) if told to; s(0) is that layer's first h.
-    The first states are tanh(W [final states of the encoder]) with attention (Bahdanau, appendix A.2.2), and
-    without it those final states themselves, layer by layer (Sutskever et al. 2014): a map in between that
-    learns the language first saturates, and then lets little of the source through.
+    y(t-1) is the embedding of the previous token, s and h are the output of the top layer, c is the context
+    and f is tanh or maxout.
+
+    Placement "before" (Bahdanau et al. 2015, eq. 4-6 and appendix A.2.2): c(t) is computed from s(t-1), then
+    s(t) = cell([y(t-1); c(t)], s(t-1)). The readout is f(W [s(t); c(t); y(t-1)]); it reads s(t), as in eq. 4,
+    where the appendix has s(t-1).
+
+    Placement "after" (Luong et al. 2015, eq. 5 and section 3.3): h(t) = cell([y(t-1); a(t-1)], h(t-1)), then
+    c(t) is computed from h(t). The readout is the attentional vector a(t) = f(W [h(t); c(t)]). Without input
+    feeding a(t-1) is left out; with it a(0) = 0.
+
+    Without attention: as "before", but without c(t). ``feed_summary`` replaces c(t) by the last h of the top
+    layer of the encoder, the same at every step (Cho et al. 2014, section 2.2).
+
+    Initial states: with attention tanh(W [final states of the encoder]) (Bahdanau et al. 2015, appendix
+    A.2.2). Without attention the final states of the encoder themselves, layer by layer (Sutskever et al.
+    2014): all information on the source passes through them, and a trained tanh layer saturates early.
+
+    With self-attention, s and h stand for the states that ``SelfAttention`` returns; the recurrence itself
+    continues with the states of the RNN.
     """
 
     def __init__(self, config: Seq2SeqConfig, vocabulary: int, value_size: int, summary_size: int) -> None:
-        """Read states (B, S, value_size) and a summary (B, summary_size), of whatever encoder."""
+        """Create a decoder for any encoder that returns an ``EncoderOutput``.
+
+        Args:
+            config: cell, sizes, attention, readout, dropout and self-attention.
+            vocabulary: number of target token ids.
+            value_size: E, the size of an encoder state.
+            summary_size: size of the encoder's summary.
+
+        Raises:
+            ValueError: the attention does not accept these sizes, or there is no attention and the summary is
+                not as large as the initial states.
+        """
         super().__init__()
         self.config, size, attention = config, config.hidden_size, config.attention
-        self.before = attention is not None and attention.placement == "before"
-        self.after = attention is not None and attention.placement == "after"
-        self.feeds = attention is not None and attention.input_feeding
+        self.attends_before = attention is not None and attention.placement == "before"
+        self.attends_after = attention is not None and attention.placement == "after"
+        self.input_feeding = attention is not None and attention.input_feeding
         self.embedding = nn.Embedding(vocabulary, config.embedding_size)
         self.bridge = _bridge(config, summary_size)
-        attend = None if attention is None else Attention(attention, size, value_size)
-        context_size = 0 if attend is None else attend.context_size
-        known_size = config.embedding_size + (size if config.feed_summary else 0)
-        fed_size = context_size if self.before else config.output_size if self.feeds else 0
-        self.rnn = RecurrentStack(config, known_size + fed_size, size)
-        self.attention = attend
+        source_attention = None if attention is None else Attention(attention, size, value_size)
+        context_size = 0 if source_attention is None else source_attention.context_size
+        input_size = config.embedding_size + (size if config.feed_summary else 0)
+        feedback_size = 0
+        if self.attends_before:
+            feedback_size = context_size
+        elif self.input_feeding:
+            feedback_size = config.output_size
+        self.rnn = RecurrentStack(config, input_size + feedback_size, size)
+        self.attention = source_attention
         self.own = SelfAttention(size) if config.self_attention in ("decoder", "both") else None
-        read_size = size + context_size + (0 if self.after else known_size)
-        self.readout = Readout(read_size, config.output_size, maxout=config.readout == "maxout")
+        readout_size = size + context_size + (0 if self.attends_after else input_size)
+        self.readout = Readout(readout_size, config.output_size, maxout=config.readout == "maxout")
 
-    def remember(self, encoded: Encoded) -> Memory:
-        """Prepare what an encoder found, once for all steps and hypotheses."""
+    def remember(self, encoded: EncoderOutput) -> Memory:
+        """Compute keys, values and initial states, once for all steps and hypotheses."""
         states, mask, summary, _ = encoded
         start = summary if self.bridge is None else self.bridge(summary).tanh()
-        # The parameters' type, not autocast's: a cell state is a running sum, which bfloat16 would round.
+        # In the dtype of the parameters, not of autocast: bfloat16 would round the sum in a cell state.
         start = start.to(self.readout.weight.dtype).view(len(start), self.config.num_layers, -1)
         if self.attention is None:
             return Memory(Source(states[:, :0], states[:, :0], mask[:, :0]), start)
         return Memory(self.attention.remember(states, mask), start)
 
     def init_state(self, memory: Memory, beam: int) -> State:
-        """Make the state of ``beam`` hypotheses a sentence before their first token."""
+        """Return the state of ``beam`` hypotheses per sentence before their first token."""
         start, size = memory.start.unsqueeze(1).expand(-1, beam, -1, -1), self.config.hidden_size
         h, c, rows = start[..., :size], start[..., size:], start.shape[:2]
-        last = h[:, :, -1] if self.before else h.new_zeros(*rows, self.config.output_size * self.feeds)
+        feedback_size = self.config.output_size * self.input_feeding
+        feedback = h[:, :, -1] if self.attends_before else h.new_zeros(*rows, feedback_size)
         position = torch.zeros(rows, dtype=torch.long, device=h.device)
-        return State(h, c, last, position, h.new_zeros(*rows, 0, size))
+        return State(h, c, feedback, position, h.new_zeros(*rows, 0, size))
 
-    def forward(self, tgt_in: Tensor, memory: Memory) -> Decoded:
-        """Run the whole target tgt_in (B, T)."""
-        known, state = self._known(tgt_in.t(), memory), self.init_state(memory, beam=1)
-        if self.before or self.feeds:
-            return self._loop(known, state, memory)[0]
-        return self._fused(known, state, memory)
+    def forward(self, tgt_in: Tensor, memory: Memory) -> DecoderOutput:
+        """Run a whole target with teacher forcing.
+
+        Args:
+            tgt_in: token ids, (B, T).
+            memory: output of ``remember``.
+        """
+        inputs, state = self._inputs(tgt_in.t(), memory), self.init_state(memory, beam=1)
+        if self.attends_before or self.input_feeding:
+            return self._run_stepwise(inputs, state, memory)[0]
+        return self._run_fused(inputs, state, memory)
 
     def step(self, tokens: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
-        """Feed one token a hypothesis, (B, K): the readout (B, K, D) and the next state."""
-        decoded, state = self._loop(self._known(tokens.reshape(1, -1), memory), state, memory)
-        return decoded.readout, state
+        """Feed one token per hypothesis.
 
-    def _known(self, tokens: Tensor, memory: Memory) -> Tensor:
-        """What is known beforehand of the cell's input, for tokens (T, N): (T, N, X)."""
+        Args:
+            tokens: token ids, (B, K).
+            state: output of ``init_state`` or of the previous step.
+            memory: output of ``remember``.
+
+        Returns:
+            The readout (B, K, D) and the next state.
+        """
+        output, state = self._run_stepwise(self._inputs(tokens.reshape(1, -1), memory), state, memory)
+        return output.readout, state
+
+    def _inputs(self, tokens: Tensor, memory: Memory) -> Tensor:
+        """Return the inputs that do not depend on attention, (T, N, X), for tokens (T, N)."""
         embedded = dropout(self.embedding(tokens), self.config.dropout, self.training)
         if not self.config.feed_summary:
             return embedded
@@ -92,75 +131,81 @@ class Decoder(nn.Module):
         summary = summary.repeat_interleave(tokens.size(1) // summary.size(0), dim=0)
         return torch.cat((embedded, summary.expand(len(tokens), -1, -1)), dim=-1)
 
-    def _fused(self, known: Tensor, state: State, memory: Memory) -> Decoded:
-        """Run known inputs (T, B, X) by one call of the RNN and one of attention: nothing is fed back."""
+    def _run_fused(self, inputs: Tensor, state: State, memory: Memory) -> DecoderOutput:
+        """Run inputs (T, B, X) in one call of the RNN and one of attention; possible without feedback."""
         h, c = (part.squeeze(1).transpose(0, 1).contiguous() for part in (state.h, state.c))
-        top = self.rnn(known, (h, c))[0].transpose(0, 1)
-        place, own = torch.arange(len(known), device=known.device), None
+        top = self.rnn(inputs, (h, c))[0].transpose(0, 1)  # (B, T, H)
+        position, self_attention = torch.arange(len(inputs), device=inputs.device), None
         if self.own is not None:
-            top, own = self.own(top, top, seen=place < place.unsqueeze(1))
-            own = own.unsqueeze(1)
-        attended = self._attend(top, place.expand(top.shape[:2]), memory) if self.after else None
-        return Decoded(self._read(top, attended, known.transpose(0, 1)), attended, own)
+            top, self_attention = self.own(top, top, visible=position < position.unsqueeze(1))
+            self_attention = self_attention.unsqueeze(1)
+        attention = self._attend(top, position.expand(top.shape[:2]), memory) if self.attends_after else None
+        readout = self._compute_readout(top, attention, inputs.transpose(0, 1))
+        return DecoderOutput(readout, attention, self_attention)
 
-    def _loop(self, known: Tensor, state: State, memory: Memory) -> tuple[Decoded, State]:
-        """Run known inputs (T, N, X) step by step: the context, or what was read, is part of the next input.
+    def _run_stepwise(self, inputs: Tensor, state: State, memory: Memory) -> tuple[DecoderOutput, State]:
+        """Run inputs (T, N, X) step by step, feeding back the context or the attentional vector.
 
-        T or K is 1, and the other one the Q of all (B, Q, ...) that are handed on.
+        T or K is 1. The other one is Q in the shapes (B, Q, ...) of the output.
         """
-        steps, (rows, beam) = len(known), state.position.shape
-        cells = Stepwise(self.rnn, known)
-        read = self.readout.stepwise(steps, rows * beam) if self.feeds else None
-        h, c = (list(part.flatten(0, 1).unbind(1)) for part in (state.h, state.c))
-        _, _, last, position, past = state
-        trace = []
+        steps, (rows, beam) = len(inputs), state.position.shape
+        cells = StepwiseStack(self.rnn, inputs)
+        stepwise_readout = self.readout.stepwise(steps, rows * beam) if self.input_feeding else None
+        h, c = (list(part.flatten(0, 1).unbind(1)) for part in (state.h, state.c))  # per layer: (N, H)
+        _, _, feedback, position, past = state
+        outputs = []
         for t in range(steps):
-            attended = self._attend(last, position, memory) if self.before else None
-            fed = last if attended is None else attended.context
+            attention = self._attend(feedback, position, memory) if self.attends_before else None
+            fed = feedback if attention is None else attention.context
             top = cells(t, fed.flatten(0, 1), h, c).view(rows, beam, -1)
-            top, past, own = self._look_back(top, past)
-            if self.after:
-                attended = self._attend(top, position, memory)
-            if read is not None and attended is not None:
-                found = torch.cat((top, attended.context), dim=-1)
-                top = read(t, found.flatten(0, 1)).view(rows, beam, -1)
-            if self.before or self.feeds:
-                last = top
-            trace.append(Decoded(top, attended, None if own is None else pad(own, (0, steps - t))))
+            top, past, weights = self._attend_to_past(top, past)
+            if self.attends_after:
+                attention = self._attend(top, position, memory)
+            if stepwise_readout is not None and attention is not None:
+                joined = torch.cat((top, attention.context), dim=-1)
+                top = stepwise_readout(t, joined.flatten(0, 1)).view(rows, beam, -1)
+            if self.attends_before or self.input_feeding:
+                feedback = top
+            padded = None if weights is None else pad(weights, (0, steps - t))
+            outputs.append(DecoderOutput(top, attention, padded))
             position = position + 1
-        run = join(trace)
-        if not self.feeds:
-            known = known.view(steps, rows, beam, -1).transpose(0, 1).flatten(1, 2)
-            run = run._replace(readout=self._read(run.readout, run.attended, known))
-        h_after, c_after = (
-            torch.stack(h, dim=1).view(state.h.shape),
-            torch.stack(c, dim=1).view(state.c.shape),
-        )
-        return run, State(h_after, c_after, last, position, past)
+        output = concatenate_steps(outputs)
+        if not self.input_feeding:
+            inputs = inputs.view(steps, rows, beam, -1).transpose(0, 1).flatten(1, 2)  # (B, Q, X)
+            output = output._replace(readout=self._compute_readout(output.readout, output.attention, inputs))
+        next_h = torch.stack(h, dim=1).view(state.h.shape)
+        next_c = torch.stack(c, dim=1).view(state.c.shape)
+        return output, State(next_h, next_c, feedback, position, past)
 
     def _attend(self, query: Tensor, position: Tensor, memory: Memory) -> AttentionOutput:
-        """Look for query (B, Q, H), at target position (B, Q), in the source."""
+        """Attend to the source from query (B, Q, H) at target position (B, Q)."""
         assert self.attention is not None
-        found: AttentionOutput = self.attention(Queries(query, position), memory.source)
-        return found
+        output: AttentionOutput = self.attention(Queries(query, position), memory.source)
+        return output
 
-    def _look_back(self, top: Tensor, past: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Join top (B, K, H) to past (B, K, t, H); returns it, the past after it and weights (B, 1, K, t)."""
+    def _attend_to_past(self, top: Tensor, past: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Attend from the RNN's output (B, K, H) to its t earlier outputs, past (B, K, t, H).
+
+        Returns:
+            The combined output (B, K, H), past with this step added, and the weights (B, 1, K, t). Without
+            self-attention the first two are unchanged and the weights are None.
+        """
         if self.own is None:
             return top, past, None
         top = top.unsqueeze(2)
-        joined, weights = self.own(top, past, seen=past.new_ones(1, past.size(2), dtype=torch.bool))
-        return joined.squeeze(2), torch.cat((past, top), dim=2), weights.transpose(1, 2)
+        visible = past.new_ones(1, past.size(2), dtype=torch.bool)
+        combined, weights = self.own(top, past, visible=visible)
+        return combined.squeeze(2), torch.cat((past, top), dim=2), weights.transpose(1, 2)
 
-    def _read(self, top: Tensor, attended: AttentionOutput | None, known: Tensor) -> Tensor:
-        """Readout (B, Q, D) of [h; c] and, but for placement "after", what was known, (B, Q, X)."""
-        found = (top,) if attended is None else (top, attended.context)
-        readout: Tensor = self.readout(torch.cat(found if self.after else (*found, known), dim=-1))
+    def _compute_readout(self, top: Tensor, attention: AttentionOutput | None, inputs: Tensor) -> Tensor:
+        """Compute the readout (B, Q, D) of [top; c; inputs], without inputs (B, Q, X) if placed "after"."""
+        parts = (top,) if attention is None else (top, attention.context)
+        readout: Tensor = self.readout(torch.cat(parts if self.attends_after else (*parts, inputs), dim=-1))
         return readout
 
 
 def _bridge(config: Seq2SeqConfig, summary_size: int) -> nn.Linear | None:
-    """From an encoder's summary to the first states; None without attention, where it is them."""
+    """Create the layer from the encoder's summary to the initial states; None without attention."""
     size = config.num_layers * config.hidden_size * (2 if config.cell == "lstm" else 1)
     if config.attention is not None:
         return nn.Linear(summary_size, size)

@@ -1,6 +1,7 @@
 """The recurrent encoder.
 
-Shapes: B sentences, S source positions, E encoder state size (all directions), D directions, L layers.
+Shapes: B sentences, S source positions, L layers, D directions (1 or 2), E size of an encoder state (all
+directions concatenated).
 """
 
 from typing import NamedTuple
@@ -15,30 +16,37 @@ from .self_attention import EncoderSelfAttention
 from .stack import RecurrentStack
 
 READS_FORWARD = {"both": (True, False), "forward": (True,), "backward": (False,)}
-"""From ``Seq2SeqConfig.direction`` to whether each of the encoder's directions reads from left to right."""
+"""By ``Seq2SeqConfig.direction``: for each direction of the encoder, whether it reads from left to right."""
 
 
-class Encoded(NamedTuple):
-    """What an encoder hands to a decoder."""
+class EncoderOutput(NamedTuple):
+    """Output of an encoder, which a decoder starts from."""
 
     states: Tensor
-    """One vector a source position, in source order, (B, S, E)."""
+    """Encoder states h, one per source position, in source order, (B, S, E)."""
     mask: Tensor
     """True for real tokens, (B, S)."""
     summary: Tensor
-    """One vector a sentence, (B, E'), from which a decoder may start."""
-    own: Tensor | None = None
-    """Weights of each position on those read before it, (B, D, S, S), where the encoder attends to itself."""
+    """One vector per sentence, from which the decoder computes its initial state, (B, summary size)."""
+    self_attention: Tensor | None = None
+    """Weights of each position on those read before it, (B, D, S, S); None without self-attention."""
 
 
 class Encoder(nn.Module):
-    """An LSTM or GRU, one-way or both ways, that never reads padding: Bahdanau et al. 2015, appendix A.2.1.
+    """An LSTM or GRU over the source, in one or both directions: Bahdanau et al. 2015, appendix A.2.1.
 
-    With self-attention its states are the joined ones of ``SelfAttention``, while the summary remains that of
-    the recurrence.
+    It never reads padding. Direction "backward" reads the source from its end (Sutskever et al. 2014, section
+    3.3). With self-attention, the states are those that ``SelfAttention`` returns, while the summary is still
+    that of the recurrence.
     """
 
     def __init__(self, config: Seq2SeqConfig, vocabulary: int) -> None:
+        """Create an encoder.
+
+        Args:
+            config: cell, sizes, direction, dropout and self-attention.
+            vocabulary: number of source token ids.
+        """
         super().__init__()
         directions = READS_FORWARD[config.direction]
         size = config.states_size // len(directions)
@@ -50,34 +58,48 @@ class Encoder(nn.Module):
         self.num_layers, self.state_size = config.num_layers, config.states_size
         self.summary_size = config.num_layers * config.states_size * (2 if config.cell == "lstm" else 1)
 
-    def forward(self, src: Tensor, mask: Tensor) -> Encoded:
-        """Read src (B, S), right-padded; mask (B, S) has at least one True a row.
+    def forward(self, src: Tensor, mask: Tensor) -> EncoderOutput:
+        """Read the source sentences.
 
-        The summary is the final h (and c of an LSTM) of both directions, joined, layer after layer.
+        Args:
+            src: token ids, padded on the right, (B, S).
+            mask: True for real tokens, at least one per sentence, (B, S).
+
+        Returns:
+            States (B, S, E), 0 in the padding, and the summary (B, ``summary_size``). The summary is, layer
+            by layer, the final h and then the final c of an LSTM, each with its directions concatenated.
         """
         lengths = mask.sum(1)
         if self.reverse:
-            src = src.gather(1, reversal(lengths, src.size(1)))
+            src = src.gather(1, reversal_index(lengths, src.size(1)))
         embedded = dropout(self.embedding(src), self.dropout, self.training)
         packed = pack_padded_sequence(embedded, lengths.cpu(), batch_first=True, enforce_sorted=False)
         outputs, final = self.rnn(packed)
         states, _ = pad_packed_sequence(outputs, batch_first=True, total_length=src.size(1))
         if self.reverse:
-            states = states.gather(1, reversal(lengths, src.size(1)).unsqueeze(2).expand_as(states))
+            states = states.gather(1, reversal_index(lengths, src.size(1)).unsqueeze(2).expand_as(states))
         summary = torch.cat([_by_layer(part, self.num_layers) for part in final], dim=2).flatten(1)
         if self.own is None:
-            return Encoded(states, mask, summary)
-        joined, weights = self.own(states, mask)
-        return Encoded(joined, mask, summary, weights)
+            return EncoderOutput(states, mask, summary)
+        states, weights = self.own(states, mask)
+        return EncoderOutput(states, mask, summary, weights)
 
 
-def reversal(lengths: Tensor, size: int) -> Tensor:
-    """Index that turns round the first lengths[b] of ``size`` positions and leaves the rest; (B, size)."""
+def reversal_index(lengths: Tensor, size: int) -> Tensor:
+    """Return an index for ``gather`` that reverses each sentence and leaves its padding where it is.
+
+    Args:
+        lengths: number of real tokens of each sentence, (B,).
+        size: number of positions S, padding included.
+
+    Returns:
+        Positions, long, (B, S).
+    """
     position = torch.arange(size, device=lengths.device)
     mirrored = lengths.unsqueeze(1) - 1 - position
     return mirrored.where(mirrored >= 0, position)
 
 
 def _by_layer(final: Tensor, layers: int) -> Tensor:
-    """Final states (L * D, B, E / D) as (B, L, E), the directions joined."""
+    """Rearrange final states (L * D, B, E / D) to (B, L, E), the directions concatenated."""
     return final.view(layers, -1, *final.shape[1:]).permute(2, 0, 1, 3).flatten(2)

@@ -1,21 +1,21 @@
-"""Multiply-adds of a forward pass, by closed formulas.
+"""Number of multiply-adds of a forward pass, in closed form.
 
-Counted are matrix products, those of attention included, on real tokens. The output layer is counted by the
-caller, who knows the vocabulary.
+Only matrix products are counted, including those of attention, and only for real tokens. The output layer is
+left to the caller, who knows the vocabulary.
 """
 
-from .attention import attention_work
+from .attention import attention_multiply_adds
 from .config import Seq2SeqConfig
 from .scores import SCORES
 
 
 def multiply_adds(config: Seq2SeqConfig, src_len: float, tgt_len: float) -> float:
-    """Count a sentence pair's multiply-adds up to the states that the output layer reads.
+    """Count the multiply-adds of a ``Seq2Seq`` for one sentence pair, without the output layer.
 
     Args:
         config: the model.
-        src_len: source tokens read; a mean will do.
-        tgt_len: target tokens read.
+        src_len: number of source tokens, or their mean.
+        tgt_len: number of target tokens, or their mean.
     """
     summary_size = config.num_layers * config.states_size * _states_per_layer(config)
     encoder = encoder_multiply_adds(config, src_len)
@@ -23,7 +23,7 @@ def multiply_adds(config: Seq2SeqConfig, src_len: float, tgt_len: float) -> floa
 
 
 def encoder_multiply_adds(config: Seq2SeqConfig, src_len: float) -> float:
-    """Count those of an ``Encoder`` alone."""
+    """Count the multiply-adds of an ``Encoder`` for one sentence of ``src_len`` tokens."""
     size, directions = config.states_size, 2 if config.direction == "both" else 1
     count = src_len * _layers(config, config.embedding_size, size, directions)
     if config.self_attention in ("encoder", "both"):
@@ -34,48 +34,46 @@ def encoder_multiply_adds(config: Seq2SeqConfig, src_len: float) -> float:
 def decoder_multiply_adds(
     config: Seq2SeqConfig, src_len: float, tgt_len: float, value_size: int, summary_size: int
 ) -> float:
-    """Count those of a ``Decoder`` alone: bridge, cells, attention and readout.
+    """Count the multiply-adds of a ``Decoder`` for one sentence: bridge, cells, attention and readout.
 
     Args:
-        config: the model whose decoder it is.
-        src_len: source states attended to.
-        tgt_len: target tokens read.
-        value_size: width of a source state.
-        summary_size: width of the source summary that the first decoder state is computed from.
+        config: the model that the decoder belongs to.
+        src_len: number of encoder states.
+        tgt_len: number of target tokens.
+        value_size: size of an encoder state.
+        summary_size: size of the encoder's summary, from which the initial state is computed.
     """
     h, attention, input_size = config.hidden_size, config.attention, config.embedding_size
-    context = fed = bridge = 0
+    context = feedback = bridge = 0
     count = 0.0
     if attention is None:
         input_size += h if config.feed_summary else 0
     else:
         context = SCORES[attention.score].context_width(h, value_size, attention)
-        fed = context if attention.placement == "before" else config.output_size * attention.input_feeding
+        attends_before = attention.placement == "before"
+        feedback = context if attends_before else config.output_size * attention.input_feeding
         bridge = summary_size * config.num_layers * h * _states_per_layer(config)
-        count = attention_work(attention, h, value_size).total(src_len, tgt_len)
+        count = attention_multiply_adds(attention, h, value_size).total(src_len, tgt_len)
     if config.self_attention in ("decoder", "both"):
         count += _self_attention(h, tgt_len)
-    after = attention is not None and attention.placement == "after"
-    readout = (
-        (h + context + (0 if after else input_size))
-        * config.output_size
-        * (2 if config.readout == "maxout" else 1)
-    )
-    return count + bridge + tgt_len * (_layers(config, input_size + fed, h) + readout)
+    attends_after = attention is not None and attention.placement == "after"
+    readout_input = h + context + (0 if attends_after else input_size)
+    readout = readout_input * config.output_size * (2 if config.readout == "maxout" else 1)
+    return count + bridge + tgt_len * (_layers(config, input_size + feedback, h) + readout)
 
 
 def _states_per_layer(config: Seq2SeqConfig) -> int:
-    """An LSTM hands on a hidden and a cell state, a GRU a hidden state."""
+    """Return 2 for the h and c of an LSTM, 1 for the h of a GRU."""
     return 2 if config.cell == "lstm" else 1
 
 
 def _layers(config: Seq2SeqConfig, input_size: int, size: int, directions: int = 1) -> int:
-    """Multiply-adds of one token through all layers, whose directions are ``size`` wide together."""
+    """Count all layers for one token; ``size`` is the width of their directions together."""
     gates = 4 if config.cell == "lstm" else 3
     inputs = input_size + size * (config.num_layers - 1)
     return gates * size * (inputs + config.num_layers * (size // directions))
 
 
 def _self_attention(size: int, length: float) -> float:
-    """Self-attention of an RNN: scores and sums over the whole square, and the join of state and context."""
+    """Count the scores and weighted sums of all pairs of positions, and the matrix W of each position."""
     return length * length * 2 * size + length * 2 * size * size

@@ -1,6 +1,7 @@
-"""The recurrent translation model, whole; it fits ``compare.protocol.EncoderDecoder`` without importing it.
+"""The recurrent translation model, which implements ``compare.protocol.EncoderDecoder`` without importing it.
 
-Shapes: B sentences, K hypotheses each, S source and T target positions, D readout size, V target vocabulary.
+Shapes: B sentences, K hypotheses per sentence, S source and T target positions, D size of the readout,
+V target vocabulary. Masks are True for real tokens; padding is on the right.
 """
 
 from typing import NamedTuple
@@ -8,31 +9,46 @@ from typing import NamedTuple
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
-from .cells import initialise
 from .config import Seq2SeqConfig
 from .decoder import Decoder
 from .encoder import Encoder
 from .state import Memory, State
+from .weights import initialise_weights
 
 
 class Features(NamedTuple):
-    """What the loss is computed from."""
+    """Outputs of a model that the loss is computed from."""
 
     hidden: Tensor
     """Input of the output layer, (B, T, D)."""
     choice_logp: Tensor | None = None
-    """Log-probability of the source positions drawn, (B, T): normaliser "reinforce", in training only."""
+    """Log-probability of the sampled positions, (B, T); only with normaliser "reinforce" in training."""
     value: Tensor | None = None
-    """The learned baseline that goes with it, (B, T)."""
+    """Learned baseline of REINFORCE, (B, T); only with normaliser "reinforce" in training."""
 
 
 class Seq2Seq(nn.Module):
-    """A recurrent encoder-decoder with or without attention, as ``config`` says.
+    """A recurrent encoder-decoder with or without attention (Bahdanau et al. 2015, Luong et al. 2015).
 
-    Special ids mean nothing to it: padding is what ``src_mask`` says, and it stands on the right.
+    Special token ids have no meaning to the model: padding is defined by ``src_mask`` alone. Padding of the
+    target needs no mask, because a decoder state depends on earlier tokens only; the loss must ignore it.
+
+    Examples:
+        >>> model = Seq2Seq(Seq2SeqConfig(hidden_size=64), src_vocabulary=1000, tgt_vocabulary=1000)
+        >>> logits = model(src, src_mask, tgt_in)  # (B, T, V) from (B, S), (B, S) and (B, T)
     """
 
     def __init__(self, config: Seq2SeqConfig, src_vocabulary: int, tgt_vocabulary: int) -> None:
+        """Create a model with initial weights.
+
+        Args:
+            config: architecture and sizes.
+            src_vocabulary: number of source token ids.
+            tgt_vocabulary: number of target token ids, V.
+
+        Raises:
+            ValueError: all embeddings are tied, but the vocabularies differ in size.
+        """
         super().__init__()
         if config.tie == "all" and src_vocabulary != tgt_vocabulary:
             raise ValueError(
@@ -43,49 +59,84 @@ class Seq2Seq(nn.Module):
         self.encoder = Encoder(config, src_vocabulary)
         self.decoder = Decoder(config, tgt_vocabulary, self.encoder.state_size, self.encoder.summary_size)
         self.output = nn.Linear(config.output_size, tgt_vocabulary)
-        self.apply(initialise)
+        self.apply(initialise_weights)
         if config.tie != "none":
             self.output.weight = self.decoder.embedding.weight
         if config.tie == "all":
             self.encoder.embedding.weight = self.decoder.embedding.weight
 
     def forward(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Tensor:
-        """Logits (B, T, V) for src (B, S), src_mask (B, S) and tgt_in (B, T)."""
+        """Compute the logits of every target position; arguments as for ``features``.
+
+        Returns:
+            Logits (B, T, V); position t predicts the token after tgt_in[t].
+        """
         logits: Tensor = self.output(self.features(src, src_mask, tgt_in).hidden)
         return logits
 
     def features(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Features:
-        """Run the whole target at once: src (B, S), src_mask (B, S), tgt_in (B, T)."""
-        readout, attended, _ = self.decoder(tgt_in, self.encode(src, src_mask))
-        if attended is None:
-            return Features(self._drop(readout))
-        return Features(self._drop(readout), attended.choice_logp, attended.value)
+        """Run a whole target with teacher forcing, up to the output layer.
+
+        Args:
+            src: source token ids, padded on the right, (B, S).
+            src_mask: True for real tokens, at least one per sentence, (B, S).
+            tgt_in: target token ids, each sentence beginning with its start token, (B, T).
+        """
+        readout, attention, _ = self.decoder(tgt_in, self.encode(src, src_mask))
+        if attention is None:
+            return Features(self._dropout(readout))
+        return Features(self._dropout(readout), attention.choice_logp, attention.value)
 
     def encode(self, src: Tensor, src_mask: Tensor) -> Memory:
-        """Read src (B, S) once; src_mask (B, S) is True for real tokens."""
+        """Encode the source, once for all steps and hypotheses; arguments as for ``features``."""
         return self.decoder.remember(self.encoder(src, src_mask))
 
     def init_state(self, memory: Memory, beam: int, capacity: int) -> State:
-        """The state before the first token; a recurrent state has one size, whatever the ``capacity``."""
+        """Return the state before the first token.
+
+        Args:
+            memory: output of ``encode``.
+            beam: number of hypotheses per sentence, K.
+            capacity: largest number of steps; unused, since a recurrent state does not grow.
+        """
         return self.decoder.init_state(memory, beam)
 
     def step(self, tokens: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
-        """Feed tokens (B, K); returns logits (B, K, V) and the next state."""
+        """Feed one token per hypothesis.
+
+        Args:
+            tokens: target token ids, (B, K).
+            state: output of ``init_state`` or of the previous step.
+            memory: output of ``encode``.
+
+        Returns:
+            Logits of the next token (B, K, V) and the next state.
+        """
         readout, state = self.decoder.step(tokens, state, memory)
-        logits: Tensor = self.output(self._drop(readout))
+        logits: Tensor = self.output(self._dropout(readout))
         return logits, state
 
     def attention(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> dict[str, Tensor]:
-        """Weights by name; in all of them row t belongs to position t.
+        """Compute the attention weights of a whole target; arguments as for ``features``.
 
-        "cross" (B, heads, T, S), used to predict tgt_out[t]; with self-attention "encoder" (B, D, S, S), D
-        directions, and "decoder" (B, 1, T, T), whose rows are 0 where nothing came before.
+        Returns:
+            The weights that the model has, by name:
+
+            - "cross" (B, heads, T, S): row t is used to predict the token after tgt_in[t].
+            - "encoder" (B, D, S, S), self-attention of the encoder in D directions.
+            - "decoder" (B, 1, T, T), self-attention of the decoder.
+
+            A row of self-attention is all 0 where no state came before.
         """
         encoded = self.encoder(src, src_mask)
-        _, attended, own = self.decoder(tgt_in, self.decoder.remember(encoded))
-        cross = None if attended is None else attended.weights
-        found = {"encoder": encoded.own, "decoder": own, "cross": cross}
-        return {name: weights for name, weights in found.items() if weights is not None}
+        decoded = self.decoder(tgt_in, self.decoder.remember(encoded))
+        cross = None if decoded.attention is None else decoded.attention.weights
+        weights_by_name = {
+            "encoder": encoded.self_attention,
+            "decoder": decoded.self_attention,
+            "cross": cross,
+        }
+        return {name: weights for name, weights in weights_by_name.items() if weights is not None}
 
-    def _drop(self, readout: Tensor) -> Tensor:
+    def _dropout(self, readout: Tensor) -> Tensor:
         return dropout(readout, self.config.dropout, self.training)

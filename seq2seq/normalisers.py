@@ -1,6 +1,8 @@
-"""The normalisers: from scores to weights; soft attention averages all positions, hard attention picks one.
+"""Normalisers, which turn scores e into attention weights a.
 
-Shapes: B sentences, Q queries each, S source positions, H decoder state s; i is a source position.
+Soft attention averages all visible positions; hard attention selects one of them.
+
+Shapes: B sentences, Q queries per sentence, S source positions i, H size of a decoder state s.
 """
 
 from typing import NamedTuple
@@ -11,81 +13,90 @@ from torch import Tensor, nn
 from .score import MultiplyAdds
 
 
-class Choice(NamedTuple):
-    """Weights, and what a loss has to know if they were drawn at random."""
+class NormaliserOutput(NamedTuple):
+    """Attention weights; if they were sampled, also the log-probability and baseline for the loss."""
 
     weights: Tensor
-    """They sum to 1, (B, heads, Q, S)."""
+    """Attention weights, which sum to 1 over S, (B, heads, Q, S)."""
     logp: Tensor | None = None
-    """Log-probability of what was drawn, of all heads together, (B, Q)."""
+    """Log-probability of the sampled positions, summed over the heads, (B, Q)."""
     value: Tensor | None = None
-    """Reward expected before the draw, (B, Q)."""
+    """Baseline of REINFORCE: the reward predicted before sampling, (B, Q)."""
 
 
 class Softmax(nn.Module):
-    """softmax(e): soft attention, Bahdanau et al. 2015, eq. 6."""
+    """a = softmax(e): soft attention, Bahdanau et al. 2015, eq. 6."""
 
-    chooses = False
-    """Gives all the weight to one position."""
+    is_hard = False
+    """Whether all the weight goes to one position."""
 
     def __init__(self, query_size: int) -> None:
+        """Create a normaliser for decoder states of ``query_size``."""
         super().__init__()
 
     @classmethod
-    def work(cls, query_size: int) -> MultiplyAdds:
-        """Count what is learned here, as in training: nothing."""
+    def multiply_adds(cls, query_size: int) -> MultiplyAdds:
+        """Count the multiply-adds with parameters of the normaliser, in training."""
         return MultiplyAdds()
 
-    def forward(self, scores: Tensor, state: Tensor) -> Choice:
-        """Normalise scores (B, heads, Q, S), -inf at what is not seen, of states (B, Q, H)."""
-        return Choice(scores.softmax(-1))
+    def forward(self, scores: Tensor, state: Tensor) -> NormaliserOutput:
+        """Compute the attention weights.
+
+        Args:
+            scores: e, -inf at masked positions, at least one finite per query, (B, heads, Q, S).
+            state: decoder states s of the queries, (B, Q, H).
+        """
+        return NormaliserOutput(scores.softmax(-1))
 
 
 class StraightThrough(Softmax):
-    """one-hot(arg max e), with the gradient of softmax(e): Bengio et al. 2013, section 4."""
+    """a = one-hot(arg max e) with the gradient of softmax(e): Bengio et al. 2013, section 4."""
 
-    chooses = True
+    is_hard = True
 
-    def forward(self, scores: Tensor, state: Tensor) -> Choice:
-        """Choose the best by scores (B, heads, Q, S), in training too."""
+    def forward(self, scores: Tensor, state: Tensor) -> NormaliserOutput:
+        """Select the position of the highest score, in training too; arguments as for ``Softmax``."""
         soft = scores.softmax(-1)
-        # The difference is exactly 0, so the one-hot stays exact; added first, it would be rounded.
-        return Choice(_one_hot(scores.argmax(-1, keepdim=True), soft) + (soft - soft.detach()))
+        # soft - soft.detach() is exactly 0. Computed first, it leaves the one-hot exact; (one-hot + soft) -
+        # soft.detach() would be rounded.
+        weights = _one_hot(scores.argmax(-1, keepdim=True), soft) + (soft - soft.detach())
+        return NormaliserOutput(weights)
 
 
 class Reinforce(Softmax):
-    """one-hot(i), i drawn from softmax(e) in training, arg max e at test: hard attention, Xu et al. 2015.
+    """a = one-hot(i), i sampled from softmax(e) in training, arg max e at test: Xu et al. 2015, section 4.1.
 
-    No gradient passes through the choice. A loss weighs the choice's log-probability by reward - value, the
-    value being a baseline w . s + b, which is learned from the decoder state but does not train it.
+    No gradient flows through the sample. The loss instead weights its log-probability by reward - value
+    (REINFORCE, Williams 1992). The baseline value = w . s + b is learned from the decoder state s, but its
+    gradient does not reach s.
     """
 
-    chooses = True
+    is_hard = True
 
     def __init__(self, query_size: int) -> None:
         super().__init__(query_size)
         self.baseline = nn.Linear(query_size, 1)
 
     @classmethod
-    def work(cls, query_size: int) -> MultiplyAdds:
+    def multiply_adds(cls, query_size: int) -> MultiplyAdds:
         """Count w . s."""
         return MultiplyAdds(target=query_size)
 
-    def forward(self, scores: Tensor, state: Tensor) -> Choice:
-        """Draw by scores (B, heads, Q, S); the baseline reads states (B, Q, H)."""
+    def forward(self, scores: Tensor, state: Tensor) -> NormaliserOutput:
+        """Sample one position per head and query in training; arguments as for ``Softmax``."""
         if not self.training:
-            return Choice(_one_hot(scores.argmax(-1, keepdim=True), scores))
-        # Under autocast scores may be bfloat16, too coarse for a log-probability and for a draw without ties.
+            return NormaliserOutput(_one_hot(scores.argmax(-1, keepdim=True), scores))
+        # Under autocast scores may be bfloat16: too coarse for a log-probability, and samples would tie.
         logp = scores.log_softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
-        # Of exponential variates, which are never 0, i's over p_i is the least with probability p_i. So draws
-        # multinomial too, but it waits for the device.
-        drawn = (logp.detach().exp() / torch.empty_like(logp).exponential_()).argmax(-1, keepdim=True)
+        # With x[i] ~ Exp(1), which is never 0, arg max p[i] / x[i] is i with probability p[i].
+        # torch.multinomial samples the same way, but synchronises with the device.
+        sample = (logp.detach().exp() / torch.empty_like(logp).exponential_()).argmax(-1, keepdim=True)
         value = self.baseline(state.detach()).squeeze(-1)
-        return Choice(_one_hot(drawn, scores), logp.gather(-1, drawn).squeeze(-1).sum(1), value)
+        return NormaliserOutput(_one_hot(sample, scores), logp.gather(-1, sample).squeeze(-1).sum(1), value)
 
 
 def _one_hot(index: Tensor, like: Tensor) -> Tensor:
-    """Weight 1 at ``index`` (B, heads, Q, 1) and 0 elsewhere, in the shape and type of ``like``."""
+    """Return 1 at ``index`` (B, heads, Q, 1) and 0 elsewhere, in the shape and dtype of ``like``."""
     return torch.zeros_like(like).scatter_(-1, index, 1.0)
 
 
@@ -94,4 +105,4 @@ NORMALISERS: dict[str, type[Softmax]] = {
     "straight-through": StraightThrough,
     "reinforce": Reinforce,
 }
-"""From ``AttentionConfig.normaliser`` to a normaliser."""
+"""Normaliser classes by ``AttentionConfig.normaliser``."""

@@ -1,6 +1,7 @@
-"""The scopes: which source positions a query sees, and how much each of them counts.
+"""Scopes, which decide which source positions a query can attend to.
 
-Shapes: B sentences, Q queries each, S source positions i, H decoder state s. Positions count from 0.
+Shapes: B sentences, Q queries per sentence, S source positions i, H size of a decoder state s. Positions are
+counted from 0.
 """
 
 from typing import NamedTuple
@@ -10,69 +11,81 @@ from torch import Tensor, nn
 
 from .score import AttentionSizes, MultiplyAdds, Queries
 
-HALF_WIDTH = 10
-"""D of a window whose config does not say, as in Luong et al. 2015, section 3.2."""
+DEFAULT_WINDOW = 10
+"""Half-width D of a window if the config leaves it out, as in Luong et al. 2015, section 3.2."""
 
 
-class View(NamedTuple):
-    """What the queries see of the source."""
+class ScopeOutput(NamedTuple):
+    """Positions that the queries can attend to, and a factor for their weights."""
 
     visible: Tensor
-    """True where a weight may be above 0, at least once a row; it broadcasts to (B, heads, Q, S)."""
+    """True where a query may attend, at least once per query; broadcasts to (B, heads, Q, S)."""
     factor: Tensor | None = None
-    """What the weights are multiplied by in the end, (B, 1, Q, S); None for 1."""
+    """Multiplied with the normalised weights, (B, 1, Q, S); None stands for 1."""
 
 
 class GlobalScope(nn.Module):
-    """All i: Bahdanau et al. 2015, and Luong et al. 2015, section 3.1."""
+    """All source positions: Bahdanau et al. 2015, and Luong et al. 2015, section 3.1."""
 
-    windowed = False
-    """Has a window of half-width D, ``AttentionConfig.window``."""
-    scales = False
-    """Scales the weights, which then need not sum to 1."""
+    has_window = False
+    """Whether it has a window, whose half-width is ``AttentionConfig.window``."""
+    scales_weights = False
+    """Whether it multiplies the weights by a factor, so that they need not sum to 1."""
 
     def __init__(self, query_size: int, config: AttentionSizes) -> None:
+        """Create a scope.
+
+        Args:
+            query_size: H, the size of a decoder state.
+            config: the half-width of the window.
+        """
         super().__init__()
 
     @classmethod
-    def work(cls, query_size: int) -> MultiplyAdds:
-        """Count what is learned here: nothing."""
+    def multiply_adds(cls, query_size: int) -> MultiplyAdds:
+        """Count the multiply-adds with parameters of the scope."""
         return MultiplyAdds()
 
-    def forward(self, queries: Queries, mask: Tensor) -> View:
-        """Show every position that ``mask`` (B, S) shows, which is at least one a sentence."""
-        return View(mask[:, None, None])
+    def forward(self, queries: Queries, mask: Tensor) -> ScopeOutput:
+        """Select the source positions that each query can attend to.
+
+        Args:
+            queries: Q queries per sentence.
+            mask: True for real tokens, which come first, at least one per sentence, (B, S).
+        """
+        return ScopeOutput(mask[:, None, None])
 
 
 class MonotonicScope(GlobalScope):
-    """|i - p| <= D, p = min(t, S - 1): local-m of Luong et al. 2015, section 3.2.
+    """Positions |i - p| <= D, p = min(t, S - 1): local-m of Luong et al. 2015, section 3.2.
 
-    t is the query's position and S the sentence's own length. A target that is longer than its source stays
-    at the last word, so p is a position that may be seen and no row is ever empty.
+    t is the target position of the query and S the length of its source sentence. The paper sets p = t. The
+    minimum keeps the window at the last word if the target is longer than the source, so that no window is
+    empty.
     """
 
-    windowed = True
+    has_window = True
 
     def __init__(self, query_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, config)
-        self.half_width = config.window or HALF_WIDTH
+        self.half_width = config.window or DEFAULT_WINDOW
 
-    def forward(self, queries: Queries, mask: Tensor) -> View:
-        """Show the window about the query's own position in a source with ``mask`` (B, S)."""
+    def forward(self, queries: Queries, mask: Tensor) -> ScopeOutput:
+        """Select the window around the query's own target position; arguments as for ``GlobalScope``."""
         centre = queries.position.minimum(mask.sum(1, keepdim=True) - 1)
         visible = mask.unsqueeze(1) & (_offsets(centre, mask).abs() <= self.half_width)
-        return View(visible.unsqueeze(1))
+        return ScopeOutput(visible.unsqueeze(1))
 
 
 class PredictiveScope(MonotonicScope):
-    """|i - p| <= D, p = S sigmoid(v . tanh(W s)): local-p of Luong et al. 2015, section 3.2, eq. 9 and 10.
+    """Positions |i - p| <= D, p = S sigmoid(v . tanh(W s)): local-p of Luong et al. 2015, eq. 9 and 10.
 
-    The weights are those of the softmax in the window times exp(-(i - p)^2 / (2 sigma^2)), sigma = D / 2, as
-    published: they sum to at most 1. p lies in [0, S] and D is at least 1, so a window reaches the first or
-    the last word and no row is ever empty.
+    S is the length of the source sentence. After the softmax over the window, the weights are multiplied by
+    exp(-(i - p)^2 / (2 sigma^2)) with sigma = D / 2, as in the paper, so that they sum to at most 1. Since
+    p is in [0, S] and D is at least 1, each window reaches the first or the last word and none is empty.
     """
 
-    scales = True
+    scales_weights = True
 
     def __init__(self, query_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, config)
@@ -80,23 +93,23 @@ class PredictiveScope(MonotonicScope):
         self.energy = nn.Linear(query_size, 1, bias=False)
 
     @classmethod
-    def work(cls, query_size: int) -> MultiplyAdds:
+    def multiply_adds(cls, query_size: int) -> MultiplyAdds:
         """Count W s and v . tanh(W s)."""
         return MultiplyAdds(target=(query_size + 1) * query_size)
 
-    def forward(self, queries: Queries, mask: Tensor) -> View:
-        """Show the window about a learned position in a source with ``mask`` (B, S)."""
+    def forward(self, queries: Queries, mask: Tensor) -> ScopeOutput:
+        """Select the window around the predicted position p; arguments as for ``GlobalScope``."""
         energy = self.energy(self.hidden(queries.state).tanh()).squeeze(-1)  # (B, Q)
-        # Under autocast it is bfloat16, which has no fractions of a position beyond 128.
+        # Under autocast it is bfloat16, which cannot represent fractions of a position above 128.
         energy = energy.to(torch.promote_types(energy.dtype, torch.float32))
         offsets = _offsets(mask.sum(1, keepdim=True) * energy.sigmoid(), mask)
         visible = mask.unsqueeze(1) & (offsets.abs() <= self.half_width)
-        factor = (-2 * (offsets / self.half_width) ** 2).exp()
-        return View(visible.unsqueeze(1), factor.unsqueeze(1))
+        factor = (-2 * (offsets / self.half_width) ** 2).exp()  # sigma = half_width / 2
+        return ScopeOutput(visible.unsqueeze(1), factor.unsqueeze(1))
 
 
 def _offsets(centre: Tensor, mask: Tensor) -> Tensor:
-    """Distance i - p of every position i of ``mask`` (B, S) from centre p (B, Q); (B, Q, S)."""
+    """Return i - p for every position i of ``mask`` (B, S) and centre p (B, Q), (B, Q, S)."""
     return torch.arange(mask.size(1), device=mask.device) - centre.unsqueeze(-1)
 
 
@@ -105,4 +118,4 @@ SCOPES: dict[str, type[GlobalScope]] = {
     "local-m": MonotonicScope,
     "local-p": PredictiveScope,
 }
-"""From ``AttentionConfig.scope`` to a scope."""
+"""Scope classes by ``AttentionConfig.scope``."""

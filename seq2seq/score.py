@@ -1,7 +1,7 @@
-"""What every score is, who asks it, and what it costs.
+"""Base class of attention scores, their queries, and their cost in multiply-adds.
 
-Shapes: B sentences, Q queries each (T in training, K in beam search, 1 in greedy search), S source positions,
-H decoder state, E encoder state, A key, C value.
+Shapes: B sentences, Q queries per sentence (T in training, K in beam search, 1 in greedy search), S source
+positions, H size of a decoder state, E size of an encoder state, A size of a key, C size of a value.
 """
 
 from dataclasses import dataclass
@@ -19,102 +19,124 @@ class AttentionSizes(Protocol):
 
     @property
     def window(self) -> int | None:
-        """Half-width of a local scope's window, in source positions."""
+        """Half-width of the window of a local scope, in source positions."""
 
     @property
     def max_source(self) -> int | None:
-        """Source positions known to a score by position."""
+        """Number of source positions that a location-based score distinguishes."""
 
     @property
     def max_target(self) -> int | None:
-        """Target positions known to a static score."""
+        """Number of target positions that a static score distinguishes."""
 
     def inner_size(self, query_size: int) -> int:
-        """Inner width of a score that has one, for decoder states ``query_size`` wide."""
+        """Return the inner size A of a score that has one, for decoder states of ``query_size``."""
 
 
 class Queries(NamedTuple):
-    """Who attends, and from where."""
+    """Decoder states that attend to the source, with their target positions."""
 
     state: Tensor
-    """Decoder states, (B, Q, H)."""
+    """Decoder states s, (B, Q, H)."""
     position: Tensor
-    """Target position of each, from 0, long, (B, Q)."""
+    """Target position of each query, counted from 0, long, (B, Q)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MultiplyAdds:
-    """Multiply-adds of matrix products, by what they are spent on."""
+    """Number of multiply-adds in matrix products, split by how often they are computed."""
 
     source: int = 0
-    """For each source token, once a sentence."""
+    """Per source token, computed once per sentence."""
     target: int = 0
-    """For each query."""
+    """Per query."""
     pair: int = 0
-    """For each source token of each query."""
+    """Per pair of a source token and a query."""
 
     def __add__(self, other: "MultiplyAdds") -> "MultiplyAdds":
-        """Add up the work of two parts."""
+        """Add the counts of two parts."""
         return MultiplyAdds(
             source=self.source + other.source, target=self.target + other.target, pair=self.pair + other.pair
         )
 
     def total(self, src_len: float, tgt_len: float) -> float:
-        """Multiply-adds for a source of ``src_len`` tokens and ``tgt_len`` queries."""
+        """Return the number of multiply-adds for ``src_len`` source tokens and ``tgt_len`` queries."""
         return src_len * self.source + tgt_len * self.target + src_len * tgt_len * self.pair
 
 
 class Score(nn.Module):
-    """Rates keys against queries: ``project`` and ``transform`` once a sentence, ``score`` at every step."""
+    """e = score(s, h): the base class of all scores, which rate encoder states h against decoder states s.
 
-    sized = False
-    """Has an inner width, ``AttentionConfig.attention_size``."""
-    headed = False
-    """Can have several heads."""
-    by_source_place = False
-    """Knows a source position by its number alone, so up to a largest one."""
-    by_target_place = False
-    """Knows a target position by its number alone."""
+    ``project_keys`` and ``project_values`` are called once per sentence, ``score`` at every decoding step. A
+    subclass must define ``score`` and ``multiply_adds``; the first paragraph of its docstring is its formula
+    and source, which ``attnbench models`` prints.
+    """
+
+    has_inner_size = False
+    """Whether the score has an inner size, ``AttentionConfig.attention_size``."""
+    supports_heads = False
+    """Whether ``AttentionConfig.num_heads`` may be above 1."""
+    needs_max_source = False
+    """Whether it has parameters per source position, so that ``AttentionConfig.max_source`` limits them."""
+    needs_max_target = False
+    """Whether it has parameters per target position, so that ``AttentionConfig.max_target`` limits them."""
 
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
-        """Check the sizes; encoder states are their own keys and values until a subclass maps them."""
+        """Create a score whose keys and values are the encoder states themselves; subclasses may map them.
+
+        Args:
+            query_size: H, the size of a decoder state.
+            value_size: E, the size of an encoder state.
+            config: heads, positions and inner size.
+
+        Raises:
+            ValueError: these sizes do not fit this score.
+        """
         super().__init__()
-        self.check(query_size, value_size, config)
+        self.check_sizes(query_size, value_size, config)
         self.key: nn.Module = nn.Identity()
         self.value: nn.Module = nn.Identity()
         self.context_size = self.context_width(query_size, value_size, config)
-        """Width C of a value, and so of a context."""
+        """C, the size of a value and so of a context vector."""
 
     @classmethod
-    def check(cls, query_size: int, value_size: int, config: AttentionSizes) -> None:
-        """Refuse, by a ValueError, sizes that do not fit this score."""
+    def check_sizes(cls, query_size: int, value_size: int, config: AttentionSizes) -> None:
+        """Raise a ValueError if these sizes do not fit this score; arguments as for the class."""
 
     @classmethod
     def context_width(cls, query_size: int, value_size: int, config: AttentionSizes) -> int:
-        """Width C of a value; a state's own unless values are mapped."""
+        """Return C, the size of a value; arguments as for the class."""
         return value_size
 
     @classmethod
-    def work(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
-        """Count the multiply-adds of the score and of the weighted sum of the values."""
+    def multiply_adds(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
+        """Count the multiply-adds of the score and of the context (the weighted sum of the values)."""
         raise NotImplementedError
 
-    def project(self, states: Tensor) -> Tensor:
+    def project_keys(self, states: Tensor) -> Tensor:
         """Map encoder states (B, S, E) to keys (B, S, A)."""
         keys: Tensor = self.key(states)
         return keys
 
-    def transform(self, states: Tensor) -> Tensor:
+    def project_values(self, states: Tensor) -> Tensor:
         """Map encoder states (B, S, E) to values (B, S, C)."""
         values: Tensor = self.value(states)
         return values
 
-    def reach(self, mask: Tensor) -> Tensor:
-        """Narrow the mask of real tokens, (B, S), to those that this score knows."""
+    def restrict_mask(self, mask: Tensor) -> Tensor:
+        """Restrict mask (B, S), True for real tokens, to the source positions that this score can rate."""
         return mask
 
     def score(self, queries: Queries, keys: Tensor) -> Tensor:
-        """Rate keys (B, S, A) against Q queries: (B, heads, Q, S), unnormalised, padding included."""
+        """Rate keys against queries; padding is rated too and masked by the caller.
+
+        Args:
+            queries: Q queries per sentence.
+            keys: output of ``project_keys``, (B, S, A).
+
+        Returns:
+            Unnormalised scores e, (B, heads, Q, S).
+        """
         raise NotImplementedError
 
 

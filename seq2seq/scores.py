@@ -1,12 +1,13 @@
-"""The scores, which are all in which many papers differ: those by content, and the table of all.
+"""Scores that depend on the words, and ``SCORES``, the registry of all scores.
 
-Shapes: B sentences, Q queries each, S source positions, H decoder state s, E encoder state h, A inner width.
-Each class is one formula, with which its docstring begins; adding one takes a class and a line of ``SCORES``.
+Shapes: B sentences, Q queries per sentence, S source positions, H size of a decoder state s, E size of an
+encoder state h, A inner size. Most papers on attention differ only in the score e, so each class is one
+formula. To add a score, write a class and add it to ``SCORES``.
 """
 
 from torch import Tensor, nn
 
-from .place_scores import LocationScore, StaticFactorisedScore, StaticScore
+from .location_based_scores import LocationScore, StaticFactorisedScore, StaticScore
 from .score import AttentionSizes, MultiplyAdds, Queries, Score, split_heads
 
 __all__ = [
@@ -27,13 +28,13 @@ __all__ = [
 
 
 class AdditiveScore(Score):
-    """v . tanh(W_s s + W_h h): Bahdanau et al. 2015, appendix A.1.2.
+    """e = v . tanh(W_s s + W_h h): Bahdanau et al. 2015, appendix A.1.2.
 
-    Luong et al. 2015 (section 3.1) write v . tanh(W [s; h]) and call it concat: the same score, W_s and W_h
-    being the two halves of W. Only in this form is a state's share W_h h computed once a sentence.
+    Luong et al. 2015 (section 3.1) write v . tanh(W [s; h]) and call it "concat": the same score, W_s and W_h
+    being the left and the right half of W. The split lets W_h h be computed once per sentence.
     """
 
-    sized = True
+    has_inner_size = True
 
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
@@ -43,19 +44,19 @@ class AdditiveScore(Score):
         self.energy = nn.Linear(size, 1, bias=False)
 
     @classmethod
-    def work(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
-        """Count W_h h, W_s s, v . tanh(...) and the sum."""
+    def multiply_adds(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
+        """Count W_h h, W_s s, v . tanh(...) and the context."""
         size = config.inner_size(query_size)
         return MultiplyAdds(source=value_size * size, target=query_size * size, pair=size + value_size)
 
-    def project(self, states: Tensor) -> Tensor:
-        """Compute 2 W_h h, (B, S, A)."""
-        return 2 * super().project(states)
+    def project_keys(self, states: Tensor) -> Tensor:
+        """Return 2 W_h h, (B, S, A); see ``score`` for the factor 2."""
+        return 2 * super().project_keys(states)
 
     def score(self, queries: Queries, keys: Tensor) -> Tensor:
-        """Compute v . tanh(W_s s + W_h h), (B, 1, Q, S).
+        """Return v . tanh(W_s s + W_h h) for keys (B, S, A) of 2 W_h h, (B, 1, Q, S).
 
-        As tanh(x) = 2 sigmoid(2 x) - 1: of B Q S A sigmoids, torch computes each in a fifth of a tanh's time.
+        Computed as tanh(x) = 2 sigmoid(2 x) - 1, because torch takes a fifth of the time for a sigmoid.
         """
         doubled = (2 * self.query(queries.state)).unsqueeze(2) + keys.unsqueeze(1)  # (B, Q, S, A)
         energy: Tensor = 2 * self.energy(doubled.sigmoid_()) - self.energy.weight.sum()
@@ -63,19 +64,19 @@ class AdditiveScore(Score):
 
 
 class ProductScore(Score):
-    """s . key(h): what the multiplicative scores share."""
+    """e = s . key(h): base class of the multiplicative scores (Luong et al. 2015, section 3.1)."""
 
     def score(self, queries: Queries, keys: Tensor) -> Tensor:
-        """Compute s . keys, (B, 1, Q, S)."""
+        """Return s . key for keys (B, S, H), (B, 1, Q, S)."""
         return (queries.state @ keys.transpose(1, 2)).unsqueeze(1)
 
 
 class DotScore(ProductScore):
-    """s . h: Luong et al. 2015, section 3.1 "dot"."""
+    """e = s . h: Luong et al. 2015, section 3.1 "dot"; s and h must have one size."""
 
     @classmethod
-    def check(cls, query_size: int, value_size: int, config: AttentionSizes) -> None:
-        """Refuse states of two sizes."""
+    def check_sizes(cls, query_size: int, value_size: int, config: AttentionSizes) -> None:
+        """Raise a ValueError if decoder and encoder states differ in size."""
         if query_size != value_size:
             raise ValueError(
                 f'score "dot" needs decoder and encoder states of one size, got {query_size} and '
@@ -83,32 +84,32 @@ class DotScore(ProductScore):
             )
 
     @classmethod
-    def work(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
-        """Count s . h and the sum."""
+    def multiply_adds(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
+        """Count s . h and the context."""
         return MultiplyAdds(pair=query_size + value_size)
 
 
 class GeneralScore(ProductScore):
-    """s W h: Luong et al. 2015, section 3.1 "general"; W is applied to h, so once a sentence."""
+    """e = s . (W h): Luong et al. 2015, section 3.1 "general"; W h is computed once per sentence."""
 
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
         self.key = nn.Linear(value_size, query_size, bias=False)
 
     @classmethod
-    def work(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
-        """Count W h, s . (W h) and the sum."""
+    def multiply_adds(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
+        """Count W h, s . (W h) and the context."""
         return MultiplyAdds(source=value_size * query_size, pair=query_size + value_size)
 
 
 class DynamicFactorisedScore(ProductScore):
-    """f(s) . g(h), f and g networks of one hidden tanh layer, A wide: T by S weights from factors of rank A.
+    """e = f(s) . g(h), f and g being networks with one tanh layer; compare Tay et al. 2021.
 
-    The lecture notes' f(Z_f) g(Z_g) X with the decoder states for Z_f and the encoder states for Z_g, and
-    with a softmax over the product; compare the factorised Synthesizers of Tay et al. 2021.
+    Both networks are A wide, so the T by S scores of a sentence are the product of factors of rank A. Unlike
+    in the factorised Synthesizers of the paper, one factor is computed from each sequence.
     """
 
-    sized = True
+    has_inner_size = True
 
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
@@ -117,24 +118,24 @@ class DynamicFactorisedScore(ProductScore):
         self.key = nn.Sequential(nn.Linear(value_size, rank), nn.Tanh(), nn.Linear(rank, rank))
 
     @classmethod
-    def work(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
-        """Count g(h), f(s), their product and the sum."""
+    def multiply_adds(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
+        """Count g(h), f(s), their product and the context."""
         rank = config.inner_size(query_size)
         source, target = (value_size + rank) * rank, (query_size + rank) * rank
         return MultiplyAdds(source=source, target=target, pair=rank + value_size)
 
     def score(self, queries: Queries, keys: Tensor) -> Tensor:
-        """Compute f(s) . keys, (B, 1, Q, S)."""
+        """Return f(s) . key for keys g(h), (B, S, A); (B, 1, Q, S)."""
         return super().score(queries._replace(state=self.query(queries.state)), keys)
 
 
 class ScaledDotScore(Score):
-    """f(s) . g(h) / sqrt(d_k), the values being j(h): Vaswani et al. 2017, section 3.2, put into an RNN.
+    """e = f(s) . g(h) / sqrt(d_k), with values j(h): Vaswani et al. 2017, eq. 1 and section 3.2.2, in an RNN.
 
-    f, g and j are linear, A wide; each head takes d_k = A / heads of it and has weights of its own.
+    f, g and j are linear with A outputs. Each head has its own d_k = A / heads of them, and its own weights.
     """
 
-    sized = headed = True
+    has_inner_size = supports_heads = True
 
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
@@ -145,25 +146,25 @@ class ScaledDotScore(Score):
         self.value = nn.Linear(value_size, self.context_size, bias=False)
 
     @classmethod
-    def check(cls, query_size: int, value_size: int, config: AttentionSizes) -> None:
-        """Refuse heads of unequal width."""
+    def check_sizes(cls, query_size: int, value_size: int, config: AttentionSizes) -> None:
+        """Raise a ValueError unless the inner size can be split evenly between the heads."""
         size = config.inner_size(query_size)
         if size % config.num_heads:
             raise ValueError(f"attention_size ({size}) must be a multiple of num_heads ({config.num_heads})")
 
     @classmethod
     def context_width(cls, query_size: int, value_size: int, config: AttentionSizes) -> int:
-        """The inner width: values are j(h)."""
+        """Return A, the size of j(h)."""
         return config.inner_size(query_size)
 
     @classmethod
-    def work(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
-        """Count g(h), j(h), f(s), the products of all heads together and their sums."""
+    def multiply_adds(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
+        """Count g(h), j(h), f(s), the dot products of all heads and the context."""
         size = config.inner_size(query_size)
         return MultiplyAdds(source=2 * value_size * size, target=query_size * size, pair=2 * size)
 
     def score(self, queries: Queries, keys: Tensor) -> Tensor:
-        """Compute f(s) . keys / sqrt(d_k), (B, heads, Q, S)."""
+        """Return f(s) . key / sqrt(d_k) for keys g(h), (B, S, A); (B, heads, Q, S)."""
         query: Tensor = split_heads(self.query(queries.state) * self.scale, self.num_heads)
         return query @ split_heads(keys, self.num_heads).transpose(2, 3)
 
@@ -179,4 +180,4 @@ SCORES: dict[str, type[Score]] = {
     "static-factorised": StaticFactorisedScore,
     "dynamic-factorised": DynamicFactorisedScore,
 }
-"""From ``AttentionConfig.score`` to a score."""
+"""Score classes by ``AttentionConfig.score``."""

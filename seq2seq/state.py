@@ -1,6 +1,7 @@
-"""What a recurrent decoder keeps and hands on.
+"""Memory, state and output of a recurrent decoder.
 
-Shapes: B sentences, K hypotheses each, S source and T target positions, L layers, H decoder state, D readout.
+Shapes: B sentences, K hypotheses per sentence, S source and T target positions, L layers, H size of a decoder
+state, D size of the readout.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,59 +14,60 @@ from .attention import AttentionOutput, Source
 
 
 class Memory(NamedTuple):
-    """What the decoder keeps of the sources, one row a sentence."""
+    """Everything that the decoder reads of the source, one row per sentence."""
 
     source: Source
-    """What it attends to; without attention S is 0 in it."""
+    """Keys, values and mask; without attention S is 0."""
     start: Tensor
-    """First state of every layer, h and (LSTM) c, (B, L, H or 2 H)."""
+    """Initial state of every layer, h and (LSTM) c concatenated, (B, L, H or 2 H)."""
 
 
 class State(NamedTuple):
-    """Where each hypothesis stands; a part that a model does without has width 0."""
+    """State of each hypothesis between two steps; parts that a model does not need have width 0."""
 
     h: Tensor
     """Hidden states, (B, K, L, H)."""
     c: Tensor
     """Cell states of an LSTM, (B, K, L, H or 0)."""
-    last: Tensor
-    """What a step leaves for the next: the output that attends (placement "before"), (B, K, H), or the
-    attentional vector (input feeding), (B, K, D)."""
+    feedback: Tensor
+    """Output of the previous step that the next step reads: with placement "before" the decoder state that
+    attends, (B, K, H); with input feeding the attentional vector, (B, K, D)."""
     position: Tensor
-    """Tokens fed so far, long, (B, K)."""
+    """Number of tokens fed so far, long, (B, K)."""
     past: Tensor
-    """The RNN's outputs at the steps so far, for self-attention, (B, K, steps or 0, H)."""
+    """Outputs of the RNN at all previous steps, for self-attention, (B, K, steps or 0, H)."""
 
 
-class Decoded(NamedTuple):
-    """What a run over a target finds."""
+class DecoderOutput(NamedTuple):
+    """Output of a decoder for a whole target or for a single step."""
 
     readout: Tensor
     """Input of the output layer, (B, T, D)."""
-    attended: AttentionOutput | None
-    """What T queries found in the source; None without attention."""
-    own: Tensor | None
+    attention: AttentionOutput | None
+    """Context vectors and weights of T queries to the source; None without attention."""
+    self_attention: Tensor | None
     """Weights on the decoder's own earlier outputs, (B, 1, T, T); None without self-attention."""
 
 
-def join(steps: Sequence[Decoded]) -> Decoded:
-    """What was found step by step, as one run: all that is (B, Q, ...) is joined along Q."""
+def concatenate_steps(steps: Sequence[DecoderOutput]) -> DecoderOutput:
+    """Concatenate the outputs of single steps along their query dimension."""
     if len(steps) == 1:
         return steps[0]
-    found = [step.attended for step in steps if step.attended is not None]
-    attended = None
-    if found:
-        attended = AttentionOutput(
-            torch.cat([part.context for part in found], dim=1),
-            torch.cat([part.weights for part in found], dim=2),
-            _cat((part.choice_logp for part in found), dim=1),
-            _cat((part.value for part in found), dim=1),
+    attentions = [step.attention for step in steps if step.attention is not None]
+    attention = None
+    if attentions:
+        attention = AttentionOutput(
+            torch.cat([part.context for part in attentions], dim=1),
+            torch.cat([part.weights for part in attentions], dim=2),
+            _concatenate((part.choice_logp for part in attentions), dim=1),
+            _concatenate((part.value for part in attentions), dim=1),
         )
     readout = torch.cat([step.readout for step in steps], dim=1)
-    return Decoded(readout, attended, _cat((step.own for step in steps), dim=2))
+    self_attention = _concatenate((step.self_attention for step in steps), dim=2)
+    return DecoderOutput(readout, attention, self_attention)
 
 
-def _cat(parts: Iterable[Tensor | None], dim: int) -> Tensor | None:
-    """Concatenate what is there; None where nothing is."""
-    found = [part for part in parts if part is not None]
-    return torch.cat(found, dim) if found else None
+def _concatenate(parts: Iterable[Tensor | None], dim: int) -> Tensor | None:
+    """Concatenate the tensors among ``parts``; return None if there are none."""
+    tensors = [part for part in parts if part is not None]
+    return torch.cat(tensors, dim) if tensors else None

@@ -13,7 +13,7 @@ import transformer
 from compare.models.hybrid_config import HybridConfig
 from compare.protocol import Features
 from seq2seq import Seq2SeqConfig
-from seq2seq.cells import initialise as initialise_recurrent
+from seq2seq import initialise_weights as initialise_recurrent
 from transformer import TransformerConfig
 from transformer.weights import initialise as initialise_transformer
 
@@ -111,7 +111,7 @@ class TransformerRNN(Hybrid):
 
     def encode(self, src: Tensor, src_mask: Tensor) -> seq2seq.Memory:
         """Encode src (B, S) once per sentence; src_mask (B, S) marks real tokens."""
-        memory: seq2seq.Memory = self.decoder.remember(seq2seq.Encoded(*self.encoder(src, src_mask)))
+        memory: seq2seq.Memory = self.decoder.remember(seq2seq.EncoderOutput(*self.encoder(src, src_mask)))
         return memory
 
     def init_state(self, memory: seq2seq.Memory, beam: int, capacity: int) -> seq2seq.State:

@@ -1,4 +1,4 @@
-"""Each score, scope and normaliser by its formula, and a small attention: what their tests share."""
+"""Every score, scope and normaliser written again as its formula, and small attentions for the tests."""
 
 import itertools
 import math
@@ -15,13 +15,13 @@ B, Q, S, H, E, A = 4, 5, 7, 3, 4, 6
 LENGTHS = (7, 2, 4, 1)
 MASK = torch.arange(S) < torch.tensor(LENGTHS).unsqueeze(1)
 POSITION = torch.tensor([[0, 1, 2, 3, 4], [9, 0, 1, 2, 6], [3, 3, 3, 3, 3], [5, 4, 0, 1, 2]])
-KNOWN, ROWS = 3, 4  # max_source, max_target of the short tables
+MAX_SOURCE, MAX_TARGET = 3, 4  # of the cases whose names end in "-short"
 Weights = dict[str, Tensor]
 Formula = Callable[[Weights, Tensor, int, Tensor, int], Tensor]
 
 
 def float64() -> Iterator[None]:
-    """For a fixture of every file: the same seed for each test, and rounding that hides no fault."""
+    """Fixture function: one seed for every test, and float64, so that rounding hides no error."""
     torch.set_default_dtype(torch.float64)
     torch.manual_seed(0)
     yield
@@ -97,9 +97,9 @@ CASES: dict[str, dict[str, Any]] = {
     "scaled-dot": {"score": "scaled-dot", "attention_size": A},
     "three-heads": {"score": "scaled-dot", "attention_size": A, "num_heads": 3},
     "location": {"score": "location", "max_source": 9},
-    "location-short": {"score": "location", "max_source": KNOWN},
+    "location-short": {"score": "location", "max_source": MAX_SOURCE},
     "static": {"score": "static", "max_source": 9, "max_target": 8},
-    "static-short": {"score": "static", "max_source": KNOWN, "max_target": ROWS},
+    "static-short": {"score": "static", "max_source": MAX_SOURCE, "max_target": MAX_TARGET},
     "factorised": {
         "score": "static-factorised",
         "attention_size": 2,
@@ -109,8 +109,8 @@ CASES: dict[str, dict[str, Any]] = {
     "factorised-short": {
         "score": "static-factorised",
         "attention_size": 2,
-        "max_source": KNOWN,
-        "max_target": ROWS,
+        "max_source": MAX_SOURCE,
+        "max_target": MAX_TARGET,
     },
     "dynamic": {"score": "dynamic-factorised", "attention_size": 3},
 }
@@ -137,7 +137,7 @@ def query_size(case: str) -> int:
 
 
 def make(case: str, scope: str = "global", normaliser: str = "softmax") -> Attention:
-    """An attention with weights large enough for all of them to matter."""
+    """Create an attention with weights so large that each of them has an effect."""
     attention = Attention(configure(case, scope, normaliser), query_size(case), E).eval()
     with torch.no_grad():
         for parameter in attention.parameters():
@@ -146,7 +146,7 @@ def make(case: str, scope: str = "global", normaliser: str = "softmax") -> Atten
 
 
 def example(case: str) -> tuple[Queries, Tensor]:
-    """Queries, and encoder states that are large where they are padding."""
+    """Draw queries and encoder states, which are large in the padding."""
     states = torch.randn(B, S, E)
     return Queries(torch.randn(B, Q, query_size(case)), POSITION), states.where(
         MASK.unsqueeze(2), 1e3 * states
@@ -154,8 +154,8 @@ def example(case: str) -> tuple[Queries, Tensor]:
 
 
 def attend(attention: Attention, queries: Queries, states: Tensor, mask: Tensor = MASK) -> AttentionOutput:
-    found: AttentionOutput = attention(queries, attention.remember(states, mask))
-    return found
+    output: AttentionOutput = attention(queries, attention.remember(states, mask))
+    return output
 
 
 def close(left: Tensor, right: Tensor, atol: float = 1e-10) -> None:
@@ -166,23 +166,23 @@ def close(left: Tensor, right: Tensor, atol: float = 1e-10) -> None:
 def twin(
     attention: Attention, config: AttentionConfig, s: Tensor, t: int, states: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Weights (heads, S) and context (C,) of one query to one sentence (S, E) without padding."""
+    """Compute weights (heads, S) and context (C,) of one query at position t over states (S, E)."""
     w, formula = dict(attention.scorer.named_parameters()), FORMULAS[config.score, config.num_heads]
-    known = min(len(states), config.max_source or 100)
+    length = min(len(states), config.max_source or 100)
     centre = 0.0
     if config.scope == "local-m":
-        centre = min(t, known - 1)
+        centre = min(t, length - 1)
     if config.scope == "local-p":
         energy = attention.scope.energy.weight[0].dot(torch.tanh(attention.scope.hidden.weight.mv(s)))
-        centre = known / (1 + math.exp(-energy))
-    seen = [i for i in range(known) if config.window is None or abs(i - centre) <= config.window]
-    e = {i: formula(w, s, t, states[i], i).reshape(-1) for i in seen}  # (heads,) each
+        centre = length / (1 + math.exp(-energy))
+    visible = [i for i in range(length) if config.window is None or abs(i - centre) <= config.window]
+    e = {i: formula(w, s, t, states[i], i).reshape(-1) for i in visible}  # (heads,) each
     weights = torch.zeros(config.num_heads, len(states))
-    for head, i in itertools.product(range(config.num_heads), seen):
+    for head, i in itertools.product(range(config.num_heads), visible):
         if config.normaliser == "softmax":
-            weights[head, i] = e[i][head].exp() / sum(e[j][head].exp() for j in seen)
+            weights[head, i] = e[i][head].exp() / sum(e[j][head].exp() for j in visible)
         else:
-            weights[head, i] = float(e[i][head] == max(e[j][head] for j in seen))
+            weights[head, i] = float(e[i][head] == max(e[j][head] for j in visible))
         if config.scope == "local-p":
             sigma = config.window / 2
             weights[head, i] *= math.exp(-((i - centre) ** 2) / (2 * sigma**2))

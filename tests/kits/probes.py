@@ -1,10 +1,10 @@
-"""Probes: tasks that one mechanism can solve and another cannot, and how a model is trained on them.
+"""Probe tasks, which some mechanisms can solve and others cannot, and how a model is trained on them.
 
-The value of every word is drawn for itself. So who cannot tell which of some words is meant does best to name
-their commonest value: ``best_guess`` is the share of right answers that a blind mechanism can reach, whatever
-its size and however long it is trained.
+The value of every word is drawn independently. A model that cannot tell which of some words is meant does
+best by answering with their most frequent value. ``best_guess`` is the highest accuracy that such a model can
+reach, whatever its size and training time.
 
-Shapes: B sentences, S source words, Q questions each, C candidates, F features of a word.
+Shapes: B sentences, S source words, Q questions per sentence, C candidates per question, F features per word.
 """
 
 from collections.abc import Callable
@@ -16,80 +16,83 @@ from torch import Tensor, nn
 from compare.optim.config import OptimConfig
 from compare.optim.optimizer import build_optimizer
 from compare.training.loss import TranslationLoss
-from seq2seq import Attention, AttentionConfig, AttentionOutput, Features, Queries
-from seq2seq.cells import initialise
+from seq2seq import Attention, AttentionConfig, AttentionOutput, Features, Queries, initialise_weights
 
 VALUES = 8
-"""Values of a word, which are the answers."""
-SOLVED, NOISE = 0.99, 0.05
-"""The share of right answers that solves a task, and how much of it is chance with a thousand sentences."""
+"""Number of different values of a word; the values are the answers."""
+SOLVED = 0.99
+"""Accuracy from which a task counts as solved."""
+NOISE = 0.05
+"""Largest deviation of an accuracy that is explained by chance with a thousand sentences."""
 KEYS = SECTIONS = 3
-"""A source of sections has every key once in each of them."""
+"""Number of keys and of sections: a source of sections has every key once in each section."""
 
 
 class Questions(NamedTuple):
-    """Sources, questions about them, and the answers."""
+    """Source sentences, questions about them, and the answers."""
 
     src: Tensor
-    """Words: one id each, (B, S), or a sum of features, (B, S, F)."""
-    asked: Tensor
-    """What is asked at each step, alike, (B, Q) or (B, Q, F)."""
+    """Words: one id each, (B, S), or F features whose embeddings are added, (B, S, F)."""
+    questions: Tensor
+    """Question at each step, an id or F features, (B, Q) or (B, Q, F)."""
     answers: Tensor
-    """(B, Q)"""
+    """Value asked for, (B, Q)."""
     candidates: Tensor
-    """Values among which only what is probed decides: each is the answer equally often; (B, Q, C)."""
+    """Values among which a model without the probed mechanism must guess, each equally likely, (B, Q, C)."""
 
 
 Draw = Callable[[int], Questions]
-"""From a number of sentences to as many sources with their questions."""
+"""Function that draws a number of sentences with their questions."""
 
 
 def lookup(sentences: int, size: int = 8) -> Questions:
-    """What is the value of this key? Words are (key, value); every key occurs once, in any place."""
+    """Ask for the value of a key; words are (key, value) and each key occurs once, at a random position."""
     keys, values = _permutations(sentences, size), torch.randint(VALUES, (sentences, size))
-    place = torch.randint(size, (sentences, 2))
-    return Questions(_words(keys, values), keys.gather(1, place), values.gather(1, place), _each(values, 2))
+    position = torch.randint(size, (sentences, 2))
+    answers = values.gather(1, position)
+    return Questions(_words(keys, values), keys.gather(1, position), answers, _for_each(values, 2))
 
 
 def copy(sentences: int, order: tuple[int, ...] = (3, 6, 1, 7, 0, 4, 2, 5)) -> Questions:
-    """Which word is next, in an order of places that is always the same? Told is the step's number."""
+    """Ask for all words, in an order of positions that never changes; the question is the step number."""
     src = torch.randint(VALUES, (sentences, len(order)))
     steps = torch.arange(len(order)).expand_as(src)
-    return Questions(src, steps, src[:, torch.tensor(order)], _each(src, len(order)))
+    return Questions(src, steps, src[:, torch.tensor(order)], _for_each(src, len(order)))
 
 
 def recall(sentences: int, size: int = 5) -> Questions:
-    """Which word is in this place? The step says nothing about the place that is asked for."""
-    src, places = torch.randint(VALUES, (sentences, size)), _permutations(sentences, size)
-    return Questions(src, places, src.gather(1, places), _each(src, size))
+    """Ask for the word at a position, which is the question and independent of the step number."""
+    src, positions = torch.randint(VALUES, (sentences, size)), _permutations(sentences, size)
+    return Questions(src, positions, src.gather(1, positions), _for_each(src, size))
 
 
 def find(sentences: int) -> Questions:
-    """What is the value of this key in this section? The step says nothing.
+    """Ask for the value of a key in a section, independently of the step number.
 
-    Who knows the key but not the section is left with its value in every section; who knows the section but
-    not the key, with as many values, one for every key.
+    A model that uses only the key is left with one value per section. A model that uses only the section is
+    left with as many values, one per key.
     """
     keys, values = _sections(sentences)
-    place = torch.randint(keys.size(1), keys.shape)
-    key = keys.gather(1, place)
-    asked = torch.stack((place // KEYS, SECTIONS + key), dim=2)
-    same = keys.unsqueeze(1) == key.unsqueeze(2)  # (B, Q, S)
-    candidates = _each(values, values.size(1))[same].view(*key.shape, SECTIONS)
-    return Questions(_words(keys, values), asked, values.gather(1, place), candidates)
+    position = torch.randint(keys.size(1), keys.shape)
+    key = keys.gather(1, position)
+    questions = torch.stack((position // KEYS, SECTIONS + key), dim=2)
+    same_key = keys.unsqueeze(1) == key.unsqueeze(2)  # (B, Q, S)
+    candidates = _for_each(values, values.size(1))[same_key].view(*key.shape, SECTIONS)
+    return Questions(_words(keys, values), questions, values.gather(1, position), candidates)
 
 
 def follow(sentences: int) -> Questions:
-    """What is the value of this key, in one of the three places about the step's? Told is the key.
+    """Ask for the value of a key, the question, at one of the three positions around the step number.
 
-    Who knows the step but not the key is left with the values in those places; who knows the key but not the
-    step is worse off.
+    A model that uses only the step number is left with the values at those positions. One that uses only the
+    key is worse off.
     """
     keys, values = _sections(sentences)
     near = torch.arange(keys.size(1)).unsqueeze(1) + torch.tensor((-1, 0, 1))  # (Q, 3)
     near = near.clamp(0, keys.size(1) - 1)
-    place = near.expand(sentences, -1, -1).gather(2, torch.randint(3, (*keys.shape, 1))).squeeze(2)
-    return Questions(_words(keys, values), keys.gather(1, place), values.gather(1, place), values[:, near])
+    position = near.expand(sentences, -1, -1).gather(2, torch.randint(3, (*keys.shape, 1))).squeeze(2)
+    answers = values.gather(1, position)
+    return Questions(_words(keys, values), keys.gather(1, position), answers, values[:, near])
 
 
 def _permutations(rows: int, size: int) -> Tensor:
@@ -97,66 +100,65 @@ def _permutations(rows: int, size: int) -> Tensor:
 
 
 def _words(keys: Tensor, values: Tensor) -> Tensor:
-    """Words (B, S, 2) of keys (B, S) and values (B, S)."""
+    """Return words (B, S, 2) of keys (B, S) and values (B, S)."""
     return torch.stack((VALUES + keys, values), dim=2)
 
 
 def _sections(sentences: int) -> tuple[Tensor, Tensor]:
-    """Keys (B, S), in an order of each sentence's own that all its sections repeat, and values (B, S)."""
+    """Draw keys (B, S), in an order per sentence that all its sections repeat, and values (B, S)."""
     keys = _permutations(sentences, KEYS).repeat(1, SECTIONS)
     return keys, torch.randint(VALUES, keys.shape)
 
 
-def _each(values: Tensor, questions: int) -> Tensor:
-    """The values (B, S) for every question, (B, Q, S)."""
+def _for_each(values: Tensor, questions: int) -> Tensor:
+    """Repeat the values (B, S) for each question, (B, Q, S)."""
     return values.unsqueeze(1).expand(-1, questions, -1)
 
 
 class Reader(nn.Module):
-    """Attention, and nothing beside it that could help: a linear layer reads what it finds.
+    """Attention and a linear layer on the context, with nothing else that could solve a task.
 
-    An encoder state is the embedding of a word and knows no place; a decoder state is the embedding of what
-    is asked. It fits ``compare.training.loss.TranslationLoss``.
+    An encoder state is the embedding of a word and has no position. A decoder state is the embedding of a
+    question. It has the interface that ``compare.training.loss.TranslationLoss`` needs.
     """
 
     def __init__(self, config: AttentionConfig, size: int = 32) -> None:
         super().__init__()
-        self.words, self.asked = nn.Embedding(2 * VALUES, size), nn.Embedding(2 * VALUES, size)
+        self.words = nn.Embedding(2 * VALUES, size)
+        self.questions = nn.Embedding(2 * VALUES, size)
         self.attention = Attention(config, size, size)
         self.output = nn.Linear(self.attention.context_size, VALUES)
-        self.apply(initialise)
+        self.apply(initialise_weights)
 
-    def attend(self, src: Tensor, src_mask: Tensor, asked: Tensor) -> AttentionOutput:
-        """Look for what is asked, (B, Q) or (B, Q, F), in src (B, S) or (B, S, F) under src_mask (B, S)."""
-        steps = torch.arange(asked.size(1)).expand(asked.shape[:2])
+    def attend(self, src: Tensor, src_mask: Tensor, questions: Tensor) -> AttentionOutput:
+        """Attend from questions (B, Q) or (B, Q, F) to src (B, S) or (B, S, F) with src_mask (B, S)."""
+        steps = torch.arange(questions.size(1)).expand(questions.shape[:2])
         source = self.attention.remember(_embed(self.words, src), src_mask)
-        found: AttentionOutput = self.attention(Queries(_embed(self.asked, asked), steps), source)
-        return found
+        output: AttentionOutput = self.attention(Queries(_embed(self.questions, questions), steps), source)
+        return output
 
-    def features(self, src: Tensor, src_mask: Tensor, asked: Tensor) -> Features:
-        """Give the output layer the context and nothing else."""
-        found = self.attend(src, src_mask, asked)
-        return Features(found.context, found.choice_logp, found.value)
+    def features(self, src: Tensor, src_mask: Tensor, questions: Tensor) -> Features:
+        """Return the context alone as the input of the output layer."""
+        output = self.attend(src, src_mask, questions)
+        return Features(output.context, output.choice_logp, output.value)
 
 
-def _embed(table: nn.Embedding, ids: Tensor) -> Tensor:
-    """Embed ids (B, L); of several features each, (B, L, F), the sum."""
-    embedded: Tensor = table(ids)
+def _embed(embedding: nn.Embedding, ids: Tensor) -> Tensor:
+    """Embed ids (B, L), or features (B, L, F), whose embeddings are added."""
+    embedded: Tensor = embedding(ids)
     return embedded if ids.dim() == 2 else embedded.sum(2)
 
 
 def train(model: Any, draw: Draw, *, rate: float, updates: int = 300, sentences: int = 64) -> None:
-    """Train by the toolkit's criterion, optimizer and schedule, on new sentences at every update."""
+    """Train with the project's loss, optimizer and schedule, on new sentences at every update."""
     optim = OptimConfig(learning_rate=rate, warmup_updates=updates // 10)
-    criterion, optimizer = (
-        TranslationLoss(model, label_smoothing=0.0),
-        build_optimizer(model.parameters(), optim),
-    )
+    criterion = TranslationLoss(model, label_smoothing=0.0)
+    optimizer = build_optimizer(model.parameters(), optim)
     model.train()
     for update in range(1, updates + 1):
         optimizer.param_groups[0]["lr"] = optim.learning_rate_at(update, updates)
-        src, asked, answers, _ = draw(sentences)
-        loss = criterion(src, real(src), asked, answers, real(answers))
+        src, questions, answers, _ = draw(sentences)
+        loss = criterion(src, full_mask(src), questions, answers, full_mask(answers))
         optimizer.zero_grad()
         (loss.minimised / loss.tokens).backward()
         optimizer.step()
@@ -165,18 +167,18 @@ def train(model: Any, draw: Draw, *, rate: float, updates: int = 300, sentences:
 
 @torch.no_grad()
 def accuracy(model: Any, questions: Questions) -> float:
-    """Share of the questions that get the right answer."""
+    """Return the share of questions that the model answers correctly."""
     src, asked, answers, _ = questions
-    logits = model.output(model.features(src, real(src), asked).hidden)
+    logits = model.output(model.features(src, full_mask(src), asked).hidden)
     return float((logits.argmax(-1) == answers).double().mean())
 
 
 def best_guess(questions: Questions) -> float:
-    """Share of the questions that get the right answer by naming the commonest candidate."""
+    """Return the expected accuracy of answering with the most frequent candidate."""
     counts = nn.functional.one_hot(questions.candidates, VALUES).sum(2)
     return float((counts.amax(2) / questions.candidates.size(2)).mean())
 
 
-def real(words: Tensor) -> Tensor:
-    """The mask (B, L) of words (B, L) or (B, L, F) among which there is no padding."""
+def full_mask(words: Tensor) -> Tensor:
+    """Return the mask (B, L) of words (B, L) or (B, L, F) without padding."""
     return torch.ones(words.shape[:2], dtype=torch.bool)

@@ -1,7 +1,9 @@
 """A recurrent model written again from the papers: torch's cells, one sentence and one vector at a time.
 
-It takes the weights of a ``Seq2Seq`` and none of its code, but for one query's attention to a sentence, which
-has tests of its own.
+It takes the weights of a ``Seq2Seq`` but none of its code, except for the attention of a single query to a
+sentence, which has its own tests.
+
+Shapes: S source and T target tokens, L layers, D directions, E encoder state, V vocabulary.
 """
 
 from typing import NamedTuple
@@ -13,33 +15,38 @@ from seq2seq import Queries, SelfAttention, Seq2Seq
 from seq2seq.stack import RecurrentStack
 
 FORWARD = {"both": [True, False], "forward": [True], "backward": [False]}
+FIRST_RESIDUAL_LAYER = 2
 
 
-class Read(NamedTuple):
-    """What the encoder makes of a sentence."""
+class TwinEncoding(NamedTuple):
+    """Output of the encoder for one sentence."""
 
     states: Tensor
+    """(S, E)"""
     summary: list[Tensor]
-    """h, and c of an LSTM, of the lowest layer, then of the next."""
-    own: Tensor | None
+    """Final h, and c of an LSTM, layer by layer from the bottom up."""
+    self_attention: Tensor | None
+    """(D, S, S)"""
 
 
-class Written(NamedTuple):
-    """What the decoder makes of a target."""
+class TwinDecoding(NamedTuple):
+    """Output of the decoder for one target."""
 
     logits: Tensor
+    """(T, V)"""
     attention: dict[str, Tensor | None]
+    """Weights by name, as ``Seq2Seq.attention`` returns them, without the batch dimension."""
 
 
 def cells_of(stack: RecurrentStack) -> list[nn.Module]:
-    """One of torch's cells for every layer and direction."""
+    """Create one of torch's cells per layer and direction, with the weights of ``stack``."""
     cells = []
     for weights in stack.layers:
         size = weights[1].size(1)
-        kind = nn.LSTMCell if weights[1].size(0) == 4 * size else nn.GRUCell
-        cell = kind(weights[0].size(1), size).double()
-        for own, given in zip(cell.parameters(), weights, strict=True):
-            own.data.copy_(given)
+        cell_class = nn.LSTMCell if weights[1].size(0) == 4 * size else nn.GRUCell
+        cell = cell_class(weights[0].size(1), size).double()
+        for parameter, weight in zip(cell.parameters(), weights, strict=True):
+            parameter.data.copy_(weight)
         cells.append(cell)
     return cells
 
@@ -48,110 +55,128 @@ def advance(cell: nn.Module, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, T
     return cell(x, (h, c)) if isinstance(cell, nn.LSTMCell) else (cell(x, h), c)
 
 
-def join(own: SelfAttention, h: Tensor, earlier: list[Tensor]) -> tuple[Tensor, list[float]]:
-    """tanh(W [h; c]), c being the average of ``earlier`` by the softmax of h . h_i, and its weights."""
+def self_attend(module: SelfAttention, h: Tensor, earlier: list[Tensor]) -> tuple[Tensor, list[float]]:
+    """Return tanh(W [h; c]), where c averages ``earlier`` by the softmax of h . h_i, and the weights."""
     c, weights = torch.zeros_like(h), []
     if earlier:
         total = sum(h.dot(other).exp() for other in earlier)
         weights = [float(h.dot(other).exp() / total) for other in earlier]
         c = sum(weight * other for weight, other in zip(weights, earlier, strict=True))
-    return torch.tanh(own.join.weight.mv(torch.cat((h, c)))), weights
+    return torch.tanh(module.join.weight.mv(torch.cat((h, c)))), weights
 
 
 @torch.no_grad()
-def read(model: Seq2Seq, tokens: Tensor) -> Read:
-    """Read one sentence (S,) without padding."""
+def encode(model: Seq2Seq, tokens: Tensor) -> TwinEncoding:
+    """Encode one sentence (S,) without padding."""
     encoder, config = model.encoder, model.config
     forward, cells = FORWARD[config.direction], cells_of(encoder.rnn)
     xs, summary = [encoder.embedding.weight[token] for token in tokens], []
     for layer in range(config.num_layers):
-        halves, lasts = [], []
-        for way, onward in enumerate(forward):
-            cell, outs = cells[layer * len(forward) + way], []
+        outputs, finals = [], []
+        for direction, left_to_right in enumerate(forward):
+            cell, hs = cells[layer * len(forward) + direction], []
             h = c = torch.zeros(cell.hidden_size, dtype=torch.float64)
-            for x in xs if onward else xs[::-1]:
+            for x in xs if left_to_right else xs[::-1]:
                 h, c = advance(cell, x, h, c)
-                outs.append(h)
-            halves.append(outs if onward else outs[::-1])
-            lasts.append((h, c))
-        below, xs = xs, [torch.cat(parts) for parts in zip(*halves, strict=True)]
-        if layer >= 2:
-            xs = [x + under for x, under in zip(xs, below, strict=True)]
+                hs.append(h)
+            outputs.append(hs if left_to_right else hs[::-1])
+            finals.append((h, c))
+        below, xs = xs, [torch.cat(parts) for parts in zip(*outputs, strict=True)]
+        if layer >= FIRST_RESIDUAL_LAYER:
+            xs = [x + lower for x, lower in zip(xs, below, strict=True)]
         for part in range(2 if config.cell == "lstm" else 1):
-            summary.append(torch.cat([last[part] for last in lasts]))
+            summary.append(torch.cat([final[part] for final in finals]))
     if encoder.own is None:
-        return Read(torch.stack(xs), summary, None)
-    joined, own = [], torch.zeros(len(forward), len(xs), len(xs), dtype=torch.float64)
-    for way, onward in enumerate(forward):
-        order = list(range(len(xs))) if onward else list(range(len(xs)))[::-1]
-        half = {place: xs[place].chunk(len(forward))[way] for place in order}
-        for step, place in enumerate(order):
-            half_joined, weights = join(encoder.own.parts[way], half[place], [half[i] for i in order[:step]])
-            joined.append(half_joined)
-            own[way, place, order[:step]] = torch.tensor(weights, dtype=torch.float64)
-        joined[way * len(xs) :] = joined[way * len(xs) :] if onward else joined[way * len(xs) :][::-1]
-    sides = [torch.stack(joined[way * len(xs) : (way + 1) * len(xs)]) for way in range(len(forward))]
-    return Read(torch.cat(sides, dim=1), summary, own)
+        return TwinEncoding(torch.stack(xs), summary, None)
+    states, weights = encoder_self_attention(model, xs)
+    return TwinEncoding(states, summary, weights)
+
+
+def encoder_self_attention(model: Seq2Seq, xs: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """Return combined states (S, E) and weights (D, S, S) for the outputs xs of the encoder's RNN."""
+    forward, length = FORWARD[model.config.direction], len(xs)
+    weights = torch.zeros(len(forward), length, length, dtype=torch.float64)
+    combined_of_directions = []
+    for direction, left_to_right in enumerate(forward):
+        order = list(range(length)) if left_to_right else list(range(length))[::-1]
+        halves = [x.chunk(len(forward))[direction] for x in xs]
+        combined: list[Tensor] = [torch.empty(0)] * length
+        for step, position in enumerate(order):
+            combined[position], row = self_attend(
+                model.encoder.own.parts[direction], halves[position], [halves[i] for i in order[:step]]
+            )
+            weights[direction, position, order[:step]] = torch.tensor(row, dtype=torch.float64)
+        combined_of_directions.append(torch.stack(combined))
+    return torch.cat(combined_of_directions, dim=1), weights
+
+
+def initial_states(model: Seq2Seq, encoded: TwinEncoding) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the initial h and c of each layer of the decoder; a GRU ignores c."""
+    decoder, start = model.decoder, torch.cat(encoded.summary)
+    if model.config.attention is not None:
+        start = torch.tanh(decoder.bridge.weight.mv(start) + decoder.bridge.bias)
+    parts = start.view(model.config.num_layers, -1).split(model.config.hidden_size, dim=1)
+    return list(parts[0]), list(parts[-1])
+
+
+def compute_readout(model: Seq2Seq, x: Tensor) -> Tensor:
+    """Return tanh(W x + b), or the maximum of each two neighbours of W x + b with maxout."""
+    readout = model.decoder.readout.weight.mv(x) + model.decoder.readout.bias
+    if model.config.readout == "maxout":
+        return torch.stack([torch.max(readout[i], readout[i + 1]) for i in range(0, len(readout), 2)])
+    return torch.tanh(readout)
 
 
 @torch.no_grad()
-def write(model: Seq2Seq, source: Tensor, target: Tensor) -> Written:
-    """Read ``source`` (S,) and predict after each token of ``target`` (T,)."""
+def decode(model: Seq2Seq, source: Tensor, target: Tensor) -> TwinDecoding:
+    """Encode ``source`` (S,) and predict the next token after each token of ``target`` (T,)."""
     decoder, config, attention = model.decoder, model.config, model.config.attention
-    cells, encoded = cells_of(decoder.rnn), read(model, source)
-    start = torch.cat(encoded.summary)
+    cells, encoded = cells_of(decoder.rnn), encode(model, source)
     if attention is not None:
-        start = torch.tanh(decoder.bridge.weight.mv(start) + decoder.bridge.bias)
-        memory = decoder.attention.remember(
-            encoded.states[None], torch.ones(1, len(source), dtype=torch.bool)
-        )
-    parts = start.view(config.num_layers, -1).split(config.hidden_size, dim=1)
-    h, c = list(parts[0]), list(parts[-1])
+        mask = torch.ones(1, len(source), dtype=torch.bool)
+        memory = decoder.attention.remember(encoded.states[None], mask)
+    h, c = initial_states(model, encoded)
     top, summary = h[-1], h[-1]
-    feed = torch.zeros(config.output_size, dtype=torch.float64)
-    logits, seen, past = [], [], []
-    own = torch.zeros(1, len(target), len(target), dtype=torch.float64)
+    readout = torch.zeros(config.output_size, dtype=torch.float64)
+    logits, cross_weights, past = [], [], []
+    own_weights = torch.zeros(1, len(target), len(target), dtype=torch.float64)
     for t, token in enumerate(target):
 
-        def look(query: Tensor, t: int = t) -> Tensor:
-            found = decoder.attention(Queries(query[None, None], torch.tensor([[t]])), memory)
-            seen.append(found.weights[0, :, 0])
-            return found.context[0, 0]
+        def attend(query: Tensor, t: int = t) -> Tensor:
+            output = decoder.attention(Queries(query[None, None], torch.tensor([[t]])), memory)
+            cross_weights.append(output.weights[0, :, 0])
+            return output.context[0, 0]
 
         inputs = [decoder.embedding.weight[token]]
         if attention is not None and attention.placement == "before":
-            context = look(top)
+            context = attend(top)
             inputs.append(context)
         if attention is not None and attention.input_feeding:
-            inputs.append(feed)
+            inputs.append(readout)
         if config.feed_summary:
             inputs.append(summary)
         x = torch.cat(inputs)
         for layer, cell in enumerate(cells):
             h[layer], c[layer] = advance(cell, x, h[layer], c[layer])
-            x = h[layer] + x if layer >= 2 else h[layer]
+            x = h[layer] + x if layer >= FIRST_RESIDUAL_LAYER else h[layer]
         top = x
         if decoder.own is not None:
-            top, weights = join(decoder.own, x, past)
-            own[0, t, :t] = torch.tensor(weights, dtype=torch.float64)
+            top, weights = self_attend(decoder.own, x, past)
+            own_weights[0, t, :t] = torch.tensor(weights, dtype=torch.float64)
             past.append(x)
         if attention is None:
-            found = [top, *inputs]
+            readout_inputs = [top, *inputs]
         elif attention.placement == "before":
-            found = [top, context, inputs[0]]
+            readout_inputs = [top, context, inputs[0]]
         else:
-            found = [top, look(top)]
-        feed = decoder.readout.weight.mv(torch.cat(found)) + decoder.readout.bias
-        if config.readout == "maxout":
-            feed = torch.stack([torch.max(feed[i], feed[i + 1]) for i in range(0, len(feed), 2)])
-        else:
-            feed = torch.tanh(feed)
-        logits.append(model.output.weight.mv(feed) + model.output.bias)
-    return Written(
+            readout_inputs = [top, attend(top)]
+        readout = compute_readout(model, torch.cat(readout_inputs))
+        logits.append(model.output.weight.mv(readout) + model.output.bias)
+    return TwinDecoding(
         torch.stack(logits),
         {
-            "cross": torch.stack(seen, dim=1) if seen else None,
-            "encoder": encoded.own,
-            "decoder": None if decoder.own is None else own,
+            "cross": torch.stack(cross_weights, dim=1) if cross_weights else None,
+            "encoder": encoded.self_attention,
+            "decoder": None if decoder.own is None else own_weights,
         },
     )

@@ -1,4 +1,4 @@
-"""A small recurrent model of every kind, and sentences for it: what their tests share."""
+"""Small recurrent models with every mechanism, and a padded batch for them."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from seq2seq import AttentionConfig, Seq2Seq, Seq2SeqConfig
 
-V = 11  # vocabulary
+V = 11  # vocabulary size
 LENGTHS = torch.tensor([6, 2, 4, 1])
 MASK = torch.arange(6) < LENGTHS.unsqueeze(1)
 SRC = torch.randint(V, (4, 6), generator=torch.Generator().manual_seed(1))
@@ -71,21 +71,22 @@ MODELS: dict[str, dict[str, Any]] = {
     "own-feed": {"attention": feeding(), "self_attention": "decoder"},
     "own-both": {"attention": before(), "self_attention": "both", "num_layers": 3, "direction": "forward"},
 }
-"""Every mechanism with an LSTM and with a GRU, in every place where it meets another."""
+"""Settings of ``Seq2SeqConfig`` by name: every mechanism with LSTM and GRU, and its combinations."""
 SMOOTH = [name for name in MODELS if not name.startswith(("hard", "reinforce"))]
-"""Those without a choice, which has no gradient and may be turned over by rounding."""
+"""Models without hard attention, whose selection has no gradient and may change by rounding."""
 
 
 def feeds_back(attention: AttentionConfig | None) -> bool:
-    """Whether a step needs more of the step before than the RNN's own state."""
+    """Return whether a step reads more from the previous step than the state of the RNN."""
     return attention is not None and (attention.placement == "before" or attention.input_feeding)
 
 
 FUSED = [name for name, settings in MODELS.items() if not feeds_back(settings["attention"])]
+"""Models that can run all target positions in one call."""
 
 
 def make(name: str, **changes: Any) -> Seq2Seq:
-    """A small float64 model with weights large enough for every part of it to matter."""
+    """Create a small float64 model with weights so large that every part of it has an effect."""
     settings = {"embedding_size": 6, "hidden_size": 8, **MODELS[name], **changes}
     torch.manual_seed(3)
     model = Seq2Seq(Seq2SeqConfig(**settings), V, V).double().eval()
@@ -104,4 +105,5 @@ def double(*shape: int) -> Tensor:
 
 
 def leaves(tree: Any) -> list[Tensor]:
+    """Return all tensors in nested tuples."""
     return [tree] if isinstance(tree, Tensor) else [leaf for part in tree for leaf in leaves(part)]

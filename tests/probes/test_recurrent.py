@@ -1,9 +1,9 @@
-"""What each recurrent attention can do and another cannot: trained alike, on tasks made for the purpose.
+"""Probe tasks that some recurrent attentions can solve and others cannot, with the same training for all.
 
-The model is ``probe_kit.Reader``. Its states know a word or a question and no place, so whatever is found by
-content, by place or by step is found by the attention. With each of the seeds 0 to 9 all solvers get 100%,
-after two thirds of the updates too, and who is blind is at most 3 points above the best guess, which is 32%
-in lookup and copy, 39% in recall, 45% in find and 51% in follow.
+The model is ``tests.kits.probes.Reader``. Its states represent a word or a question but no position, so only
+the attention can select words by content, by position or by step. With each of the seeds 0 to 9 all solvers
+reach 100%, even after two thirds of the updates, and the other attentions are at most 3 points above the best
+guess, which is 32% in lookup and copy, 39% in recall, 45% in find and 51% in follow.
 """
 
 from collections.abc import Callable
@@ -24,8 +24,8 @@ from tests.kits.probes import (
     copy,
     find,
     follow,
+    full_mask,
     lookup,
-    real,
     recall,
     train,
 )
@@ -62,26 +62,26 @@ def local(scope: str, window: int) -> Attentions:
 class Probe(NamedTuple):
     task: Draw
     solvers: Attentions
-    blind: Attentions
+    unable: Attentions
 
 
 PROBES = [
-    # The words decide, wherever they stand.
+    # The answer depends on the words, at whatever position.
     Probe(lookup, CONTENT, STATIC | LOCATION),
-    # The place decides, whatever stands there: it goes with the step, or is told by the state alone.
+    # The answer depends on a position, given by the step (copy) or by the decoder state alone (recall).
     Probe(copy, STATIC | LOCATION, CONTENT),
     Probe(recall, LOCATION, STATIC | GLOBAL),
-    # Both do: a word in a region, which is told by the state, or goes with the step.
+    # It depends on both: a word in a region, given by the decoder state (find) or by the step (follow).
     Probe(find, local("local-p", 3), local("local-m", 3) | GLOBAL | STATIC | LOCATION),
     Probe(follow, local("local-m", 1), local("local-p", 1) | GLOBAL | STATIC | LOCATION),
 ]
 
 
-def cases(who: Callable[[Probe], Attentions]) -> list[object]:
+def cases(select: Callable[[Probe], Attentions]) -> list[object]:
     return [
         pytest.param(probe.task, config, id=f"{probe.task.__name__}-{name}")
         for probe in PROBES
-        for name, config in who(probe).items()
+        for name, config in select(probe).items()
     ]
 
 
@@ -93,12 +93,12 @@ def trained(config: AttentionConfig, task: Draw) -> Reader:
 
 
 @pytest.mark.parametrize(("task", "config"), cases(lambda probe: probe.solvers))
-def test_who_sees_what_is_asked_for_solves_the_task(task: Draw, config: AttentionConfig) -> None:
+def test_attentions_that_can_select_the_word_solve_the_task(task: Draw, config: AttentionConfig) -> None:
     assert accuracy(trained(config, task), task(TESTED)) >= SOLVED
 
 
-@pytest.mark.parametrize(("task", "config"), cases(lambda probe: probe.blind))
-def test_who_is_blind_to_it_can_only_guess(task: Draw, config: AttentionConfig) -> None:
+@pytest.mark.parametrize(("task", "config"), cases(lambda probe: probe.unable))
+def test_attentions_that_cannot_select_the_word_only_guess(task: Draw, config: AttentionConfig) -> None:
     reader, questions = trained(config, task), task(TESTED)
     assert accuracy(reader, questions) < best_guess(questions) + NOISE < SOLVED
 
@@ -108,9 +108,9 @@ def test_hard_attention_gives_all_weight_to_the_word_asked_for(name: str) -> Non
     reader, questions = trained(HARD[name], lookup), lookup(TESTED)
     src, asked, *_ = questions
     for training in (True, False):
-        weights = reader.train(training).attend(src, real(src), asked).weights.squeeze(1)  # (B, Q, S)
+        weights = reader.train(training).attend(src, full_mask(src), asked).weights.squeeze(1)  # (B, Q, S)
         assert ((weights == 0) | (weights == 1)).all()
         assert (weights.sum(2) == 1).all()
-    meant = src[:, None, :, 0] == VALUES + asked.unsqueeze(2)  # one word for each question
-    assert weights[meant].mean() >= SOLVED
+    asked_word = src[:, None, :, 0] == VALUES + asked.unsqueeze(2)  # one word per question, (B, Q, S)
+    assert weights[asked_word].mean() >= SOLVED
     assert accuracy(reader, questions) >= SOLVED

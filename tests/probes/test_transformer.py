@@ -1,4 +1,4 @@
-"""What positions are to a Transformer: a task that the order of the source decides, with and without them."""
+"""A probe task that depends on source order, for Transformers with and without position information."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import torch
 from compare.models.hybrid_config import HybridConfig
 from compare.models.registry import Architecture, build
 from seq2seq import Seq2SeqConfig
-from tests.kits.probes import NOISE, SOLVED, VALUES, accuracy, best_guess, real, recall, train
+from tests.kits.probes import NOISE, SOLVED, VALUES, accuracy, best_guess, full_mask, recall, train
 from transformer import DecoderOnlyConfig, TransformerConfig
 from transformer.config import Positions
 
@@ -42,7 +42,7 @@ def trained(architecture: Architecture) -> Any:
 
 
 @pytest.mark.parametrize("name", ORDERED)
-def test_with_positions_or_a_recurrent_encoder_places_are_told_apart(name: str) -> None:
+def test_with_positions_or_a_recurrent_encoder_positions_are_distinguished(name: str) -> None:
     assert accuracy(trained(ORDERED[name]), recall(TESTED)) >= SOLVED
 
 
@@ -52,4 +52,4 @@ def test_without_positions_a_source_is_a_bag_of_words(name: str) -> None:
     assert accuracy(model, questions) < best_guess(questions) + NOISE < SOLVED
     src, asked, *_ = questions
     shuffled = src[:, torch.randperm(src.size(1))]
-    torch.testing.assert_close(model(shuffled, real(src), asked), model(src, real(src), asked))
+    torch.testing.assert_close(model(shuffled, full_mask(src), asked), model(src, full_mask(src), asked))

@@ -1,4 +1,4 @@
-"""Recurrent attention, every score in every scope with every normaliser: each against its formula."""
+"""Recurrent attention: every score with every scope and normaliser, against its formula."""
 
 import itertools
 import math
@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from seq2seq.attention import AttentionOutput, Queries, attention_work
-from seq2seq.scores import Work
+from seq2seq.attention import AttentionOutput, Queries, attention_multiply_adds
+from seq2seq.scores import MultiplyAdds
 from tests.kits.attention import (
     COMBINATIONS,
     HARD,
@@ -35,8 +35,8 @@ _float64 = pytest.fixture(autouse=True)(float64)
 
 
 @pytest.mark.parametrize(("case", "scope", "normaliser"), COMBINATIONS)
-def test_attention_is_its_formula(case: str, scope: str, normaliser: str) -> None:
-    """A padded batch against each sentence alone, so that neighbours and padding change nothing either."""
+def test_attention_equals_its_formula(case: str, scope: str, normaliser: str) -> None:
+    """A padded batch equals each sentence computed alone, so neighbours and padding have no effect either."""
     attention, (queries, states) = make(case, scope, normaliser), example(case)
     context, weights, logp, value = attend(attention, queries, states)
     assert logp is None
@@ -59,7 +59,7 @@ def test_weights_are_a_distribution(case: str, scope: str, normaliser: str, trai
     assert (weights[~MASK[:, None, None].expand_as(weights)] == 0).all()
     total = weights.sum(-1)
     if scope == "local-p":
-        assert (total > math.exp(-2)).all()  # at the end of a window, two sigma from the centre
+        assert (total > math.exp(-2)).all()  # at the edge of the window, two sigma from the centre
         assert (total < 1).all()
     else:
         close(total, torch.ones_like(total))
@@ -82,8 +82,8 @@ def test_gradients(case: str, scope: str, normaliser: str) -> None:
 
 
 @pytest.mark.parametrize(("case", "scope", "normaliser"), COMBINATIONS)
-def test_queries_do_not_know_how_many_they_are(case: str, scope: str, normaliser: str) -> None:
-    """All steps at once as in training, one as in greedy search, hypotheses of one position as in a beam."""
+def test_queries_do_not_influence_each_other(case: str, scope: str, normaliser: str) -> None:
+    """All steps at once (training), one step (greedy search), several hypotheses at one position (beam)."""
     attention, (queries, states) = make(case, scope, normaliser), example(case)
     source = attention.remember(states, MASK)
     full: AttentionOutput = attention(queries, source)
@@ -99,14 +99,14 @@ def test_queries_do_not_know_how_many_they_are(case: str, scope: str, normaliser
 
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize(("case", "scope", "normaliser"), COMBINATIONS)
-def test_nothing_waits_for_a_value(case: str, scope: str, normaliser: str, training: bool) -> None:
-    """On the meta device there are none: what branched on one could be neither compiled nor captured."""
+def test_no_operation_depends_on_values(case: str, scope: str, normaliser: str, training: bool) -> None:
+    """Tensors on the meta device have no values: a branch on one could be neither compiled nor captured."""
     attention = make(case, scope, normaliser).train(training).to("meta")
     queries, states = example(case)
-    asked = Queries(queries.state.to("meta"), queries.position.to("meta"))
-    found = attend(attention, asked, states.to("meta"), MASK.to("meta"))
-    assert found.context.shape == (B, Q, attention.context_size)
-    assert found.weights.shape == (B, configure(case).num_heads, Q, S)
+    meta_queries = Queries(queries.state.to("meta"), queries.position.to("meta"))
+    output = attend(attention, meta_queries, states.to("meta"), MASK.to("meta"))
+    assert output.context.shape == (B, Q, attention.context_size)
+    assert output.weights.shape == (B, configure(case).num_heads, Q, S)
 
 
 @pytest.mark.parametrize(("case", "scope", "normaliser"), COMBINATIONS)
@@ -117,10 +117,10 @@ def test_bfloat16_autocast_stays_close_to_float32(case: str, scope: str, normali
     with torch.autocast("cpu", torch.bfloat16):
         rounded = attend(attention, queries, states)
         trained = attend(attention.train(), queries, states)
-    for found in (rounded, trained):
-        assert found.context.isfinite().all()
-        assert (found.weights[~MASK[:, None, None].expand_as(found.weights)] == 0).all()
-    if normaliser == "softmax":  # a choice falls otherwise where two scores are close, a window's edge too
+    for output in (rounded, trained):
+        assert output.context.isfinite().all()
+        assert (output.weights[~MASK[:, None, None].expand_as(output.weights)] == 0).all()
+    if normaliser == "softmax":  # hard attention may select another of two close scores
         close(rounded.weights.float(), exact.weights, 0.2 if scope == "local-p" else 0.05)
     trained.context.float().sum().backward()
     assert states.grad is not None
@@ -130,11 +130,11 @@ def test_bfloat16_autocast_stays_close_to_float32(case: str, scope: str, normali
 
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize(("case", "scope", "normaliser"), COMBINATIONS)
-def test_work_is_what_torch_counts(case: str, scope: str, normaliser: str, training: bool) -> None:
+def test_multiply_adds_are_what_torch_counts(case: str, scope: str, normaliser: str, training: bool) -> None:
     attention, (queries, states) = make(case, scope, normaliser).train(training), example(case)
-    work = attention_work(configure(case, scope, normaliser), query_size(case), E)
+    expected = attention_multiply_adds(configure(case, scope, normaliser), query_size(case), E)
     if normaliser == "reinforce" and not training:
-        work += Work(target=-query_size(case))  # its baseline is for training alone
+        expected += MultiplyAdds(target=-query_size(case))  # the baseline is computed in training only
     with FlopCounterMode(display=False) as counter:
         attend(attention, queries, states, torch.ones(B, S, dtype=torch.bool))
-    assert counter.get_total_flops() == 2 * B * work.total(S, Q)
+    assert counter.get_total_flops() == 2 * B * expected.total(S, Q)

@@ -1,4 +1,4 @@
-"""Configurations of the recurrent room: what cannot be is refused in one line."""
+"""Configurations of recurrent models: invalid ones raise a ValueError that names the rule."""
 
 import dataclasses
 import re
@@ -33,22 +33,22 @@ _float64 = pytest.fixture(autouse=True)(float64)
         ({"attention_size": 0}, "attention_size must be at least 1, got 0"),
         (
             {"score": "dot", "attention_size": 4},
-            'attention_size means nothing with score "dot": it has no',
+            'attention_size has no effect with score "dot": it has no',
         ),
-        ({"score": "general", "attention_size": 4}, 'attention_size means nothing with score "general"'),
-        ({"score": "location", "attention_size": 4}, 'attention_size means nothing with score "location"'),
-        ({"score": "static", "attention_size": 4}, 'attention_size means nothing with score "static"'),
-        ({"window": 3}, 'window means nothing with scope "global": it sees all positions'),
+        ({"score": "general", "attention_size": 4}, 'attention_size has no effect with score "general"'),
+        ({"score": "location", "attention_size": 4}, 'attention_size has no effect with score "location"'),
+        ({"score": "static", "attention_size": 4}, 'attention_size has no effect with score "static"'),
+        ({"window": 3}, 'window has no effect with scope "global": it sees all positions'),
         ({"scope": "local-m", "window": 0}, "window must be at least 1, got 0"),
         (
             {"max_source": 50},
-            'max_source means nothing with score "additive": it takes sources',
+            'max_source has no effect with score "additive": it takes sources',
         ),
-        ({"score": "dynamic-factorised", "max_source": 50}, "max_source means nothing"),
+        ({"score": "dynamic-factorised", "max_source": 50}, "max_source has no effect"),
         ({"score": "location", "max_source": 0}, "max_source must be at least 1, got 0"),
         (
             {"score": "location", "max_target": 9},
-            'max_target means nothing with score "location"',
+            'max_target has no effect with score "location"',
         ),
         ({"score": "static", "max_target": -1}, "max_target must be at least 1, got -1"),
         (
@@ -58,7 +58,7 @@ _float64 = pytest.fixture(autouse=True)(float64)
         ({"normaliser": "reinforce", "scope": "local-p"}, '"reinforce" cannot choose by scope "local-p"'),
     ],
 )
-def test_an_impossible_attention_is_refused(settings: dict[str, Any], message: str) -> None:
+def test_an_invalid_attention_config_raises(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         AttentionConfig(**settings)
 
@@ -102,7 +102,7 @@ HEADS = AttentionConfig(score="scaled-dot", num_heads=3)
         ({"attention": HEADS}, r"attention_size \(512\) must be a multiple of num_heads \(3\)"),
     ],
 )
-def test_an_impossible_model_is_refused(settings: dict[str, Any], message: str) -> None:
+def test_an_invalid_model_config_raises(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Seq2SeqConfig(**settings)
 
@@ -114,21 +114,21 @@ def test_an_impossible_model_is_refused(settings: dict[str, Any], message: str) 
         (HEADS, (8, 9), r"attention_size \(8\) must be a multiple of num_heads \(3\)"),
     ],
 )
-def test_states_that_do_not_fit_are_refused(
+def test_states_of_the_wrong_size_raise(
     config: AttentionConfig, sizes: tuple[int, int], message: str
 ) -> None:
-    """Where attention is built alone, or on the encoder of another room."""
+    """If attention is created alone, or for the encoder of another package."""
     with pytest.raises(ValueError, match=message):
         Attention(config, *sizes)
 
 
-def test_every_name_is_tested_and_says_its_source() -> None:
+def test_every_score_scope_and_normaliser_is_tested_and_cites_its_source() -> None:
     configs = [configure(*combination) for combination in COMBINATIONS]
     assert {config.score for config in configs} == set(SCORES)
     assert {config.scope for config in configs} == set(SCOPES)
     assert {config.normaliser for config in configs} == set(NORMALISERS)
     for kind in (*SCORES.values(), *SCOPES.values(), *NORMALISERS.values()):
-        assert re.search(r"et al\. \d{4}|lecture notes", kind.__doc__ or ""), kind
+        assert re.search(r"et al\. \d{4}", kind.__doc__ or ""), kind
 
 
 def test_configs_are_frozen_and_small() -> None:

@@ -1,4 +1,4 @@
-"""Recurrent models of every kind: against a twin one vector at a time, alone, in batches and in beams."""
+"""Recurrent models with every mechanism: against a slow twin, alone, in batches and in beams."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from torch import nn
 
 from compare.protocol import EncoderDecoder, keep, select
 from seq2seq import Seq2Seq, Seq2SeqConfig
-from tests.kits.recurrent_twin import read, write
+from tests.kits.recurrent_twin import decode, encode
 from tests.kits.seq2seq import FUSED, LENGTHS, MASK, MODELS, SMOOTH, SRC, TGT, V, close, leaves, make
 
 
@@ -18,30 +18,30 @@ def model(request: pytest.FixtureRequest) -> Seq2Seq:
 # --- every model ------------------------------------------------------------------------------------------
 
 
-def test_a_model_is_the_papers_equations(model: Seq2Seq) -> None:
-    logits, found = model(SRC, MASK, TGT), model.attention(SRC, MASK, TGT)
+def test_a_model_equals_the_papers_equations(model: Seq2Seq) -> None:
+    logits, attention = model(SRC, MASK, TGT), model.attention(SRC, MASK, TGT)
     for row, length in enumerate(LENGTHS):
-        expected = write(model, SRC[row, :length], TGT[row])
+        expected = decode(model, SRC[row, :length], TGT[row])
         close(logits[row], expected.logits)
-        assert set(found) == {name for name, weights in expected.attention.items() if weights is not None}
-        for name, weights in found.items():
+        assert set(attention) == {name for name, weights in expected.attention.items() if weights is not None}
+        for name, weights in attention.items():
             real = weights[row] if name == "decoder" else weights[row, ..., :length]
             close(real[:, :length] if name == "encoder" else real, expected.attention[name])
 
 
-def test_the_encoder_is_its_equations(model: Seq2Seq) -> None:
+def test_the_encoder_equals_its_equations(model: Seq2Seq) -> None:
     states, mask, summary, _ = model.encoder(SRC, MASK)
     assert mask is MASK
     assert (states[~MASK] == 0).all()
     assert states.size(2) == model.encoder.state_size
     assert summary.size(1) == model.encoder.summary_size
     for row, length in enumerate(LENGTHS):
-        expected = read(model, SRC[row, :length])
+        expected = encode(model, SRC[row, :length])
         close(states[row, :length], expected.states)
         close(summary[row], torch.cat(expected.summary))
 
 
-def test_a_model_fits_the_protocol(model: Seq2Seq) -> None:
+def test_a_model_implements_the_protocol(model: Seq2Seq) -> None:
     assert isinstance(model, EncoderDecoder)
     features = model.features(SRC, MASK, TGT)
     assert features.choice_logp is None
@@ -58,24 +58,24 @@ def test_stepping_gives_the_logits_of_the_full_pass(model: Seq2Seq) -> None:
         close(logits[:, 0], full[:, t])
 
 
-def test_more_padding_and_what_stands_in_it_change_nothing(model: Seq2Seq) -> None:
+def test_padding_and_the_ids_in_it_have_no_effect(model: Seq2Seq) -> None:
     garbage = torch.randint(V, (4, 9), generator=torch.Generator().manual_seed(4))
     garbage[:, :6] = torch.where(MASK, SRC, garbage[:, :6])
     mask = torch.arange(9) < LENGTHS.unsqueeze(1)
     close(model(garbage, mask, TGT), model(SRC, MASK, TGT))
 
 
-def test_a_row_does_not_depend_on_its_neighbours(model: Seq2Seq) -> None:
+def test_a_sentence_does_not_depend_on_its_batch_neighbours(model: Seq2Seq) -> None:
     full = model(SRC, MASK, TGT)
     for row, length in enumerate(LENGTHS):
         alone = model(SRC[row : row + 1, :length], MASK[row : row + 1, :length], TGT[row : row + 1])
         close(alone[0], full[row])
-    turned = torch.tensor([2, 0, 3, 1])
-    close(model(SRC[turned], MASK[turned], TGT[turned]), full[turned])
+    order = torch.tensor([2, 0, 3, 1])
+    close(model(SRC[order], MASK[order], TGT[order]), full[order])
 
 
 def test_hypotheses_of_a_beam_step_as_if_alone(model: Seq2Seq) -> None:
-    """Three hypotheses, reordered between the steps, against each history fed again by itself."""
+    """Three hypotheses, reordered between the steps, equal each history fed again by itself."""
     memory = model.encode(SRC, MASK)
     state = model.init_state(memory, beam=3, capacity=4)
     draw = torch.Generator().manual_seed(5)
@@ -91,19 +91,19 @@ def test_hypotheses_of_a_beam_step_as_if_alone(model: Seq2Seq) -> None:
         state, history = select(state, parents), select(history, parents)
 
 
-def test_finished_sentences_can_leave_memory_and_state(model: Seq2Seq) -> None:
+def test_finished_sentences_can_be_removed_from_memory_and_state(model: Seq2Seq) -> None:
     memory = model.encode(SRC, MASK)
     assert all(len(leaf) == 4 for leaf in leaves(memory))
     _, state = model.step(TGT[:, :2], model.init_state(memory, 2, 3), memory)
     expected, _ = model.step(TGT[:, 2:4], state, memory)
     rows = torch.tensor([3, 1])
-    kept, _ = model.step(TGT[rows, 2:4], keep(state, rows), keep(memory, rows))
-    close(kept, expected[rows])
+    remaining, _ = model.step(TGT[rows, 2:4], keep(state, rows), keep(memory, rows))
+    close(remaining, expected[rows])
 
 
 @pytest.mark.parametrize("name", SMOOTH)
-def test_every_parameter_is_trained_by_right_gradients(name: str) -> None:
-    """Against a difference quotient along one random direction through all parameters together."""
+def test_every_parameter_has_the_right_gradient(name: str) -> None:
+    """Equals a difference quotient along one random direction in the space of all parameters."""
     model = make(name)
     parameters = list(model.parameters())
     weight = torch.randn(4, 5, V, dtype=torch.float64)
@@ -121,15 +121,15 @@ def test_every_parameter_is_trained_by_right_gradients(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_one_seed_gives_one_set_of_weights(name: str) -> None:
+def test_the_seed_determines_the_initial_weights(name: str) -> None:
     config = Seq2SeqConfig(**{"embedding_size": 6, "hidden_size": 8, **MODELS[name]})
-    made = []
+    weights = []
     for seed in (7, 7, 8):
         torch.manual_seed(seed)
-        made.append(Seq2Seq(config, V, V).state_dict())
-    assert all(torch.equal(made[0][key], made[1][key]) for key in made[0])
-    matrices = [key for key in made[0] if "bias" not in key]
-    assert all(not torch.equal(made[0][key], made[2][key]) for key in matrices)
+        weights.append(Seq2Seq(config, V, V).state_dict())
+    assert all(torch.equal(weights[0][key], weights[1][key]) for key in weights[0])
+    matrices = [key for key in weights[0] if "bias" not in key]
+    assert all(not torch.equal(weights[0][key], weights[2][key]) for key in matrices)
 
 
 @pytest.mark.parametrize("name", SMOOTH)
@@ -148,11 +148,11 @@ def test_bfloat16_autocast_stays_close_to_float32(name: str) -> None:
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
 
 
-# --- what is computed once --------------------------------------------------------------------------------
+# --- computed only once -----------------------------------------------------------------------------------
 
 
 class Calls:
-    """Counts the calls of modules, by name."""
+    """Counter of the calls of modules, by name."""
 
     def __init__(self, **modules: nn.Module) -> None:
         self.counts = dict.fromkeys(modules, 0)
@@ -164,28 +164,33 @@ class Calls:
 
 
 @pytest.mark.parametrize("name", ["bahdanau", "luong-general", "heads-feed", "own-both", "lstm"])
-def test_one_encoder_pass_serves_any_number_of_decodes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two targets in full, a greedy search and a wide one: the source is read, and its keys made, once."""
+def test_one_encoder_pass_serves_any_number_of_searches(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two full targets, a greedy and a beam search: the source is encoded, and its keys computed, once."""
     model, other = make(name), TGT.flip(1)
     expected = [model(SRC, MASK, tgt_in) for tgt_in in (TGT, other)]
-    calls, made = Calls(encoder=model.encoder), []
+    calls, remember_calls = Calls(encoder=model.encoder), []
     if model.decoder.attention is not None:
         remember = model.decoder.attention.remember
-        monkeypatch.setattr(model.decoder.attention, "remember", lambda *a: made.append(1) or remember(*a))
+
+        def counted(*args: object) -> object:
+            remember_calls.append(1)
+            return remember(*args)
+
+        monkeypatch.setattr(model.decoder.attention, "remember", counted)
     memory = model.encode(SRC, MASK)
     for tgt_in, logits in zip((TGT, other), expected, strict=True):
         close(model.output(model.decoder(tgt_in, memory).readout), logits)
     for beam in (1, 4):
         state = model.init_state(memory, beam, 5)
         for t in range(5):
-            found, state = model.step(TGT[:, t : t + 1].expand(-1, beam), state, memory)
-            close(found, expected[0][:, t : t + 1].expand(-1, beam, -1))
+            step_logits, state = model.step(TGT[:, t : t + 1].expand(-1, beam), state, memory)
+            close(step_logits, expected[0][:, t : t + 1].expand(-1, beam, -1))
     assert calls.counts == {"encoder": 1}
-    assert len(made) == (model.decoder.attention is not None)
+    assert len(remember_calls) == (model.decoder.attention is not None)
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_what_feeds_nothing_back_runs_all_steps_at_once(name: str) -> None:
+def test_models_without_feedback_run_all_steps_at_once(name: str) -> None:
     model = make(name)
     decoder = model.decoder
     parts = {"rnn": decoder.rnn, "attention": decoder.attention, "own": decoder.own}
@@ -197,17 +202,20 @@ def test_what_feeds_nothing_back_runs_all_steps_at_once(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FUSED)
-def test_the_fused_path_is_the_loop(name: str) -> None:
+def test_the_fused_path_equals_the_stepwise_one(name: str) -> None:
     model = make(name)
     memory, decoder = model.encode(SRC, MASK), model.decoder
-    known, state = decoder._known(TGT.t(), memory), decoder.init_state(memory, beam=1)
-    fused = decoder._fused(known, state, memory)
-    looped, _ = decoder._loop(known, state, memory)
-    close(fused.readout, looped.readout)
-    for left, right in ((fused.own, looped.own), (fused.attended, looped.attended)):
+    inputs, state = decoder._inputs(TGT.t(), memory), decoder.init_state(memory, beam=1)
+    fused = decoder._run_fused(inputs, state, memory)
+    stepwise, _ = decoder._run_stepwise(inputs, state, memory)
+    close(fused.readout, stepwise.readout)
+    for left, right in (
+        (fused.self_attention, stepwise.self_attention),
+        (fused.attention, stepwise.attention),
+    ):
         assert (left is None) == (right is None)
-    if fused.own is not None:
-        close(fused.own, looped.own)
-    if fused.attended is not None:
-        close(fused.attended.weights, looped.attended.weights)
-        close(fused.attended.context, looped.attended.context)
+    if fused.self_attention is not None:
+        close(fused.self_attention, stepwise.self_attention)
+    if fused.attention is not None:
+        close(fused.attention.weights, stepwise.attention.weights)
+        close(fused.attention.context, stepwise.attention.context)

@@ -1,4 +1,4 @@
-"""The recurrent layers: against torch's own, a step at a time, with their gradients and their dropout."""
+"""Recurrent layers against torch's own, in one call and step by step, with gradients and dropout."""
 
 import itertools
 import math
@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from seq2seq import Seq2SeqConfig
-from seq2seq.cells import Product
-from seq2seq.stack import RecurrentStack, Stepwise
+from seq2seq.cells import StepwiseLinear
+from seq2seq.stack import RecurrentStack, StepwiseStack
 
 LENGTHS = torch.tensor([6, 2, 4, 1])
 
@@ -26,34 +26,35 @@ def double(*shape: int) -> Tensor:
 def make_stack(
     cell: str, layers: int, *, bidirectional: bool = False, dropout: float = 0.0
 ) -> RecurrentStack:
-    """Reads 5 numbers; 4 a direction."""
+    """Create a stack with 5 inputs and hidden size 4 per direction."""
     config = Seq2SeqConfig(cell=cell, num_layers=layers, dropout=dropout)
     torch.manual_seed(0)
     return RecurrentStack(config, 5, 4, bidirectional).double()
 
 
-def by_torch(
+def run_torch_layers(
     stack: RecurrentStack, x: Tensor, start: tuple[Tensor, ...]
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Layers of torch's own, each a module by itself with the weights of ``stack``."""
-    kind = nn.LSTM if stack.lstm else nn.GRU
-    ways = 2 if stack.plain.bidirectional else 1
+    """Run one of torch's modules per layer, with the weights of ``stack``."""
+    kind = nn.LSTM if stack.is_lstm else nn.GRU
+    directions = 2 if stack.plain.bidirectional else 1
     finals = []
-    for i in range(len(stack.layers) // ways):
-        rnn = kind(x.size(2), 4, bidirectional=ways == 2).double()
-        for own, given in zip(rnn.parameters(), itertools.chain(*stack.layers[ways * i :]), strict=False):
-            own.data.copy_(given)
-        own_start = tuple(part[ways * i : ways * (i + 1)] for part in start)
-        out, final = rnn(x, own_start if stack.lstm else own_start[0])
+    for i in range(len(stack.layers) // directions):
+        rnn = kind(x.size(2), 4, bidirectional=directions == 2).double()
+        weights = itertools.chain(*stack.layers[directions * i :])
+        for parameter, weight in zip(rnn.parameters(), weights, strict=False):
+            parameter.data.copy_(weight)
+        layer_start = tuple(part[directions * i : directions * (i + 1)] for part in start)
+        out, final = rnn(x, layer_start if stack.is_lstm else layer_start[0])
         x = x + out if i >= 2 else out
-        finals.append(final if stack.lstm else (final,))
+        finals.append(final if stack.is_lstm else (final,))
     return x, tuple(torch.cat(parts) for parts in zip(*finals, strict=True))
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("layers", [1, 2, 3, 5])
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_a_stack_is_torchs_layers_and_residual_from_the_third(
+def test_a_stack_equals_torchs_layers_with_residuals_from_the_third(
     cell: str, layers: int, bidirectional: bool
 ) -> None:
     stack = make_stack(cell, layers, bidirectional=bidirectional)
@@ -61,7 +62,7 @@ def test_a_stack_is_torchs_layers_and_residual_from_the_third(
     start = tuple(double(2, layers * (2 if bidirectional else 1), 3, 4))
     start = start if cell == "lstm" else start[:1]
     out, final = stack(x, start)
-    expected, expected_final = by_torch(stack, x, start)
+    expected, expected_final = run_torch_layers(stack, x, start)
     close(out, expected)
     assert len(final) == len(expected_final)
     for left, right in zip(final, expected_final, strict=True):
@@ -69,8 +70,8 @@ def test_a_stack_is_torchs_layers_and_residual_from_the_third(
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_two_layers_are_one_module_of_torchs(cell: str) -> None:
-    """So that they run as fast as ever."""
+def test_two_layers_are_one_module_of_torch(cell: str) -> None:
+    """So that they are as fast as torch's own."""
     stack = make_stack(cell, 2)
     assert [type(part) for part in stack.children()] == [
         {"lstm": nn.LSTM, "gru": nn.GRU}[cell],
@@ -80,7 +81,7 @@ def test_two_layers_are_one_module_of_torchs(cell: str) -> None:
 
 
 @pytest.mark.parametrize("layers", [2, 4])
-def test_a_stack_runs_packed_rows_as_if_alone(layers: int) -> None:
+def test_packed_sequences_equal_each_sequence_alone(layers: int) -> None:
     stack, x = make_stack("lstm", layers, bidirectional=True), double(4, 6, 5)
     packed, final = stack(pack_padded_sequence(x, LENGTHS, batch_first=True, enforce_sorted=False))
     out, _ = pad_packed_sequence(packed, batch_first=True)
@@ -94,55 +95,55 @@ def test_a_stack_runs_packed_rows_as_if_alone(layers: int) -> None:
 @pytest.mark.parametrize("layers", [1, 2, 4])
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 @pytest.mark.parametrize("fed_size", [0, 2, 5])
-def test_stepwise_is_the_stack_with_its_gradients(cell: str, layers: int, fed_size: int) -> None:
-    """A split of the input into known and fed parts, seven steps."""
+def test_the_stepwise_stack_equals_the_stack_and_its_gradients(cell: str, layers: int, fed_size: int) -> None:
+    """Seven steps; the input is split into features known for all steps and features fed step by step."""
     stack = make_stack(cell, layers)
     x, start = double(7, 3, 5), double(2, layers, 3, 4)
     expected, _ = stack(x, (start[0], start[1]))
     known, fed = x[..., : 5 - fed_size], x[..., 5 - fed_size :]
-    cells = Stepwise(stack, known)
+    cells = StepwiseStack(stack, known)
     h, c = list(start[0]), list(start[1])
     outputs = torch.stack([cells(t, fed[t], h, c) for t in range(7)])
     close(outputs, expected)
     weight = torch.randn_like(expected)
-    wanted = (x, start, *stack.parameters())
+    inputs = (x, start, *stack.parameters())
     for left, right in zip(
-        torch.autograd.grad((outputs * weight).sum(), wanted),
-        torch.autograd.grad((expected * weight).sum(), wanted),
+        torch.autograd.grad((outputs * weight).sum(), inputs),
+        torch.autograd.grad((expected * weight).sum(), inputs),
         strict=True,
     ):
         close(left, right, 1e-10)
 
 
-def test_gradients_of_a_product() -> None:
+def test_gradients_of_a_stepwise_linear() -> None:
     def run(weight: Tensor, offsets: Tensor, x: Tensor) -> Tensor:
-        product = Product(weight, offsets)
-        return torch.stack([product(a, b).sin() for a, b in zip(product.offsets.unbind(), x, strict=True)])
+        layer = StepwiseLinear(weight, offsets)
+        return torch.stack([layer(a, b).sin() for a, b in zip(layer.offsets.unbind(), x, strict=True)])
 
     assert torch.autograd.gradcheck(run, (double(3, 2), double(4, 5, 3), double(4, 5, 2)))
 
 
 def one_step(stack: RecurrentStack, x: Tensor, whole: bool) -> Tensor:
-    """The output of a step from x (N, X), by the stack or by ``Stepwise``, from states of 1."""
+    """Compute one step from x (N, X) and states of 1, by the stack or by ``StepwiseStack``."""
     ones = torch.ones(len(stack.layers), len(x), 4, dtype=torch.float64)
     if whole:
         return stack(x.unsqueeze(0), (ones, ones))[0][0]
-    return Stepwise(stack, x.unsqueeze(0))(0, x[:, :0], list(ones), list(ones))
+    return StepwiseStack(stack, x.unsqueeze(0))(0, x[:, :0], list(ones), list(ones))
 
 
-def blind(stack: RecurrentStack) -> None:
-    """Let the second layer read nothing of the first, and so no dropout."""
+def cut_second_layer_input(stack: RecurrentStack) -> None:
+    """Make the second layer ignore the first, and so the dropout between them."""
     with torch.no_grad():
         stack.layers[1][0].zero_()
 
 
 @pytest.mark.parametrize("layers", [2, 3])
 @pytest.mark.parametrize("whole", [True, False])
-def test_dropout_stands_between_the_layers(layers: int, whole: bool) -> None:
-    """Equal rows stay equal without it; what the last layer gives is never hit."""
+def test_dropout_is_applied_between_the_layers(layers: int, whole: bool) -> None:
+    """Equal rows stay equal without it; the output of the last layer is never dropped."""
     stack, x = make_stack("gru", layers, dropout=0.5), torch.ones(50, 5, dtype=torch.float64)
     if layers == 3:
-        blind(stack)  # what is left to be seen is the dropout below the third
+        cut_second_layer_input(stack)  # leaves only the dropout below the third layer
     stack.eval()
     assert one_step(stack, x, whole).std(0).max() < 1e-12
     stack.train()
@@ -152,10 +153,10 @@ def test_dropout_stands_between_the_layers(layers: int, whole: bool) -> None:
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_dropout_spares_what_a_residual_connection_carries(whole: bool) -> None:
-    """Layers without weights add the same to all they are given, which is then seen as it was."""
+def test_dropout_is_not_applied_to_the_residual_branch(whole: bool) -> None:
+    """Layers whose weights are 0 add the same constant to every input, whatever the dropout."""
     stack, x = make_stack("lstm", 4, dropout=0.5), double(50, 5)
-    blind(stack)
+    cut_second_layer_input(stack)
     with torch.no_grad():
         for parameter in stack.residual.parameters():
             parameter.zero_()
