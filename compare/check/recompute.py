@@ -17,7 +17,7 @@ from compare.results.store import Result, read_results, to_json_lines
 from compare.system.version import code_version
 from data.vocabulary import load_pair
 
-SAME = 1e-9
+RELATIVE_TOLERANCE = 1e-9
 """Share by which a figure may differ: that of sums taken in another order."""
 
 
@@ -34,7 +34,7 @@ class ComparedValue(NamedTuple):
     def same(self) -> bool:
         """Whether both agree."""
         if isinstance(self.recorded, float) and isinstance(self.derived, float):
-            return math.isclose(self.recorded, self.derived, rel_tol=SAME)
+            return math.isclose(self.recorded, self.derived, rel_tol=RELATIVE_TOLERANCE)
         return bool(self.recorded == self.derived)
 
     def __str__(self) -> str:
@@ -75,7 +75,7 @@ def check_experiment(folder: Path, say: Callable[[str], None]) -> CheckResult:
         for row, run in zip(done, runs, strict=True):
             say(f"checking {run.name}")
             findings += check_run(run, row, prepared.for_seed(row.seed))
-    findings += check_views(folder, rows)
+    findings += check_tables(folder, rows)
     others = {str(row.code_version) for row in done} - {code_version()}
     return CheckResult(
         findings, [f"made by code {other}, checked by {code_version()}" for other in sorted(others)]
@@ -106,7 +106,7 @@ def check_run(run: RunFolder, row: Result, prepared: PreparedData) -> Iterator[C
         yield ComparedValue(run.name, name, recorded, derived.get(name))
 
 
-def check_views(folder: Path, rows: list[Result]) -> Iterator[ComparedValue]:
+def check_tables(folder: Path, rows: list[Result]) -> Iterator[ComparedValue]:
     """Compare the tables, where there are any, with what the rows give."""
     views = {f"table.{suffix}": render_table(rows, form) for form, suffix in SUFFIX.items()}
     for name, text in {**views, "results.jsonl": to_json_lines(rows)}.items():

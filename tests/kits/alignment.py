@@ -17,16 +17,16 @@ SENTENCES = ("a b c", "d e", "f a b d", "c")
 CPU = torch.device("cpu")
 
 
-Look = Callable[[int, int], int]
+SourceIndex = Callable[[int, int], int]
 
 
-class Oracle(nn.Module):
+class FixedAttention(nn.Module):
     """Attends as ``looks`` say by layer and head: of n source words, which one for target word t.
 
     A head that is None gives all n words the same weight.
     """
 
-    def __init__(self, looks: Mapping[str, Sequence[Look | None]]) -> None:
+    def __init__(self, looks: Mapping[str, Sequence[SourceIndex | None]]) -> None:
         super().__init__()
         self.looks = looks
 
@@ -50,10 +50,10 @@ def forwards(n: int, t: int) -> int:
     return t
 
 
-def oracle(looks: Mapping[str, Sequence[Look | None]], batch_tokens: int = 100) -> Translator:
+def fixed_attention(looks: Mapping[str, Sequence[SourceIndex | None]], batch_tokens: int = 100) -> Translator:
     vocabulary = build_vocabulary("words", SENTENCES, size=20)
     config = DecodeConfig(batch_tokens=batch_tokens)
-    return Translator(Oracle(looks), VocabularyPair(vocabulary, vocabulary), config, CPU)
+    return Translator(FixedAttention(looks), VocabularyPair(vocabulary, vocabulary), config, CPU)
 
 
 def reversed_pairs(lines: tuple[str, ...]) -> Pairs:
@@ -63,7 +63,7 @@ def reversed_pairs(lines: tuple[str, ...]) -> Pairs:
     return Pairs(lines, tuple(" ".join(reversed(line)) for line in words), links)
 
 
-def corpus_of(valid: tuple[str, ...], test: tuple[str, ...]) -> Corpus:
+def reversed_corpus(valid: tuple[str, ...], test: tuple[str, ...]) -> Corpus:
     splits = {
         "valid": reversed_pairs(valid),
         "test": reversed_pairs(test),
@@ -72,5 +72,5 @@ def corpus_of(valid: tuple[str, ...], test: tuple[str, ...]) -> Corpus:
     return Corpus(name="made", src_lang="en", tgt_lang="de", splits=splits)
 
 
-def gold_of(*lines: str) -> Gold:
-    return corpus_gold(corpus_of(("a",), lines), "test")
+def reversed_gold(*lines: str) -> Gold:
+    return corpus_gold(reversed_corpus(("a",), lines), "test")

@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Bools = NDArray[np.bool_]
-Counts = NDArray[np.int64]
-"""(..., 4), the fields of ``Agreement`` in their order; counts of sentences may be added up."""
+BoolArray = NDArray[np.bool_]
+CountArray = NDArray[np.int64]
+"""(..., 4), the fields of ``AlignmentCounts`` in their order; counts of sentences may be added up."""
 
 
-class Agreement(NamedTuple):
+class AlignmentCounts(NamedTuple):
     """Numbers of links, and the shares made of them; a share of nothing is None."""
 
     proposed: int
@@ -59,8 +59,8 @@ class Agreement(NamedTuple):
         return {"aer": self.aer, "precision": self.precision, "recall": self.recall, "f1": self.f1}
 
 
-def count_links(links: Bools, sure: Bools, possible: Bools) -> Counts:
-    """Count the links of one sentence as ``Agreement`` names them.
+def count_links(links: BoolArray, sure: BoolArray, possible: BoolArray) -> CountArray:
+    """Count the links of one sentence as ``AlignmentCounts`` names them.
 
     Args:
         links: proposed ones, (..., T, S).

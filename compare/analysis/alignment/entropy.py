@@ -9,22 +9,22 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+FloatArray = NDArray[np.float64]
 
 
 class AttentionEntropy(NamedTuple):
     """Sums over target words, which may be added up over pairs; each is (C,)."""
 
-    nats: Floats
+    nats: FloatArray
     """Of the entropy."""
-    words: Floats
+    words: FloatArray
     """Target words that give weight to any source word: without it there is no distribution."""
-    share: Floats
+    share: FloatArray
     """Of the entropy as a share of log S, its largest value; over pairs of more than one source word."""
-    shared_words: Floats
+    shared_words: FloatArray
     """How many words that last sum is over."""
 
-    def means(self) -> tuple[Floats, Floats]:
+    def means(self) -> tuple[FloatArray, FloatArray]:
         """Mean entropy in nats and mean share of log S, each (C,); NaN where there is no word."""
         return _ratio(self.nats, self.words), _ratio(self.share, self.shared_words)
 
@@ -33,18 +33,18 @@ class AttentionEntropy(NamedTuple):
         return AttentionEntropy(*(one + another for one, another in zip(self, other, strict=True)))
 
 
-def entropy(weights: Floats) -> Floats:
+def entropy(weights: FloatArray) -> FloatArray:
     """-sum p log p in nats over each row p of ``weights`` (..., T, S), scaled to add up to 1.
 
     How concentrated attention is, as Ghader and Monz 2017 measure it. Returns (..., T); NaN for a row of no
     weight.
     """
     p = _ratio(weights, weights.sum(axis=-1, keepdims=True))
-    nats: Floats = 0 - (p * np.log(np.where(p > 0, p, 1))).sum(axis=-1)  # 0 - x: a bare minus gives -0.0
+    nats: FloatArray = 0 - (p * np.log(np.where(p > 0, p, 1))).sum(axis=-1)  # 0 - x: a bare minus gives -0.0
     return nats
 
 
-def measure_spread(weights: Floats) -> AttentionEntropy:
+def sum_entropy(weights: FloatArray) -> AttentionEntropy:
     """The sums over the target words of one pair's ``weights`` (C, T, S)."""
     nats = entropy(weights)
     total, words = np.nansum(nats, axis=-1), np.isfinite(nats).sum(axis=-1).astype(np.float64)
@@ -59,7 +59,7 @@ def none_if_nan(value: float) -> float | None:
     return None if math.isnan(value) else float(value)
 
 
-def _ratio(part: Floats, whole: Floats) -> Floats:
+def _ratio(part: FloatArray, whole: FloatArray) -> FloatArray:
     """``part`` / ``whole``, NaN where that is 0."""
-    ratio: Floats = np.divide(part, whole, out=np.full_like(part, np.nan), where=whole > 0)
+    ratio: FloatArray = np.divide(part, whole, out=np.full_like(part, np.nan), where=whole > 0)
     return ratio

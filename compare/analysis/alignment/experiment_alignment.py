@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from compare.analysis.alignment.aer import Agreement, count_links
+from compare.analysis.alignment.aer import AlignmentCounts, count_links
 from compare.analysis.alignment.gold import Gold, corpus_gold
 from compare.analysis.alignment.links import ARG_MAX, METHODS, diagonal
 from compare.analysis.alignment.measurement import AlignmentMeasurement, measure_alignment
@@ -53,7 +53,7 @@ def align_experiment(
     """
     test = test or finished.corpus.tests[0]
     valid_gold, test_gold = (corpus_gold(finished.corpus, split) for split in ("valid", test))
-    found = Alignments([baseline(test_gold)], [], {})
+    found = Alignments([baseline_row(test_gold)], [], {})
     for run in finished.runs:
         say(f"aligning {test}: {run.folder.name}")
         translator = load_model(run.folder, device)
@@ -62,13 +62,13 @@ def align_experiment(
             continue
         names = {"label": run.result.label, "seed": run.result.seed}
         every = range(len(valid.heads))
-        found.rows.extend(names | row for row in best_rows(valid, tested))
+        found.rows.extend(names | row for row in best_choice_rows(valid, tested))
         found.heads.extend(names | valid.row(valid.best(ARG_MAX, [head])) for head in every)
         found.chosen[run.result.label, run.result.seed] = valid.heads[valid.best(ARG_MAX, every).head]
     return found
 
 
-def best_rows(valid: AlignmentMeasurement, tested: AlignmentMeasurement) -> Iterator[Row]:
+def best_choice_rows(valid: AlignmentMeasurement, tested: AlignmentMeasurement) -> Iterator[Row]:
     """The test figures of what is best on validation: of single heads, then of means, by each method."""
     for read in ("head", "mean"):
         heads = [place for place, head in enumerate(valid.heads) if (head.number is None) == (read == "mean")]
@@ -77,10 +77,10 @@ def best_rows(valid: AlignmentMeasurement, tested: AlignmentMeasurement) -> Iter
             yield {"read": read, **tested.row(best), "aer_valid": valid.agreement(best).aer}
 
 
-def baseline(gold: Gold) -> Row:
+def baseline_row(gold: Gold) -> Row:
     """The row of the diagonal, which knows of a pair only how long its sides are."""
     counts = [count_links(diagonal(*links.sure.shape), links.sure, links.possible) for links in gold.links]
-    found = Agreement(*np.sum(counts, axis=0).tolist())
+    found = AlignmentCounts(*np.sum(counts, axis=0).tolist())
     names = {"label": BASELINE, "seed": None, "read": None, "attention": None, "method": BASELINE}
     return {**names, **found.shares()}
 

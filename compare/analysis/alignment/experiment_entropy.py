@@ -5,8 +5,8 @@ Shapes: C heads of a model.
 
 from collections.abc import Sequence
 
-from compare.analysis.alignment.entropy import AttentionEntropy, measure_spread, none_if_nan
-from compare.analysis.alignment.gold import WordPair, split_of, word_pairs
+from compare.analysis.alignment.entropy import AttentionEntropy, none_if_nan, sum_entropy
+from compare.analysis.alignment.gold import WordPair, get_split, word_pairs
 from compare.analysis.alignment.word_attention import AttentionHead, attend_words
 from compare.analysis.finished_experiment import FinishedExperiment
 from compare.analysis.table import Row
@@ -30,10 +30,10 @@ def attention_spread(
     Raises:
         ValueError: there is no such test set, or a run cannot be loaded.
     """
-    pairs = word_pairs(split_of(finished.corpus, test or finished.corpus.tests[0]))
+    pairs = word_pairs(get_split(finished.corpus, test or finished.corpus.tests[0]))
     rows = []
     for run in finished.runs:
-        heads, spread = measure_heads(load_model(run.folder, device), pairs)
+        heads, spread = sum_head_entropy(load_model(run.folder, device), pairs)
         if spread is None:
             continue
         single = [place for place, head in enumerate(heads) if head.number is not None]
@@ -52,13 +52,13 @@ def attention_spread(
     return rows
 
 
-def measure_heads(
+def sum_head_entropy(
     translator: Translator, pairs: Sequence[WordPair]
 ) -> tuple[tuple[AttentionHead, ...], AttentionEntropy | None]:
     """The heads of a model and how widely each attends over ``pairs``; None for a model without attention."""
     heads: tuple[AttentionHead, ...] = ()
     total: AttentionEntropy | None = None
     for pair in attend_words(translator, pairs):
-        one = measure_spread(pair.weights)
+        one = sum_entropy(pair.weights)
         heads, total = pair.heads, one if total is None else total.plus(one)
     return heads, total

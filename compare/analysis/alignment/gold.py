@@ -15,7 +15,7 @@ from compare.analysis.alignment.pharaoh import Links, parse_pharaoh, read_links
 from data.corpus import Corpus, Pairs, read_pairs
 from data.words import split_words
 
-Bools = NDArray[np.bool_]
+BoolArray = NDArray[np.bool_]
 
 
 class WordPair(NamedTuple):
@@ -30,8 +30,8 @@ class WordPair(NamedTuple):
 class GoldLinks(NamedTuple):
     """The links of a pair as matrices (T, S), one row a target word; ``possible`` holds the sure ones too."""
 
-    sure: Bools
-    possible: Bools
+    sure: BoolArray
+    possible: BoolArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ def word_pairs(pairs: Pairs) -> tuple[WordPair, ...]:
     )
 
 
-def split_of(corpus: Corpus, name: str) -> Pairs:
+def get_split(corpus: Corpus, name: str) -> Pairs:
     """A corpus' split; ValueError, with the names there are, where it has none of that name."""
     if name not in corpus.splits:
         raise ValueError(
@@ -76,7 +76,7 @@ def corpus_gold(corpus: Corpus, split: str) -> Gold:
     Raises:
         ValueError: it has none, as every corpus but the embedded one, or no such split.
     """
-    pairs = split_of(corpus, split)
+    pairs = get_split(corpus, split)
     if not pairs.links:
         raise ValueError(
             f"corpus {corpus.name} has no gold links for {split}: "

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Weights = NDArray[np.floating]
-Bools = NDArray[np.bool_]
+WeightArray = NDArray[np.floating]
+BoolArray = NDArray[np.bool_]
 
 ARG_MAX = "arg max"
 """The name of the method that papers use most."""
@@ -25,10 +25,10 @@ class Method(NamedTuple):
     name: str
     threshold: float | None
     """Of several methods of one name the best is chosen on validation."""
-    links: Callable[[Weights], Bools]
+    links: Callable[[WeightArray], BoolArray]
 
 
-def arg_max(weights: Weights) -> Bools:
+def arg_max(weights: WeightArray) -> BoolArray:
     """Link each target word to the source word of the largest weight (Luong et al. 2015, section 5.4).
 
     Of equal weights the first counts. A target word of no weight at all, whose model looked at the end of
@@ -37,13 +37,13 @@ def arg_max(weights: Weights) -> Bools:
     Args:
         weights: (..., T, S).
     """
-    links: Bools = np.zeros(weights.shape, dtype=np.bool_)
+    links: BoolArray = np.zeros(weights.shape, dtype=np.bool_)
     best = weights.argmax(axis=-1)[..., None]
     np.put_along_axis(links, best, np.take_along_axis(weights, best, axis=-1) > 0, axis=-1)
     return links
 
 
-def both_ways(weights: Weights) -> Bools:
+def mutual_arg_max(weights: WeightArray) -> BoolArray:
     """Keep the links that ``arg_max`` makes from either side of ``weights`` (..., T, S).
 
     The intersection of two directions (Och and Ney 2003, section 4), both of them read off one matrix.
@@ -52,14 +52,14 @@ def both_ways(weights: Weights) -> Bools:
     return arg_max(weights) & turned
 
 
-def above(weights: Weights, threshold: float) -> Bools:
+def above_threshold(weights: WeightArray, threshold: float) -> BoolArray:
     """Link whatever has a weight of at least ``threshold``; a word may have no link or several."""
     return weights >= threshold
 
 
-def diagonal(tgt_words: int, src_words: int) -> Bools:
+def diagonal(tgt_words: int, src_words: int) -> BoolArray:
     """Link each target word to the source word at the same share of the sentence; (T, S)."""
-    links: Bools = np.zeros((tgt_words, src_words), dtype=np.bool_)
+    links: BoolArray = np.zeros((tgt_words, src_words), dtype=np.bool_)
     rows = np.arange(tgt_words)
     links[rows, (2 * rows + 1) * src_words // (2 * tgt_words)] = True  # where the word's middle falls
     return links
@@ -67,7 +67,7 @@ def diagonal(tgt_words: int, src_words: int) -> Bools:
 
 METHODS = (
     Method(ARG_MAX, None, arg_max),
-    Method("intersection", None, both_ways),
-    *(Method("threshold", value, partial(above, threshold=value)) for value in THRESHOLDS),
+    Method("intersection", None, mutual_arg_max),
+    *(Method("threshold", value, partial(above_threshold, threshold=value)) for value in THRESHOLDS),
 )
 """All ways to read links off weights."""

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from compare.analysis.alignment.aer import Agreement, Counts, count_links
-from compare.analysis.alignment.entropy import AttentionEntropy, measure_spread, none_if_nan
+from compare.analysis.alignment.aer import AlignmentCounts, CountArray, count_links
+from compare.analysis.alignment.entropy import AttentionEntropy, none_if_nan, sum_entropy
 from compare.analysis.alignment.gold import Gold, GoldLinks
 from compare.analysis.alignment.links import METHODS
 from compare.analysis.alignment.word_attention import AttentionHead, WordAttention, attend_words
@@ -33,7 +33,7 @@ class AlignmentMeasurement:
     """The links of every head of a model by every method, against gold ones, and its spread."""
 
     heads: tuple[AttentionHead, ...]
-    counts: Counts
+    counts: CountArray
     """(M, C, 4)."""
     spread: AttentionEntropy
 
@@ -43,9 +43,9 @@ class AlignmentMeasurement:
             heads=self.heads, counts=self.counts + other.counts, spread=self.spread.plus(other.spread)
         )
 
-    def agreement(self, choice: LinkChoice) -> Agreement:
+    def agreement(self, choice: LinkChoice) -> AlignmentCounts:
         """How far the links of one head by one method agree with the gold ones."""
-        return Agreement(*self.counts[choice].tolist())
+        return AlignmentCounts(*self.counts[choice].tolist())
 
     def best(self, name: str, heads: Iterable[int]) -> LinkChoice:
         """The choice of least AER among ``heads`` and the methods of that name; of equals the first.
@@ -90,6 +90,4 @@ def measure_alignment(translator: Translator, gold: Gold) -> AlignmentMeasuremen
 
 def _measure_pair(pair: WordAttention, gold: GoldLinks) -> AlignmentMeasurement:
     counts = [count_links(method.links(pair.weights), gold.sure, gold.possible) for method in METHODS]
-    return AlignmentMeasurement(
-        heads=pair.heads, counts=np.stack(counts), spread=measure_spread(pair.weights)
-    )
+    return AlignmentMeasurement(heads=pair.heads, counts=np.stack(counts), spread=sum_entropy(pair.weights))

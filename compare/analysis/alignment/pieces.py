@@ -14,14 +14,14 @@ from data.subwords import ESCAPED, SPACE
 from data.vocabulary import Vocabulary
 from data.words import split_words
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
-BYTE = re.compile("<0x[0-9A-F]{2}>")
+BYTE_PIECE = re.compile("<0x[0-9A-F]{2}>")
 """The label of a piece that is a single byte; SentencePiece gives it to no other."""
 
 
-def shared_bytes(vocabulary: Vocabulary, text: str, ids: Sequence[int], words: Sequence[str]) -> Ints:
+def shared_bytes(vocabulary: Vocabulary, text: str, ids: Sequence[int], words: Sequence[str]) -> IntArray:
     """How many bytes of each word each piece writes, (P, W).
 
     A piece may write one word, a part of one, several ("?!"), or none, as a space does.
@@ -36,11 +36,11 @@ def shared_bytes(vocabulary: Vocabulary, text: str, ids: Sequence[int], words: S
     found = edges[_places(text, words)]
     starts = np.maximum(pieces[:, None, 0], found[None, :, 0])
     ends = np.minimum(pieces[:, None, 1], found[None, :, 1])
-    shared: Ints = np.maximum(ends - starts, 0)
+    shared: IntArray = np.maximum(ends - starts, 0)
     return shared
 
 
-def merge(weights: NDArray[np.floating], tgt: Ints, src: Ints) -> Floats:
+def merge_pieces(weights: NDArray[np.floating], tgt: IntArray, src: IntArray) -> FloatArray:
     """Weights between words, from weights between pieces.
 
     What the pieces of a source word get is added up, for attention is a distribution over the source, and
@@ -59,11 +59,11 @@ def merge(weights: NDArray[np.floating], tgt: Ints, src: Ints) -> Floats:
     parts = src / np.maximum(src.sum(axis=1, keepdims=True), 1)
     writes = tgt > 0
     means = writes / np.maximum(writes.sum(axis=0), 1)
-    merged: Floats = means.T @ weights @ parts
+    merged: FloatArray = means.T @ weights @ parts
     return merged
 
 
-def _pieces(vocabulary: Vocabulary, text: str, ids: Sequence[int]) -> tuple[Ints, Ints]:
+def _pieces(vocabulary: Vocabulary, text: str, ids: Sequence[int]) -> tuple[IntArray, IntArray]:
     """Where each piece begins and ends (P, 2), and the edges of the text's characters, both in bytes."""
     if vocabulary.kind in ("words", "characters"):
         edges = _edges(len(character.encode()) for character in text)
@@ -73,20 +73,22 @@ def _pieces(vocabulary: Vocabulary, text: str, ids: Sequence[int]) -> tuple[Ints
     written = (ESCAPED.get(character, character).replace(" ", SPACE) for character in text)
     edges = len(SPACE.encode()) + _edges(len(part.encode()) for part in written)
     labels = vocabulary.pieces(ids)
-    return _between(_edges(1 if BYTE.fullmatch(label) else len(label.encode()) for label in labels)), edges
+    return _between(
+        _edges(1 if BYTE_PIECE.fullmatch(label) else len(label.encode()) for label in labels)
+    ), edges
 
 
-def _edges(lengths: Iterable[int]) -> Ints:
+def _edges(lengths: Iterable[int]) -> IntArray:
     """The places between parts of these lengths that follow each other; one more than there are parts."""
     return np.cumsum([0, *lengths], dtype=np.int64)
 
 
-def _between(edges: Ints) -> Ints:
+def _between(edges: IntArray) -> IntArray:
     """Where each part begins and ends, (n, 2), from n + 1 edges."""
     return np.stack([edges[:-1], edges[1:]], axis=1)
 
 
-def _places(text: str, words: Sequence[str]) -> Ints:
+def _places(text: str, words: Sequence[str]) -> IntArray:
     """Where each of ``words`` begins and ends in ``text``, in characters; (W, 2)."""
     places, end = [], 0
     for word in words:

@@ -11,18 +11,18 @@ import torch
 from numpy.typing import NDArray
 
 from compare.analysis.alignment.gold import WordPair
-from compare.analysis.alignment.pieces import merge, shared_bytes
+from compare.analysis.alignment.pieces import merge_pieces, shared_bytes
 from compare.decoding.translator import Translator
 from data.batch import make_source_batch, padded
 from data.encoded_split import Sequences
 from data.loader import decode_batches
 from data.symbols import BOS
 
-Floats = NDArray[np.float64]
-Layers = Mapping[str, Floats]
+FloatArray = NDArray[np.float64]
+LayerWeights = Mapping[str, FloatArray]
 """Weights (H, T', S') of a pair by the name of the layer."""
 
-CROSS = "cross"
+CROSS_ATTENTION = "cross"
 """Attention from target to source, as models name it: alone, or "cross.0" in a model of several layers."""
 
 
@@ -30,7 +30,7 @@ class AttentionHead(NamedTuple):
     """A head of a layer, or a mean of heads; both are counted from 0."""
 
     layer: str
-    """As the model names it; ``CROSS`` in a model of several layers is the mean of all its heads."""
+    """As the model names it; ``CROSS_ATTENTION`` in a model of several layers is the mean of all its heads."""
     number: int | None
     """None is the mean of the layer's heads."""
 
@@ -45,7 +45,7 @@ class WordAttention(NamedTuple):
     """The pair's place in what was given."""
     heads: tuple[AttentionHead, ...]
     """Every head of every layer; then the mean of each layer of several heads, and that of all layers."""
-    weights: Floats
+    weights: FloatArray
     """(C, T, S), one entry a head; a row lacks what its word gave to the source's end of sentence."""
 
 
@@ -68,10 +68,10 @@ def attend_words(translator: Translator, pairs: Sequence[WordPair]) -> Iterator[
             heads, weights = _with_means(layers)
             shared_tgt = shared_bytes(vocabularies.tgt, pair.tgt, tgt, pair.tgt_words)
             shared_src = shared_bytes(vocabularies.src, pair.src, src, pair.src_words)
-            yield WordAttention(int(row), heads, merge(weights, shared_tgt, shared_src))
+            yield WordAttention(int(row), heads, merge_pieces(weights, shared_tgt, shared_src))
 
 
-def _force(translator: Translator, batch: Sequence[tuple[list[int], list[int]]]) -> Iterator[Layers]:
+def _force(translator: Translator, batch: Sequence[tuple[list[int], list[int]]]) -> Iterator[LayerWeights]:
     """The weights of each pair of a batch; none where the model has no attention to the source."""
     src, src_mask = (part.to(translator.device) for part in make_source_batch([src for src, _ in batch]))
     tgt_in, _ = padded(Sequences.of([tgt for _, tgt in batch]), first=BOS)
@@ -80,13 +80,13 @@ def _force(translator: Translator, batch: Sequence[tuple[list[int], list[int]]])
     cross = {
         name: weights.double().cpu().numpy()  # (B, H, T' + 1, S' + 1): the last ones are the ends of sentence
         for name, weights in found.items()
-        if name.split(".")[0] == CROSS
+        if name.split(".")[0] == CROSS_ATTENTION
     }
     for row, (one, other) in enumerate(batch):
         yield {name: weights[row, :, : len(other), : len(one)] for name, weights in cross.items()}
 
 
-def _with_means(layers: Layers) -> tuple[tuple[AttentionHead, ...], Floats]:
+def _with_means(layers: LayerWeights) -> tuple[tuple[AttentionHead, ...], FloatArray]:
     """The heads of all layers and their means, and the weights (C, T', S') of each."""
     heads = [
         AttentionHead(layer, number) for layer, weights in layers.items() for number in range(len(weights))
@@ -95,6 +95,6 @@ def _with_means(layers: Layers) -> tuple[tuple[AttentionHead, ...], Floats]:
     weights = [*layers.values(), *(layers[layer].mean(axis=0, keepdims=True) for layer in means)]
     heads += [AttentionHead(layer, None) for layer in means]
     if len(layers) > 1:
-        heads.append(AttentionHead(CROSS, None))
+        heads.append(AttentionHead(CROSS_ATTENTION, None))
         weights.append(np.concatenate(list(layers.values())).mean(axis=0, keepdims=True))
     return tuple(heads), np.concatenate(weights)

@@ -17,7 +17,7 @@ CAPTION = (
     "Cut off: translations of max_ratio x source tokens + {extra} tokens, where search gives up; tokens are "
     "counted by encoding the text again, as the vocabulary would cut it. Empty: nothing but white space."
 )
-UNKNOWN = "\ufffd"
+UNKNOWN_CHARACTER = "\ufffd"
 """One sign that no vocabulary knows: the unknown word's place when its text is encoded again."""
 
 
@@ -36,7 +36,9 @@ def _faults(run: FinishedRun, test: str, pairs: Pairs, vocabularies: VocabularyP
     """The figures of one run on one test set."""
     outputs, result, ratio = run.outputs[test], run.result, run.experiment.decode.max_ratio
     references = [split_words(line) for line in pairs.tgt]
-    again = [repetition(split_words(line), ref) for line, ref in zip(outputs, references, strict=True)]
+    again = [
+        repetition_penalty(split_words(line), ref) for line, ref in zip(outputs, references, strict=True)
+    ]
     sources = vocabularies.src.encode_all(pairs.src)
     lengths = token_counts(outputs, vocabularies.tgt)
     cut_off = [n >= int(ratio * len(ids)) + EXTRA_TOKENS for n, ids in zip(lengths, sources, strict=True)]
@@ -49,7 +51,7 @@ def _faults(run: FinishedRun, test: str, pairs: Pairs, vocabularies: VocabularyP
     }
 
 
-def repetition(hypothesis: Sequence[str], reference: Sequence[str]) -> int:
+def repetition_penalty(hypothesis: Sequence[str], reference: Sequence[str]) -> int:
     """The penalty of the REP score for one sentence (Malaviya et al. 2018; lambda 1 and 2, n = 2).
 
     For each pair of neighbours that the hypothesis holds more than once, how much more often than the
@@ -69,7 +71,7 @@ def token_counts(lines: Sequence[str], vocabulary: Vocabulary) -> list[int]:
     has hardly been trained come out a few too many.
     """
     # Words and characters decode the unknown token to its name, which would not be read as one token.
-    known = [line.replace(SPECIALS[UNK], UNKNOWN) for line in lines]
+    known = [line.replace(SPECIALS[UNK], UNKNOWN_CHARACTER) for line in lines]
     return [len(ids) for ids in vocabulary.encode_all(known)]
 
 

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Container
 
 from compare.analysis.finished_experiment import FinishedExperiment
-from compare.analysis.quality.rare_words import Line, match
-from compare.analysis.quality.texts import trained_on, words
+from compare.analysis.quality.rare_words import Words, count_matches
+from compare.analysis.quality.texts import extract_words, training_pairs
 from compare.analysis.table import Table
 from data.grammar.numerals import number_words, ordinal_words
 
@@ -24,17 +24,17 @@ LANGUAGES = {"en": 0, "de": 1}
 def copies_and_numbers(finished: FinishedExperiment, test: str) -> Table:
     """Copy accuracy, and recall, precision and F1 of numbers, one row a run."""
     pairs = finished.corpus.splits[test]
-    common = {word for line in trained_on(finished).src for word in words(line)}
-    references = [words(line) for line in pairs.tgt]
-    sources = (words(line) for line in pairs.src)
-    copied = [copies(src, tgt, common) for src, tgt in zip(sources, references, strict=True)]
+    common = {word for line in training_pairs(finished).src for word in extract_words(line)}
+    references = [extract_words(line) for line in pairs.tgt]
+    sources = (extract_words(line) for line in pairs.src)
+    copied = [copied_words(src, tgt, common) for src, tgt in zip(sources, references, strict=True)]
     spelled = spelled_numbers(finished.corpus.tgt_lang)
-    wanted = [numbers(line, spelled) for line in references]
+    wanted = [find_numbers(line, spelled) for line in references]
     rows = []
     for run in finished.runs:
-        outputs = [words(line) for line in run.outputs[test]]
-        names = match(outputs, copied)
-        figures = match([numbers(line, spelled) for line in outputs], wanted)
+        outputs = [extract_words(line) for line in run.outputs[test]]
+        names = count_matches(outputs, copied)
+        figures = count_matches([find_numbers(line, spelled) for line in outputs], wanted)
         about = {"label": run.result.label, "seed": run.result.seed}
         counts = {
             "copies": names.ref,
@@ -45,7 +45,7 @@ def copies_and_numbers(finished: FinishedExperiment, test: str) -> Table:
     return Table(CAPTION.format(test=test, spelled=SPELLED_OUT if spelled else ""), rows)
 
 
-def copies(source: Line, reference: Line, common: Container[str]) -> list[str]:
+def copied_words(source: Words, reference: Words, common: Container[str]) -> list[str]:
     """The names and numbers of ``source`` that stand in ``reference`` too, as often as in both.
 
     A word with a capital is a name unless its small form is in ``common``: at the start of a sentence
@@ -55,7 +55,7 @@ def copies(source: Line, reference: Line, common: Container[str]) -> list[str]:
     return [word for word in shared.elements() if _is_name(word, common) or _has_digit(word)]
 
 
-def numbers(line: Line, spelled: Container[str]) -> list[str]:
+def find_numbers(line: Words, spelled: Container[str]) -> list[str]:
     """The words with a digit and those in ``spelled``, in small letters."""
     small = (word.lower() for word in line)
     return [word for word in small if _has_digit(word) or word in spelled]

@@ -9,7 +9,7 @@ from compare.training.metrics_log import read_metrics
 
 COSTS = ("seconds", "updates", "tokens", "flops", "joules")
 """What training spends, as columns of ``progress``."""
-SHARES = (0.5, 0.8, 0.9, 0.95, 0.99)
+BLEU_SHARES = (0.5, 0.8, 0.9, 0.95, 0.99)
 """Of the best BLEU, for ``time_to_quality``."""
 SPEED, SIZE = "beam_sentences_per_s", "params"
 """Columns of ``pareto`` against which BLEU is set; speed is that of the search whose BLEU is reported."""
@@ -25,7 +25,7 @@ def progress(finished: FinishedExperiment) -> Table:
     return Table("Validation (greedy search) as training goes on; validation's own seconds left out.", rows)
 
 
-def time_to_quality(curves: Sequence[Row], shares: Sequence[float] = SHARES) -> Table:
+def time_to_quality(curves: Sequence[Row], shares: Sequence[float] = BLEU_SHARES) -> Table:
     """What each run had spent when it first reached shares of the best BLEU, one row a run and share.
 
     Args:

@@ -6,10 +6,10 @@ from itertools import chain, count, pairwise
 from typing import NamedTuple
 
 from compare.analysis.finished_experiment import FinishedExperiment
-from compare.analysis.quality.texts import trained_on, word_counts
+from compare.analysis.quality.texts import training_pairs, word_counts
 from compare.analysis.table import Row, Table
 
-LEAST = 50
+MIN_SENTENCES = 50
 """Sentences of a bucket, at the least: BLEU of fewer says little."""
 MOST, MOST_PAST = 10, 5
 """Buckets at the most, of all lengths and of those past training."""
@@ -25,7 +25,7 @@ class Bucket(NamedTuple):
         return f"{self.low}–{self.high}" if self.low < self.high else str(self.low)
 
 
-def buckets(lengths: Iterable[int], *, most: int, least: int = LEAST) -> list[Bucket]:
+def make_buckets(lengths: Iterable[int], *, most: int, least: int = MIN_SENTENCES) -> list[Bucket]:
     """Part ``lengths``, one or more, into buckets that end at multiples of 1, 2, 5, 10, 20, 50, ...
 
     The least of these steps that makes at most ``most`` buckets is taken. Each bucket has at least
@@ -54,7 +54,7 @@ def by_length(finished: FinishedExperiment) -> Table:
     The sentences of all test sets are taken together, so that a set of long ones goes on where another ends.
     """
     lengths = word_counts(_sources(finished))
-    groups = {str(bucket): _members(lengths, bucket) for bucket in buckets(lengths, most=MOST)}
+    groups = {str(bucket): _members(lengths, bucket) for bucket in make_buckets(lengths, most=MOST)}
     caption = (
         f"Quality by words of the source, {_tests(finished)}; each bucket is scored as a corpus of its own "
         "(BLEU 13a cased, chrF2, and tokens of the translations over those of the references)."
@@ -64,7 +64,7 @@ def by_length(finished: FinishedExperiment) -> Table:
 
 def by_distance(finished: FinishedExperiment) -> Table:
     """The same by how many words the source is longer than the longest seen in training."""
-    lengths, trained = word_counts(_sources(finished)), word_counts(trained_on(finished).src)
+    lengths, trained = word_counts(_sources(finished)), word_counts(training_pairs(finished).src)
     inside = Bucket(min(trained), max(trained))
     past = [length - inside.high for length in lengths]
     groups = {
@@ -72,7 +72,9 @@ def by_distance(finished: FinishedExperiment) -> Table:
         f"{inside} (trained)": _members(lengths, inside),
     }
     if beyond := [words for words in past if words > 0]:
-        groups |= {f"{bucket} past": _members(past, bucket) for bucket in buckets(beyond, most=MOST_PAST)}
+        groups |= {
+            f"{bucket} past": _members(past, bucket) for bucket in make_buckets(beyond, most=MOST_PAST)
+        }
     groups = {name: members for name, members in groups.items() if members}
     caption = (
         f"Quality by distance to the lengths of training ({inside} words of the source): inside of them, "

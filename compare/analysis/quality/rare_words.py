@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 from compare.analysis.finished_experiment import FinishedExperiment
 from compare.analysis.quality.lengths import Bucket
-from compare.analysis.quality.texts import trained_on, words
+from compare.analysis.quality.texts import extract_words, training_pairs
 from compare.analysis.table import Row, Table
 
-LEAST_COUNTS = (0, 1, 5, 20, 100, 1_000)
+BUCKET_STARTS = (0, 1, 5, 20, 100, 1_000)
 """Where each bucket of counts in training begins."""
-COUNT_NAMES = (*(str(Bucket(low, after - 1)) for low, after in pairwise(LEAST_COUNTS)), "1000+")
+BUCKET_NAMES = (*(str(Bucket(low, after - 1)) for low, after in pairwise(BUCKET_STARTS)), "1000+")
 
-Line = Sequence[str]
+Words = Sequence[str]
 """The words of a sentence."""
 
 
@@ -39,16 +39,16 @@ class Matches(NamedTuple):
         }
 
 
-def match(hypotheses: Iterable[Line], references: Iterable[Line]) -> Matches:
+def count_matches(hypotheses: Iterable[Words], references: Iterable[Words]) -> Matches:
     """Count matches line by line."""
-    return match_by(("",), lambda _: "", hypotheses, references)[""]
+    return count_matches_by_kind(("",), lambda _: "", hypotheses, references)[""]
 
 
-def match_by(
+def count_matches_by_kind(
     names: Sequence[str],
     kind: Callable[[str], str],
-    hypotheses: Iterable[Line],
-    references: Iterable[Line],
+    hypotheses: Iterable[Words],
+    references: Iterable[Words],
 ) -> dict[str, Matches]:
     """Count matches line by line for the words of each ``kind`` apart; ``names`` are all kinds there are."""
     both, ref, hyp = Counter[str](), Counter[str](), Counter[str]()
@@ -62,12 +62,14 @@ def match_by(
 
 def rare_words(finished: FinishedExperiment, test: str) -> Table:
     """Recall, precision and F1 of words by their count in training, one row a run and bucket of counts."""
-    trained = Counter(word for line in trained_on(finished).tgt for word in words(line))
-    references = [words(line) for line in finished.corpus.splits[test].tgt]
+    trained = Counter(word for line in training_pairs(finished).tgt for word in extract_words(line))
+    references = [extract_words(line) for line in finished.corpus.splits[test].tgt]
     rows = []
     for run in finished.runs:
-        outputs = [words(line) for line in run.outputs[test]]
-        found = match_by(COUNT_NAMES, lambda word: _count_name(trained[word]), outputs, references)
+        outputs = [extract_words(line) for line in run.outputs[test]]
+        found = count_matches_by_kind(
+            BUCKET_NAMES, lambda word: _count_name(trained[word]), outputs, references
+        )
         for name, matches in found.items():
             about = {"label": run.result.label, "seed": run.result.seed, "training_count": name}
             counts = {"ref_words": matches.ref, "hyp_words": matches.hyp}
@@ -82,7 +84,7 @@ def rare_words(finished: FinishedExperiment, test: str) -> Table:
 
 def _count_name(count: int) -> str:
     """The bucket of a word that training has ``count`` times."""
-    return COUNT_NAMES[bisect(LEAST_COUNTS, count) - 1]
+    return BUCKET_NAMES[bisect(BUCKET_STARTS, count) - 1]
 
 
 def _percent(part: int, whole: int) -> float | None:

@@ -14,17 +14,17 @@ NUMBER = r"\d+(?:[.,:/]\d+)*\w*"
 NUMBER_OR_TOKEN = re.compile(f"{NUMBER}|{TOKEN.pattern}")
 
 
-def words(text: str) -> list[str]:
+def extract_words(text: str) -> list[str]:
     """The words of ``text`` without punctuation: "At 10:30, you left." gives At 10:30 you left."""
     return [token for token in NUMBER_OR_TOKEN.findall(text) if any(map(str.isalnum, token))]
 
 
 def word_counts(lines: Sequence[str]) -> list[int]:
     """How many words each line has."""
-    return [len(words(line)) for line in lines]
+    return [len(extract_words(line)) for line in lines]
 
 
-def trained_on(finished: FinishedExperiment) -> Pairs:
+def training_pairs(finished: FinishedExperiment) -> Pairs:
     """The training pairs that the models saw; those of more than ``max_tokens`` tokens were left out."""
     first, train = finished.runs[0], finished.corpus.splits["train"]
     limit = first.experiment.data.max_tokens

@@ -15,7 +15,7 @@ from compare.scoring.score import BOOTSTRAP_SEED
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
-ORDERS = 4
+MAX_NGRAM_ORDER = 4
 """The longest n-gram of BLEU (Papineni et al. 2002)."""
 
 
@@ -26,7 +26,7 @@ def sentence_counts(hypotheses: Sequence[str], references: Sequence[str]) -> Int
     for hypothesis, reference in zip(hypotheses, references, strict=True):
         score = metric.sentence_score(hypothesis, [reference])
         rows.append([*score.counts, *score.totals, score.sys_len, score.ref_len])
-    return np.array(rows, dtype=np.int64).reshape(-1, 2 * ORDERS + 2)
+    return np.array(rows, dtype=np.int64).reshape(-1, 2 * MAX_NGRAM_ORDER + 2)
 
 
 def bleu(sums: npt.ArrayLike) -> FloatArray:
@@ -37,7 +37,7 @@ def bleu(sums: npt.ArrayLike) -> FloatArray:
     no sentence has four words, as in sacrebleu.
     """
     counts = np.asarray(sums, dtype=np.float64)
-    matches, totals = counts[..., :ORDERS], counts[..., ORDERS : 2 * ORDERS]
+    matches, totals = counts[..., :MAX_NGRAM_ORDER], counts[..., MAX_NGRAM_ORDER : 2 * MAX_NGRAM_ORDER]
     hyp_len, ref_len = counts[..., -2], counts[..., -1]
     missing = matches == 0
     smoothed = np.where(missing, 0.5 ** missing.cumsum(axis=-1), matches)
@@ -47,7 +47,7 @@ def bleu(sums: npt.ArrayLike) -> FloatArray:
     return np.where(scored, 100 * np.exp(log_brevity + log_precision), 0)
 
 
-def draws(sentences: int, resamples: int) -> FloatArray:
+def bootstrap_draws(sentences: int, resamples: int) -> FloatArray:
     """How often each bootstrap resample of a test set draws each sentence, (R, N).
 
     They are the draws that sacrebleu makes for the interval of a row, seed included: one name, one figure.

@@ -10,12 +10,12 @@ from sacrebleu.metrics.bleu import BLEU
 
 from compare.analysis.significance.comparison import ALPHA, Comparison
 from compare.analysis.significance.intervals import difference_intervals
-from compare.analysis.significance.paired_tests import holm, seeds_p
+from compare.analysis.significance.paired_tests import all_seeds_p, holm_correction
 from compare.analysis.significance.scored_tests import ScoredRun, ScoredTestSet
 
-Pair = tuple[str, str]
+LabelPair = tuple[str, str]
 """The labels of two models, first and second."""
-Matched = Mapping[int, tuple[ScoredRun, ScoredRun]]
+RunsBySeed = Mapping[int, tuple[ScoredRun, ScoredRun]]
 """Their runs by the seeds that both have."""
 
 
@@ -48,14 +48,14 @@ def compare_models(
     for pair, runs in pairs.items():
         say("paired tests: {} against {}".format(*pair))
         found.append(_compare(pair, runs, metric, trials, resamples))
-    corrected = holm([comparison.p_randomisation for comparison in found])
+    corrected = holm_correction([comparison.p_randomisation for comparison in found])
     return [replace(comparison, p=p) for comparison, p in zip(found, corrected, strict=True)]
 
 
-def _compare(pair: Pair, matched: Matched, metric: BLEU, trials: int, resamples: int) -> Comparison:
+def _compare(pair: LabelPair, matched: RunsBySeed, metric: BLEU, trials: int, resamples: int) -> Comparison:
     """The comparison of a pair, its p not yet corrected."""
     runs = list(matched.values())
-    p_randomisation = seeds_p(runs, metric, "ar", trials)
+    p_randomisation = all_seeds_p(runs, metric, "ar", trials)
     counted = [
         [(one.chrf > other.chrf).sum(), (one.chrf < other.chrf).sum(), (one.chrf == other.chrf).sum()]
         for one, other in runs
@@ -68,7 +68,7 @@ def _compare(pair: Pair, matched: Matched, metric: BLEU, trials: int, resamples:
         differences=tuple(one.bleu - other.bleu for one, other in runs),
         intervals=difference_intervals(runs),
         p_randomisation=p_randomisation,
-        p_bootstrap=seeds_p(runs, metric, "bs", resamples),
+        p_bootstrap=all_seeds_p(runs, metric, "bs", resamples),
         p=p_randomisation,
         wins=wins,
         losses=losses,
@@ -76,7 +76,9 @@ def _compare(pair: Pair, matched: Matched, metric: BLEU, trials: int, resamples:
     )
 
 
-def _pairs(models: Mapping[str, Mapping[int, ScoredRun]], baseline: str | None) -> dict[Pair, Matched]:
+def _pairs(
+    models: Mapping[str, Mapping[int, ScoredRun]], baseline: str | None
+) -> dict[LabelPair, RunsBySeed]:
     """The pairs to compare, with their runs."""
     if baseline is None:
         labels = [(first, second) for second, first in combinations(models, 2)]
@@ -85,7 +87,7 @@ def _pairs(models: Mapping[str, Mapping[int, ScoredRun]], baseline: str | None) 
     else:
         near = get_close_matches(baseline, models, n=1) or list(models)
         raise ValueError(f"no finished model is labelled {baseline!r}; did you mean {near[0]!r}?")
-    found: dict[Pair, Matched] = {}
+    found: dict[LabelPair, RunsBySeed] = {}
     for first, second in labels:
         common = sorted(models[first].keys() & models[second].keys())
         if common:

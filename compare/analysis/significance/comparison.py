@@ -43,7 +43,7 @@ class Comparison:
         """Why neither model can be said to beat the other; None where one does."""
         if self.intervals.seeds is None:
             return "one seed says nothing about others"
-        if not seeds_agree(self.differences):
+        if not same_sign(self.differences):
             return "the seeds do not agree on which is better"
         if not self.p < ALPHA:
             return f"{describe_p(self.p)} is not below {ALPHA}"
@@ -89,7 +89,7 @@ class Comparison:
         }
 
 
-def seeds_agree(differences: Sequence[float]) -> bool:
+def same_sign(differences: Sequence[float]) -> bool:
     """Whether all of ``differences`` have the same sign; 0 has none."""
     return all(each > 0 for each in differences) or all(each < 0 for each in differences)
 

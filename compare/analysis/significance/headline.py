@@ -6,7 +6,7 @@ from statistics import fmean
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun
 from compare.analysis.significance.comparison import Comparison, comparison_matrix, describe_p
 
-ALIKE = 0.05
+SAME_SPEED = 0.05
 """Speeds closer than this share are called the same: timing one model again differs by as much."""
 
 
@@ -23,10 +23,12 @@ def headlines(finished: FinishedExperiment, comparisons: Sequence[Comparison]) -
     sides = comparison_matrix(comparisons)
     best, *ranking = sorted(sides, key=lambda label: _mean_bleu(finished.labels[label]), reverse=True)
     rivals = [label for label in ranking if label in sides[best]]
-    return [sentence(sides[best][rival], finished) for rival in dict.fromkeys((rivals[0], rivals[-1]))]
+    return [
+        describe_comparison(sides[best][rival], finished) for rival in dict.fromkeys((rivals[0], rivals[-1]))
+    ]
 
 
-def sentence(comparison: Comparison, finished: FinishedExperiment) -> str:
+def describe_comparison(comparison: Comparison, finished: FinishedExperiment) -> str:
     """One comparison, the model with more BLEU first: what is known, or why nothing is, and the speed."""
     side = comparison if comparison.difference >= 0 else comparison.swapped()
     points = f"{side.difference:.1f}" if side.difference >= 1 else f"{side.difference:.2f}"
@@ -47,7 +49,7 @@ def _speed(first: Sequence[FinishedRun], second: Sequence[FinishedRun]) -> str |
     if len(conditions) > 1 or not all(rates):
         return None
     ratio = fmean(rates[: len(first)]) / fmean(rates[len(first) :])
-    if abs(ratio - 1) < ALIKE:
+    if abs(ratio - 1) < SAME_SPEED:
         return "trains as fast"
     return f"trains {ratio:.1f} times faster" if ratio > 1 else f"trains {1 / ratio:.1f} times slower"
 

@@ -51,7 +51,7 @@ class Intervals(NamedTuple):
 def model_intervals(runs: Sequence[ScoredRun]) -> Intervals:
     """Intervals of a model's mean BLEU over its seeds, kept on the scale of 0 to 100."""
     scores = np.array([run.bleu for run in runs])
-    found = intervals(scores, np.stack([run.resampled for run in runs]), len(runs[0].counts))
+    found = confidence_intervals(scores, np.stack([run.resampled for run in runs]), len(runs[0].counts))
     return found.map(lambda each: Interval(*(min(max(end, 0.0), 100.0) for end in each)))
 
 
@@ -59,10 +59,10 @@ def difference_intervals(pairs: Sequence[tuple[ScoredRun, ScoredRun]]) -> Interv
     """Intervals of the mean of first minus second over ``pairs`` of runs with the same seed."""
     differences = np.array([first.bleu - second.bleu for first, second in pairs])
     resampled = np.stack([first.resampled - second.resampled for first, second in pairs])
-    return intervals(differences, resampled, len(pairs[0][0].counts))
+    return confidence_intervals(differences, resampled, len(pairs[0][0].counts))
 
 
-def intervals(scores: FloatArray, resampled: FloatArray, sentences: int) -> Intervals:
+def confidence_intervals(scores: FloatArray, resampled: FloatArray, sentences: int) -> Intervals:
     """The three intervals of the mean of ``scores``.
 
     Args:

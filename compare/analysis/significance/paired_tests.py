@@ -6,15 +6,17 @@ from typing import Literal
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest, Result
 
-from compare.analysis.significance.comparison import seeds_agree
+from compare.analysis.significance.comparison import same_sign
 from compare.analysis.significance.scored_tests import ScoredRun
 from compare.scoring.score import fixed_seed
 
-Kind = Literal["ar", "bs"]
+TestKind = Literal["ar", "bs"]
 """Approximate randomisation (Riezler and Maxwell 2005) or the paired bootstrap (Koehn 2004)."""
 
 
-def paired_p(first: Sequence[str], second: Sequence[str], metric: BLEU, kind: Kind, samples: int) -> float:
+def paired_test_p(
+    first: Sequence[str], second: Sequence[str], metric: BLEU, kind: TestKind, samples: int
+) -> float:
     """The two-sided p of a difference in BLEU between two translations of a test set.
 
     Args:
@@ -34,16 +36,18 @@ def paired_p(first: Sequence[str], second: Sequence[str], metric: BLEU, kind: Ki
     return result.p_value
 
 
-def seeds_p(runs: Sequence[tuple[ScoredRun, ScoredRun]], metric: BLEU, kind: Kind, samples: int) -> float:
+def all_seeds_p(
+    runs: Sequence[tuple[ScoredRun, ScoredRun]], metric: BLEU, kind: TestKind, samples: int
+) -> float:
     """The p of one model being better than another with every seed; ``runs`` are pairs of one seed each.
 
     The largest p of the seeds counts (intersection-union test, Berger 1982), and where the seeds do not agree
     on which model is better, it is 1.
     """
-    if not seeds_agree([first.bleu - second.bleu for first, second in runs]):
+    if not same_sign([first.bleu - second.bleu for first, second in runs]):
         return 1.0
     return max(
-        max(paired_p(first.lines, second.lines, metric, kind, samples), _least_p(first, second))
+        max(paired_test_p(first.lines, second.lines, metric, kind, samples), _least_p(first, second))
         for first, second in runs
     )
 
@@ -59,7 +63,7 @@ def _least_p(first: ScoredRun, second: ScoredRun) -> float:
     return float(0.5 ** (int(differing.sum()) - 1))
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
+def holm_correction(p_values: Sequence[float]) -> list[float]:
     """Correct p-values for their number: in 1 family of 20 at most is any below .05 by chance (Holm 1979)."""
     corrected = [0.0] * len(p_values)
     largest = 0.0

@@ -8,7 +8,13 @@ import numpy as np
 from sacrebleu.metrics.chrf import CHRF
 
 from compare.analysis.finished_experiment import FinishedExperiment
-from compare.analysis.significance.bleu_statistics import FloatArray, IntArray, bleu, draws, sentence_counts
+from compare.analysis.significance.bleu_statistics import (
+    FloatArray,
+    IntArray,
+    bleu,
+    bootstrap_draws,
+    sentence_counts,
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,7 +56,7 @@ class ScoredTestSet:
     """Runs by label, then by seed."""
 
 
-def score_test(
+def score_test_set(
     name: str,
     references: Sequence[str],
     outputs: Mapping[str, Mapping[int, Sequence[str]]],
@@ -58,7 +64,7 @@ def score_test(
     resamples: int = 1000,
 ) -> ScoredTestSet:
     """Count and resample ``outputs``, translations by label and seed, against ``references``."""
-    drawn = draws(len(references), resamples)
+    drawn = bootstrap_draws(len(references), resamples)
 
     def scored(lines: Sequence[str]) -> ScoredRun:
         counts = sentence_counts(lines, references)
@@ -76,5 +82,5 @@ def score_tests(finished: FinishedExperiment, *, resamples: int = 1000) -> dict[
             label: {run.result.seed: run.outputs[test] for run in runs}
             for label, runs in finished.labels.items()
         }
-        found[test] = score_test(test, finished.corpus.splits[test].tgt, outputs, resamples=resamples)
+        found[test] = score_test_set(test, finished.corpus.splits[test].tgt, outputs, resamples=resamples)
     return found

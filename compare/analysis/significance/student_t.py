@@ -5,7 +5,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-NORMAL = NormalDist().inv_cdf(0.975)
+NORMAL_QUANTILE = NormalDist().inv_cdf(0.975)
 """The same quantile of the normal distribution, which t comes to with many degrees of freedom."""
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(48)
@@ -24,7 +24,7 @@ def t_quantile(dof: float) -> float:
     if not dof >= 1:
         raise ValueError(f"dof is {dof}, but a t distribution here takes at least 1 degree of freedom")
     c = math.exp(math.lgamma((dof + 1) / 2) - math.lgamma(dof / 2)) / math.sqrt(math.pi)
-    angle = math.atan(NORMAL / math.sqrt(dof))
+    angle = math.atan(NORMAL_QUANTILE / math.sqrt(dof))
     for _ in range(8):  # about dof = 2, the slowest, six steps reach rounding
         heights = np.cos(angle * (_NODES + 1) / 2) ** (dof - 1)
         below = c * float(heights @ _WEIGHTS) * angle / 2

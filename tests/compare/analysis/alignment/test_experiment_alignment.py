@@ -17,7 +17,14 @@ from compare.results.store import Result
 from compare.results.trained_model import load_model
 from data.corpus import Corpus
 from data.vocabulary import BOS, EOS
-from tests.kits.alignment import SENTENCES, backwards, corpus_of, forwards, oracle, reversed_pairs
+from tests.kits.alignment import (
+    SENTENCES,
+    backwards,
+    fixed_attention,
+    forwards,
+    reversed_corpus,
+    reversed_pairs,
+)
 
 
 def finished_of(labels: list[tuple[str, int]], corpus: Corpus) -> FinishedExperiment:
@@ -37,15 +44,15 @@ def finished_of(labels: list[tuple[str, int]], corpus: Corpus) -> FinishedExperi
 def made(monkeypatch: pytest.MonkeyPatch) -> FinishedExperiment:
     """Two seeds of a good model, one without attention, and one that sees the source in order."""
     models = {
-        "good-seed1": oracle({"cross": [backwards]}),
-        "good-seed2": oracle({"cross": [forwards, backwards]}),
-        "plain-seed1": oracle({}),
-        "deep-seed1": oracle({"cross.0": [forwards], "cross.1": [forwards]}),
+        "good-seed1": fixed_attention({"cross": [backwards]}),
+        "good-seed2": fixed_attention({"cross": [forwards, backwards]}),
+        "plain-seed1": fixed_attention({}),
+        "deep-seed1": fixed_attention({"cross.0": [forwards], "cross.1": [forwards]}),
     }
     for module in (experiment_alignment, experiment_entropy):
         monkeypatch.setattr(module, "load_model", lambda folder, device: models[folder.name])
     labels = [("good", 1), ("good", 2), ("plain", 1), ("deep", 1)]
-    return finished_of(labels, corpus_of(SENTENCES, ("a b c d", "e f")))
+    return finished_of(labels, reversed_corpus(SENTENCES, ("a b c d", "e f")))
 
 
 def test_rows_of_an_experiment(made: FinishedExperiment):
@@ -111,8 +118,8 @@ def test_seeds_are_put_together_by_their_median():
 
 def test_spread_needs_no_gold(monkeypatch: pytest.MonkeyPatch):
     """Even weights over n words: log n each; one that looks at one place: 0."""
-    corpus = corpus_of(("a",), ("a b c d", "e f"))
-    models = {"plain-seed1": oracle({}), "two-seed1": oracle({"cross": [forwards, None]})}
+    corpus = reversed_corpus(("a",), ("a b c d", "e f"))
+    models = {"plain-seed1": fixed_attention({}), "two-seed1": fixed_attention({"cross": [forwards, None]})}
     monkeypatch.setattr(experiment_entropy, "load_model", lambda folder, device: models[folder.name])
     (row,) = attention_spread(finished_of([("plain", 1), ("two", 1)], corpus))
     wide = (4 * np.log(4) + 2 * np.log(2)) / 6

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compare.analysis.alignment.aer import Agreement, count_links
+from compare.analysis.alignment.aer import AlignmentCounts, count_links
 from compare.analysis.alignment.gold import Gold, corpus_gold, read_gold
 from compare.analysis.alignment.pharaoh import parse_pharaoh, read_links
 from data.corpus import Corpus, Pairs, embedded_corpus
@@ -16,10 +16,10 @@ BICICI = SHARED / "align-de-en-bicici"
 needs_bicici = pytest.mark.skipif(not BICICI.is_dir(), reason="no ../shared/data/align-de-en-bicici here")
 
 
-def agree(gold: Gold) -> Agreement:
+def agree(gold: Gold) -> AlignmentCounts:
     """Gold links against themselves."""
     counts = [count_links(links.sure, links.sure, links.possible) for links in gold.links]
-    return Agreement(*np.sum(counts, axis=0).tolist())
+    return AlignmentCounts(*np.sum(counts, axis=0).tolist())
 
 
 @pytest.mark.parametrize("line", ["0-1 2?0 3-3", "0-1:S 2-0:P 3-3", " 3-3\t0-1  2p0 "])
@@ -119,7 +119,7 @@ def test_the_gold_of_others_is_read_as_it_is():
     for name, gold in files.items():
         (skipped,) = gold.skipped
         assert skipped.startswith(f"{BICICI / f'gold.{name}.gz'}, sentence 63: skipped link 12-16 ")
-        assert agree(gold) == Agreement(1_232, 1_232, 1_232, 1_232)
+        assert agree(gold) == AlignmentCounts(1_232, 1_232, 1_232, 1_232)
         assert agree(gold).aer == 0
         assert agree(gold.turned()).aer == 0
     for one, other in zip(files["talp"].links, files["naacl"].links, strict=True):

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from compare.analysis.alignment.aer import Agreement, count_links
-from compare.analysis.alignment.links import METHODS, above, arg_max, both_ways, diagonal
+from compare.analysis.alignment.aer import AlignmentCounts, count_links
+from compare.analysis.alignment.links import METHODS, above_threshold, arg_max, diagonal, mutual_arg_max
 
 
 def test_agreement_by_hand():
@@ -15,8 +15,8 @@ def test_agreement_by_hand():
     sure = np.array([[1, 0, 0], [0, 1, 0]], dtype=bool)
     possible = np.array([[1, 1, 0], [0, 1, 1]], dtype=bool)
     proposed = np.array([[1, 1, 0], [1, 0, 0]], dtype=bool)
-    found = Agreement(*count_links(proposed, sure, possible).tolist())
-    assert found == Agreement(proposed=3, sure=2, right_sure=1, right_possible=2)
+    found = AlignmentCounts(*count_links(proposed, sure, possible).tolist())
+    assert found == AlignmentCounts(proposed=3, sure=2, right_sure=1, right_possible=2)
     assert found.precision == pytest.approx(2 / 3)
     assert found.recall == pytest.approx(1 / 2)
     assert found.aer == pytest.approx(1 - 3 / 5)
@@ -30,10 +30,15 @@ def test_agreement_by_hand():
 
 
 def test_shares_of_nothing():
-    assert Agreement(0, 0, 0, 0).shares() == {"aer": None, "precision": None, "recall": None, "f1": None}
-    assert Agreement(0, 5, 0, 0).shares() == {"aer": 1, "precision": None, "recall": 0, "f1": None}
-    assert Agreement(2, 5, 0, 0).shares() == {"aer": 1, "precision": 0, "recall": 0, "f1": 0}
-    assert Agreement(2, 0, 0, 1).shares() == {"aer": 0.5, "precision": 0.5, "recall": None, "f1": None}
+    assert AlignmentCounts(0, 0, 0, 0).shares() == {
+        "aer": None,
+        "precision": None,
+        "recall": None,
+        "f1": None,
+    }
+    assert AlignmentCounts(0, 5, 0, 0).shares() == {"aer": 1, "precision": None, "recall": 0, "f1": None}
+    assert AlignmentCounts(2, 5, 0, 0).shares() == {"aer": 1, "precision": 0, "recall": 0, "f1": 0}
+    assert AlignmentCounts(2, 0, 0, 1).shares() == {"aer": 0.5, "precision": 0.5, "recall": None, "f1": None}
 
 
 @settings(deadline=None)
@@ -45,7 +50,7 @@ def test_agreement_equals_that_of_sets(proposed: np.ndarray, sure: np.ndarray, a
     s, p = ({tuple(link) for link in np.argwhere(part)} for part in (sure, possible))
     for head in range(3):
         a = {tuple(link) for link in np.argwhere(proposed[head])}
-        found = Agreement(*counts[head].tolist())
+        found = AlignmentCounts(*counts[head].tolist())
         assert found == (len(a), len(s), len(a & s), len(a & p))
         if a or s:
             assert found.aer == pytest.approx(1 - (len(a & s) + len(a & p)) / (len(a) + len(s)))
@@ -56,10 +61,10 @@ def test_agreement_equals_that_of_sets(proposed: np.ndarray, sure: np.ndarray, a
 def test_links_by_hand():
     weights = np.array([[0.6, 0.3, 0.1], [0.5, 0.2, 0.2], [0.0, 0.3, 0.3], [0.0, 0.0, 0.0]])
     assert np.argwhere(arg_max(weights)).tolist() == [[0, 0], [1, 0], [2, 1]]
-    assert np.argwhere(both_ways(weights)).tolist() == [
+    assert np.argwhere(mutual_arg_max(weights)).tolist() == [
         [0, 0]
     ]  # source 1 prefers target 0, the first of equals
-    assert np.argwhere(above(weights, 0.3)).tolist() == [[0, 0], [0, 1], [1, 0], [2, 1], [2, 2]]
+    assert np.argwhere(above_threshold(weights, 0.3)).tolist() == [[0, 0], [0, 1], [1, 0], [2, 1], [2, 2]]
 
 
 @settings(deadline=None)
@@ -73,7 +78,7 @@ def test_links_equal_those_of_a_loop(weights: np.ndarray):
             (max(range(3), key=lambda j, i=i: (matrix[j, i], -j)), i) for i in range(5) if matrix[:, i].any()
         }
         assert {tuple(link) for link in np.argwhere(arg_max(weights)[head])} == rows
-        assert {tuple(link) for link in np.argwhere(both_ways(weights)[head])} == rows & columns
+        assert {tuple(link) for link in np.argwhere(mutual_arg_max(weights)[head])} == rows & columns
 
 
 def test_the_diagonal_by_hand():

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from torch import Tensor, nn
 
-from compare.analysis.alignment.aer import Agreement
-from compare.analysis.alignment.experiment_alignment import best_rows
+from compare.analysis.alignment.aer import AlignmentCounts
+from compare.analysis.alignment.experiment_alignment import best_choice_rows
 from compare.analysis.alignment.gold import word_pairs
 from compare.analysis.alignment.measurement import measure_alignment
 from compare.analysis.alignment.word_attention import AttentionHead, attend_words
@@ -13,7 +13,15 @@ from compare.config.sections import DecodeConfig
 from compare.decoding.translator import Translator
 from data.corpus import Pairs
 from data.vocabulary import VocabularyPair, build_vocabulary
-from tests.kits.alignment import CPU, SENTENCES, backwards, forwards, gold_of, oracle, reversed_pairs
+from tests.kits.alignment import (
+    CPU,
+    SENTENCES,
+    backwards,
+    fixed_attention,
+    forwards,
+    reversed_gold,
+    reversed_pairs,
+)
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 9, 100])
@@ -21,7 +29,7 @@ def test_heads_and_means_without_ends_and_padding(batch_tokens: int):
     """All sentences in one batch, some, or each alone: the junk around them is never seen."""
     looks = {"cross.0": [backwards, forwards], "cross.1": [forwards]}
     pairs = word_pairs(reversed_pairs(SENTENCES))
-    found = {pair.number: pair for pair in attend_words(oracle(looks, batch_tokens), pairs)}
+    found = {pair.number: pair for pair in attend_words(fixed_attention(looks, batch_tokens), pairs)}
     assert sorted(found) == [0, 1, 2, 3]
     for number, pair in found.items():
         n = len(SENTENCES[number].split())
@@ -36,15 +44,15 @@ def test_heads_and_means_without_ends_and_padding(batch_tokens: int):
 
 
 def test_one_head_has_no_mean():
-    (pair,) = attend_words(oracle({"cross": [forwards]}), word_pairs(reversed_pairs(("a b",))))
+    (pair,) = attend_words(fixed_attention({"cross": [forwards]}), word_pairs(reversed_pairs(("a b",))))
     assert pair.heads == (AttentionHead("cross", 0),)
 
 
 def test_a_model_without_attention_to_the_source_yields_nothing():
     """Its encoder may well attend to itself."""
-    gold = gold_of(*SENTENCES)
-    assert list(attend_words(oracle({}), gold.pairs)) == []
-    assert measure_alignment(oracle({}), gold) is None
+    gold = reversed_gold(*SENTENCES)
+    assert list(attend_words(fixed_attention({}), gold.pairs)) == []
+    assert measure_alignment(fixed_attention({}), gold) is None
 
 
 class Even(nn.Module):
@@ -67,10 +75,10 @@ def test_pieces_of_each_side_are_merged_by_its_own_vocabulary():
 
 def test_agreement_of_an_oracle_by_hand():
     """Backwards is all right; forwards only in the middle of 3 words and for 1: 2 of 10 links."""
-    found = measure_alignment(oracle({"cross": [backwards, forwards]}), gold_of(*SENTENCES))
+    found = measure_alignment(fixed_attention({"cross": [backwards, forwards]}), reversed_gold(*SENTENCES))
     assert found is not None
-    assert found.agreement(found.best("arg max", [0])) == Agreement(10, 10, 10, 10)
-    assert found.agreement(found.best("arg max", [1])) == Agreement(10, 10, 2, 2)
+    assert found.agreement(found.best("arg max", [0])) == AlignmentCounts(10, 10, 10, 10)
+    assert found.agreement(found.best("arg max", [1])) == AlignmentCounts(10, 10, 2, 2)
     assert found.best("arg max", [1, 2]).head == 2  # the mean of both: of equals the first, often backwards
     assert found.best("intersection", range(3)).head == 0
 
@@ -83,11 +91,11 @@ def test_what_is_best_on_validation_is_reported_on_test():
             lambda n, t: backwards(n, t) if n == 4 else 0,
         ]
     }
-    translator = oracle(looks)
+    translator = fixed_attention(looks)
     valid, tested = (
-        measure_alignment(translator, gold_of(*lines)) for lines in (["a b c"], ["a b c d", "d c b a"])
+        measure_alignment(translator, reversed_gold(*lines)) for lines in (["a b c"], ["a b c d", "d c b a"])
     )
-    rows = list(best_rows(valid, tested))
+    rows = list(best_choice_rows(valid, tested))
     assert [(row["read"], row["method"]) for row in rows] == [
         (read, method) for read in ("head", "mean") for method in ("arg max", "intersection", "threshold")
     ]

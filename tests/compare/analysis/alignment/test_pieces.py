@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from compare.analysis.alignment.entropy import entropy, measure_spread
-from compare.analysis.alignment.pieces import merge, shared_bytes
+from compare.analysis.alignment.entropy import entropy, sum_entropy
+from compare.analysis.alignment.pieces import merge_pieces, shared_bytes
 from data.corpus import embedded_corpus
 from data.subwords import ESCAPED, SPACE
 from data.vocabulary import KINDS, Vocabulary, build_vocabulary
@@ -122,14 +122,16 @@ def test_merging_by_hand():
     tgt = np.array([[1, 0], [0, 0], [5, 0], [0, 2]])
     weights = np.array([[0.1, 0.2, 0.3, 0.4], [9, 9, 9, 9], [0.5, 0.1, 0.0, 0.4], [0.0, 0.0, 0.6, 0.3]])
     expected = [[(0.3 + 0.6) / 2, (0.4 + 0.4) / 2], [0.0, 0.3]]
-    np.testing.assert_allclose(merge(weights, tgt, src), expected, atol=1e-15)
-    both = merge(np.stack([weights, 2 * weights]), tgt, src)  # any number of heads before T' and S'
+    np.testing.assert_allclose(merge_pieces(weights, tgt, src), expected, atol=1e-15)
+    both = merge_pieces(np.stack([weights, 2 * weights]), tgt, src)  # any number of heads before T' and S'
     np.testing.assert_allclose(both, [expected, np.multiply(expected, 2)], atol=1e-15)
 
 
 def test_a_source_piece_of_two_words_parts_its_weight():
     src, tgt = np.array([[3, 1], [0, 2]]), np.array([[1, 1]])  # and a target piece of two words serves both
-    np.testing.assert_allclose(merge(np.array([[0.8, 0.2]]), tgt, src), [[0.6, 0.4], [0.6, 0.4]], atol=1e-15)
+    np.testing.assert_allclose(
+        merge_pieces(np.array([[0.8, 0.2]]), tgt, src), [[0.6, 0.4], [0.6, 0.4]], atol=1e-15
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -141,7 +143,7 @@ def test_merging_keeps_what_words_get(
     """No weight is made or lost, but that of pieces that write no word."""
     shared = shared_bytes(built[kind], text, built[kind].encode(text), split_words(text))
     weights = data.draw(arrays(np.float64, (3, len(shared)), elements=st.floats(0, 1)))
-    merged = merge(weights, np.eye(3, dtype=np.int64), shared)
+    merged = merge_pieces(weights, np.eye(3, dtype=np.int64), shared)
     assert merged.shape == (3, len(split_words(text)))
     np.testing.assert_allclose(merged.sum(axis=1), weights[:, shared.any(axis=1)].sum(axis=1), atol=1e-12)
     if kind == "words":
@@ -158,9 +160,9 @@ def test_entropy_by_hand():
 
 def test_entropy_is_a_mean_over_words_and_their_share_of_log_s():
     """Pairs of 4, 2 and 1 source words; the last one can have no spread, and no share of it."""
-    four = measure_spread(np.array([[[1.0, 1, 1, 1], [0, 0, 0, 0]]]))
-    two = measure_spread(np.array([[[1.0, 0], [1, 1], [1, 0]]]))
-    one = measure_spread(np.array([[[1.0], [1.0]]]))
+    four = sum_entropy(np.array([[[1.0, 1, 1, 1], [0, 0, 0, 0]]]))
+    two = sum_entropy(np.array([[[1.0, 0], [1, 1], [1, 0]]]))
+    one = sum_entropy(np.array([[[1.0], [1.0]]]))
     nats, share = four.plus(two).plus(one).means()
     np.testing.assert_allclose(nats, (math.log(4) + math.log(2)) / (1 + 3 + 2), atol=1e-15)
     np.testing.assert_allclose(share, (1 + 1) / (1 + 3), atol=1e-15)

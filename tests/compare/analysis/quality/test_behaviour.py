@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compare.analysis.finished_experiment import load_finished
-from compare.analysis.quality.behaviour import behaviour, repetition, token_counts
+from compare.analysis.quality.behaviour import behaviour, repetition_penalty, token_counts
 from compare.results.trained_model import load_model
 from data.corpus import embedded_corpus
 from data.vocabulary import UNK, build_vocabulary, load_pair
@@ -35,7 +35,7 @@ TEXTS = ["the dog sees, the cat.", "a (small) tree!", "who is that?"]
     ],
 )
 def test_repetition_by_hand(hypothesis: str, reference: str, penalty: int):
-    assert repetition(hypothesis.split(), reference.split()) == penalty
+    assert repetition_penalty(hypothesis.split(), reference.split()) == penalty
 
 
 @settings(deadline=None)
@@ -46,10 +46,10 @@ def test_repetition_is_the_sum_of_its_two_parts(hypothesis: list[str], reference
     meant = Counter(pairwise(reference))
     terms = [(pair, said.count(pair), max(0, said.count(pair) - meant[pair])) for pair in set(said)]
     pairs_again = sum(extra for _, times, extra in terms if times >= 2)
-    assert repetition(hypothesis, reference) == pairs_again + 2 * sum(
+    assert repetition_penalty(hypothesis, reference) == pairs_again + 2 * sum(
         extra for pair, _, extra in terms if len(set(pair)) == 1
     )
-    assert repetition(hypothesis, hypothesis) == 0
+    assert repetition_penalty(hypothesis, hypothesis) == 0
 
 
 @settings(deadline=None)

@@ -8,8 +8,8 @@ import sacrebleu
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from compare.analysis.quality.lengths import Bucket, buckets, by_distance, by_length
-from compare.analysis.quality.texts import word_counts, words
+from compare.analysis.quality.lengths import Bucket, by_distance, by_length, make_buckets
+from compare.analysis.quality.texts import extract_words, word_counts
 from data.corpus import Pairs, embedded_corpus
 from tests.kits.finished_experiments import make_finished, pairs
 
@@ -38,7 +38,7 @@ def line_pairs(*lengths: int) -> Pairs:
     ],
 )
 def test_words_leave_punctuation_out_and_numbers_whole(text: str, found: list[str]):
-    assert words(text) == found
+    assert extract_words(text) == found
 
 
 def test_word_counts_are_those_the_embedded_corpus_promises():
@@ -52,13 +52,20 @@ def test_buckets_worked_out_by_hand():
     # so do steps of 2; steps of 5 cut after 5 (15 inside, 21 left) and after 10 (15 inside, 6 left). For
     # buckets of 7, steps of 1 cut after every third (9 inside), steps of 2 after every fourth (12 inside).
     lengths = [length for length in range(1, 13) for _ in range(3)]
-    assert list(map(str, buckets(lengths, most=6, least=6))) == ["1–2", "3–4", "5–6", "7–8", "9–10", "11–12"]
-    assert list(map(str, buckets(lengths, most=5, least=6))) == ["1–5", "6–10", "11–12"]
-    assert list(map(str, buckets(lengths, most=4, least=7))) == ["1–3", "4–6", "7–9", "10–12"]
-    assert list(map(str, buckets(lengths, most=3, least=7))) == ["1–4", "5–8", "9–12"]
-    assert list(map(str, buckets(lengths, most=2, least=7))) == ["1–5", "6–12"]
-    assert list(map(str, buckets(lengths, most=1, least=6))) == ["1–12"]
-    assert list(map(str, buckets([7, 7, 7], most=9, least=2))) == ["7"]
+    assert list(map(str, make_buckets(lengths, most=6, least=6))) == [
+        "1–2",
+        "3–4",
+        "5–6",
+        "7–8",
+        "9–10",
+        "11–12",
+    ]
+    assert list(map(str, make_buckets(lengths, most=5, least=6))) == ["1–5", "6–10", "11–12"]
+    assert list(map(str, make_buckets(lengths, most=4, least=7))) == ["1–3", "4–6", "7–9", "10–12"]
+    assert list(map(str, make_buckets(lengths, most=3, least=7))) == ["1–4", "5–8", "9–12"]
+    assert list(map(str, make_buckets(lengths, most=2, least=7))) == ["1–5", "6–12"]
+    assert list(map(str, make_buckets(lengths, most=1, least=6))) == ["1–12"]
+    assert list(map(str, make_buckets([7, 7, 7], most=9, least=2))) == ["7"]
 
 
 @settings(deadline=None)
@@ -69,7 +76,7 @@ def test_buckets_worked_out_by_hand():
 )
 @example(lengths=[0, 0, 1], most=1, least=1)  # 0 is a multiple of every step
 def test_buckets_part_the_lengths_and_none_is_tiny(lengths: list[int], most: int, least: int):
-    found = buckets(lengths, most=most, least=least)
+    found = make_buckets(lengths, most=most, least=least)
     assert 1 <= len(found) <= most
     assert (found[0].low, found[-1].high) == (min(lengths), max(lengths))
     assert all(one.high + 1 == two.low for one, two in pairwise(found))

@@ -7,8 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compare.analysis.quality.copies import copies, copies_and_numbers, numbers, spelled_numbers
-from compare.analysis.quality.rare_words import COUNT_NAMES, Matches, match, match_by, rare_words
+from compare.analysis.quality.copies import copied_words, copies_and_numbers, find_numbers, spelled_numbers
+from compare.analysis.quality.rare_words import (
+    BUCKET_NAMES,
+    Matches,
+    count_matches,
+    count_matches_by_kind,
+    rare_words,
+)
 from data.corpus import embedded_corpus
 from data.grammar.numerals import number_words
 from tests.kits.finished_experiments import make_finished, pairs
@@ -18,7 +24,7 @@ LINES = st.lists(st.lists(st.sampled_from("abcAB1"), max_size=8), min_size=1, ma
 
 def test_matches_are_clipped_and_stay_in_their_line():
     # Line 1: "a" matches twice of three, "b" once of one. Line 2: its "c" stands in another line's reference.
-    found = match([["a", "a", "a", "b"], ["c"]], [["b", "a", "a", "c"], ["a"]])
+    found = count_matches([["a", "a", "a", "b"], ["c"]], [["b", "a", "a", "c"], ["a"]])
     assert found == Matches(both=3, ref=5, hyp=5)
     assert found.percentages() == {"recall_percent": 60, "precision_percent": 60, "f1_percent": 60}
 
@@ -40,15 +46,17 @@ def test_rates_divide_by_what_they_rate():
 @given(LINES, st.randoms())
 def test_kinds_add_up_and_sides_can_be_swapped(lines: list[list[str]], random):
     others = [random.sample([*line, "c", "d"], k=len(line)) for line in lines]
-    both, ref, hyp = match(lines, others)
-    assert match(others, lines) == Matches(both, hyp, ref)
+    both, ref, hyp = count_matches(lines, others)
+    assert count_matches(others, lines) == Matches(both, hyp, ref)
     # A twin: take each word of the reference out of the translation, if it is still there.
     left = [list(line) for line in lines]
     taken = [
         line.remove(word) for line, own in zip(left, others, strict=True) for word in own if word in line
     ]
     assert both == len(taken)
-    kinds = match_by(("low", "up"), lambda word: "up" if word.isupper() else "low", lines, others)
+    kinds = count_matches_by_kind(
+        ("low", "up"), lambda word: "up" if word.isupper() else "low", lines, others
+    )
     assert [sum(column) for column in zip(*kinds.values(), strict=True)] == [both, ref, hyp]
 
 
@@ -78,7 +86,7 @@ def test_every_run_has_every_bucket(tmp_path: Path):
     outputs = {("one", seed): {"test": ["x"]} for seed in (1, 2)}
     table = rare_words(make_finished(tmp_path, train=lines, tests={"test": lines}, outputs=outputs), "test")
     assert [(row["seed"], row["training_count"]) for row in table.rows] == [
-        (seed, name) for seed in (1, 2) for name in COUNT_NAMES
+        (seed, name) for seed in (1, 2) for name in BUCKET_NAMES
     ]
 
 
@@ -86,7 +94,7 @@ def test_names_are_what_has_a_capital_and_no_small_form():
     common = {"the", "in", "hand"}
     source = ["In", "Berlin", "Anna", "met", "Anna", "with", "iPhone", "and", "3rd", "Hand", "Munich"]
     reference = ["In", "Berlin", "Anna", "Anna", "Anna", "met", "iPhone", "3rd", "Hand", "München"]
-    assert Counter(copies(source, reference, common)) == Counter(
+    assert Counter(copied_words(source, reference, common)) == Counter(
         {"Berlin": 1, "Anna": 2, "iPhone": 1, "3rd": 1}
     )
 
@@ -94,13 +102,13 @@ def test_names_are_what_has_a_capital_and_no_small_form():
 def test_numbers_are_digits_and_what_the_grammar_spells():
     english, german = spelled_numbers("en"), spelled_numbers("de")
     line = ["Twenty-one", "or", "thirty", "three", "12", "one", "third", "A320", "two-story", "Zwei"]
-    assert numbers(line, english) == ["twenty-one", "thirty", "three", "12", "third", "a320"]
-    assert numbers(["Dreiundzwanzig", "am", "sechzehnten", "eins", "1.000"], german) == [
+    assert find_numbers(line, english) == ["twenty-one", "thirty", "three", "12", "third", "a320"]
+    assert find_numbers(["Dreiundzwanzig", "am", "sechzehnten", "eins", "1.000"], german) == [
         "dreiundzwanzig",
         "sechzehnten",
         "1.000",
     ]
-    assert numbers(line, spelled_numbers("fr")) == ["12", "a320"]
+    assert find_numbers(line, spelled_numbers("fr")) == ["12", "a320"]
     assert all(number_words(n)[1] in german for n in (2, 12, 20, 59))
     assert "one" not in english | german
     assert "eins" not in german

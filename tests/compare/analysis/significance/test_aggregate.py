@@ -11,7 +11,7 @@ import pytest
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, load_finished
 from compare.analysis.significance.aggregate import aggregate_seeds
 from compare.analysis.significance.comparison import Comparison
-from compare.analysis.significance.headline import headlines, sentence
+from compare.analysis.significance.headline import describe_comparison, headlines
 from compare.analysis.significance.intervals import Interval, Intervals, model_intervals
 from compare.analysis.significance.scored_tests import score_tests
 from compare.results.store import Result
@@ -144,8 +144,8 @@ def two(slow: float = 55.0, **figures: Any) -> FinishedExperiment:
 )
 def test_a_win_is_told_with_its_p_its_seeds_and_its_price(slow: float, words: str):
     expected = f"X beats Y by 2.1 BLEU (p = 0.003, 3 seeds) and {words}."
-    assert sentence(compared("X", "Y", 2.0, 2.1, 2.2), two(slow)) == expected
-    assert sentence(compared("Y", "X", -2.0, -2.1, -2.2), two(slow)) == expected
+    assert describe_comparison(compared("X", "Y", 2.0, 2.1, 2.2), two(slow)) == expected
+    assert describe_comparison(compared("Y", "X", -2.0, -2.1, -2.2), two(slow)) == expected
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_win_is_told_with_its_p_its_seeds_and_its_price(slow: float, words: st
 )
 def test_speeds_that_do_not_compare_are_not_compared(figures: dict[str, Any]):
     comparison = compared("X", "Y", 2.0, 2.1, 2.2)
-    assert sentence(comparison, two(**figures)) == "X beats Y by 2.1 BLEU (p = 0.003, 3 seeds)."
+    assert describe_comparison(comparison, two(**figures)) == "X beats Y by 2.1 BLEU (p = 0.003, 3 seeds)."
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_speeds_that_do_not_compare_are_not_compared(figures: dict[str, Any]):
     ],
 )
 def test_where_nothing_is_proven_the_reason_is_told(comparison: Comparison, words: str):
-    told = sentence(comparison, two())
+    told = describe_comparison(comparison, two())
     assert told.startswith(f"X is {words}")
     assert told.endswith(". It trains 1.8 times slower.")
 

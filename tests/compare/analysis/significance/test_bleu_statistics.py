@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
 
-from compare.analysis.significance.bleu_statistics import bleu, draws, sentence_counts
+from compare.analysis.significance.bleu_statistics import bleu, bootstrap_draws, sentence_counts
 from tests.kits.paths import SHARED
 
 WMT17 = SHARED / "scored-wmt17-en-de"
@@ -71,7 +71,7 @@ def test_many_texts_are_scored_at_once_each_as_if_alone():
 @given(TEXTS)
 def test_a_resample_scores_as_the_lines_it_drew(pairs: list[tuple[str, str]]):
     hypotheses, references = (list(lines) for lines in zip(*pairs, strict=True))
-    drawn = draws(len(pairs), 3)
+    drawn = bootstrap_draws(len(pairs), 3)
     found = bleu(drawn @ sentence_counts(hypotheses, references))
     for times, score in zip(drawn.astype(int), found, strict=True):
         lines = [pair for pair, count in zip(pairs, times, strict=True) for _ in range(count)]
@@ -80,14 +80,16 @@ def test_a_resample_scores_as_the_lines_it_drew(pairs: list[tuple[str, str]]):
 
 
 def test_a_resample_draws_as_many_sentences_as_there_are_and_each_as_likely():
-    drawn = draws(40, 2000)
+    drawn = bootstrap_draws(40, 2000)
     assert drawn.shape == (2000, 40)
     assert (drawn.sum(axis=1) == 40).all()
     # Drawn 2000 times each but for chance: a binomial of mean 2000 and deviation 44.
     assert np.abs(drawn.sum(axis=0) - 2000).max() < 5 * 44
     assert drawn.var() == pytest.approx(1 - 1 / 40, abs=0.02)
     assert not np.array_equal(drawn[0], drawn[1])
-    np.testing.assert_array_equal(draws(40, 2000), drawn)  # or models would be set against other sentences
+    np.testing.assert_array_equal(
+        bootstrap_draws(40, 2000), drawn
+    )  # or models would be set against other sentences
 
 
 def test_hypotheses_that_do_not_fit_the_references_are_refused():

@@ -7,8 +7,8 @@ import pytest
 from compare.analysis.significance.compare_models import compare_models
 from compare.analysis.significance.comparison import Comparison, comparison_matrix, describe_p
 from compare.analysis.significance.intervals import Interval, Intervals, difference_intervals
-from compare.analysis.significance.paired_tests import holm
-from compare.analysis.significance.scored_tests import ScoredTestSet, score_test
+from compare.analysis.significance.paired_tests import holm_correction
+from compare.analysis.significance.scored_tests import ScoredTestSet, score_test_set
 
 REFERENCES = [f"the {noun} sat on the {place} {i}" for i in range(10) for noun in "ab" for place in "cd"]
 WON = Comparison(
@@ -37,7 +37,7 @@ def worse(lines: int, seed: int) -> list[str]:
 
 
 def scored(**outputs: dict[int, list[str]]) -> ScoredTestSet:
-    return score_test("test", REFERENCES, outputs, resamples=50)
+    return score_test_set("test", REFERENCES, outputs, resamples=50)
 
 
 OUTPUTS = {
@@ -65,7 +65,7 @@ def test_a_baseline_is_compared_with_every_other_model():
 
 
 def test_p_is_corrected_for_the_comparisons_made_together(pairwise: list[Comparison]):
-    assert [each.p for each in pairwise] == holm([each.p_randomisation for each in pairwise])
+    assert [each.p for each in pairwise] == holm_correction([each.p_randomisation for each in pairwise])
     assert [each.p for each in pairwise] != [each.p_randomisation for each in pairwise]
     (alone,) = compare_models(scored(bad=OUTPUTS["bad"], good=OUTPUTS["good"]), trials=300)
     assert alone.p == alone.p_randomisation == pairwise[0].p_randomisation

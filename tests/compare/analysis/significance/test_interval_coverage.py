@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from compare.analysis.significance.bleu_statistics import FloatArray, bleu, draws
-from compare.analysis.significance.intervals import intervals
+from compare.analysis.significance.bleu_statistics import FloatArray, bleu, bootstrap_draws
+from compare.analysis.significance.intervals import confidence_intervals
 
 M, N, R = 1000, 100, 200
 TRUTH = 1.5
-DRAWN = draws(N, R)
+DRAWN = bootstrap_draws(N, R)
 
 
 class Experiments(NamedTuple):
@@ -57,14 +57,18 @@ def coverage(found: list[tuple[float, float]], truth: FloatArray | float) -> flo
 )
 def test_combined_interval_holds_95_of_100_times(k: int, seeds: float, sentences: float, interplay: float):
     made = experiments(k, seeds, sentences, interplay)
-    found = [intervals(scores, resampled, N) for scores, resampled in zip(made[0], made[1], strict=True)]
+    found = [
+        confidence_intervals(scores, resampled, N) for scores, resampled in zip(made[0], made[1], strict=True)
+    ]
     assert 0.92 <= coverage([each.combined for each in found], TRUTH) <= 0.98
 
 
 @pytest.mark.parametrize("k", [3, 10])
 def test_each_interval_answers_its_own_question_and_only_that(k: int):
     made = experiments(k, 4, 1, 0.3)
-    found = [intervals(scores, resampled, N) for scores, resampled in zip(made[0], made[1], strict=True)]
+    found = [
+        confidence_intervals(scores, resampled, N) for scores, resampled in zip(made[0], made[1], strict=True)
+    ]
     test_set, seeds, combined = ([each[i] for each in found] for i in range(3))
     assert 0.92 <= coverage(test_set, made.same_models) <= 0.97
     assert 0.92 <= coverage(seeds, made.same_sentences) <= 0.97
@@ -128,5 +132,5 @@ def test_combined_interval_holds_true_bleu_differences(k: int, true_difference: 
     for _ in range(M // 2):
         counts = bleu_counts(rng, skills(rng, SKILL + rng.normal(scale=SPREAD, size=(k, 2)), N))
         resampled = bleu(DRAWN @ counts)  # (k, 2, R)
-        found.append(intervals(difference(counts), resampled[:, 0] - resampled[:, 1], N).combined)
+        found.append(confidence_intervals(difference(counts), resampled[:, 0] - resampled[:, 1], N).combined)
     assert 0.92 <= coverage(found, true_difference) <= 0.98

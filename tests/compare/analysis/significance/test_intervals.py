@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compare.analysis.significance.bleu_statistics import bleu, draws, sentence_counts
+from compare.analysis.significance.bleu_statistics import bleu, bootstrap_draws, sentence_counts
 from compare.analysis.significance.intervals import (
     Interval,
     Intervals,
+    confidence_intervals,
     difference_intervals,
-    intervals,
     model_intervals,
 )
 from compare.analysis.significance.scored_tests import ScoredRun
-from compare.analysis.significance.student_t import NORMAL, t_quantile
+from compare.analysis.significance.student_t import NORMAL_QUANTILE, t_quantile
 from compare.scoring.score import score_texts
 
 REFERENCES = [
@@ -35,7 +35,7 @@ def spoilt(share: float, seed: int = 0) -> list[str]:
 
 def run_of(lines: list[str], resamples: int = 200) -> ScoredRun:
     counts = sentence_counts(lines, REFERENCES)
-    resampled = bleu(draws(len(REFERENCES), resamples) @ counts)
+    resampled = bleu(bootstrap_draws(len(REFERENCES), resamples) @ counts)
     return ScoredRun(lines=lines, references=REFERENCES, counts=counts, resampled=resampled)
 
 
@@ -52,7 +52,7 @@ def test_t_where_there_is_a_formula():
     assert t_quantile(2) == pytest.approx(0.95 * math.sqrt(2 / (1 - 0.95**2)), rel=1e-12)
     a = math.sqrt(4 * 0.975 * 0.025)
     assert t_quantile(4) == pytest.approx(2 * math.sqrt(math.cos(math.acos(a) / 3) / a - 1), rel=1e-12)
-    assert t_quantile(1e6) == pytest.approx(NORMAL, rel=3e-6)
+    assert t_quantile(1e6) == pytest.approx(NORMAL_QUANTILE, rel=3e-6)
 
 
 @pytest.mark.parametrize("dof", [1.2, 1.9, 2.5, 7.3, 48.6])
@@ -89,7 +89,7 @@ def test_intervals_match_hand_computation():
     Seeds: deviation 2, so 2²/3 about the mean. Sentences: resamples at -1 and 1 in turn.
     """
     scores, moves = np.array([10.0, 12.0, 14.0]), np.tile([-1.0, 1.0], 100)
-    found = intervals(scores, scores[:, None] + moves, sentences=50)
+    found = confidence_intervals(scores, scores[:, None] + moves, sentences=50)
     assert found.test_set == (11, 13)
     seeds, sentences = 4 / 3, 200 / 199
     half = t_quantile(2) * math.sqrt(seeds)
@@ -102,12 +102,14 @@ def test_intervals_match_hand_computation():
 def test_what_both_variances_hold_is_counted_once():
     """Two seeds that move against each other: each has variance x, their mean none; x/2 is taken out."""
     scores, moves = np.array([10.0, 14.0]), np.tile([-1.0, 1.0], 100)
-    found = intervals(scores, scores[:, None] + np.stack([moves, -moves]), sentences=50)
+    found = confidence_intervals(scores, scores[:, None] + np.stack([moves, -moves]), sentences=50)
     assert found.test_set == (12, 12)
     variance = 8 / 2 - 200 / 199
     half = t_quantile(1) * math.sqrt(variance)
     assert found.combined == pytest.approx((12 - half, 12 + half), rel=1e-12)
-    alike = intervals(np.array([12.0, 12.5]), scores[:, None] + np.stack([moves, -moves]), sentences=50)
+    alike = confidence_intervals(
+        np.array([12.0, 12.5]), scores[:, None] + np.stack([moves, -moves]), sentences=50
+    )
     assert alike.combined == (12.25, 12.25)  # seeds differ by less than their sentences make them
 
 
@@ -147,8 +149,8 @@ def test_intervals_follow_shift_and_scale_and_not_the_order_of_seeds(scores, shi
     noise = np.random.default_rng(5).normal(size=(len(scores), 40))
     values = np.array(scores)
     order = rng.sample(range(len(scores)), len(scores))
-    plain = intervals(values, values[:, None] + noise, sentences=30)
-    other = intervals(
+    plain = confidence_intervals(values, values[:, None] + noise, sentences=30)
+    other = confidence_intervals(
         (shift + scale * values)[order], (shift + scale * (values[:, None] + noise))[order], sentences=30
     )
     for here, there in zip(plain, other, strict=True):

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 
-from compare.analysis.significance.paired_tests import paired_p
+from compare.analysis.significance.paired_tests import paired_test_p
 from tests.kits.paths import SHARED
 
 WMT17 = SHARED / "scored-wmt17-en-de"
@@ -33,7 +33,7 @@ def published(column: str, system: str) -> float:
 
 
 def found(system: str, kind: str, samples: int) -> float:
-    return paired_p(read(f"sys/{system}.de.gz"), read(f"sys/{BASELINE}.de.gz"), metric(), kind, samples)
+    return paired_test_p(read(f"sys/{system}.de.gz"), read(f"sys/{BASELINE}.de.gz"), metric(), kind, samples)
 
 
 @pytest.mark.parametrize("system", [CLOSE, *FAR])
