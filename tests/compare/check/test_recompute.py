@@ -18,7 +18,7 @@ RUN = ROWS[0]
 
 def differences(folder: Path) -> list[str]:
     return [
-        f"{found.place}: {found.what}" for found in check_experiment(folder, lambda line: None).differences
+        f"{value.context}: {value.name}" for value in check_experiment(folder, lambda line: None).differences
     ]
 
 
@@ -41,7 +41,7 @@ def test_what_a_run_left_is_found_right(finished: Path, capsys: pytest.CaptureFi
     found = check_experiment(finished, lambda line: None)
     assert not found.differences
     assert not found.notes
-    checked = {(finding.place, finding.what) for finding in found.findings}
+    checked = {(finding.context, finding.name) for finding in found.findings}
     for figure in ("bleu", "bleu_ci_low", "params", "train_tokens_per_s", "latency_ms_p95", "batch_hash"):
         assert {(row, figure) for row in ROWS} <= checked
     assert main(["check", str(finished)]) == 0

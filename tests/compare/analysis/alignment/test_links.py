@@ -16,12 +16,12 @@ def test_agreement_by_hand():
     possible = np.array([[1, 1, 0], [0, 1, 1]], dtype=bool)
     proposed = np.array([[1, 1, 0], [1, 0, 0]], dtype=bool)
     found = AlignmentCounts(*count_links(proposed, sure, possible).tolist())
-    assert found == AlignmentCounts(proposed=3, sure=2, right_sure=1, right_possible=2)
+    assert found == AlignmentCounts(proposed=3, sure=2, sure_matches=1, possible_matches=2)
     assert found.precision == pytest.approx(2 / 3)
     assert found.recall == pytest.approx(1 / 2)
     assert found.aer == pytest.approx(1 - 3 / 5)
     assert found.f1 == pytest.approx(4 / 7)
-    assert found.shares() == {
+    assert found.scores() == {
         "aer": found.aer,
         "precision": found.precision,
         "recall": found.recall,
@@ -30,15 +30,15 @@ def test_agreement_by_hand():
 
 
 def test_shares_of_nothing():
-    assert AlignmentCounts(0, 0, 0, 0).shares() == {
+    assert AlignmentCounts(0, 0, 0, 0).scores() == {
         "aer": None,
         "precision": None,
         "recall": None,
         "f1": None,
     }
-    assert AlignmentCounts(0, 5, 0, 0).shares() == {"aer": 1, "precision": None, "recall": 0, "f1": None}
-    assert AlignmentCounts(2, 5, 0, 0).shares() == {"aer": 1, "precision": 0, "recall": 0, "f1": 0}
-    assert AlignmentCounts(2, 0, 0, 1).shares() == {"aer": 0.5, "precision": 0.5, "recall": None, "f1": None}
+    assert AlignmentCounts(0, 5, 0, 0).scores() == {"aer": 1, "precision": None, "recall": 0, "f1": None}
+    assert AlignmentCounts(2, 5, 0, 0).scores() == {"aer": 1, "precision": 0, "recall": 0, "f1": 0}
+    assert AlignmentCounts(2, 0, 0, 1).scores() == {"aer": 0.5, "precision": 0.5, "recall": None, "f1": None}
 
 
 @settings(deadline=None)

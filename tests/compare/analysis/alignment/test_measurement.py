@@ -77,8 +77,8 @@ def test_agreement_of_an_oracle_by_hand():
     """Backwards is all right; forwards only in the middle of 3 words and for 1: 2 of 10 links."""
     found = measure_alignment(fixed_attention({"cross": [backwards, forwards]}), reversed_gold(*SENTENCES))
     assert found is not None
-    assert found.agreement(found.best("arg max", [0])) == AlignmentCounts(10, 10, 10, 10)
-    assert found.agreement(found.best("arg max", [1])) == AlignmentCounts(10, 10, 2, 2)
+    assert found.link_counts(found.best("arg max", [0])) == AlignmentCounts(10, 10, 10, 10)
+    assert found.link_counts(found.best("arg max", [1])) == AlignmentCounts(10, 10, 2, 2)
     assert found.best("arg max", [1, 2]).head == 2  # the mean of both: of equals the first, often backwards
     assert found.best("intersection", range(3)).head == 0
 

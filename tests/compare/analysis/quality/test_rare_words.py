@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compare.analysis.quality.copies import copied_words, copies_and_numbers, find_numbers, spelled_numbers
+from compare.analysis.quality.copies import copied_words, copies_and_numbers, find_numbers
+from compare.analysis.quality.spelled_numbers import spelled_numbers
 from compare.analysis.quality.rare_words import (
     BUCKET_NAMES,
     Matches,

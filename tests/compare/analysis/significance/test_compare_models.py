@@ -136,7 +136,7 @@ def test_each_comparison_is_announced():
 
 
 @pytest.mark.parametrize(
-    ("changes", "doubt"),
+    ("changes", "reason"),
     [
         ({"p": 0.05}, "p = 0.05 is not below 0.05"),
         ({"p": 0.0499}, None),
@@ -155,10 +155,12 @@ def test_each_comparison_is_announced():
         ({"p_randomisation": 0.3, "p_bootstrap": 0.3}, None),
     ],
 )
-def test_a_win_takes_several_seeds_a_corrected_p_and_an_interval_clear_of_0(changes: dict, doubt: str | None):
+def test_a_win_takes_several_seeds_a_corrected_p_and_an_interval_clear_of_0(
+    changes: dict, reason: str | None
+):
     comparison = replace(WON, **changes)
-    assert comparison.doubt == doubt
-    assert comparison.beats == (doubt is None)
+    assert comparison.inconclusive_reason == reason
+    assert comparison.beats == (reason is None)
     assert not comparison.swapped().beats
 
 
@@ -206,5 +208,5 @@ def test_p_is_quoted_as_people_do(p: float, words: str):
 def test_one_seed_never_wins():
     (found,) = compare_models(scored(bad={1: ["x"] * 40}, good={1: REFERENCES}), trials=300, resamples=50)
     assert (found.difference, found.p < 0.05) == (pytest.approx(100), True)
-    assert found.doubt == "one seed says nothing about others"
+    assert found.inconclusive_reason == "one seed says nothing about others"
     assert not found.beats
