@@ -73,9 +73,9 @@ def test_a_changed_weight_is_found(copy: Path):
 @pytest.mark.parametrize("name", ["bleu", "params", "tokens_seen", "beam_sentences_per_s", "valid_loss"])
 def test_a_changed_figure_is_found(copy: Path, name: str):
     change_figure(copy / RUN / "result.json", name, 2)
-    found = differences(copy)
-    assert f"{RUN}: {name}" in found
-    assert "results.jsonl: content" in found
+    names = differences(copy)
+    assert f"{RUN}: {name}" in names
+    assert "results.jsonl: content" in names
 
 
 def test_a_changed_measurement_is_found_in_all_figures_computed_from_it(copy: Path):

@@ -47,24 +47,24 @@ def test_sentence_counts_by_hand():
 )
 def test_edge_cases_score_as_in_sacrebleu(pairs: list[tuple[str, str]]):
     hypotheses, references = (list(lines) for lines in zip(*pairs, strict=True))
-    found = bleu(sentence_counts(hypotheses, references).sum(axis=0))
-    assert float(found) == pytest.approx(min(sacrebleu(hypotheses, references), 100), abs=1e-9)
+    scores = bleu(sentence_counts(hypotheses, references).sum(axis=0))
+    assert float(scores) == pytest.approx(min(sacrebleu(hypotheses, references), 100), abs=1e-9)
 
 
 @settings(max_examples=200, deadline=None)
 @given(TEXTS)
 def test_any_text_scores_as_in_sacrebleu(pairs: list[tuple[str, str]]):
     hypotheses, references = (list(lines) for lines in zip(*pairs, strict=True))
-    found = bleu(sentence_counts(hypotheses, references).sum(axis=0))
-    assert float(found) == pytest.approx(min(sacrebleu(hypotheses, references), 100), abs=1e-9)
+    scores = bleu(sentence_counts(hypotheses, references).sum(axis=0))
+    assert float(scores) == pytest.approx(min(sacrebleu(hypotheses, references), 100), abs=1e-9)
 
 
 def test_batched_scores_equal_single_scores():
     sums = np.random.default_rng(3).integers(0, 5, size=(4, 7, 10))
-    found = bleu(sums)
-    assert found.shape == (4, 7)
-    assert found[2, 5] == bleu(sums[2, 5])
-    assert len(np.unique(found)) > 4
+    scores = bleu(sums)
+    assert scores.shape == (4, 7)
+    assert scores[2, 5] == bleu(sums[2, 5])
+    assert len(np.unique(scores)) > 4
 
 
 @settings(max_examples=30, deadline=None)
@@ -72,8 +72,8 @@ def test_batched_scores_equal_single_scores():
 def test_a_resample_scores_as_its_lines(pairs: list[tuple[str, str]]):
     hypotheses, references = (list(lines) for lines in zip(*pairs, strict=True))
     draws = bootstrap_draws(len(pairs), 3)
-    found = bleu(draws @ sentence_counts(hypotheses, references))
-    for times, score in zip(draws.astype(int), found, strict=True):
+    scores = bleu(draws @ sentence_counts(hypotheses, references))
+    for times, score in zip(draws.astype(int), scores, strict=True):
         lines = [pair for pair, count in zip(pairs, times, strict=True) for _ in range(count)]
         expected = sacrebleu([line for line, _ in lines], [reference for _, reference in lines])
         assert score == pytest.approx(min(expected, 100), abs=1e-9)
@@ -103,5 +103,5 @@ def test_published_outputs_score_as_in_sacrebleu(system: str):
         gzip.decompress((WMT17 / name).read_bytes()).decode().removesuffix("\n").split("\n")
         for name in (f"sys/{system}.de.gz", "ref.de.gz")
     )
-    found = bleu(sentence_counts(hypotheses, references).sum(axis=0))
-    assert float(found) == pytest.approx(sacrebleu(hypotheses, references), abs=1e-9)
+    scores = bleu(sentence_counts(hypotheses, references).sum(axis=0))
+    assert float(scores) == pytest.approx(sacrebleu(hypotheses, references), abs=1e-9)
