@@ -1,1 +1,1 @@
-"""What studies results and mechanisms."""
+"""Analyses of finished experiments: significance of differences, word alignment, and translation quality."""

@@ -1,4 +1,4 @@
-"""What a finished experiment left: its rows, what each translated, and the corpus it was tested on."""
+"""Finished experiments as the analyses read them: results, translations and corpus."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from data.text.lines import read_lines
 
 @dataclass(frozen=True, kw_only=True)
 class FinishedRun:
-    """One row with its translations."""
+    """Result and translations of one finished run, that is of one model and seed."""
 
     result: Result
     folder: Path
     run: Run
     """All settings."""
     outputs: Mapping[str, tuple[str, ...]]
-    """The translations of each test set, by its name."""
+    """Translations by name of the test set, one line per source sentence."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,48 +34,51 @@ class FinishedExperiment:
 
     @property
     def labels(self) -> dict[str, list[FinishedRun]]:
-        """The runs of each label, one a seed."""
-        found: dict[str, list[FinishedRun]] = {}
+        """The runs by label, one run per seed."""
+        runs_by_label: dict[str, list[FinishedRun]] = {}
         for run in self.runs:
-            found.setdefault(run.result.label, []).append(run)
-        return found
+            runs_by_label.setdefault(run.result.label, []).append(run)
+        return runs_by_label
 
     @property
     def named(self) -> dict[str, FinishedRun]:
-        """The runs by label, or by the name of their folders where there are several seeds."""
-        several = len({run.result.seed for run in self.runs}) > 1
-        return {run.folder.name if several else run.result.label: run for run in self.runs}
+        """The runs by label, or by folder name if the experiment has several seeds."""
+        several_seeds = len({run.result.seed for run in self.runs}) > 1
+        return {run.folder.name if several_seeds else run.result.label: run for run in self.runs}
 
 
 def load_finished(folder: Path) -> FinishedExperiment:
-    """Read the finished runs of an experiment's folder, and its corpus again from where it was.
+    """Read the finished runs of an experiment, and its corpus from the location that the config names.
+
+    Args:
+        folder: the folder of the experiment.
 
     Raises:
-        ValueError: no finished run, or translations that do not fit the test sets.
+        ValueError: no run is finished, or the translations do not fit the test sets.
     """
-    done = [row for row in read_results(folder) if row.status == "done"]
-    if not done:
+    results = [result for result in read_results(folder) if result.status == "done"]
+    if not results:
         raise ValueError(f"{folder} holds no finished run: run the experiment to its end first")
-    places = [folder / row.run for row in done]
-    settings = [RunFolder.read(place).run for place in places]
+    run_folders = [folder / result.run for result in results]
+    settings = [RunFolder.read(run_folder).run for run_folder in run_folders]
     corpus = load_corpus(settings[0].data)
     runs = tuple(
-        FinishedRun(result=row, folder=place, run=run, outputs=_outputs(place, corpus))
-        for row, place, run in zip(done, places, settings, strict=True)
+        FinishedRun(result=result, folder=run_folder, run=run, outputs=_outputs(run_folder, corpus))
+        for result, run_folder, run in zip(results, run_folders, settings, strict=True)
     )
     return FinishedExperiment(folder=folder, corpus=corpus, runs=runs)
 
 
-def _outputs(place: Path, corpus: Corpus) -> dict[str, tuple[str, ...]]:
-    """The translations of every test set; an empty line is one that the model ended at once."""
-    found = {}
+def _outputs(run_folder: Path, corpus: Corpus) -> dict[str, tuple[str, ...]]:
+    """Read the translations of every test set; a blank line is an empty translation."""
+    outputs = {}
     for test in corpus.tests:
-        path = place / f"{test}.hyp"
+        path = run_folder / f"{test}.hyp"
         lines = read_lines(path, allow_blank=True)
         if len(lines) != len(corpus.splits[test].src):
             raise ValueError(
                 f"{path} has {len(lines)} lines, but {test} {len(corpus.splits[test].src)}: "
                 "data.root has changed since"
             )
-        found[test] = lines
-    return found
+        outputs[test] = lines
+    return outputs

@@ -1,4 +1,4 @@
-"""Derive every figure of a finished experiment from its files once more, and say what differs."""
+"""Recompute every figure of a finished experiment from its files and compare it with the recorded one."""
 
 import dataclasses
 import hashlib
@@ -17,99 +17,109 @@ from compare.results.store import Result, read_results, to_json_lines
 from compare.system.version import code_version
 from data.vocabulary import load_pair
 
-SAME = 1e-9
-"""Share by which a figure may differ: that of sums taken in another order."""
+RELATIVE_TOLERANCE = 1e-9
+"""Largest relative difference of equal figures: sums may be taken in another order."""
 
 
 class ComparedValue(NamedTuple):
-    """A figure or file as it was recorded, and as its files say now."""
+    """A recorded figure, or the hash of a recorded file, with its recomputed value."""
 
-    place: str
-    """Name of the run's folder, or of a file of the experiment's."""
-    what: str
+    context: str
+    """Name of the run's folder, or of a file of the experiment."""
+    name: str
+    """Name of the figure, or path of the file in the run's folder."""
     recorded: Any
-    derived: Any
+    recomputed: Any
 
     @property
     def same(self) -> bool:
-        """Whether both agree."""
-        if isinstance(self.recorded, float) and isinstance(self.derived, float):
-            return math.isclose(self.recorded, self.derived, rel_tol=SAME)
-        return bool(self.recorded == self.derived)
+        """Whether both values agree, floats within ``RELATIVE_TOLERANCE``."""
+        if isinstance(self.recorded, float) and isinstance(self.recomputed, float):
+            return math.isclose(self.recorded, self.recomputed, rel_tol=RELATIVE_TOLERANCE)
+        return bool(self.recorded == self.recomputed)
 
     def __str__(self) -> str:
-        """One line."""
-        return f"{self.place}: {self.what}: recorded {self.recorded}, found {self.derived}"
+        """Describe the values in one line."""
+        return f"{self.context}: {self.name}: recorded {self.recorded}, found {self.recomputed}"
 
 
 class CheckResult(NamedTuple):
-    """What was compared, and what it shows."""
+    """Result of checking an experiment."""
 
     findings: list[ComparedValue]
+    """All values that were compared."""
     notes: list[str]
-    """What a reader should know of the check itself."""
+    """One line per other code version that made the results."""
 
     @property
     def differences(self) -> list[ComparedValue]:
-        """What does not agree."""
+        """The values that do not agree."""
         return [finding for finding in self.findings if not finding.same]
 
 
 def check_experiment(folder: Path, say: Callable[[str], None]) -> CheckResult:
     """Check the finished runs of an experiment, and its tables.
 
-    The corpus is read again from where the config says; batches, scores, sizes, FLOPs and hashes are computed
-    again, speeds from their stored raw repeats, by the functions that the row was made with.
+    The corpus is read again from the location in the config. Batches, scores, sizes, FLOPs and hashes are
+    computed again, and speeds from their stored measurements, by the functions that made the results.
 
     Raises:
-        ValueError: no finished run, or a corpus or vocabulary that cannot be read.
+        ValueError: no run is finished, or a corpus or vocabulary cannot be read.
     """
-    rows = read_results(folder)
-    done = [row for row in rows if row.status == "done"]
-    if not done:
+    results = read_results(folder)
+    finished = [result for result in results if result.status == "done"]
+    if not finished:
         raise ValueError(f"{folder} holds no finished run: nothing to check")
-    runs = [RunFolder.read(folder / row.run) for row in done]
+    runs = [RunFolder.read(folder / result.run) for result in finished]
     findings: list[ComparedValue] = []
     with TemporaryDirectory() as encoded:
         prepared = prepare_data(runs[0].run, Path(encoded))
-        for row, run in zip(done, runs, strict=True):
+        for result, run in zip(finished, runs, strict=True):
             say(f"checking {run.name}")
-            findings += check_run(run, row, prepared.for_seed(row.seed))
-    findings += check_views(folder, rows)
-    others = {str(row.code_version) for row in done} - {code_version()}
+            findings += check_run(run, result, prepared.for_seed(result.seed))
+    findings += check_tables(folder, results)
+    other_versions = {str(result.code_version) for result in finished} - {code_version()}
     return CheckResult(
-        findings, [f"made by code {other}, checked by {code_version()}" for other in sorted(others)]
+        findings, [f"made by code {other}, checked by {code_version()}" for other in sorted(other_versions)]
     )
 
 
-def check_run(run: RunFolder, row: Result, prepared: PreparedData) -> Iterator[ComparedValue]:
-    """Compare the hashes of a run's files, then every figure of its row."""
-    for path, recorded in row.files.items():
+def check_run(run: RunFolder, result: Result, prepared: PreparedData) -> Iterator[ComparedValue]:
+    """Compare the hashes of a run's files, then every figure of its result.
+
+    If the figures cannot be computed, a single value named "figures" holds the error message.
+
+    Args:
+        run: the folder of the run.
+        result: its recorded result.
+        prepared: corpus, vocabularies and batches of the run's seed.
+    """
+    for path, recorded in result.files.items():
         file = run.folder / path
-        found = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else "no such file"
-        yield ComparedValue(run.name, path, recorded, found)
-    vocabulary = load_pair(run.folder).content_hash
-    yield ComparedValue(run.name, "vocabulary", vocabulary, prepared.vocabularies.content_hash)
+        file_hash = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else "no such file"
+        yield ComparedValue(run.name, path, recorded, file_hash)
+    vocabulary_hash = load_pair(run.folder).content_hash
+    yield ComparedValue(run.name, "vocabulary", vocabulary_hash, prepared.vocabularies.content_hash)
     hashes: Figures = {
         "data_hash": prepared.corpus.content_hash,
         "batch_hash": prepared.batch_hash,
         "config_hash": run.config_hash,
     }
     try:
-        derived = dataclasses.replace(row, **hashes, **compute_figures(run, prepared)).flat()
+        recomputed = dataclasses.replace(result, **hashes, **compute_figures(run, prepared)).flat()
     except (ValueError, LookupError, TypeError, ArithmeticError, OSError) as error:
         yield ComparedValue(run.name, "figures", "done", str(error))
         return
-    for name, recorded in row.flat().items():
+    for name, recorded in result.flat().items():
         if recorded is None and name.partition("_")[0] == "ter":
-            continue  # earlier versions did not compute it
-        yield ComparedValue(run.name, name, recorded, derived.get(name))
+            continue  # earlier versions did not compute TER
+        yield ComparedValue(run.name, name, recorded, recomputed.get(name))
 
 
-def check_views(folder: Path, rows: list[Result]) -> Iterator[ComparedValue]:
-    """Compare the tables, where there are any, with what the rows give."""
-    views = {f"table.{suffix}": render_table(rows, form) for form, suffix in SUFFIX.items()}
-    for name, text in {**views, "results.jsonl": to_json_lines(rows)}.items():
+def check_tables(folder: Path, results: list[Result]) -> Iterator[ComparedValue]:
+    """Compare those tables that exist, and results.jsonl, with their rendering from ``results``."""
+    tables = {f"table.{suffix}": render_table(results, form) for form, suffix in SUFFIX.items()}
+    for name, text in {**tables, "results.jsonl": to_json_lines(results)}.items():
         if (folder / name).is_file():
             same = (folder / name).read_text(encoding="utf-8") == text
             yield ComparedValue(

@@ -1,4 +1,4 @@
-"""Models whose attention is known by hand, and a corpus of sentences read backwards, links and all."""
+"""Models with given attention weights, and corpora of reversed sentences with gold links."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -12,34 +12,34 @@ from data.corpus import Corpus, Pairs
 from data.vocabulary import VocabularyPair, build_vocabulary
 
 JUNK = 77.0
-"""What stands in rows and columns of padding and of the ends of sentence, where nobody may look."""
+"""Weight at padding and end-of-sentence positions, which must never be read."""
 SENTENCES = ("a b c", "d e", "f a b d", "c")
 CPU = torch.device("cpu")
 
+SourceIndex = Callable[[int, int], int]
+"""Returns the source word that target word t attends to in a sentence of n words, called as f(n, t)."""
+Heads = Mapping[str, Sequence[SourceIndex | None]]
+"""The heads of each layer by its name; a head that is None gives all words the same weight."""
 
-Look = Callable[[int, int], int]
 
+class FixedAttention(nn.Module):
+    """A model that attends as given by ``heads``."""
 
-class Oracle(nn.Module):
-    """Attends as ``looks`` say by layer and head: of n source words, which one for target word t.
-
-    A head that is None gives all n words the same weight.
-    """
-
-    def __init__(self, looks: Mapping[str, Sequence[Look | None]]) -> None:
+    def __init__(self, heads: Heads) -> None:
         super().__init__()
-        self.looks = looks
+        self.heads = heads
 
     def attention(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> dict[str, Tensor]:
-        found = {"encoder.0": torch.full((len(src), 1, src.size(1), src.size(1)), JUNK)}
-        for layer, looks in self.looks.items():
-            found[layer] = torch.full((len(src), len(looks), tgt_in.size(1), src.size(1)), JUNK)
+        layers = {"encoder.0": torch.full((len(src), 1, src.size(1), src.size(1)), JUNK)}
+        for layer, heads in self.heads.items():
+            weights = torch.full((len(src), len(heads), tgt_in.size(1), src.size(1)), JUNK)
             for row, n in enumerate((src_mask.sum(1) - 1).tolist()):
-                for head, look in enumerate(looks):
-                    found[layer][row, head, :n, :n] = 1 / n if look is None else 0
-                    for t in range(n if look else 0):
-                        found[layer][row, head, t, look(n, t)] = 1
-        return found
+                for head, source_index in enumerate(heads):
+                    weights[row, head, :n, :n] = 1 / n if source_index is None else 0
+                    for t in range(n if source_index else 0):
+                        weights[row, head, t, source_index(n, t)] = 1
+            layers[layer] = weights
+        return layers
 
 
 def backwards(n: int, t: int) -> int:
@@ -50,20 +50,21 @@ def forwards(n: int, t: int) -> int:
     return t
 
 
-def oracle(looks: Mapping[str, Sequence[Look | None]], batch_tokens: int = 100) -> Translator:
+def fixed_attention(heads: Heads, batch_tokens: int = 100) -> Translator:
+    """Return a translator whose model is ``FixedAttention(heads)``."""
     vocabulary = build_vocabulary("words", SENTENCES, size=20)
     config = DecodeConfig(batch_tokens=batch_tokens)
-    return Translator(Oracle(looks), VocabularyPair(vocabulary, vocabulary), config, CPU)
+    return Translator(FixedAttention(heads), VocabularyPair(vocabulary, vocabulary), config, CPU)
 
 
 def reversed_pairs(lines: tuple[str, ...]) -> Pairs:
-    """Pairs whose target is the source back to front, and their links."""
-    words = [line.split() for line in lines]
-    links = tuple(" ".join(f"{i}-{len(line) - 1 - i}" for i in range(len(line))) for line in words)
-    return Pairs(lines, tuple(" ".join(reversed(line)) for line in words), links)
+    """Return pairs whose target is the reversed source, with their gold links."""
+    sentences = [line.split() for line in lines]
+    links = tuple(" ".join(f"{i}-{len(words) - 1 - i}" for i in range(len(words))) for words in sentences)
+    return Pairs(lines, tuple(" ".join(reversed(words)) for words in sentences), links)
 
 
-def corpus_of(valid: tuple[str, ...], test: tuple[str, ...]) -> Corpus:
+def reversed_corpus(valid: tuple[str, ...], test: tuple[str, ...]) -> Corpus:
     splits = {
         "valid": reversed_pairs(valid),
         "test": reversed_pairs(test),
@@ -72,5 +73,5 @@ def corpus_of(valid: tuple[str, ...], test: tuple[str, ...]) -> Corpus:
     return Corpus(name="made", src_lang="en", tgt_lang="de", splits=splits)
 
 
-def gold_of(*lines: str) -> Gold:
-    return corpus_gold(corpus_of(("a",), lines), "test")
+def reversed_gold(*lines: str) -> Gold:
+    return corpus_gold(reversed_corpus(("a",), lines), "test")

@@ -1,4 +1,4 @@
-"""Finished experiments made by hand: texts and translations without any training."""
+"""Finished experiments from given texts and translations, without any training."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun
-from compare.config.parse import load_experiment
+from compare.results.run_folder import RunFolder
 from compare.results.store import Result
 from data.corpus import Corpus, Pairs
 from data.vocabulary import build_pair
@@ -26,7 +26,7 @@ label = "{label}"
 
 
 def pairs(*lines: tuple[str, str]) -> Pairs:
-    """Sentence pairs from source and target of each."""
+    """Return sentence pairs from tuples of source and target."""
     return Pairs(tuple(src for src, _ in lines), tuple(tgt for _, tgt in lines))
 
 
@@ -42,22 +42,34 @@ def make_finished(
     max_ratio: float = 2.0,
     results: Mapping[tuple[str, int], Mapping[str, Any]] | None = None,
 ) -> FinishedExperiment:
-    """An experiment on ``train`` and ``tests``; ``results`` are figures of some of its runs."""
+    """Return a finished experiment whose run folders hold vocabularies and configs only.
+
+    Args:
+        folder: where the run folders are written.
+        train: training pairs, which also are the validation pairs.
+        tests: test sets by name.
+        outputs: translations; their keys are the runs.
+        kind: kind of the vocabularies.
+        size: size of the vocabularies.
+        max_tokens: limit of the training pairs.
+        max_ratio: limit of the output length, relative to the source.
+        results: further fields of the results of some runs.
+    """
     corpus = Corpus(
         name="made", src_lang="en", tgt_lang="de", splits={"train": train, "valid": train, **tests}
     )
     vocabularies = build_pair(train, kind=kind, size=size, joint=False)
     runs = []
-    for (label, seed), translated in outputs.items():
-        place = folder / f"{label}-seed{seed}"
-        vocabularies.save(place)
+    for (label, seed), translations in outputs.items():
+        run_folder = folder / f"{label}-seed{seed}"
+        vocabularies.save(run_folder)
         config = CONFIG.format(max_tokens=max_tokens, max_ratio=max_ratio, label=label)
-        (place / "config.toml").write_text(config)
-        experiment = load_experiment(place / "config.toml")
+        (run_folder / "config.toml").write_text(config)
+        run = RunFolder.read(run_folder).run
         figures = (results or {}).get((label, seed), {})
         result = Result(label=label, preset="lstm", seed=seed, status="done", **figures)
-        texts = {test: tuple(lines) for test, lines in translated.items()}
-        runs.append(FinishedRun(result=result, folder=place, experiment=experiment, outputs=texts))
+        texts = {test: tuple(lines) for test, lines in translations.items()}
+        runs.append(FinishedRun(result=result, folder=run_folder, run=run, outputs=texts))
     return FinishedExperiment(folder=folder, corpus=corpus, runs=tuple(runs))
 
 

@@ -1,7 +1,18 @@
-"""Attention as word alignment: gold links, links read off weights, and how far the two agree.
+"""Attention as word alignment: gold links, links derived from attention weights, and alignment error rate.
 
-``pharaoh`` reads links that people made, ``gold`` joins them to the words they are of; ``pieces`` finds the
-words that a vocabulary's pieces write, ``attended`` the weights between words; ``links`` turns weights into
-links, ``aer`` counts the right ones, ``entropy`` says how widely weights are spread, ``measured`` sums both
-over a text. ``experiment_alignment`` and ``experiment_entropy`` do this for a finished experiment.
+``pharaoh`` reads files of gold links; ``gold`` maps them to the words of sentence pairs. ``pieces`` maps the
+pieces of a vocabulary to words; ``word_attention`` computes attention weights between words. ``links`` turns
+weights into links, ``aer`` scores links, ``entropy`` measures how concentrated weights are, ``measurement``
+sums both over a text. ``experiment_alignment`` and ``experiment_entropy`` do this for a finished experiment.
+
+References:
+- Fraser and Marcu 2007, Measuring Word Alignment Quality for Statistical Machine Translation. Computational
+  Linguistics 33(3).
+- Ghader and Monz 2017, What does Attention in Neural Machine Translation Pay Attention to? IJCNLP.
+- Koehn and Knowles 2017, Six Challenges for Neural Machine Translation. WNMT.
+- Luong et al. 2015, Effective Approaches to Attention-based Neural Machine Translation. EMNLP.
+- Mihalcea and Pedersen 2003, An Evaluation Exercise for Word Alignment. HLT-NAACL Workshop on Building and
+  Using Parallel Texts.
+- Och and Ney 2003, A Systematic Comparison of Various Statistical Alignment Models. Computational Linguistics
+  29(1).
 """

@@ -1,7 +1,7 @@
-"""How far proposed word links agree with gold ones, after Och and Ney 2003, section 5.
+"""Alignment error rate, precision, recall and F1 of word links (Och and Ney 2003, section 5).
 
-A proposed, S sure and P possible links (P holds S), each summed over all sentences of a text.
-Shapes: T target and S source words; before them any number of heads.
+A: proposed links, S: sure gold links, P: possible gold links (S is a subset of P); each is counted over all
+sentences of a text. Shapes: T target and S source words; leading dimensions are heads.
 """
 
 from typing import NamedTuple
@@ -9,73 +9,73 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Bools = NDArray[np.bool_]
-Counts = NDArray[np.int64]
-"""(..., 4), the fields of ``Agreement`` in their order; counts of sentences may be added up."""
+BoolArray = NDArray[np.bool_]
+CountArray = NDArray[np.int64]
+"""(..., 4), the fields of ``AlignmentCounts`` in their order; counts of several sentences may be added."""
 
 
-class Agreement(NamedTuple):
-    """Numbers of links, and the shares made of them; a share of nothing is None."""
+class AlignmentCounts(NamedTuple):
+    """Numbers of links, and the scores computed from them; a score whose denominator is 0 is None."""
 
     proposed: int
     """|A|."""
     sure: int
     """|S|."""
-    right_sure: int
+    sure_matches: int
     """|A ∩ S|."""
-    right_possible: int
+    possible_matches: int
     """|A ∩ P|."""
 
     @property
     def precision(self) -> float | None:
-        """|A ∩ P| / |A|: the share of the proposed links that are not wrong."""
-        return _share(self.right_possible, self.proposed)
+        """|A ∩ P| / |A|."""
+        return _ratio(self.possible_matches, self.proposed)
 
     @property
     def recall(self) -> float | None:
-        """|A ∩ S| / |S|: the share of the sure links that were found."""
-        return _share(self.right_sure, self.sure)
+        """|A ∩ S| / |S|."""
+        return _ratio(self.sure_matches, self.sure)
 
     @property
     def aer(self) -> float | None:
-        """The alignment error rate 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|): 0 is best, 1 is all wrong."""
-        share = _share(self.right_sure + self.right_possible, self.proposed + self.sure)
-        return None if share is None else 1 - share
+        """Alignment error rate, 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|), from 0 (best) to 1."""
+        ratio = _ratio(self.sure_matches + self.possible_matches, self.proposed + self.sure)
+        return None if ratio is None else 1 - ratio
 
     @property
     def f1(self) -> float | None:
-        """The harmonic mean of precision and recall, which is 1 - AER where all gold links are sure.
+        """The harmonic mean of precision and recall, which is 1 - AER if all gold links are sure.
 
-        Where some are only possible it is the better judge: AER then favours few and safe links (Fraser and
-        Marcu 2007).
+        If some gold links are only possible, F1 is the more reliable score: AER then favours few and safe
+        links (Fraser and Marcu 2007).
         """
         if self.precision is None or self.recall is None:
             return None
         both = self.precision + self.recall
         return 2 * self.precision * self.recall / both if both else 0.0
 
-    def shares(self) -> dict[str, float | None]:
-        """The four shares by name, for a table."""
+    def scores(self) -> dict[str, float | None]:
+        """Return the four scores by name, for a table."""
         return {"aer": self.aer, "precision": self.precision, "recall": self.recall, "f1": self.f1}
 
 
-def count_links(links: Bools, sure: Bools, possible: Bools) -> Counts:
-    """Count the links of one sentence as ``Agreement`` names them.
+def count_links(links: BoolArray, sure: BoolArray, possible: BoolArray) -> CountArray:
+    """Count the links of one sentence.
 
     Args:
-        links: proposed ones, (..., T, S).
-        sure: gold ones, (T, S).
-        possible: gold ones, those of ``sure`` among them, (T, S).
+        links: proposed links, (..., T, S).
+        sure: sure gold links, (T, S).
+        possible: possible gold links, which include the sure ones, (T, S).
 
     Returns:
-        Counts (..., 4).
+        Counts (..., 4) in the order of ``AlignmentCounts``.
     """
-    proposed, right_sure, right_possible = (
+    proposed, sure_matches, possible_matches = (
         part.sum(axis=(-1, -2), dtype=np.int64) for part in (links, links & sure, links & possible)
     )
     total = np.broadcast_to(sure.sum(dtype=np.int64), proposed.shape)
-    return np.stack([proposed, total, right_sure, right_possible], axis=-1)
+    return np.stack([proposed, total, sure_matches, possible_matches], axis=-1)
 
 
-def _share(part: int, whole: int) -> float | None:
+def _ratio(part: int, whole: int) -> float | None:
     return part / whole if whole else None

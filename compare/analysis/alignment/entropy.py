@@ -1,4 +1,4 @@
-"""How widely attention is spread: the entropy of what each target word gives to the source's words.
+"""Entropy of attention: how evenly each target word spreads its weight over the source words.
 
 Shapes: C heads, T target and S source words of a pair.
 """
@@ -9,43 +9,50 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+FloatArray = NDArray[np.float64]
 
 
 class AttentionEntropy(NamedTuple):
-    """Sums over target words, which may be added up over pairs; each is (C,)."""
+    """Sums of entropies over target words, each (C,); sums of several sentence pairs may be added."""
 
-    nats: Floats
-    """Of the entropy."""
-    words: Floats
-    """Target words that give weight to any source word: without it there is no distribution."""
-    share: Floats
-    """Of the entropy as a share of log S, its largest value; over pairs of more than one source word."""
-    shared_words: Floats
-    """How many words that last sum is over."""
+    nats: FloatArray
+    """Sum of the entropies."""
+    words: FloatArray
+    """Target words in ``nats``; a word that gives no source word any weight has no entropy."""
+    share: FloatArray
+    """Sum of the entropies as shares of their maximum log S, over pairs of more than one source word."""
+    shared_words: FloatArray
+    """Target words in ``share``."""
 
-    def means(self) -> tuple[Floats, Floats]:
-        """Mean entropy in nats and mean share of log S, each (C,); NaN where there is no word."""
+    def means(self) -> tuple[FloatArray, FloatArray]:
+        """Return the mean entropy in nats and the mean share of log S, each (C,); NaN without any word."""
         return _ratio(self.nats, self.words), _ratio(self.share, self.shared_words)
 
     def plus(self, other: "AttentionEntropy") -> "AttentionEntropy":
-        """The sums over the pairs of both."""
+        """Return the sums over the sentence pairs of both."""
         return AttentionEntropy(*(one + another for one, another in zip(self, other, strict=True)))
 
 
-def entropy(weights: Floats) -> Floats:
-    """-sum p log p in nats over each row p of ``weights`` (..., T, S), scaled to add up to 1.
+def entropy(weights: FloatArray) -> FloatArray:
+    """Compute the entropy of attention, -sum p log p over the source words (Ghader and Monz 2017).
 
-    How concentrated attention is, as Ghader and Monz 2017 measure it. Returns (..., T); NaN for a row of no
-    weight.
+    Args:
+        weights: (..., T, S), at least 0; each row is normalised to sum to 1.
+
+    Returns:
+        Entropies in nats, (..., T); NaN for a row whose weights are all 0.
     """
     p = _ratio(weights, weights.sum(axis=-1, keepdims=True))
-    nats: Floats = 0 - (p * np.log(np.where(p > 0, p, 1))).sum(axis=-1)  # 0 - x: a bare minus gives -0.0
+    nats: FloatArray = 0 - (p * np.log(np.where(p > 0, p, 1))).sum(axis=-1)  # unary minus would give -0.0
     return nats
 
 
-def measure_spread(weights: Floats) -> AttentionEntropy:
-    """The sums over the target words of one pair's ``weights`` (C, T, S)."""
+def sum_entropy(weights: FloatArray) -> AttentionEntropy:
+    """Sum the entropies over the target words of one sentence pair.
+
+    Args:
+        weights: (C, T, S).
+    """
     nats = entropy(weights)
     total, words = np.nansum(nats, axis=-1), np.isfinite(nats).sum(axis=-1).astype(np.float64)
     source_words = weights.shape[-1]
@@ -55,11 +62,13 @@ def measure_spread(weights: Floats) -> AttentionEntropy:
 
 
 def none_if_nan(value: float) -> float | None:
-    """``value`` as a table holds it: None where it is NaN."""
+    """Return ``value``, or None if it is NaN, as tables represent a missing figure."""
     return None if math.isnan(value) else float(value)
 
 
-def _ratio(part: Floats, whole: Floats) -> Floats:
-    """``part`` / ``whole``, NaN where that is 0."""
-    ratio: Floats = np.divide(part, whole, out=np.full_like(part, np.nan), where=whole > 0)
+def _ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
+    """Divide; NaN where ``denominator`` is 0."""
+    ratio: FloatArray = np.divide(
+        numerator, denominator, out=np.full_like(numerator, np.nan), where=denominator > 0
+    )
     return ratio

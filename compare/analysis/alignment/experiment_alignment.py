@@ -1,6 +1,6 @@
-"""The attention of every finished run as word alignment, against the gold links of the corpus.
+"""Word alignment from the attention of every finished run, scored against the gold links of the corpus.
 
-Which head is read, and at what threshold, is chosen on the validation split; figures are of a test set.
+Head and threshold are chosen on the validation split; the scores reported are those of a test set.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from compare.analysis.alignment.aer import Agreement, count_links
+from compare.analysis.alignment.aer import AlignmentCounts, count_links
 from compare.analysis.alignment.gold import Gold, corpus_gold
 from compare.analysis.alignment.links import ARG_MAX, METHODS, diagonal
 from compare.analysis.alignment.measurement import AlignmentMeasurement, measure_alignment
@@ -19,18 +19,18 @@ from compare.analysis.table import Row
 from compare.results.trained_model import load_model
 
 BASELINE = "diagonal"
-"""Label and method of the links that need no model."""
+"""Label and method of the baseline, diagonal links that need no model."""
 
 
 class Alignments(NamedTuple):
-    """What ``align_experiment`` found."""
+    """Result of ``align_experiment``."""
 
     rows: list[Row]
-    """The baseline; then, by run and method, the best head, and where there are several the best mean."""
+    """The baseline; then by run and method the best head and, for several heads, the best mean of heads."""
     heads: list[Row]
-    """Every head and mean of every run by arg max, on validation."""
+    """Every head and mean of heads of every run, with arg max links, on validation."""
     chosen: dict[tuple[str, int], AttentionHead]
-    """The best head or mean of each run by arg max on validation, by label and seed."""
+    """The head or mean with the lowest validation AER of arg max links, by label and seed."""
 
 
 def align_experiment(
@@ -40,20 +40,20 @@ def align_experiment(
     device: str = "cpu",
     say: Callable[[str], None] = lambda _: None,
 ) -> Alignments:
-    """Align a test set with every run that has attention to the source; the others have no rows.
+    """Align a test set with every run that has attention to the source; other runs have no rows.
 
     Args:
         finished: the experiment.
         test: name of a test set; None is the first, which gives the headline.
-        device: where the models run.
+        device: the torch device on which the models run.
         say: told of each run.
 
     Raises:
-        ValueError: the corpus has no gold links, or no such test set, or a run cannot be loaded.
+        ValueError: the corpus has no gold links, the test set does not exist, or a run cannot be loaded.
     """
     test = test or finished.corpus.tests[0]
     valid_gold, test_gold = (corpus_gold(finished.corpus, split) for split in ("valid", test))
-    found = Alignments([baseline(test_gold)], [], {})
+    alignments = Alignments([baseline_row(test_gold)], [], {})
     for run in finished.runs:
         say(f"aligning {test}: {run.folder.name}")
         translator = load_model(run.folder, device)
@@ -61,52 +61,64 @@ def align_experiment(
         if valid is None or tested is None:
             continue
         names = {"label": run.result.label, "seed": run.result.seed}
-        every = range(len(valid.heads))
-        found.rows.extend(names | row for row in best_rows(valid, tested))
-        found.heads.extend(names | valid.row(valid.best(ARG_MAX, [head])) for head in every)
-        found.chosen[run.result.label, run.result.seed] = valid.heads[valid.best(ARG_MAX, every).head]
-    return found
+        heads = range(len(valid.heads))
+        alignments.rows.extend(names | row for row in best_choice_rows(valid, tested))
+        alignments.heads.extend(names | valid.row(valid.best(ARG_MAX, [head])) for head in heads)
+        alignments.chosen[run.result.label, run.result.seed] = valid.heads[valid.best(ARG_MAX, heads).head]
+    return alignments
 
 
-def best_rows(valid: AlignmentMeasurement, tested: AlignmentMeasurement) -> Iterator[Row]:
-    """The test figures of what is best on validation: of single heads, then of means, by each method."""
-    for read in ("head", "mean"):
-        heads = [place for place, head in enumerate(valid.heads) if (head.number is None) == (read == "mean")]
+def best_choice_rows(valid: AlignmentMeasurement, tested: AlignmentMeasurement) -> Iterator[Row]:
+    """Yield the test scores of the best single head, then of the best mean of heads, for each method.
+
+    Args:
+        valid: the model on the validation split, where head and threshold are chosen.
+        tested: the same model on the test set.
+    """
+    for kind in ("head", "mean"):
+        heads = [i for i, head in enumerate(valid.heads) if (head.number is None) == (kind == "mean")]
         for method in dict.fromkeys(method.name for method in METHODS) if heads else ():
             best = valid.best(method, heads)
-            yield {"read": read, **tested.row(best), "aer_valid": valid.agreement(best).aer}
+            yield {"read": kind, **tested.row(best), "aer_valid": valid.link_counts(best).aer}
 
 
-def baseline(gold: Gold) -> Row:
-    """The row of the diagonal, which knows of a pair only how long its sides are."""
+def baseline_row(gold: Gold) -> Row:
+    """Score diagonal links, which depend only on the lengths of the two sentences."""
     counts = [count_links(diagonal(*links.sure.shape), links.sure, links.possible) for links in gold.links]
-    found = Agreement(*np.sum(counts, axis=0).tolist())
+    total = AlignmentCounts(*np.sum(counts, axis=0).tolist())
     names = {"label": BASELINE, "seed": None, "read": None, "attention": None, "method": BASELINE}
-    return {**names, **found.shares()}
+    return {**names, **total.scores()}
 
 
 def median_over_seeds(rows: Sequence[Row]) -> list[Row]:
-    """Rows as ``align_experiment`` gives them, those that differ in the seed alone put together as one."""
+    """Summarise the rows that differ only in their seed by median, minimum and maximum.
+
+    Args:
+        rows: as in ``Alignments.rows``.
+
+    Returns:
+        One row per label, kind of head and method.
+    """
     groups: dict[tuple[str, str | None, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((row["label"], row["read"], row["method"]), []).append(row)
     return [
         {
             "label": label,
-            "read": read,
+            "read": kind,
             "method": method,
             "seeds": sum(row["seed"] is not None for row in group),
-            "aer_median": _over(median, group, "aer"),
-            "aer_lowest": _over(min, group, "aer"),
-            "aer_highest": _over(max, group, "aer"),
-            "precision_median": _over(median, group, "precision"),
-            "recall_median": _over(median, group, "recall"),
+            "aer_median": _apply(median, group, "aer"),
+            "aer_lowest": _apply(min, group, "aer"),
+            "aer_highest": _apply(max, group, "aer"),
+            "precision_median": _apply(median, group, "precision"),
+            "recall_median": _apply(median, group, "recall"),
         }
-        for (label, read, method), group in groups.items()
+        for (label, kind, method), group in groups.items()
     ]
 
 
-def _over(function: Callable[[list[float]], float], rows: Sequence[Row], name: str) -> float | None:
-    """``function`` of what ``rows`` have under ``name``; None where none has anything."""
-    values = [row[name] for row in rows if row[name] is not None]
+def _apply(function: Callable[[list[float]], float], rows: Sequence[Row], column: str) -> float | None:
+    """Apply ``function`` to the values of ``column`` that are not None; None if all are."""
+    values = [row[column] for row in rows if row[column] is not None]
     return function(values) if values else None

@@ -1,6 +1,6 @@
-"""Word links from attention weights, and from no weights at all.
+"""Methods that derive word links from attention weights, and the diagonal baseline.
 
-Shapes: T target and S source words; before them any number of heads. Links are bool, one row a target word.
+Shapes: T target and S source words; leading dimensions are heads. Links are bool, (..., T, S).
 """
 
 from collections.abc import Callable
@@ -10,64 +10,83 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Weights = NDArray[np.floating]
-Bools = NDArray[np.bool_]
+WeightArray = NDArray[np.floating]
+BoolArray = NDArray[np.bool_]
 
 ARG_MAX = "arg max"
-"""The name of the method that papers use most."""
+"""Name of the method that is most common in the literature."""
 THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6)
-"""The weights from which on a link is made; which one is best, the validation split says."""
+"""Minimum weights of a link; the best one is chosen on the validation split."""
 
 
 class Method(NamedTuple):
-    """A way to read links off weights (..., T, S)."""
+    """A method that derives links from weights (..., T, S)."""
 
     name: str
     threshold: float | None
-    """Of several methods of one name the best is chosen on validation."""
-    links: Callable[[Weights], Bools]
+    """None for a method without threshold; methods with the same name differ only in this."""
+    links: Callable[[WeightArray], BoolArray]
 
 
-def arg_max(weights: Weights) -> Bools:
-    """Link each target word to the source word of the largest weight (Luong et al. 2015, section 5.4).
+def arg_max(weights: WeightArray) -> BoolArray:
+    """Link each target word to the source word with the largest weight (Luong et al. 2015, section 5.4).
 
-    Of equal weights the first counts. A target word of no weight at all, whose model looked at the end of
-    the sentence alone, is linked to nothing.
+    Of equal weights the first counts. A target word whose weights are all 0, because the model attended to
+    the end of sentence only, has no link.
 
     Args:
         weights: (..., T, S).
+
+    Returns:
+        Links (..., T, S).
     """
-    links: Bools = np.zeros(weights.shape, dtype=np.bool_)
+    links: BoolArray = np.zeros(weights.shape, dtype=np.bool_)
     best = weights.argmax(axis=-1)[..., None]
     np.put_along_axis(links, best, np.take_along_axis(weights, best, axis=-1) > 0, axis=-1)
     return links
 
 
-def both_ways(weights: Weights) -> Bools:
-    """Keep the links that ``arg_max`` makes from either side of ``weights`` (..., T, S).
+def mutual_arg_max(weights: WeightArray) -> BoolArray:
+    """Keep the links that ``arg_max`` finds both over source words and over target words.
 
-    The intersection of two directions (Och and Ney 2003, section 4), both of them read off one matrix.
+    This is the intersection of two alignment directions (Och and Ney 2003, section 4), here both derived from
+    one weight matrix.
+
+    Args:
+        weights: (..., T, S).
+
+    Returns:
+        Links (..., T, S).
     """
-    turned = arg_max(weights.swapaxes(-1, -2)).swapaxes(-1, -2)
-    return arg_max(weights) & turned
+    over_targets = arg_max(weights.swapaxes(-1, -2)).swapaxes(-1, -2)
+    return arg_max(weights) & over_targets
 
 
-def above(weights: Weights, threshold: float) -> Bools:
-    """Link whatever has a weight of at least ``threshold``; a word may have no link or several."""
+def above_threshold(weights: WeightArray, threshold: float) -> BoolArray:
+    """Link all pairs of words with a weight of at least ``threshold``; a word may have several links or none.
+
+    Args:
+        weights: (..., T, S).
+        threshold: 0 to 1.
+
+    Returns:
+        Links (..., T, S).
+    """
     return weights >= threshold
 
 
-def diagonal(tgt_words: int, src_words: int) -> Bools:
-    """Link each target word to the source word at the same share of the sentence; (T, S)."""
-    links: Bools = np.zeros((tgt_words, src_words), dtype=np.bool_)
-    rows = np.arange(tgt_words)
-    links[rows, (2 * rows + 1) * src_words // (2 * tgt_words)] = True  # where the word's middle falls
+def diagonal(tgt_words: int, src_words: int) -> BoolArray:
+    """Link each target word to the source word at the same relative position; returns (T, S)."""
+    links: BoolArray = np.zeros((tgt_words, src_words), dtype=np.bool_)
+    positions = np.arange(tgt_words)
+    # The source word that contains the middle of the target word.
+    links[positions, (2 * positions + 1) * src_words // (2 * tgt_words)] = True
     return links
 
 
 METHODS = (
     Method(ARG_MAX, None, arg_max),
-    Method("intersection", None, both_ways),
-    *(Method("threshold", value, partial(above, threshold=value)) for value in THRESHOLDS),
+    Method("intersection", None, mutual_arg_max),
+    *(Method("threshold", value, partial(above_threshold, threshold=value)) for value in THRESHOLDS),
 )
-"""All ways to read links off weights."""
+"""All methods that derive links from weights."""

@@ -1,4 +1,4 @@
-"""What is counted over a text: the links that each head makes by each method, and how widely it attends.
+"""Link counts and attention entropy of every head of a model over a text with gold links.
 
 Shapes: M methods, C heads and means of heads, T target and S source words of a pair.
 """
@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from compare.analysis.alignment.aer import Agreement, Counts, count_links
-from compare.analysis.alignment.entropy import AttentionEntropy, measure_spread, none_if_nan
+from compare.analysis.alignment.aer import AlignmentCounts, CountArray, count_links
+from compare.analysis.alignment.entropy import AttentionEntropy, none_if_nan, sum_entropy
 from compare.analysis.alignment.gold import Gold, GoldLinks
 from compare.analysis.alignment.links import METHODS
 from compare.analysis.alignment.word_attention import AttentionHead, WordAttention, attend_words
@@ -20,76 +20,86 @@ from compare.decoding.translator import Translator
 
 
 class LinkChoice(NamedTuple):
-    """A head, and a method of reading links off it."""
+    """A method that derives links, and the head whose weights it uses."""
 
     method: int
-    """Its place in ``METHODS``."""
+    """Index in ``METHODS``."""
     head: int
-    """Its place in ``AlignmentMeasurement.heads``."""
+    """Index in ``AlignmentMeasurement.heads``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlignmentMeasurement:
-    """The links of every head of a model by every method, against gold ones, and its spread."""
+    """Link counts of every head by every method, and the entropy of every head."""
 
     heads: tuple[AttentionHead, ...]
-    counts: Counts
+    counts: CountArray
     """(M, C, 4)."""
-    spread: AttentionEntropy
+    entropy: AttentionEntropy
 
     def plus(self, other: "AlignmentMeasurement") -> "AlignmentMeasurement":
-        """The sums over the pairs of both, which are of one model."""
+        """Return the sums over the sentence pairs of both, which must be of the same model."""
         return AlignmentMeasurement(
-            heads=self.heads, counts=self.counts + other.counts, spread=self.spread.plus(other.spread)
+            heads=self.heads, counts=self.counts + other.counts, entropy=self.entropy.plus(other.entropy)
         )
 
-    def agreement(self, choice: LinkChoice) -> Agreement:
-        """How far the links of one head by one method agree with the gold ones."""
-        return Agreement(*self.counts[choice].tolist())
+    def link_counts(self, choice: LinkChoice) -> AlignmentCounts:
+        """Return the counts of one method and head."""
+        return AlignmentCounts(*self.counts[choice].tolist())
 
     def best(self, name: str, heads: Iterable[int]) -> LinkChoice:
-        """The choice of least AER among ``heads`` and the methods of that name; of equals the first.
+        """Choose the method and head with the lowest AER; of equal ones the first.
 
-        An AER of None, where there is neither a link proposed nor a sure one, loses to any other.
+        An AER of None, where there is neither a proposed nor a sure link, is worse than any other.
+
+        Args:
+            name: name of the methods to choose from.
+            heads: indices in ``heads`` to choose from.
         """
-        methods = [place for place, method in enumerate(METHODS) if method.name == name]
+        methods = [index for index, method in enumerate(METHODS) if method.name == name]
         choices = [LinkChoice(method, head) for head in heads for method in methods]
-        errors = [self.agreement(choice).aer for choice in choices]
+        errors = [self.link_counts(choice).aer for choice in choices]
         return choices[int(np.argmin([np.inf if error is None else error for error in errors]))]
 
     def rows(self, method: str) -> list[Row]:
-        """The figures of every head, and mean of heads, by "arg max", "intersection" or a threshold ("0.2").
+        """Return one table row per head and mean of heads.
+
+        Args:
+            method: "arg max", "intersection", or a threshold of ``THRESHOLDS`` such as "0.2".
 
         Raises:
             ValueError: there is no such method.
         """
-        names = [found.name if found.threshold is None else str(found.threshold) for found in METHODS]
+        names = [each.name if each.threshold is None else str(each.threshold) for each in METHODS]
         if method not in names:
             raise ValueError(f"no method {method!r} to read links by: choose of {', '.join(names)}")
         return [self.row(LinkChoice(names.index(method), head)) for head in range(len(self.heads))]
 
     def row(self, choice: LinkChoice) -> Row:
-        """The figures of one choice, entropy_share as a share of log S; a mean of nothing is None."""
-        method, (nats, share) = METHODS[choice.method], self.spread.means()
+        """Return the scores and entropy of one choice as a table row; a missing figure is None."""
+        method, (nats, share) = METHODS[choice.method], self.entropy.means()
         return {
             "attention": str(self.heads[choice.head]),
             "method": method.name,
             "threshold": method.threshold,
-            **self.agreement(choice).shares(),
+            **self.link_counts(choice).scores(),
             "entropy_nats": none_if_nan(nats[choice.head]),
             "entropy_share": none_if_nan(share[choice.head]),
         }
 
 
 def measure_alignment(translator: Translator, gold: Gold) -> AlignmentMeasurement | None:
-    """Align ``gold`` with every head of a model; None for a model without attention to the source."""
+    """Align the sentence pairs of ``gold`` with every head of a model.
+
+    Returns:
+        The sums over all pairs; None for a model without attention to the source.
+    """
     pairs = (_measure_pair(pair, gold.links[pair.number]) for pair in attend_words(translator, gold.pairs))
     first = next(pairs, None)
     return None if first is None else reduce(AlignmentMeasurement.plus, pairs, first)
 
 
 def _measure_pair(pair: WordAttention, gold: GoldLinks) -> AlignmentMeasurement:
+    """Count links and entropy of one sentence pair."""
     counts = [count_links(method.links(pair.weights), gold.sure, gold.possible) for method in METHODS]
-    return AlignmentMeasurement(
-        heads=pair.heads, counts=np.stack(counts), spread=measure_spread(pair.weights)
-    )
+    return AlignmentMeasurement(heads=pair.heads, counts=np.stack(counts), entropy=sum_entropy(pair.weights))

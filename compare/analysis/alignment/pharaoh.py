@@ -1,8 +1,10 @@
-"""Files of word links that others made: Pharaoh's format, and that of the shared task of NAACL 2003.
+"""Files of word links in Pharaoh format and in the format of the NAACL 2003 shared task.
 
-Pharaoh: a line a sentence, "i-j" for a sure link of source word i and target word j; a possible one is
-"i?j", "ipj" or "i-j:P", as one tool or another writes it. NAACL: a line a link, "sentence i j", then S or P
-(S where nothing stands) and a confidence, which is not read (Mihalcea and Pedersen 2003).
+Pharaoh format has one line per sentence. "i-j" is a sure link of source word i and target word j. A possible
+link is "i?j", "ipj" or "i-j:P", depending on the tool.
+
+NAACL format has one line per link: "sentence i j", then optionally S or P (default S) and a confidence, which
+is ignored (Mihalcea and Pedersen 2003).
 """
 
 import re
@@ -13,53 +15,56 @@ from typing import NamedTuple
 from data.text.lines import read_lines
 
 Link = tuple[int, int]
-"""A source word and a target word, by their numbers from 0."""
+"""Numbers of a source word and a target word, counted from 0."""
 
 PHARAOH = re.compile(r"(\d+)(?:-(\d+)(?::([SP]))?|[?p](\d+))", re.ASCII)
 NAACL = re.compile(r"(\d+)\s+(\d+)\s+(\d+)(?:\s+([SP]))?(?:\s+[\d.]+)?", re.ASCII)
 
 
 class Links(NamedTuple):
-    """The links of a sentence; ``possible`` holds the sure ones too (Och and Ney 2003, section 5)."""
+    """The links of a sentence; ``possible`` includes the sure links."""
 
     sure: frozenset[Link]
     possible: frozenset[Link]
 
 
-def parse_pharaoh(line: str, place: str, *, first_word: int = 0) -> Links:
-    """The links of one sentence in Pharaoh's format.
+def parse_pharaoh(line: str, context: str, *, first_word: int = 0) -> Links:
+    """Parse the links of one sentence in Pharaoh format.
 
     Args:
-        line: the links, white space between them; none at all is a sentence without links.
-        place: where the line stands, for the error.
-        first_word: the number that the file gives to a sentence's first word.
+        line: the links, separated by white space; an empty line is a sentence without links.
+        context: file and line, with which an error message begins.
+        first_word: the number that the file gives to the first word of a sentence.
 
     Raises:
-        ValueError: something in the line is no link.
+        ValueError: a part of the line is not a link.
     """
-    marked = []
+    marked_links = []
     for text in line.split():
         match = PHARAOH.fullmatch(text)
         if match is None:
             raise ValueError(
-                f"{place}: {text!r} is no link: write i-j for a sure one, i?j for a possible one"
+                f"{context}: {text!r} is no link: write i-j for a sure one, i?j for a possible one"
             )
         link = (int(match[1]) - first_word, int(match[2] or match[4]) - first_word)
-        marked.append((link, match[4] is None and match[3] != "P"))
-    return _links(marked)
+        marked_links.append((link, match[4] is None and match[3] != "P"))
+    return _to_links(marked_links)
 
 
 def read_links(path: Path, sentences: int, *, first_word: int = 0) -> tuple[Links, ...]:
-    """Read a file of links, plain or .gz; its first link tells which of the two formats it has.
+    """Read a file of links in either format; a file with any line of NAACL format is read as such.
 
     Args:
-        path: the file.
-        sentences: how many sentences the text has; NAACL's format passes over those without links.
-        first_word: the number of a sentence's first word, which is 0 in most files and 1 in some, those of
-            the shared task among them.
+        path: the file, plain or .gz.
+        sentences: number of sentences of the text; NAACL format has no lines for sentences without links.
+        first_word: the number of the first word of a sentence: 0 in most files, 1 in some, such as those of
+            the shared task.
+
+    Returns:
+        The links of each sentence.
 
     Raises:
-        ValueError: a line is no link, or the links are of more or fewer sentences.
+        ValueError: a line is malformed, or the file does not fit the number of sentences.
     """
     lines = read_lines(path, allow_blank=True)
     if any(NAACL.fullmatch(line.strip()) for line in lines):
@@ -76,8 +81,8 @@ def read_links(path: Path, sentences: int, *, first_word: int = 0) -> tuple[Link
 
 
 def _read_naacl(path: Path, lines: Sequence[str], sentences: int, first_word: int) -> tuple[Links, ...]:
-    """Sort the links of a file in NAACL's format by sentence; sentences are counted from 1."""
-    marked: list[list[tuple[Link, bool]]] = [[] for _ in range(sentences)]
+    """Group the links of a file in NAACL format by sentence; sentences are counted from 1."""
+    marked_links: list[list[tuple[Link, bool]]] = [[] for _ in range(sentences)]
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -91,13 +96,13 @@ def _read_naacl(path: Path, lines: Sequence[str], sentences: int, first_word: in
                 "give the text that the links are of"
             )
         link = (int(match[2]) - first_word, int(match[3]) - first_word)
-        marked[sentence - 1].append((link, match[4] != "P"))
-    return tuple(_links(links) for links in marked)
+        marked_links[sentence - 1].append((link, match[4] != "P"))
+    return tuple(_to_links(marks) for marks in marked_links)
 
 
-def _links(marked: Sequence[tuple[Link, bool]]) -> Links:
-    """Links from pairs of a link and whether it is sure; one that is given as both is sure."""
+def _to_links(marked_links: Sequence[tuple[Link, bool]]) -> Links:
+    """Collect links that are marked as sure (True) or possible (False); a link marked as both is sure."""
     return Links(
-        sure=frozenset(link for link, sure in marked if sure),
-        possible=frozenset(link for link, _ in marked),
+        sure=frozenset(link for link, sure in marked_links if sure),
+        possible=frozenset(link for link, _ in marked_links),
     )

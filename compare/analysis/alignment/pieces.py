@@ -1,7 +1,7 @@
-"""Which words the pieces of a vocabulary write, and weights between pieces turned into those between words.
+"""Map the pieces of a vocabulary to words, and weights between pieces to weights between words.
 
-Shapes: T' target and S' source pieces of a pair, T and S words; P and W pieces and words of either side.
-Places in a text are counted in bytes of UTF-8, for a subword vocabulary writes rare characters byte by byte.
+Shapes: T' target and S' source pieces of a pair, T and S words; P pieces and W words of either side.
+Positions in a text are in bytes of UTF-8, because subword vocabularies write rare characters byte by byte.
 """
 
 import re
@@ -14,84 +14,88 @@ from data.subwords import ESCAPED, SPACE
 from data.vocabulary import Vocabulary
 from data.word_tokenizer import surface_form, tokenize
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
-BYTE = re.compile("<0x[0-9A-F]{2}>")
-"""The label of a piece that is a single byte; SentencePiece gives it to no other."""
+BYTE_PIECE = re.compile("<0x[0-9A-F]{2}>")
+"""The label that SentencePiece gives to a piece that is a single byte, and to no other piece."""
 
 
-def shared_bytes(vocabulary: Vocabulary, text: str, ids: Sequence[int], words: Sequence[str]) -> Ints:
-    """How many bytes of each word each piece writes, (P, W).
+def shared_bytes(vocabulary: Vocabulary, text: str, ids: Sequence[int], words: Sequence[str]) -> IntArray:
+    """Count the bytes that each piece shares with each word.
 
-    A piece may write one word, a part of one, several ("?!"), or none, as a space does.
+    A piece may contain one word, part of one, several ("?!"), or none, such as a space.
 
     Args:
-        vocabulary: any of the four kinds.
-        text: what was encoded.
-        ids: the pieces that ``vocabulary`` encodes it to.
-        words: the words of ``text`` in their order, with nothing but white space between them.
+        vocabulary: a vocabulary of any kind.
+        text: the text that was encoded.
+        ids: the pieces of ``text`` in ``vocabulary``.
+        words: the words of ``text`` in their order, with only white space between them.
+
+    Returns:
+        Numbers of bytes (P, W).
     """
-    pieces, edges = _pieces(vocabulary, text, ids)
-    found = edges[_places(text, words)]
-    starts = np.maximum(pieces[:, None, 0], found[None, :, 0])
-    ends = np.minimum(pieces[:, None, 1], found[None, :, 1])
-    shared: Ints = np.maximum(ends - starts, 0)
+    piece_spans, char_edges = _piece_spans(vocabulary, text, ids)
+    word_spans = char_edges[_word_spans(text, words)]
+    starts = np.maximum(piece_spans[:, None, 0], word_spans[None, :, 0])
+    ends = np.minimum(piece_spans[:, None, 1], word_spans[None, :, 1])
+    shared: IntArray = np.maximum(ends - starts, 0)
     return shared
 
 
-def merge(weights: NDArray[np.floating], tgt: Ints, src: Ints) -> Floats:
-    """Weights between words, from weights between pieces.
+def merge_pieces(weights: NDArray[np.floating], tgt: IntArray, src: IntArray) -> FloatArray:
+    """Merge attention weights between pieces into weights between words.
 
-    What the pieces of a source word get is added up, for attention is a distribution over the source, and
-    the share of a word is that of its parts; what the pieces of a target word give is averaged, so that its
-    row is a distribution again (Koehn and Knowles 2017, section 3.5). A source piece that writes several
-    words parts its weight among them by the bytes of each. Pieces that write no word count for nothing.
+    Weights of the pieces of a source word are summed, those of the pieces of a target word are averaged, so
+    that the weights of a target word are a distribution again (Koehn and Knowles 2017, section 3.5). The
+    weight of a source piece that contains several words is divided among them in proportion to their bytes.
+    Pieces that contain no word are ignored.
 
     Args:
         weights: (..., T', S').
-        tgt: bytes that pieces and words of the target share, (T', T).
-        src: those of the source, (S', S).
+        tgt: bytes that target pieces and words share, (T', T).
+        src: bytes that source pieces and words share, (S', S).
 
     Returns:
-        Weights (..., T, S); a row adds up to what its pieces gave to the words of the source.
+        Weights (..., T, S); a row sums to the mean weight that its pieces gave to pieces with source words.
     """
-    parts = src / np.maximum(src.sum(axis=1, keepdims=True), 1)
-    writes = tgt > 0
-    means = writes / np.maximum(writes.sum(axis=0), 1)
-    merged: Floats = means.T @ weights @ parts
+    src_shares = src / np.maximum(src.sum(axis=1, keepdims=True), 1)
+    overlaps = tgt > 0
+    tgt_means = overlaps / np.maximum(overlaps.sum(axis=0), 1)
+    merged: FloatArray = tgt_means.T @ weights @ src_shares
     return merged
 
 
-def _pieces(vocabulary: Vocabulary, text: str, ids: Sequence[int]) -> tuple[Ints, Ints]:
-    """Where each piece begins and ends (P, 2), and the edges of the text's characters, both in bytes."""
+def _piece_spans(vocabulary: Vocabulary, text: str, ids: Sequence[int]) -> tuple[IntArray, IntArray]:
+    """Return start and end of each piece (P, 2), and the edges of the characters of the text, in bytes."""
     if vocabulary.kind in ("words", "characters"):
         edges = _edges(len(character.encode()) for character in text)
-        if vocabulary.kind == "characters":
-            return _between(edges), edges
-        return edges[_places(text, [surface_form(token) for token in tokenize(text)])], edges
-    # SentencePiece writes a space as SPACE, and one more before the text.
-    written = (ESCAPED.get(character, character).replace(" ", SPACE) for character in text)
-    edges = len(SPACE.encode()) + _edges(len(part.encode()) for part in written)
+        if vocabulary.kind == "words":
+            return edges[_word_spans(text, [surface_form(token) for token in tokenize(text)])], edges
+        return _spans(edges), edges
+    # SentencePiece writes a space as SPACE, and adds one before the text.
+    normalised = (ESCAPED.get(character, character).replace(" ", SPACE) for character in text)
+    edges = len(SPACE.encode()) + _edges(len(part.encode()) for part in normalised)
     labels = vocabulary.pieces(ids)
-    return _between(_edges(1 if BYTE.fullmatch(label) else len(label.encode()) for label in labels)), edges
+    lengths = (1 if BYTE_PIECE.fullmatch(label) else len(label.encode()) for label in labels)
+    return _spans(_edges(lengths)), edges
 
 
-def _edges(lengths: Iterable[int]) -> Ints:
-    """The places between parts of these lengths that follow each other; one more than there are parts."""
+def _edges(lengths: Iterable[int]) -> IntArray:
+    """Return the n + 1 edges of n consecutive parts with these lengths."""
     return np.cumsum([0, *lengths], dtype=np.int64)
 
 
-def _between(edges: Ints) -> Ints:
-    """Where each part begins and ends, (n, 2), from n + 1 edges."""
+def _spans(edges: IntArray) -> IntArray:
+    """Return start and end of each part, (n, 2), from n + 1 edges."""
     return np.stack([edges[:-1], edges[1:]], axis=1)
 
 
-def _places(text: str, words: Sequence[str]) -> Ints:
-    """Where each of ``words`` begins and ends in ``text``, in characters; (W, 2)."""
-    places, end = [], 0
+def _word_spans(text: str, words: Sequence[str]) -> IntArray:
+    """Return start and end of each word in ``text``, in characters, (W, 2)."""
+    spans, end = [], 0
     for word in words:
         start = text.index(word, end)
         end = start + len(word)
-        places.append((start, end))
-    return np.array(places, dtype=np.int64).reshape(-1, 2)
+        spans.append((start, end))
+    return np.array(spans, dtype=np.int64).reshape(-1, 2)

@@ -1,81 +1,82 @@
-"""Whether names and numbers are copied from the source, and numbers translated."""
+"""Accuracy of copied names and numbers, and of translated numbers.
+
+A number is any word with a digit. If the target language is English or German, the words of
+``spelled_numbers`` are numbers too; in other languages only words with a digit count.
+"""
 
 from collections import Counter
 from collections.abc import Container
 
 from compare.analysis.finished_experiment import FinishedExperiment
-from compare.analysis.quality.rare_words import Line, match
-from compare.analysis.quality.texts import trained_on, words
+from compare.analysis.quality.rare_words import Words, count_matches
+from compare.analysis.quality.spelled_numbers import spelled_numbers
+from compare.analysis.quality.texts import extract_words, training_pairs
 from compare.analysis.table import Table
-from data.grammar.numerals import number_words, ordinal_words
 
-SPELLED = (*range(2, 13), *range(20, 60))
-"""Numbers that count when they are spelled out; "one" is a pronoun too."""
 CAPTION = (
     "Copies: words of {test} that stand in source and reference alike and hold a digit, or a capital though "
     "training never has them in small letters; the share that stands in the translation. Numbers: words with "
     "a digit{spelled}; recall, precision and F1 against the reference, sentence by sentence."
 )
 SPELLED_OUT = ", and 2-12, 20-59 and the days of a month spelled out"
-LANGUAGES = {"en": 0, "de": 1}
-"""The place of each language in what the grammar says of a number."""
+"""Part of the caption for target languages with a list of number words."""
 
 
 def copies_and_numbers(finished: FinishedExperiment, test: str) -> Table:
-    """Copy accuracy, and recall, precision and F1 of numbers, one row a run."""
+    """Measure copy accuracy, and recall, precision and F1 of numbers, one row per run.
+
+    Args:
+        finished: the experiment.
+        test: name of the test set.
+    """
     pairs = finished.corpus.splits[test]
-    common = {word for line in trained_on(finished).src for word in words(line)}
-    references = [words(line) for line in pairs.tgt]
-    sources = (words(line) for line in pairs.src)
-    copied = [copies(src, tgt, common) for src, tgt in zip(sources, references, strict=True)]
+    training_words = {word for line in training_pairs(finished).src for word in extract_words(line)}
+    references = [extract_words(line) for line in pairs.tgt]
+    sources = (extract_words(line) for line in pairs.src)
+    to_copy = [copied_words(src, tgt, training_words) for src, tgt in zip(sources, references, strict=True)]
     spelled = spelled_numbers(finished.corpus.tgt_lang)
-    wanted = [numbers(line, spelled) for line in references]
+    reference_numbers = [find_numbers(line, spelled) for line in references]
     rows = []
     for run in finished.runs:
-        outputs = [words(line) for line in run.outputs[test]]
-        names = match(outputs, copied)
-        figures = match([numbers(line, spelled) for line in outputs], wanted)
-        about = {"label": run.result.label, "seed": run.result.seed}
-        counts = {
-            "copies": names.ref,
-            "copied_percent": names.percentages()["recall_percent"],
-            "numbers": figures.ref,
+        outputs = [extract_words(line) for line in run.outputs[test]]
+        copies = count_matches(outputs, to_copy)
+        numbers = count_matches([find_numbers(line, spelled) for line in outputs], reference_numbers)
+        names = {"label": run.result.label, "seed": run.result.seed}
+        figures = {
+            "copies": copies.ref,
+            "copied_percent": copies.percentages()["recall_percent"],
+            "numbers": numbers.ref,
         }
-        rows.append(about | counts | figures.percentages("number_"))
+        rows.append(names | figures | numbers.percentages("number_"))
     return Table(CAPTION.format(test=test, spelled=SPELLED_OUT if spelled else ""), rows)
 
 
-def copies(source: Line, reference: Line, common: Container[str]) -> list[str]:
-    """The names and numbers of ``source`` that stand in ``reference`` too, as often as in both.
+def copied_words(source: Words, reference: Words, training_words: Container[str]) -> list[str]:
+    """List the names and numbers that occur in both source and reference.
 
-    A word with a capital is a name unless its small form is in ``common``: at the start of a sentence
-    everything has one.
+    A word with a capital is a name unless its lower-case form occurs in training, because any word is
+    capitalised at the start of a sentence.
+
+    Args:
+        source: words of the source sentence.
+        reference: words of its reference.
+        training_words: words of the source side of training.
+
+    Returns:
+        Each word as often as it occurs in both.
     """
     shared = Counter(source) & Counter(reference)
-    return [word for word in shared.elements() if _is_name(word, common) or _has_digit(word)]
+    return [word for word in shared.elements() if _is_name(word, training_words) or _has_digit(word)]
 
 
-def numbers(line: Line, spelled: Container[str]) -> list[str]:
-    """The words with a digit and those in ``spelled``, in small letters."""
-    small = (word.lower() for word in line)
-    return [word for word in small if _has_digit(word) or word in spelled]
+def find_numbers(line: Words, spelled: Container[str]) -> list[str]:
+    """List the words that contain a digit or are in ``spelled``, in lower case."""
+    lowercased = (word.lower() for word in line)
+    return [word for word in lowercased if _has_digit(word) or word in spelled]
 
 
-def spelled_numbers(language: str) -> frozenset[str]:
-    """The words of ``SPELLED`` and of the days of a month as the embedded grammar says them, and hyphenated.
-
-    None in a language that the grammar does not speak.
-    """
-    if language not in LANGUAGES:
-        return frozenset()
-    side = LANGUAGES[language]
-    said = [forms[side].split() for forms in (*map(number_words, SPELLED), *map(ordinal_words, range(1, 32)))]
-    one = number_words(1)[side]  # of "twenty one"
-    return frozenset(word for parts in said for word in (*parts, "-".join(parts)) if word != one)
-
-
-def _is_name(word: str, common: Container[str]) -> bool:
-    return any(map(str.isupper, word)) and word.lower() not in common
+def _is_name(word: str, training_words: Container[str]) -> bool:
+    return any(map(str.isupper, word)) and word.lower() not in training_words
 
 
 def _has_digit(word: str) -> bool:

@@ -1,4 +1,4 @@
-"""What quality costs: validation BLEU as training goes on, and the models that no other beats."""
+"""Cost of quality: validation BLEU during training, and Pareto fronts of BLEU against speed and size."""
 
 from collections.abc import Sequence
 from statistics import fmean
@@ -8,39 +8,44 @@ from compare.analysis.table import Row, Table
 from compare.training.metrics_log import read_metrics
 
 COSTS = ("seconds", "updates", "tokens", "flops", "joules")
-"""What training spends, as columns of ``progress``."""
-SHARES = (0.5, 0.8, 0.9, 0.95, 0.99)
-"""Of the best BLEU, for ``time_to_quality``."""
-SPEED, SIZE = "beam_sentences_per_s", "params"
-"""Columns of ``pareto`` against which BLEU is set; speed is that of the search whose BLEU is reported."""
+"""Training costs, as columns of ``progress``."""
+BLEU_SHARES = (0.5, 0.8, 0.9, 0.95, 0.99)
+"""Shares of the best BLEU for which ``time_to_quality`` reports costs."""
+SPEED = "beam_sentences_per_s"
+"""Speed column of ``pareto``: that of the search whose BLEU is reported."""
+SIZE = "params"
+"""Size column of ``pareto``."""
 
 
 def progress(finished: FinishedExperiment) -> Table:
-    """Validation loss and BLEU, and what training had cost by then, one row a run and validation.
+    """List validation loss and BLEU with the training cost so far, one row per run and validation.
 
-    FLOPs are ``train_flops_per_token`` and joules ``energy_j_per_1k_tokens`` of the result times the tokens
-    of both sides; None where the result has none.
+    FLOPs are ``train_flops_per_token`` of the result times the tokens of both sides, joules likewise with
+    ``energy_j_per_1k_tokens``; None if the result lacks these.
     """
-    rows = [row for run in finished.runs for row in _validations(run)]
+    rows = [row for run in finished.runs for row in _validation_rows(run)]
     return Table("Validation (greedy search) as training goes on; validation's own seconds left out.", rows)
 
 
-def time_to_quality(curves: Sequence[Row], shares: Sequence[float] = SHARES) -> Table:
-    """What each run had spent when it first reached shares of the best BLEU, one row a run and share.
+def time_to_quality(curves: Sequence[Row], shares: Sequence[float] = BLEU_SHARES) -> Table:
+    """List the cost at which each run first reached given shares of the best BLEU of all runs.
 
     Args:
-        curves: rows of ``progress``; the best BLEU is that of all of them.
-        shares: of the best BLEU, 0 to 1.
+        curves: rows of ``progress``.
+        shares: shares of the best BLEU, 0 to 1.
+
+    Returns:
+        One row per share and run; the costs are None if the run never reached it.
     """
     best = max(row["bleu"] for row in curves)
     runs = dict.fromkeys((row["label"], row["seed"]) for row in curves)
     rows = []
     for share in shares:
         for label, seed in runs:
-            own = (row for row in curves if (row["label"], row["seed"]) == (label, seed))
-            first = next((row for row in own if row["bleu"] >= share * best), dict.fromkeys(COSTS))
-            about = {"share_of_best": f"{100 * share:g}%", "bleu": share * best, "label": label, "seed": seed}
-            rows.append({**about, **{cost: first[cost] for cost in COSTS}})
+            run_rows = (row for row in curves if (row["label"], row["seed"]) == (label, seed))
+            first = next((row for row in run_rows if row["bleu"] >= share * best), dict.fromkeys(COSTS))
+            names = {"share_of_best": f"{100 * share:g}%", "bleu": share * best, "label": label, "seed": seed}
+            rows.append({**names, **{cost: first[cost] for cost in COSTS}})
     caption = (
         f"Cost of the first validation whose BLEU is a share of the best of all runs ({best:.1f}); "
         "a dash where it never did."
@@ -49,33 +54,38 @@ def time_to_quality(curves: Sequence[Row], shares: Sequence[float] = SHARES) -> 
 
 
 def pareto(finished: FinishedExperiment) -> Table:
-    """Test BLEU, decoding speed and parameters, one row a label, and which models no other beats.
+    """List test BLEU, decoding speed and parameters, and which models are Pareto-optimal.
 
-    Means over seeds, for BLEU the lowest and the highest too; a label that lacks a figure is left out.
+    Returns:
+        One row per label: means over seeds, for BLEU also minimum and maximum. A label without one of the
+        figures is left out.
     """
     rows = [row for label, runs in finished.labels.items() if (row := _mean_row(label, runs))]
-    fast = pareto_front([(row[SPEED], row["bleu"]) for row in rows])
-    small = pareto_front([(-row[SIZE], row["bleu"]) for row in rows])
+    speed_front = pareto_front([(row[SPEED], row["bleu"]) for row in rows])
+    size_front = pareto_front([(-row[SIZE], row["bleu"]) for row in rows])
     caption = (
         f"BLEU of {finished.corpus.tests[0]} against decoding speed and against size: a model is on a front "
         "if no other is better in one of the two and at least as good in the other."
     )
-    fronts = [{"speed_front": a, "size_front": b} for a, b in zip(fast, small, strict=True)]
+    fronts = [{"speed_front": a, "size_front": b} for a, b in zip(speed_front, size_front, strict=True)]
     return Table(caption, [row | front for row, front in zip(rows, fronts, strict=True)])
 
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[bool]:
-    """Which of ``points`` no other beats; larger is better in both coordinates, equals both stand."""
-    return [not any(_beats(other, point) for other in points) for point in points]
+    """Return whether each point is Pareto-optimal, larger being better in both coordinates.
+
+    Equal points do not dominate each other.
+    """
+    return [not any(_dominates(other, point) for other in points) for point in points]
 
 
-def _beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    """Whether ``one`` is at least as good in both coordinates and better in one."""
+def _dominates(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    """Return whether ``one`` is at least as good in both coordinates and better in one."""
     return one[0] >= other[0] and one[1] >= other[1] and one != other
 
 
 def _mean_row(label: str, runs: Sequence[FinishedRun]) -> Row:
-    """The figures of a label; empty where one is not known."""
+    """Average the figures of a label over its runs; empty if any run lacks one of them."""
     bleu, speed, size = (
         [value for run in runs if (value := getattr(run.result, name)) is not None]
         for name in ("bleu", SPEED, SIZE)
@@ -93,16 +103,16 @@ def _mean_row(label: str, runs: Sequence[FinishedRun]) -> Row:
     }
 
 
-def _validations(run: FinishedRun) -> list[Row]:
-    """The rows of one run; where a resumed run logged an update twice, the later line holds."""
+def _validation_rows(run: FinishedRun) -> list[Row]:
+    """List the rows of one run; if a resumed run logged an update twice, the later line counts."""
     lines = read_metrics(run.folder / "metrics.jsonl")
-    valid = {line["update"]: line for line in lines if line["kind"] == "valid"}
-    windows = {line["update"]: line for line in lines if line["kind"] == "train"}
+    validations = {line["update"]: line for line in lines if line["kind"] == "valid"}
+    train_lines = {line["update"]: line for line in lines if line["kind"] == "train"}
     flops, energy = run.result.train_flops_per_token, run.result.energy_j_per_1k_tokens
     rows = []
-    for update, line in sorted(valid.items()):
-        before = [window for end, window in windows.items() if end <= update]
-        tokens = sum(window["src_tokens"] + window["tgt_tokens"] for window in before)
+    for update, line in sorted(validations.items()):
+        earlier = [train_line for end, train_line in train_lines.items() if end <= update]
+        tokens = sum(train_line["src_tokens"] + train_line["tgt_tokens"] for train_line in earlier)
         rows.append(
             {
                 "label": run.result.label,

@@ -1,4 +1,4 @@
-"""What the analyses of translations count: words, and the training text that the models saw."""
+"""Words of a text, and the training text that the models saw."""
 
 import re
 from collections.abc import Sequence
@@ -10,25 +10,25 @@ from data.vocabulary import load_pair
 from data.words import TOKEN
 
 NUMBER = r"\d+(?:[.,:/]\d+)*\w*"
-"""A number in digits with the signs inside it, as one word: 1,000 and 3.5 and 10:30 and 3rd."""
+"""A number in digits with inner punctuation, as one word: 1,000 and 3.5 and 10:30 and 3rd."""
 NUMBER_OR_TOKEN = re.compile(f"{NUMBER}|{TOKEN.pattern}")
 
 
-def words(text: str) -> list[str]:
-    """The words of ``text`` without punctuation: "At 10:30, you left." gives At 10:30 you left."""
+def extract_words(text: str) -> list[str]:
+    """Return the words of ``text`` without punctuation: "At 10:30, you left." gives At 10:30 you left."""
     return [token for token in NUMBER_OR_TOKEN.findall(text) if any(map(str.isalnum, token))]
 
 
 def word_counts(lines: Sequence[str]) -> list[int]:
-    """How many words each line has."""
-    return [len(words(line)) for line in lines]
+    """Count the words of each line."""
+    return [len(extract_words(line)) for line in lines]
 
 
-def trained_on(finished: FinishedExperiment) -> Pairs:
-    """The training pairs that the models saw; those of more than ``max_tokens`` tokens were left out."""
-    first, train = finished.runs[0], finished.corpus.splits["train"]
-    limit = first.run.data.max_tokens
-    src, tgt = load_pair(first.folder)  # the rows of an experiment share data and vocabulary
+def training_pairs(finished: FinishedExperiment) -> Pairs:
+    """Return the training pairs that the models saw, which are those of at most ``max_tokens`` tokens."""
+    first_run, train = finished.runs[0], finished.corpus.splits["train"]
+    limit = first_run.run.data.max_tokens
+    src, tgt = load_pair(first_run.folder)  # all runs of an experiment share data and vocabulary
     ids = zip(src.encode_all(train.src), tgt.encode_all(train.tgt), strict=True)
-    kept = [max(len(src_ids), len(tgt_ids)) <= limit for src_ids, tgt_ids in ids]
-    return Pairs(tuple(compress(train.src, kept)), tuple(compress(train.tgt, kept)))
+    within_limit = [max(len(src_ids), len(tgt_ids)) <= limit for src_ids, tgt_ids in ids]
+    return Pairs(tuple(compress(train.src, within_limit)), tuple(compress(train.tgt, within_limit)))

@@ -1,4 +1,4 @@
-"""A row a model instead of a row a run: means and standard deviations over seeds, and the three intervals."""
+"""Results with one row per model instead of one row per run: means, standard deviations, intervals."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,54 +15,64 @@ if TYPE_CHECKING:
 
 
 def aggregate_seeds(finished: FinishedExperiment, scored: Mapping[str, ScoredTestSet]) -> "pd.DataFrame":
-    """One row a label, in the order of the table, under the names that the columns of its runs have.
+    """Aggregate the runs of each label over their seeds.
 
-    - A number becomes its mean, and ``<name>_sd`` beside it is the standard deviation over seeds (unknown for
-      one seed). What one of the seeds does not know is unknown: the mean of the others would flatter.
-    - Anything else is kept where the seeds agree on it. ``seeds`` is how many there are.
-    - Each run's own interval makes way for those of the mean BLEU: ``bleu_test_set_low``, ``bleu_seeds_low``,
-      ``bleu_combined_low`` and their ``_high``; for a further test set ``bleu_seeds_low_test_long``.
+    - A number becomes its mean, with the standard deviation over seeds beside it as ``<name>_sd`` (NaN for
+      one seed). If one seed lacks the figure, there is no mean: over the remaining seeds it would be biased.
+    - Any other value is kept if all seeds agree on it. ``seeds`` is the number of seeds.
+    - The interval of each run is replaced by the intervals of the mean BLEU: ``bleu_test_set_low``,
+      ``bleu_seeds_low``, ``bleu_combined_low`` and the same with ``_high``. Columns of further test sets end
+      in their name, as in ``bleu_seeds_low_test_long``.
 
     Args:
         finished: the experiment.
-        scored: its test sets by name, as ``score_tests`` gives them.
+        scored: its test sets by name, as returned by ``score_tests``.
+
+    Returns:
+        One row per label, in the order of the experiment's table, with the column names of its runs.
     """
     import pandas as pd
 
     headline, *further = finished.corpus.tests
-    ends = {"": headline, **{f"_{test}": test for test in further}}
+    test_by_suffix = {"": headline, **{f"_{test}": test for test in further}}
     rows = []
     for label, runs in finished.labels.items():
         intervals = {
-            end: model_intervals(list(scored[test].models[label].values())) for end, test in ends.items()
+            suffix: model_intervals(list(scored[test].models[label].values()))
+            for suffix, test in test_by_suffix.items()
         }
-        rows.append(_row([run.result.flat() for run in runs], intervals))
+        rows.append(_aggregate_row([run.result.flat() for run in runs], intervals))
     return pd.DataFrame(rows)
 
 
-def _row(rows: Sequence[Row], intervals: Mapping[str, Intervals]) -> Row:
-    """One row for the rows of a label; ``intervals`` by what their columns end in.
+def _aggregate_row(seed_rows: Sequence[Row], intervals: Mapping[str, Intervals]) -> Row:
+    """Aggregate the rows of one label.
 
-    What one seed cannot give is NaN, or pandas would not see a column of it as numbers.
+    Args:
+        seed_rows: one row per seed.
+        intervals: by suffix of their columns.
+
+    Returns:
+        One row; an interval that needs several seeds is NaN, so that pandas gives its column a numeric type.
     """
-    found: Row = {}
-    for name in rows[0]:
-        stem, _, end = name.partition("bleu_ci_low")
+    aggregate: Row = {}
+    for name in seed_rows[0]:
+        stem, _, suffix = name.partition("bleu_ci_low")
         if name == "seed":
-            found["seeds"] = len(rows)
+            aggregate["seeds"] = len(seed_rows)
         elif not stem:
-            ends = intervals[end].columns("bleu", end)
-            found |= {key: math.nan if value is None else value for key, value in ends.items()}
+            columns = intervals[suffix].columns("bleu", suffix)
+            aggregate |= {key: math.nan if value is None else value for key, value in columns.items()}
         elif not name.startswith("bleu_ci_high"):
-            found |= _over_seeds(name, [row.get(name) for row in rows])
-    return found
+            aggregate |= _over_seeds(name, [row.get(name) for row in seed_rows])
+    return aggregate
 
 
 def _over_seeds(name: str, values: Sequence[Any]) -> Row:
-    """What the seeds say together in column ``name``."""
-    alike = all(value == values[0] for value in values)
+    """Aggregate the values of column ``name``, one value per seed."""
+    all_equal = all(value == values[0] for value in values)
     if not all(isinstance(value, int | float) for value in values):
-        return {name: values[0] if alike else None}
-    # What is the same for all stays as it is, so that a count remains whole.
-    mean = values[0] if alike else fmean(values)
+        return {name: values[0] if all_equal else None}
+    # Equal values stay as they are, so that a count remains an integer.
+    mean = values[0] if all_equal else fmean(values)
     return {name: mean, f"{name}_sd": stdev(values) if len(values) > 1 else math.nan}

@@ -1,7 +1,7 @@
-"""BLEU from the counts of each sentence, so that thousands of resamples of a test set cost one product.
+"""BLEU from sentence statistics, so that thousands of resamples of a test set cost one matrix product.
 
-N sentences, R resamples. sacrebleu counts (13a tokens, cased); what is done here with its counts equals its
-own corpus BLEU, smoothing included, to rounding.
+N sentences, R resamples. The statistics are those of sacrebleu (13a tokens, cased); BLEU computed from them
+equals sacrebleu's corpus BLEU, smoothing included, up to rounding.
 """
 
 from collections.abc import Sequence
@@ -15,43 +15,68 @@ from compare.scoring.score import BOOTSTRAP_SEED
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
-ORDERS = 4
+MAX_NGRAM_ORDER = 4
 """The longest n-gram of BLEU (Papineni et al. 2002)."""
 
 
 def sentence_counts(hypotheses: Sequence[str], references: Sequence[str]) -> IntArray:
-    """What BLEU adds up over sentences: (N, 10) of matches and totals of 1- to 4-grams, and both lengths."""
-    metric = BLEU(effective_order=True)  # of no matter for counts; without it sacrebleu warns
+    """Count the sufficient statistics of BLEU for each sentence.
+
+    Args:
+        hypotheses: N translations.
+        references: their N references.
+
+    Returns:
+        Counts (N, 10): matches of 1- to 4-grams, totals of 1- to 4-grams, hypothesis and reference length.
+
+    Raises:
+        ValueError: there are not as many hypotheses as references.
+    """
+    metric = BLEU(effective_order=True)  # has no effect on the counts; avoids a warning of sacrebleu
     rows = []
     for hypothesis, reference in zip(hypotheses, references, strict=True):
         score = metric.sentence_score(hypothesis, [reference])
         rows.append([*score.counts, *score.totals, score.sys_len, score.ref_len])
-    return np.array(rows, dtype=np.int64).reshape(-1, 2 * ORDERS + 2)
+    return np.array(rows, dtype=np.int64).reshape(-1, 2 * MAX_NGRAM_ORDER + 2)
 
 
 def bleu(sums: npt.ArrayLike) -> FloatArray:
-    """Corpus BLEU, 0 to 100, of summed counts (..., 10); returns (...).
+    """Compute corpus BLEU from summed sentence statistics.
 
-    An order without a match gets the exponential smoothing of mteval-v13a (Chen and Cherry 2014, method 3):
-    the first such counts as 1/2 of a match, the next as 1/4. BLEU is 0 where nothing matches at all or where
-    no sentence has four words, as in sacrebleu.
+    An n-gram order without a match gets the exponential smoothing of mteval-v13a (Chen and Cherry 2014,
+    method 3): the first such order counts as 1/2 match, the next as 1/4. As in sacrebleu, BLEU is 0 if
+    nothing matches at all or if no sentence has four words.
+
+    Args:
+        sums: sums of ``sentence_counts`` over sentences, (..., 10).
+
+    Returns:
+        BLEU from 0 to 100, (...).
     """
     counts = np.asarray(sums, dtype=np.float64)
-    matches, totals = counts[..., :ORDERS], counts[..., ORDERS : 2 * ORDERS]
+    matches, totals = counts[..., :MAX_NGRAM_ORDER], counts[..., MAX_NGRAM_ORDER : 2 * MAX_NGRAM_ORDER]
     hyp_len, ref_len = counts[..., -2], counts[..., -1]
-    missing = matches == 0
-    smoothed = np.where(missing, 0.5 ** missing.cumsum(axis=-1), matches)
+    no_match = matches == 0
+    smoothed = np.where(no_match, 0.5 ** no_match.cumsum(axis=-1), matches)
     log_precision = np.log(smoothed / np.maximum(totals, 1)).mean(axis=-1)
-    log_brevity = np.minimum(0, 1 - ref_len / np.maximum(hyp_len, 1))
-    scored = ~missing.all(axis=-1) & (totals > 0).all(axis=-1)
-    return np.where(scored, 100 * np.exp(log_brevity + log_precision), 0)
+    log_brevity_penalty = np.minimum(0, 1 - ref_len / np.maximum(hyp_len, 1))
+    nonzero = ~no_match.all(axis=-1) & (totals > 0).all(axis=-1)
+    return np.where(nonzero, 100 * np.exp(log_brevity_penalty + log_precision), 0)
 
 
-def draws(sentences: int, resamples: int) -> FloatArray:
-    """How often each bootstrap resample of a test set draws each sentence, (R, N).
+def bootstrap_draws(sentences: int, resamples: int) -> FloatArray:
+    """Draw bootstrap resamples of a test set.
 
-    They are the draws that sacrebleu makes for the interval of a row, seed included: one name, one figure.
+    The random numbers and their seed are those of sacrebleu's confidence interval, so that both give the same
+    interval.
+
+    Args:
+        sentences: N, the size of the test set.
+        resamples: R.
+
+    Returns:
+        How often each resample contains each sentence, (R, N).
     """
     rng = np.random.default_rng(int(BOOTSTRAP_SEED))
-    drawn = rng.choice(sentences, size=(resamples, sentences), replace=True)
-    return np.stack([np.bincount(row, minlength=sentences) for row in drawn]).astype(np.float64)
+    indices = rng.choice(sentences, size=(resamples, sentences), replace=True)
+    return np.stack([np.bincount(resample, minlength=sentences) for resample in indices]).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Compare the models of a test set: paired tests on runs of the same seed, corrected for their number."""
+"""Paired comparison of models on a test set, on runs of the same seed, with Holm's correction."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -10,13 +10,13 @@ from sacrebleu.metrics.bleu import BLEU
 
 from compare.analysis.significance.comparison import ALPHA, Comparison
 from compare.analysis.significance.intervals import difference_intervals
-from compare.analysis.significance.paired_tests import holm, seeds_p
+from compare.analysis.significance.paired_tests import all_seeds_p, holm_correction
 from compare.analysis.significance.scored_tests import ScoredRun, ScoredTestSet
 
-Pair = tuple[str, str]
+LabelPair = tuple[str, str]
 """The labels of two models, first and second."""
-Matched = Mapping[int, tuple[ScoredRun, ScoredRun]]
-"""Their runs by the seeds that both have."""
+RunsBySeed = Mapping[int, tuple[ScoredRun, ScoredRun]]
+"""The runs of both models by the seeds that both have."""
 
 
 def compare_models(
@@ -27,48 +27,58 @@ def compare_models(
     resamples: int = 1000,
     say: Callable[[str], None] = lambda step: None,
 ) -> list[Comparison]:
-    """Compare every other model with ``baseline``, or each with each.
+    """Compare every other model with ``baseline``, or all pairs of models.
 
-    Two models without a common seed are left out. A comparison takes 2 s a seed and 1,000 sentences.
+    Two models without a common seed are left out. A comparison takes about 2 s per seed and 1,000 sentences.
 
     Args:
         scored: the test set and its translations.
-        baseline: a label; None compares all pairs, the model further down the table coming first.
-        trials: shuffles of the approximate randomisation.
-        resamples: of the paired bootstrap.
+        baseline: a label; None compares all pairs, the model further down the table being the first.
+        trials: shuffles of the approximate randomisation test.
+        resamples: resamples of the paired bootstrap test.
         say: told of each step.
 
+    Returns:
+        One comparison per pair, its ``p`` corrected for the number of comparisons.
+
     Raises:
-        ValueError: no such baseline, or too few trials for any p to survive the correction.
+        ValueError: the baseline does not exist, or ``trials`` are too few for any p to be significant after
+            correction.
     """
-    pairs = _pairs(scored.models, baseline)
+    pairs = _matched_pairs(scored.models, baseline)
     _check_trials(trials, len(pairs))
     metric = BLEU(references=[scored.references])
-    found = []
-    for pair, runs in pairs.items():
-        say("paired tests: {} against {}".format(*pair))
-        found.append(_compare(pair, runs, metric, trials, resamples))
-    corrected = holm([comparison.p_randomisation for comparison in found])
-    return [replace(comparison, p=p) for comparison, p in zip(found, corrected, strict=True)]
+    comparisons = []
+    for labels, runs in pairs.items():
+        say("paired tests: {} against {}".format(*labels))
+        comparisons.append(_compare_pair(labels, runs, metric, trials, resamples))
+    corrected = holm_correction([comparison.p_randomisation for comparison in comparisons])
+    return [replace(comparison, p=p) for comparison, p in zip(comparisons, corrected, strict=True)]
 
 
-def _compare(pair: Pair, matched: Matched, metric: BLEU, trials: int, resamples: int) -> Comparison:
-    """The comparison of a pair, its p not yet corrected."""
-    runs = list(matched.values())
-    p_randomisation = seeds_p(runs, metric, "ar", trials)
-    counted = [
-        [(one.chrf > other.chrf).sum(), (one.chrf < other.chrf).sum(), (one.chrf == other.chrf).sum()]
-        for one, other in runs
+def _compare_pair(
+    labels: LabelPair, runs_by_seed: RunsBySeed, metric: BLEU, trials: int, resamples: int
+) -> Comparison:
+    """Compare two models; ``p`` is not yet corrected."""
+    runs = list(runs_by_seed.values())
+    p_randomisation = all_seeds_p(runs, metric, "ar", trials)
+    outcomes = [
+        [
+            (first.chrf > second.chrf).sum(),
+            (first.chrf < second.chrf).sum(),
+            (first.chrf == second.chrf).sum(),
+        ]
+        for first, second in runs
     ]
-    wins, losses, ties = np.mean(counted, axis=0).tolist()
+    wins, losses, ties = np.mean(outcomes, axis=0).tolist()
     return Comparison(
-        first=pair[0],
-        second=pair[1],
-        seeds=tuple(matched),
-        differences=tuple(one.bleu - other.bleu for one, other in runs),
+        first=labels[0],
+        second=labels[1],
+        seeds=tuple(runs_by_seed),
+        differences=tuple(first.bleu - second.bleu for first, second in runs),
         intervals=difference_intervals(runs),
         p_randomisation=p_randomisation,
-        p_bootstrap=seeds_p(runs, metric, "bs", resamples),
+        p_bootstrap=all_seeds_p(runs, metric, "bs", resamples),
         p=p_randomisation,
         wins=wins,
         losses=losses,
@@ -76,8 +86,10 @@ def _compare(pair: Pair, matched: Matched, metric: BLEU, trials: int, resamples:
     )
 
 
-def _pairs(models: Mapping[str, Mapping[int, ScoredRun]], baseline: str | None) -> dict[Pair, Matched]:
-    """The pairs to compare, with their runs."""
+def _matched_pairs(
+    models: Mapping[str, Mapping[int, ScoredRun]], baseline: str | None
+) -> dict[LabelPair, RunsBySeed]:
+    """List the pairs to compare, with the runs of their common seeds."""
     if baseline is None:
         labels = [(first, second) for second, first in combinations(models, 2)]
     elif baseline in models:
@@ -85,16 +97,16 @@ def _pairs(models: Mapping[str, Mapping[int, ScoredRun]], baseline: str | None) 
     else:
         near = get_close_matches(baseline, models, n=1) or list(models)
         raise ValueError(f"no finished model is labelled {baseline!r}; did you mean {near[0]!r}?")
-    found: dict[Pair, Matched] = {}
+    pairs: dict[LabelPair, RunsBySeed] = {}
     for first, second in labels:
-        common = sorted(models[first].keys() & models[second].keys())
-        if common:
-            found[first, second] = {seed: (models[first][seed], models[second][seed]) for seed in common}
-    return found
+        seeds = sorted(models[first].keys() & models[second].keys())
+        if seeds:
+            pairs[first, second] = {seed: (models[first][seed], models[second][seed]) for seed in seeds}
+    return pairs
 
 
 def _check_trials(trials: int, comparisons: int) -> None:
-    """Refuse to shuffle for minutes where even the smallest p, 1 / (trials + 1), would be corrected away."""
+    """Reject ``trials`` whose smallest p, 1 / (trials + 1), would not be significant after correction."""
     needed = round(comparisons / ALPHA)
     if trials < needed:
         raise ValueError(

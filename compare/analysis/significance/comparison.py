@@ -1,4 +1,4 @@
-"""What is known of one model against another, and when one may be said to beat the other."""
+"""Result of comparing two models, and the rule by which one beats the other."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -7,31 +7,36 @@ from compare.analysis.significance.intervals import Interval, Intervals
 from compare.analysis.table import Row
 
 ALPHA = 0.05
+"""Significance level of the corrected p-value."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """How model ``first`` did against model ``second`` on one test set, over the seeds both have."""
+    """Comparison of model ``first`` with model ``second`` on one test set, over the seeds both have."""
 
     first: str
     second: str
     seeds: tuple[int, ...]
     differences: tuple[float, ...]
-    """BLEU of first minus second, one a seed."""
+    """BLEU of first minus BLEU of second, one per seed."""
     intervals: Intervals
-    """Of the mean difference."""
+    """95% confidence intervals of the mean difference."""
     p_randomisation: float
+    """p-value of approximate randomisation over all seeds, uncorrected; see ``paired_tests.all_seeds_p``."""
     p_bootstrap: float
-    """Over all seeds, not yet corrected: see ``compare.analysis.significance.paired_tests.seeds_p``."""
+    """p-value of the paired bootstrap over all seeds, uncorrected."""
     p: float
-    """``p_randomisation`` by Holm's correction for all comparisons made together with this one.
+    """``p_randomisation`` with Holm's correction for all comparisons made together with this one.
 
-    The randomisation decides because the bootstrap rejects too readily (Riezler and Maxwell 2005).
+    Randomisation decides because the bootstrap rejects the null hypothesis too often (Riezler and Maxwell
+    2005).
     """
     wins: float
+    """Sentences in which first has the higher chrF, mean over seeds."""
     losses: float
+    """Sentences in which second has the higher chrF, mean over seeds."""
     ties: float
-    """Sentences in which first has the higher chrF, the lower, the same; means over the seeds."""
+    """Sentences in which both have the same chrF, mean over seeds."""
 
     @property
     def difference(self) -> float:
@@ -39,11 +44,11 @@ class Comparison:
         return sum(self.differences) / len(self.differences)
 
     @property
-    def doubt(self) -> str | None:
-        """Why neither model can be said to beat the other; None where one does."""
+    def inconclusive_reason(self) -> str | None:
+        """Why neither model beats the other; None if one does."""
         if self.intervals.seeds is None:
             return "one seed says nothing about others"
-        if not seeds_agree(self.differences):
+        if not same_sign(self.differences):
             return "the seeds do not agree on which is better"
         if not self.p < ALPHA:
             return f"{describe_p(self.p)} is not below {ALPHA}"
@@ -54,25 +59,25 @@ class Comparison:
 
     @property
     def beats(self) -> bool:
-        """Whether first beats second: corrected p under .05, and the seed interval clear of 0."""
-        return self.doubt is None and self.difference > 0
+        """Whether first beats second: all seeds agree, p < ``ALPHA``, seed interval entirely above 0."""
+        return self.inconclusive_reason is None and self.difference > 0
 
     def swapped(self) -> "Comparison":
-        """The same comparison told from the other side."""
+        """Return the same comparison with first and second exchanged."""
         return replace(
             self,
             first=self.second,
             second=self.first,
             differences=tuple(-difference for difference in self.differences),
-            intervals=self.intervals.map(lambda each: Interval(-each.high, -each.low)),
+            intervals=self.intervals.map(lambda interval: Interval(-interval.high, -interval.low)),
             wins=self.losses,
             losses=self.wins,
         )
 
     @property
     def row(self) -> Row:
-        """All of it as one row of a table; ``verdict`` is why nothing can be said, where nothing can."""
-        beaten = f"{self.first} beats {self.second}" if self.beats else f"{self.second} beats {self.first}"
+        """The comparison as a table row; ``verdict`` names the winner, or the reason why there is none."""
+        winner = f"{self.first} beats {self.second}" if self.beats else f"{self.second} beats {self.first}"
         return {
             "model": self.first,
             "against": self.second,
@@ -85,24 +90,24 @@ class Comparison:
             "sentences_won": self.wins,
             "sentences_lost": self.losses,
             "sentences_tied": self.ties,
-            "verdict": self.doubt or beaten,
+            "verdict": self.inconclusive_reason or winner,
         }
 
 
-def seeds_agree(differences: Sequence[float]) -> bool:
-    """Whether all of ``differences`` have the same sign; 0 has none."""
-    return all(each > 0 for each in differences) or all(each < 0 for each in differences)
+def same_sign(differences: Sequence[float]) -> bool:
+    """Return whether all ``differences`` are positive or all are negative; 0 is neither."""
+    return all(value > 0 for value in differences) or all(value < 0 for value in differences)
 
 
 def describe_p(p: float) -> str:
-    """A p-value as it is quoted, to two digits: p = 0.0031."""
+    """Format a p-value with two digits, as in "p = 0.0031"; below 0.0001 as "p < 0.0001"."""
     return f"p = {p:.2g}" if p >= 0.0001 else "p < 0.0001"
 
 
 def comparison_matrix(comparisons: Iterable[Comparison]) -> dict[str, dict[str, Comparison]]:
-    """Every comparison by first label, then second, from both sides."""
-    found: dict[str, dict[str, Comparison]] = {}
+    """Index comparisons by first label, then second label; each appears in both directions."""
+    matrix: dict[str, dict[str, Comparison]] = {}
     for comparison in comparisons:
-        for side in (comparison, comparison.swapped()):
-            found.setdefault(side.first, {})[side.second] = side
-    return found
+        for direction in (comparison, comparison.swapped()):
+            matrix.setdefault(direction.first, {})[direction.second] = direction
+    return matrix

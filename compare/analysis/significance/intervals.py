@@ -1,8 +1,8 @@
-"""Three 95% intervals of a mean BLEU over seeds, and of a difference: each answers a question of its own.
+"""95% confidence intervals of mean BLEU and of mean differences, for three sources of variation.
 
-- ``test set``: what would these very models score on other sentences?
-- ``seeds``: what would other seeds score on these very sentences?
-- ``combined``: what would other seeds score on other sentences?
+- ``test_set``: how would these trained models score on other test sentences?
+- ``seeds``: how would models trained with other seeds score on these test sentences?
+- ``combined``: how would models trained with other seeds score on other test sentences?
 
 k seeds, R resamples.
 """
@@ -21,84 +21,95 @@ from compare.analysis.table import Row
 
 
 class Interval(NamedTuple):
-    """A 95% interval, in points of BLEU."""
+    """A 95% confidence interval, in BLEU points."""
 
     low: float
     high: float
 
 
 class Intervals(NamedTuple):
-    """The three intervals of a figure; of one seed nothing can be said of others, so two are None."""
+    """The three intervals of a figure; two need several seeds and are None for one seed."""
 
     test_set: Interval
     seeds: Interval | None
     combined: Interval | None
 
-    def map(self, change: Callable[[Interval], Interval]) -> "Intervals":
-        """Each that there is, changed."""
-        seeds, combined = (each and change(each) for each in (self.seeds, self.combined))
-        return Intervals(change(self.test_set), seeds, combined)
+    def map(self, function: Callable[[Interval], Interval]) -> "Intervals":
+        """Apply ``function`` to each interval that is not None."""
+        seeds, combined = (interval and function(interval) for interval in (self.seeds, self.combined))
+        return Intervals(function(self.test_set), seeds, combined)
 
-    def columns(self, stem: str, end: str = "") -> Row:
-        """The ends as columns of a table, ``<stem>_seeds_low<end>`` and so on, None where there is none."""
-        found: Row = {}
+    def columns(self, stem: str, suffix: str = "") -> Row:
+        """Return the limits as table columns such as ``<stem>_seeds_low<suffix>``; None if missing."""
+        columns: Row = {}
         for kind, interval in self._asdict().items():
             low, high = interval or (None, None)
-            found |= {f"{stem}_{kind}_low{end}": low, f"{stem}_{kind}_high{end}": high}
-        return found
+            columns |= {f"{stem}_{kind}_low{suffix}": low, f"{stem}_{kind}_high{suffix}": high}
+        return columns
 
 
 def model_intervals(runs: Sequence[ScoredRun]) -> Intervals:
-    """Intervals of a model's mean BLEU over its seeds, kept on the scale of 0 to 100."""
+    """Compute the intervals of a model's mean BLEU, clipped to 0 to 100.
+
+    Args:
+        runs: the runs of one model, one per seed.
+    """
     scores = np.array([run.bleu for run in runs])
-    found = intervals(scores, np.stack([run.resampled for run in runs]), len(runs[0].counts))
-    return found.map(lambda each: Interval(*(min(max(end, 0.0), 100.0) for end in each)))
+    intervals = confidence_intervals(scores, np.stack([run.resampled for run in runs]), len(runs[0].counts))
+    return intervals.map(lambda interval: Interval(*(min(max(limit, 0.0), 100.0) for limit in interval)))
 
 
 def difference_intervals(pairs: Sequence[tuple[ScoredRun, ScoredRun]]) -> Intervals:
-    """Intervals of the mean of first minus second over ``pairs`` of runs with the same seed."""
-    differences = np.array([first.bleu - second.bleu for first, second in pairs])
-    resampled = np.stack([first.resampled - second.resampled for first, second in pairs])
-    return intervals(differences, resampled, len(pairs[0][0].counts))
-
-
-def intervals(scores: FloatArray, resampled: FloatArray, sentences: int) -> Intervals:
-    """The three intervals of the mean of ``scores``.
+    """Compute the intervals of the mean difference in BLEU, first minus second.
 
     Args:
-        scores: one a seed, (k,).
-        resampled: the same figures on resamples of the test set, which all seeds share, (k, R).
+        pairs: runs of two models with the same seed, one pair per seed.
+    """
+    differences = np.array([first.bleu - second.bleu for first, second in pairs])
+    resampled = np.stack([first.resampled - second.resampled for first, second in pairs])
+    return confidence_intervals(differences, resampled, len(pairs[0][0].counts))
+
+
+def confidence_intervals(scores: FloatArray, resampled: FloatArray, sentences: int) -> Intervals:
+    """Compute the three intervals of the mean of ``scores``.
+
+    ``test_set`` is a bootstrap interval (Koehn 2004), ``seeds`` an interval of Student's t.
+
+    Args:
+        scores: one score per seed, (k,).
+        resampled: the scores on resamples of the test set, (k, R); all seeds share the resamples.
         sentences: the size of the test set.
     """
-    mean, half = estimate_ci(resampled.mean(axis=0))
-    test_set = Interval(float(mean - half), float(mean + half))
+    mean, half_width = estimate_ci(resampled.mean(axis=0))
+    test_set = Interval(float(mean - half_width), float(mean + half_width))
     if len(scores) < 2:
         return Intervals(test_set, None, None)
-    across_seeds = float(scores.var(ddof=1)) / len(scores)
+    seed_variance = float(scores.var(ddof=1)) / len(scores)
     return Intervals(
         test_set,
-        _around(scores, across_seeds, len(scores) - 1),
-        _around(scores, *_combined(across_seeds, resampled, sentences)),
+        _t_interval(scores, seed_variance, len(scores) - 1),
+        _t_interval(scores, *_combined_variance(seed_variance, resampled, sentences)),
     )
 
 
-def _combined(across_seeds: float, resampled: FloatArray, sentences: int) -> tuple[float, float]:
-    """The variance of a mean over seeds and sentences, and its degrees of freedom (Satterthwaite 1946).
+def _combined_variance(seed_variance: float, resampled: FloatArray, sentences: int) -> tuple[float, float]:
+    """Estimate the variance of a mean over seeds and sentences, and its degrees of freedom.
 
-    The variances of both sources are added. Both hold the interplay of seed and sentence (a seed that is
-    lucky with some sentences), which is therefore taken out once. It is known from the bootstrap: with
-    the k seeds of one test set, a single seed's variance is m + x and that of their mean m + x/k.
+    The variances of both sources are added. Both contain the interaction of seed and sentence (a seed that
+    does well on some sentences by chance), so it is subtracted once. The bootstrap yields it: the variance
+    over resamples is m + x for a single seed and m + x/k for the mean over the k seeds, where m is common to
+    all seeds and x is the interaction. Degrees of freedom follow Satterthwaite 1946.
     """
     k = len(resampled)
-    across_sentences = float(resampled.mean(axis=0).var(ddof=1))
-    interplay = (float(resampled.var(axis=1, ddof=1).mean()) - across_sentences) / (k - 1)
-    variance = across_sentences + max(across_seeds - interplay, 0.0)
-    spread = across_sentences**2 / max(sentences - 1, 1) + across_seeds**2 / (k - 1)
-    # Where nothing varies at all, any degrees of freedom give the same interval.
-    return variance, max(variance**2 / spread, k - 1) if spread else k - 1
+    sentence_variance = float(resampled.mean(axis=0).var(ddof=1))
+    interaction = (float(resampled.var(axis=1, ddof=1).mean()) - sentence_variance) / (k - 1)
+    variance = sentence_variance + max(seed_variance - interaction, 0.0)
+    denominator = sentence_variance**2 / max(sentences - 1, 1) + seed_variance**2 / (k - 1)
+    # With no variance at all, any degrees of freedom give the same interval.
+    return variance, max(variance**2 / denominator, k - 1) if denominator else k - 1
 
 
-def _around(scores: FloatArray, variance: float, dof: float) -> Interval:
-    """The interval of Student's t around the mean of ``scores``."""
-    mean, half = float(scores.mean()), t_quantile(dof) * math.sqrt(variance)
-    return Interval(mean - half, mean + half)
+def _t_interval(scores: FloatArray, variance: float, dof: float) -> Interval:
+    """Return the interval of Student's t around the mean of ``scores``, whose variance is ``variance``."""
+    mean, half_width = float(scores.mean()), t_quantile(dof) * math.sqrt(variance)
+    return Interval(mean - half_width, mean + half_width)

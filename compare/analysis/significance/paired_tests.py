@@ -1,4 +1,4 @@
-"""Paired tests between two models: sacrebleu's own for each seed, and what all seeds say together."""
+"""Paired significance tests between two models, for one seed and over several, and Holm's correction."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -6,23 +6,25 @@ from typing import Literal
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest, Result
 
-from compare.analysis.significance.comparison import seeds_agree
+from compare.analysis.significance.comparison import same_sign
 from compare.analysis.significance.scored_tests import ScoredRun
 from compare.scoring.score import fixed_seed
 
-Kind = Literal["ar", "bs"]
-"""Approximate randomisation (Riezler and Maxwell 2005) or the paired bootstrap (Koehn 2004)."""
+TestKind = Literal["ar", "bs"]
+"""Approximate randomisation (Noreen 1989; Riezler and Maxwell 2005) or paired bootstrap (Koehn 2004)."""
 
 
-def paired_p(first: Sequence[str], second: Sequence[str], metric: BLEU, kind: Kind, samples: int) -> float:
-    """The two-sided p of a difference in BLEU between two translations of a test set.
+def paired_test_p(
+    first: Sequence[str], second: Sequence[str], metric: BLEU, kind: TestKind, samples: int
+) -> float:
+    """Compute the two-sided p-value of the difference in BLEU between two systems, with sacrebleu's test.
 
     Args:
-        first: a sentence each.
-        second: the same sentences; to change places with ``first`` does not change p.
+        first: the translations of one system.
+        second: the other system's translations of the same sentences; exchanging both does not change p.
         metric: a ``BLEU(references=[...])`` that holds the references.
         kind: the test.
-        samples: shuffles or resamples, about 0.3 ms each for 1,000 sentences.
+        samples: number of shuffles or resamples; each takes about 0.3 ms per 1,000 sentences.
     """
     systems = [("first", first), ("second", second)]
     with fixed_seed():
@@ -30,37 +32,52 @@ def paired_p(first: Sequence[str], second: Sequence[str], metric: BLEU, kind: Ki
     _, columns = test()
     result = columns["BLEU"][1]
     assert isinstance(result, Result)
-    assert result.p_value is not None  # only the baseline's is
+    assert result.p_value is not None  # None only for the baseline, which is column 0
     return result.p_value
 
 
-def seeds_p(runs: Sequence[tuple[ScoredRun, ScoredRun]], metric: BLEU, kind: Kind, samples: int) -> float:
-    """The p of one model being better than another with every seed; ``runs`` are pairs of one seed each.
+def all_seeds_p(
+    runs: Sequence[tuple[ScoredRun, ScoredRun]], metric: BLEU, kind: TestKind, samples: int
+) -> float:
+    """Compute the p-value of one model being better than another with every seed.
 
-    The largest p of the seeds counts (intersection-union test, Berger 1982), and where the seeds do not agree
-    on which model is better, it is 1.
+    It is the largest p-value of the seeds (intersection-union test, Berger 1982), and 1 if the seeds do not
+    agree on which model is better.
+
+    Args:
+        runs: runs of two models with the same seed, one pair per seed.
+        metric: as for ``paired_test_p``.
+        kind: the test.
+        samples: number of shuffles or resamples per seed.
     """
-    if not seeds_agree([first.bleu - second.bleu for first, second in runs]):
+    if not same_sign([first.bleu - second.bleu for first, second in runs]):
         return 1.0
     return max(
-        max(paired_p(first.lines, second.lines, metric, kind, samples), _least_p(first, second))
+        max(paired_test_p(first.lines, second.lines, metric, kind, samples), _smallest_p(first, second))
         for first, second in runs
     )
 
 
-def _least_p(first: ScoredRun, second: ScoredRun) -> float:
-    """The smallest p that outputs which differ in d sentences can have, 2 / 2^d.
+def _smallest_p(first: ScoredRun, second: ScoredRun) -> float:
+    """Return the smallest p-value possible for outputs that differ in d sentences, 2 / 2^d.
 
-    sacrebleu counts the shuffles that go past the observed difference and not those that reach it, as two of
-    the 2^d always do: those that swap none of these sentences, and all of them. With d = 1 it would find the
-    smallest p there is.
+    sacrebleu counts the shuffles that exceed the observed difference, but not those that equal it. Two of the
+    2^d shuffles always equal it: swapping none of these sentences, and swapping all. Without this bound, a
+    difference in one sentence would give the smallest p-value there is.
     """
     differing = (first.counts != second.counts).any(axis=1)
     return float(0.5 ** (int(differing.sum()) - 1))
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Correct p-values for their number: in 1 family of 20 at most is any below .05 by chance (Holm 1979)."""
+def holm_correction(p_values: Sequence[float]) -> list[float]:
+    """Correct p-values for multiple comparisons, controlling the family-wise error rate (Holm 1979).
+
+    Args:
+        p_values: the p-values of all comparisons of the family.
+
+    Returns:
+        The corrected p-values, in the same order.
+    """
     corrected = [0.0] * len(p_values)
     largest = 0.0
     for rank, index in enumerate(sorted(range(len(p_values)), key=lambda index: p_values[index])):

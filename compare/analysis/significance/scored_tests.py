@@ -1,4 +1,4 @@
-"""The translations of a test set by each model and seed, with the counts that all statistics start from."""
+"""Translations of a test set by each model and seed, with the sentence statistics that the tests use."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,19 +8,25 @@ import numpy as np
 from sacrebleu.metrics.chrf import CHRF
 
 from compare.analysis.finished_experiment import FinishedExperiment
-from compare.analysis.significance.bleu_statistics import FloatArray, IntArray, bleu, draws, sentence_counts
+from compare.analysis.significance.bleu_statistics import (
+    FloatArray,
+    IntArray,
+    bleu,
+    bootstrap_draws,
+    sentence_counts,
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ScoredRun:
-    """What one run made of a test set of N sentences."""
+    """Translations of N test sentences by one run, with their statistics."""
 
     lines: Sequence[str]
     references: Sequence[str]
     counts: IntArray
-    """Of each sentence, (N, 10), as ``sentence_counts`` has them."""
+    """BLEU statistics per sentence, (N, 10), as returned by ``sentence_counts``."""
     resampled: FloatArray
-    """BLEU of each resample of the test set, (R,); resample r is the same for every run."""
+    """BLEU of each bootstrap resample of the test set, (R,); resample r is the same for every run."""
 
     @cached_property
     def bleu(self) -> float:
@@ -29,11 +35,11 @@ class ScoredRun:
 
     @cached_property
     def chrf(self) -> FloatArray:
-        """chrF2 of each sentence, (N,), for sentences won and lost.
+        """chrF2 of each sentence, (N,), which decides the sentences won and lost.
 
-        Not BLEU: most sentences of a weak model share no four words with their reference, so that smoothing
-        would decide, and not the translation; chrF agrees better with people's judgement of single sentences
-        (Popović 2015).
+        Sentence BLEU is not used: most sentences of a weak model share no 4-gram with their reference, so
+        that smoothing would decide. chrF correlates better with human judgement of single sentences (Popović
+        2015).
         """
         metric = CHRF()
         pairs = zip(self.lines, self.references, strict=True)
@@ -42,7 +48,7 @@ class ScoredRun:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ScoredTestSet:
-    """A test set and what every model, once a seed, made of it."""
+    """A test set with its translations by every model and seed."""
 
     name: str
     references: Sequence[str]
@@ -50,31 +56,51 @@ class ScoredTestSet:
     """Runs by label, then by seed."""
 
 
-def score_test(
+def score_test_set(
     name: str,
     references: Sequence[str],
     outputs: Mapping[str, Mapping[int, Sequence[str]]],
     *,
     resamples: int = 1000,
 ) -> ScoredTestSet:
-    """Count and resample ``outputs``, translations by label and seed, against ``references``."""
-    drawn = draws(len(references), resamples)
+    """Compute the statistics and resampled BLEU of one test set.
 
-    def scored(lines: Sequence[str]) -> ScoredRun:
+    Args:
+        name: the name of the test set.
+        references: one reference per sentence.
+        outputs: translations by label and seed, one line per sentence.
+        resamples: number of bootstrap resamples.
+
+    Raises:
+        ValueError: there are not as many translations as references.
+    """
+    draws = bootstrap_draws(len(references), resamples)
+
+    def score_run(lines: Sequence[str]) -> ScoredRun:
         counts = sentence_counts(lines, references)
-        return ScoredRun(lines=lines, references=references, counts=counts, resampled=bleu(drawn @ counts))
+        return ScoredRun(lines=lines, references=references, counts=counts, resampled=bleu(draws @ counts))
 
-    models = {label: {seed: scored(lines) for seed, lines in runs.items()} for label, runs in outputs.items()}
+    models = {
+        label: {seed: score_run(lines) for seed, lines in runs.items()} for label, runs in outputs.items()
+    }
     return ScoredTestSet(name=name, references=references, models=models)
 
 
 def score_tests(finished: FinishedExperiment, *, resamples: int = 1000) -> dict[str, ScoredTestSet]:
-    """Every test set of an experiment by name, that of the headline first; 0.5 s a run and 1,000 lines."""
-    found = {}
+    """Score every test set of an experiment; this takes about 0.5 s per run and 1,000 sentences.
+
+    Args:
+        finished: the experiment.
+        resamples: number of bootstrap resamples.
+
+    Returns:
+        The test sets by name, that of the headline first.
+    """
+    scored = {}
     for test in finished.corpus.tests:
         outputs = {
             label: {run.result.seed: run.outputs[test] for run in runs}
             for label, runs in finished.labels.items()
         }
-        found[test] = score_test(test, finished.corpus.splits[test].tgt, outputs, resamples=resamples)
-    return found
+        scored[test] = score_test_set(test, finished.corpus.splits[test].tgt, outputs, resamples=resamples)
+    return scored

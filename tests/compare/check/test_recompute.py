@@ -1,4 +1,4 @@
-"""``attnbench check``: nothing is found in what a run left, and every change by hand is."""
+"""``attnbench check``: no difference in an unchanged experiment, and every manual change is reported."""
 
 import json
 from collections.abc import Callable
@@ -18,7 +18,7 @@ RUN = ROWS[0]
 
 def differences(folder: Path) -> list[str]:
     return [
-        f"{found.place}: {found.what}" for found in check_experiment(folder, lambda line: None).differences
+        f"{value.context}: {value.name}" for value in check_experiment(folder, lambda line: None).differences
     ]
 
 
@@ -30,24 +30,28 @@ def edit(path: Path, change: Callable[[str], str]) -> None:
 
 
 def change_figure(path: Path, name: str, factor: int) -> None:
-    """Scale one figure of a JSON file, wherever in it that name stands first."""
+    """Multiply one figure of a JSON file, or the first of a list of figures, by ``factor``."""
     content = json.loads(path.read_text())
     value = content[name]
     content[name] = [value[0] * factor, *value[1:]] if isinstance(value, list) else value * factor
     path.write_text(json.dumps(content))
 
 
-def test_what_a_run_left_is_found_right(finished: Path, capsys: pytest.CaptureFixture[str]):
-    found = check_experiment(finished, lambda line: None)
-    assert not found.differences
-    assert not found.notes
-    checked = {(finding.place, finding.what) for finding in found.findings}
+def test_an_unchanged_experiment_has_no_difference(finished: Path, capsys: pytest.CaptureFixture[str]):
+    result = check_experiment(finished, lambda line: None)
+    assert not result.differences
+    assert not result.notes
+    checked = {(finding.context, finding.name) for finding in result.findings}
     for figure in ("bleu", "bleu_ci_low", "params", "train_tokens_per_s", "latency_ms_p95", "batch_hash"):
         assert {(row, figure) for row in ROWS} <= checked
     assert main(["check", str(finished)]) == 0
-    assert capsys.readouterr().out == f"{len(found.findings)} figures and files compared, 0 differ\n"
+    assert capsys.readouterr().out == f"{len(result.findings)} figures and files compared, 0 differ\n"
     assert main(["check", str(finished), "--json", "-q"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"compared": len(found.findings), "differ": [], "notes": []}
+    assert json.loads(capsys.readouterr().out) == {
+        "compared": len(result.findings),
+        "differ": [],
+        "notes": [],
+    }
 
 
 def test_a_changed_hypothesis_is_found(copy: Path, capsys: pytest.CaptureFixture[str]):
@@ -69,18 +73,18 @@ def test_a_changed_weight_is_found(copy: Path):
 @pytest.mark.parametrize("name", ["bleu", "params", "tokens_seen", "beam_sentences_per_s", "valid_loss"])
 def test_a_changed_figure_is_found(copy: Path, name: str):
     change_figure(copy / RUN / "result.json", name, 2)
-    found = differences(copy)
-    assert f"{RUN}: {name}" in found
-    assert "results.jsonl: content" in found
+    names = differences(copy)
+    assert f"{RUN}: {name}" in names
+    assert "results.jsonl: content" in names
 
 
-def test_a_changed_measurement_is_found_in_all_that_follows_from_it(copy: Path):
+def test_a_changed_measurement_is_found_in_all_figures_computed_from_it(copy: Path):
     change_figure(copy / RUN / "speed.json", "latency_ms", 2)
     changed = ("speed.json", "latency_ms_p50", "latency_ms_p95")
     assert differences(copy) == [f"{RUN}: {what}" for what in changed]
 
 
-def test_what_an_earlier_version_did_not_compute_is_no_difference(copy: Path):
+def test_a_figure_that_an_earlier_version_did_not_compute_is_no_difference(copy: Path):
     path = copy / RUN / "result.json"
     row = json.loads(path.read_text())
     assert row["ter"] > 0
@@ -105,7 +109,7 @@ def test_a_changed_setting_is_found(copy: Path):
     assert differences(copy) == [f"{RUN}: config.toml", f"{RUN}: config_hash"]
 
 
-def test_a_lost_file_is_found(copy: Path):
+def test_a_missing_file_is_found(copy: Path):
     (copy / RUN / "test.hyp").unlink()
     assert differences(copy) == [f"{RUN}: test.hyp", f"{RUN}: figures"]
 
@@ -123,13 +127,13 @@ def test_a_corpus_changed_since_is_found(copy: Path, tmp_path: Path, tiny_toml: 
     assert f"{RUN}: length_ratio" in differences(copy)
 
 
-def test_weights_of_another_size_are_no_figure(copy: Path):
+def test_weights_of_another_size_are_reported(copy: Path):
     other = copy / ROWS[1] / "checkpoints" / "final.safetensors"
     (copy / RUN / "checkpoints" / "final.safetensors").write_bytes(other.read_bytes())
     assert differences(copy) == [f"{RUN}: checkpoints/final.safetensors", f"{RUN}: figures"]
 
 
-def test_a_folder_without_a_finished_run(tmp_path: Path, refusal: Refusal):
+def test_a_folder_without_a_finished_run_is_refused(tmp_path: Path, refusal: Refusal):
     (tmp_path / "lstm-seed1").mkdir()
     (tmp_path / "lstm-seed1" / "config.toml").write_text("")
     assert "no finished run" in refusal("check", tmp_path)

@@ -1,4 +1,4 @@
-"""Gold word links: the formats of others, links that cannot be, and the embedded corpus."""
+"""Gold word links: file formats, invalid links, and the embedded corpus."""
 
 import gzip
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compare.analysis.alignment.aer import Agreement, count_links
+from compare.analysis.alignment.aer import AlignmentCounts, count_links
 from compare.analysis.alignment.gold import Gold, corpus_gold, read_gold
 from compare.analysis.alignment.pharaoh import parse_pharaoh, read_links
 from data.corpus import Corpus, Pairs, embedded_corpus
@@ -16,14 +16,14 @@ BICICI = SHARED / "align-de-en-bicici"
 needs_bicici = pytest.mark.skipif(not BICICI.is_dir(), reason="no ../shared/data/align-de-en-bicici here")
 
 
-def agree(gold: Gold) -> Agreement:
-    """Gold links against themselves."""
+def count_gold(gold: Gold) -> AlignmentCounts:
+    """Score gold links against themselves."""
     counts = [count_links(links.sure, links.sure, links.possible) for links in gold.links]
-    return Agreement(*np.sum(counts, axis=0).tolist())
+    return AlignmentCounts(*np.sum(counts, axis=0).tolist())
 
 
 @pytest.mark.parametrize("line", ["0-1 2?0 3-3", "0-1:S 2-0:P 3-3", " 3-3\t0-1  2p0 "])
-def test_every_way_to_write_a_possible_link_is_read(line: str):
+def test_every_notation_of_possible_links_is_read(line: str):
     links = parse_pharaoh(line, "here")
     assert links.sure == {(0, 1), (3, 3)}
     assert links.possible == {(0, 1), (3, 3), (2, 0)}
@@ -39,7 +39,7 @@ def test_words_may_be_counted_from_one():
 
 
 @pytest.mark.parametrize("wrong", ["1", "1-", "-1", "1-2-3", "a-b", "1?2:P", "1-2:X", "1–2", "١-2"])
-def test_what_is_no_link_is_named(wrong: str):
+def test_a_malformed_link_is_named(wrong: str):
     with pytest.raises(ValueError, match=r"^gold, line 7: '.+' is no link: write i-j") as error:
         parse_pharaoh(f"0-0 {wrong}", "gold, line 7")
     assert repr(wrong) in str(error.value)
@@ -64,7 +64,7 @@ def test_naacl_links_are_sorted_by_sentence(tmp_path: Path):
         ("1 0 0\n1 0 x\n", r"links\.txt, line 2: '1 0 x' is no link: write sentence, i, j"),
     ],
 )
-def test_a_file_that_cannot_be_right_is_one_line(tmp_path: Path, content: str, message: str):
+def test_a_malformed_file_is_reported_in_one_line(tmp_path: Path, content: str, message: str):
     path = tmp_path / "links.txt"
     path.write_text(content)
     with pytest.raises(ValueError, match=message) as error:
@@ -73,24 +73,28 @@ def test_a_file_that_cannot_be_right_is_one_line(tmp_path: Path, content: str, m
 
 
 @pytest.mark.parametrize("first_word", [0, 1])
-def test_links_past_the_end_are_named_and_skipped(tmp_path: Path, first_word: int):
-    """Two and three words: the last link of each sentence has an end that is no word."""
+def test_links_beyond_the_sentence_are_skipped_and_reported(tmp_path: Path, first_word: int):
+    """Sentences of two and three words: the last link of the first two is out of range."""
     for name, text in (("src", "a b\na b\na b\n"), ("tgt", "x y z\nx y z\nx y z\n")):
         (tmp_path / name).write_text(text)
-    one = first_word
-    lines = [f"{one}-{2 + one} {2 + one}-{one}", f"{1 + one}?{one} {one}-{3 + one}", f"{one}-{one}"]
+    first = first_word
+    lines = [
+        f"{first}-{2 + first} {2 + first}-{first}",
+        f"{1 + first}?{first} {first}-{3 + first}",
+        f"{first}-{first}",
+    ]
     (tmp_path / "links").write_text("\n".join(lines))
     gold = read_gold(*(tmp_path / name for name in ("links", "src", "tgt")), first_word=first_word)
     assert [np.argwhere(links.possible).tolist() for links in gold.links] == [[[2, 0]], [[0, 1]], [[0, 0]]]
     assert [int(links.sure.sum()) for links in gold.links] == [1, 0, 1]
     skipped = "{}, sentence {}: skipped link {} (counted from 0): there are 2 source and 3 target words"
     assert gold.skipped == tuple(
-        skipped.format(tmp_path / "links", *found) for found in ((1, "2-0"), (2, "0-3"))
+        skipped.format(tmp_path / "links", *values) for values in ((1, "2-0"), (2, "0-3"))
     )
 
 
-def test_a_number_before_the_first_word_is_no_link(tmp_path: Path):
-    """It must not count from the end, as an index of -1 would."""
+def test_a_number_before_the_first_word_is_out_of_range(tmp_path: Path):
+    """It must not count from the end, as the index -1 does."""
     for name in ("src", "tgt"):
         (tmp_path / name).write_text("a b\n")
     (tmp_path / "links").write_text("0-1 1-1\n")
@@ -99,8 +103,8 @@ def test_a_number_before_the_first_word_is_no_link(tmp_path: Path):
     assert len(gold.skipped) == 1
 
 
-def test_gold_can_be_turned(tmp_path: Path):
-    """Two source and three target words; the possible link stays only possible."""
+def test_source_and_target_of_gold_can_be_exchanged(tmp_path: Path):
+    """Two source and three target words; a possible link does not become sure."""
     for name, text in (("src", "a b\n"), ("tgt", "x y z\n"), ("links", "0-1 1?2\n")):
         (tmp_path / name).write_text(text)
     turned = read_gold(*(tmp_path / name for name in ("links", "src", "tgt"))).turned()
@@ -110,8 +114,8 @@ def test_gold_can_be_turned(tmp_path: Path):
 
 
 @needs_bicici
-def test_the_gold_of_others_is_read_as_it_is():
-    """1,233 links, of which one, of sentence 63, has no target word; both formats hold the same."""
+def test_published_gold_links_are_read():
+    """1,233 links, one of which (sentence 63) is out of range; both formats have the same links."""
     files = {
         name: read_gold(BICICI / f"gold.{name}.gz", BICICI / "test.de.gz", BICICI / "test.en.gz")
         for name in ("talp", "naacl")
@@ -119,19 +123,19 @@ def test_the_gold_of_others_is_read_as_it_is():
     for name, gold in files.items():
         (skipped,) = gold.skipped
         assert skipped.startswith(f"{BICICI / f'gold.{name}.gz'}, sentence 63: skipped link 12-16 ")
-        assert agree(gold) == Agreement(1_232, 1_232, 1_232, 1_232)
-        assert agree(gold).aer == 0
-        assert agree(gold.turned()).aer == 0
+        assert count_gold(gold) == AlignmentCounts(1_232, 1_232, 1_232, 1_232)
+        assert count_gold(gold).aer == 0
+        assert count_gold(gold.turned()).aer == 0
     for one, other in zip(files["talp"].links, files["naacl"].links, strict=True):
         assert np.array_equal(one.sure, other.sure)
     assert files["talp"].links[1].sure[3, 5]  # "5-3" in the file
 
 
-def test_the_embedded_gold_joins_words_and_signs():
+def test_the_embedded_gold_links_words_and_punctuation():
     corpus = embedded_corpus(train=10)
     gold = corpus_gold(corpus, "valid")
     assert not gold.skipped
-    assert agree(gold).aer == 0
+    assert count_gold(gold).aer == 0
     ends = [
         (pair.src_words[-1], pair.tgt_words[-1], links.sure[-1, -1])
         for pair, links in zip(gold.pairs, gold.links, strict=True)

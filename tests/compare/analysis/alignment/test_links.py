@@ -1,4 +1,4 @@
-"""Links read off weights, and how far they agree with gold ones."""
+"""Links derived from weights, and their alignment error rate."""
 
 import numpy as np
 import pytest
@@ -6,60 +6,64 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from compare.analysis.alignment.aer import Agreement, count_links
-from compare.analysis.alignment.links import METHODS, above, arg_max, both_ways, diagonal
+from compare.analysis.alignment.aer import AlignmentCounts, count_links
+from compare.analysis.alignment.links import METHODS, above_threshold, arg_max, diagonal, mutual_arg_max
 
 
-def test_agreement_by_hand():
+def test_scores_by_hand():
     """S = {a, b}, P = {a, b, c, d}, A = {a, c, e}: |A ∩ S| = 1, |A ∩ P| = 2."""
     sure = np.array([[1, 0, 0], [0, 1, 0]], dtype=bool)
     possible = np.array([[1, 1, 0], [0, 1, 1]], dtype=bool)
     proposed = np.array([[1, 1, 0], [1, 0, 0]], dtype=bool)
-    found = Agreement(*count_links(proposed, sure, possible).tolist())
-    assert found == Agreement(proposed=3, sure=2, right_sure=1, right_possible=2)
-    assert found.precision == pytest.approx(2 / 3)
-    assert found.recall == pytest.approx(1 / 2)
-    assert found.aer == pytest.approx(1 - 3 / 5)
-    assert found.f1 == pytest.approx(4 / 7)
-    assert found.shares() == {
-        "aer": found.aer,
-        "precision": found.precision,
-        "recall": found.recall,
-        "f1": found.f1,
+    counts = AlignmentCounts(*count_links(proposed, sure, possible).tolist())
+    assert counts == AlignmentCounts(proposed=3, sure=2, sure_matches=1, possible_matches=2)
+    assert counts.precision == pytest.approx(2 / 3)
+    assert counts.recall == pytest.approx(1 / 2)
+    assert counts.aer == pytest.approx(1 - 3 / 5)
+    assert counts.f1 == pytest.approx(4 / 7)
+    assert counts.scores() == {
+        "aer": counts.aer,
+        "precision": counts.precision,
+        "recall": counts.recall,
+        "f1": counts.f1,
     }
 
 
-def test_shares_of_nothing():
-    assert Agreement(0, 0, 0, 0).shares() == {"aer": None, "precision": None, "recall": None, "f1": None}
-    assert Agreement(0, 5, 0, 0).shares() == {"aer": 1, "precision": None, "recall": 0, "f1": None}
-    assert Agreement(2, 5, 0, 0).shares() == {"aer": 1, "precision": 0, "recall": 0, "f1": 0}
-    assert Agreement(2, 0, 0, 1).shares() == {"aer": 0.5, "precision": 0.5, "recall": None, "f1": None}
+def test_a_score_without_denominator_is_none():
+    assert AlignmentCounts(0, 0, 0, 0).scores() == {
+        "aer": None,
+        "precision": None,
+        "recall": None,
+        "f1": None,
+    }
+    assert AlignmentCounts(0, 5, 0, 0).scores() == {"aer": 1, "precision": None, "recall": 0, "f1": None}
+    assert AlignmentCounts(2, 5, 0, 0).scores() == {"aer": 1, "precision": 0, "recall": 0, "f1": 0}
+    assert AlignmentCounts(2, 0, 0, 1).scores() == {"aer": 0.5, "precision": 0.5, "recall": None, "f1": None}
 
 
 @settings(deadline=None)
 @given(arrays(np.bool_, (3, 2, 4, 3)), arrays(np.bool_, (2, 4, 3)), arrays(np.bool_, (2, 4, 3)))
-def test_agreement_equals_that_of_sets(proposed: np.ndarray, sure: np.ndarray, also: np.ndarray):
-    """Two sentences, three heads at once, against the formulas over sets of links."""
+def test_scores_equal_the_formulas_over_sets(proposed: np.ndarray, sure: np.ndarray, also: np.ndarray):
+    """Two sentences and three heads at once, compared with the formulas over sets of links."""
     possible = sure | also
-    counts = sum(count_links(proposed[:, n], sure[n], possible[n]) for n in range(2))
+    counts_of_heads = sum(count_links(proposed[:, n], sure[n], possible[n]) for n in range(2))
     s, p = ({tuple(link) for link in np.argwhere(part)} for part in (sure, possible))
     for head in range(3):
         a = {tuple(link) for link in np.argwhere(proposed[head])}
-        found = Agreement(*counts[head].tolist())
-        assert found == (len(a), len(s), len(a & s), len(a & p))
+        counts = AlignmentCounts(*counts_of_heads[head].tolist())
+        assert counts == (len(a), len(s), len(a & s), len(a & p))
         if a or s:
-            assert found.aer == pytest.approx(1 - (len(a & s) + len(a & p)) / (len(a) + len(s)))
+            assert counts.aer == pytest.approx(1 - (len(a & s) + len(a & p)) / (len(a) + len(s)))
         if a and s and not (also & ~sure).any():
-            assert found.f1 == pytest.approx(1 - found.aer)
+            assert counts.f1 == pytest.approx(1 - counts.aer)
 
 
 def test_links_by_hand():
     weights = np.array([[0.6, 0.3, 0.1], [0.5, 0.2, 0.2], [0.0, 0.3, 0.3], [0.0, 0.0, 0.0]])
     assert np.argwhere(arg_max(weights)).tolist() == [[0, 0], [1, 0], [2, 1]]
-    assert np.argwhere(both_ways(weights)).tolist() == [
-        [0, 0]
-    ]  # source 1 prefers target 0, the first of equals
-    assert np.argwhere(above(weights, 0.3)).tolist() == [[0, 0], [0, 1], [1, 0], [2, 1], [2, 2]]
+    # Source 1 has two equal maxima, of which target 0 is the first.
+    assert np.argwhere(mutual_arg_max(weights)).tolist() == [[0, 0]]
+    assert np.argwhere(above_threshold(weights, 0.3)).tolist() == [[0, 0], [0, 1], [1, 0], [2, 1], [2, 2]]
 
 
 @settings(deadline=None)
@@ -73,12 +77,12 @@ def test_links_equal_those_of_a_loop(weights: np.ndarray):
             (max(range(3), key=lambda j, i=i: (matrix[j, i], -j)), i) for i in range(5) if matrix[:, i].any()
         }
         assert {tuple(link) for link in np.argwhere(arg_max(weights)[head])} == rows
-        assert {tuple(link) for link in np.argwhere(both_ways(weights)[head])} == rows & columns
+        assert {tuple(link) for link in np.argwhere(mutual_arg_max(weights)[head])} == rows & columns
 
 
 def test_the_diagonal_by_hand():
     assert np.array_equal(diagonal(4, 4), np.eye(4, dtype=bool))
-    assert diagonal(2, 4).argmax(axis=1).tolist() == [1, 3]  # the middles of halves: at 1/4 and at 3/4 of 4
+    assert diagonal(2, 4).argmax(axis=1).tolist() == [1, 3]  # middles of the target words: 1/4 and 3/4 of 4
     assert diagonal(4, 2).argmax(axis=1).tolist() == [0, 0, 1, 1]
     assert diagonal(3, 1).sum(axis=1).tolist() == [1, 1, 1]
 
@@ -86,13 +90,13 @@ def test_the_diagonal_by_hand():
 @settings(deadline=None)
 @given(st.integers(1, 40), st.integers(1, 40))
 def test_the_diagonal_links_each_target_word_to_the_word_at_its_middle(tgt: int, src: int):
-    places = diagonal(tgt, src).argmax(axis=1)
+    positions = diagonal(tgt, src).argmax(axis=1)
     middles = (np.arange(tgt) + 0.5) / tgt
-    assert (np.abs((places + 0.5) / src - middles) <= 0.5 / src + 1e-12).all()
+    assert (np.abs((positions + 0.5) / src - middles) <= 0.5 / src + 1e-12).all()
     assert (diagonal(tgt, src).sum(axis=1) == 1).all()
 
 
-def test_thresholds_are_methods_of_one_name():
+def test_all_thresholds_are_methods_of_one_name():
     weights = np.full((1, 2, 4), 0.25)
     by_threshold = {
         method.threshold: int(method.links(weights).sum()) for method in METHODS if method.name == "threshold"

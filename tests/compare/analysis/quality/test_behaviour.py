@@ -1,4 +1,4 @@
-"""Repetition, translations cut off, and empty ones."""
+"""Repetitive, cut off and empty translations."""
 
 from collections import Counter
 from dataclasses import replace
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compare.analysis.finished_experiment import load_finished
-from compare.analysis.quality.behaviour import behaviour, repetition, token_counts
+from compare.analysis.quality.behaviour import behaviour, repetition_penalty, token_counts
 from compare.results.trained_model import load_model
 from data.corpus import embedded_corpus
 from data.vocabulary import UNK, build_vocabulary, load_pair
@@ -24,37 +24,40 @@ TEXTS = ["the dog sees, the cat.", "a (small) tree!", "who is that?"]
     ("hypothesis", "reference", "penalty"),
     [
         ("a b c", "x y z", 0),
-        ("a b x a b", "a b", 1),  # "a b" twice, the reference has it once
+        ("a b x a b", "a b", 1),  # "a b" twice, once in the reference
         ("a b x a b", "c", 2),
         ("a b x a b", "a b a b", 0),
-        ("a b a b a b", "a b", 2 + 2),  # "a b" three times for one, "b a" twice for none
-        ("a a", "a", 2),  # once, but a word said twice in a row
+        ("a b a b a b", "a b", 2 + 2),  # "a b" 3 times instead of 1, "b a" 2 instead of 0
+        ("a a", "a", 2),  # once, but a doubled word
         ("a a", "a a", 0),
-        ("a a a", "a", 2 + 2 * 2),  # "a a" twice: both as a repeated pair and as a doubled word
+        ("a a a", "a", 2 + 2 * 2),  # "a a" twice: a repeated bigram and a doubled word
         ("", "a", 0),
     ],
 )
 def test_repetition_by_hand(hypothesis: str, reference: str, penalty: int):
-    assert repetition(hypothesis.split(), reference.split()) == penalty
+    assert repetition_penalty(hypothesis.split(), reference.split()) == penalty
 
 
 @settings(deadline=None)
 @given(WORDS, WORDS)
 def test_repetition_is_the_sum_of_its_two_parts(hypothesis: list[str], reference: list[str]):
-    """The definition of the paper, term by term."""
-    said = list(pairwise(hypothesis))
-    meant = Counter(pairwise(reference))
-    terms = [(pair, said.count(pair), max(0, said.count(pair) - meant[pair])) for pair in set(said)]
-    pairs_again = sum(extra for _, times, extra in terms if times >= 2)
-    assert repetition(hypothesis, reference) == pairs_again + 2 * sum(
-        extra for pair, _, extra in terms if len(set(pair)) == 1
+    """Compare with the definition of the paper, term by term."""
+    bigrams = list(pairwise(hypothesis))
+    expected = Counter(pairwise(reference))
+    terms = [
+        (bigram, bigrams.count(bigram), max(0, bigrams.count(bigram) - expected[bigram]))
+        for bigram in set(bigrams)
+    ]
+    repeated = sum(extra for _, times, extra in terms if times >= 2)
+    assert repetition_penalty(hypothesis, reference) == repeated + 2 * sum(
+        extra for bigram, _, extra in terms if len(set(bigram)) == 1
     )
-    assert repetition(hypothesis, hypothesis) == 0
+    assert repetition_penalty(hypothesis, hypothesis) == 0
 
 
 @settings(deadline=None)
 @given(st.lists(st.integers(UNK, 12), min_size=1, max_size=12))
-def test_characters_are_counted_exactly_the_unknown_one_too(ids: list[int]):
+def test_characters_are_counted_exactly_including_the_unknown_token(ids: list[int]):
     vocabulary = build_vocabulary("characters", TEXTS, size=40)
     ids = [index for index in ids if index == UNK or index > 3]
     assert token_counts([vocabulary.decode(ids)], vocabulary) == [len(ids)]
@@ -68,8 +71,8 @@ def test_an_unknown_word_is_one_token():
     assert token_counts([vocabulary.decode(ids), ""], vocabulary) == [len(ids), 0] == [7, 0]
 
 
-def test_a_translation_is_cut_off_from_its_limit_on(tmp_path: Path):
-    """Sources of 5 and 3 characters under a ratio of 1.5: search gives up after 17 and 14 tokens."""
+def test_a_translation_of_at_least_the_limit_is_cut_off(tmp_path: Path):
+    """Sources of 5 and 3 characters and a ratio of 1.5: search stops after 17 and 14 tokens."""
     lines = pairs(*[("abcde", "abcd")] * 3, *[("abc", "abcd")] * 2)
     outputs = ["a" * 16, "a" * 17, "a" * 18, "a" * 13, "a" * 14]
     finished = make_finished(
@@ -84,7 +87,7 @@ def test_a_translation_is_cut_off_from_its_limit_on(tmp_path: Path):
     assert row["cut_off_percent"] == 60
 
 
-def test_the_limit_is_of_source_tokens_as_the_source_vocabulary_cuts_them(tmp_path: Path):
+def test_the_limit_is_computed_from_tokens_of_the_source_vocabulary(tmp_path: Path):
     corpus = embedded_corpus(train=300)
     line = corpus.splits["train"].src[0]
     test = pairs((line, "x"))
@@ -98,7 +101,7 @@ def test_the_limit_is_of_source_tokens_as_the_source_vocabulary_cuts_them(tmp_pa
     )
     src, tgt = load_pair(finished.runs[0].folder)
     limit = 2 * len(src.encode(line)) + 10
-    assert limit + 5 < 2 * len(tgt.encode(line)) + 10  # German pieces fit English badly
+    assert limit + 5 < 2 * len(tgt.encode(line)) + 10  # the target vocabulary needs more pieces
     word = corpus.splits["train"].tgt[0].split()[0]
     texts = [" ".join([word] * times) for times in range(1, 200)]
     lengths = token_counts(texts, tgt)
@@ -136,15 +139,15 @@ def test_faults_of_each_test_set_by_hand(tmp_path: Path):
 
 
 def test_a_trained_run_has_the_rates_of_its_translations(finished: Path):
-    """Where the vocabulary is of words, the text tells how many tokens search gave."""
+    """With a word vocabulary, the text has as many tokens as the search output."""
     experiment = load_finished(finished)
     rows = behaviour(experiment).rows
     assert [row["label"] for row in rows] == ["luong", "transformer"]
     model = load_model(experiment.runs[0].folder)
     sources = experiment.corpus.splits["test"].src
-    searched = [len(found.tokens) for found in model.search(sources)]
-    assert token_counts(experiment.runs[0].outputs["test"], model.vocabularies.tgt) == searched
+    output_lengths = [len(hypothesis.tokens) for hypothesis in model.search(sources)]
+    assert token_counts(experiment.runs[0].outputs["test"], model.vocabularies.tgt) == output_lengths
     limits = [2 * len(ids) + 10 for ids in model.vocabularies.src.encode_all(sources)]
-    cut_off = [found >= limit for found, limit in zip(searched, limits, strict=True)]
+    cut_off = [length >= limit for length, limit in zip(output_lengths, limits, strict=True)]
     assert rows[0]["cut_off_percent"] == pytest.approx(100 * sum(cut_off) / len(cut_off))
-    assert rows[0]["empty_percent"] == pytest.approx(100 * searched.count(0) / len(searched))
+    assert rows[0]["empty_percent"] == pytest.approx(100 * output_lengths.count(0) / len(output_lengths))

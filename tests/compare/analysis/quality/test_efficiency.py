@@ -1,4 +1,4 @@
-"""Cost of quality in training, fronts of Pareto, and means over seeds."""
+"""Training cost of quality, Pareto fronts, and means over seeds."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -18,16 +18,16 @@ POINTS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, m
 LINES = pairs(("a", "x"))
 
 
-def window(update: int, tokens: int) -> dict[str, object]:
+def train_line(update: int, tokens: int) -> dict[str, object]:
     return {"kind": "train", "update": update, "src_tokens": tokens, "tgt_tokens": 2 * tokens}
 
 
-def valid(update: int, seconds: float, bleu: float) -> dict[str, object]:
+def valid_line(update: int, seconds: float, bleu: float) -> dict[str, object]:
     return {"kind": "valid", "update": update, "seconds": seconds, "loss": 10 - bleu, "bleu": bleu}
 
 
 def curve(label: str, seed: int, *bleu: float) -> list[dict[str, object]]:
-    """Rows of ``progress``: validation n at 10 n updates, and every other cost a multiple of that."""
+    """Return rows of ``progress``: validation n at 10 n updates, other costs in proportion."""
     factors = dict(zip(COSTS, (2, 1, 100, 1e6, 3), strict=True))
     return [
         {"label": label, "seed": seed, "bleu": score, "loss": 1.0}
@@ -36,7 +36,7 @@ def curve(label: str, seed: int, *bleu: float) -> list[dict[str, object]]:
     ]
 
 
-def test_progress_adds_up_what_training_had_spent(tmp_path: Path):
+def test_progress_sums_training_costs(tmp_path: Path):
     figures = {"train_flops_per_token": 1e6, "energy_j_per_1k_tokens": 4.0}
     finished = make_finished(
         tmp_path,
@@ -45,19 +45,20 @@ def test_progress_adds_up_what_training_had_spent(tmp_path: Path):
         outputs={("a", 1): {"test": ["x"]}, ("b", 2): {"test": ["x"]}},
         results={("a", 1): figures},
     )
-    again = [window(5, 100), window(10, 200), valid(10, 8.0, 1.0), window(15, 50), window(15, 300)]
-    log = [*again, window(20, 400), valid(20, 99.0, 9.0), valid(20, 16.0, 3.0)]
+    log = [train_line(5, 100), train_line(10, 200), valid_line(10, 8.0, 1.0)]
+    log += [train_line(15, 50), train_line(15, 300), train_line(20, 400)]
+    log += [valid_line(20, 99.0, 9.0), valid_line(20, 16.0, 3.0)]
     log += [{"kind": "average", "update": 20, "seconds": 17.0, "loss": 0.0, "bleu": 50.0}]
     for run in finished.runs:
         write_metrics(run.folder, log)
     rows = progress(finished).rows
-    about = {"label": "a", "seed": 1}
-    assert rows[0] == about | {"seconds": 8.0, "updates": 10, "tokens": 900, "flops": 9e8, "joules": 3.6} | {
+    names = {"label": "a", "seed": 1}
+    assert rows[0] == names | {"seconds": 8.0, "updates": 10, "tokens": 900, "flops": 9e8, "joules": 3.6} | {
         "loss": 9.0,
         "bleu": 1.0,
     }
-    # Updates 15 and 20 were logged twice: the run was resumed, and the later lines hold.
-    assert rows[1] == about | {
+    # The run was resumed: updates 15 and 20 were logged twice, and the later lines count.
+    assert rows[1] == names | {
         "seconds": 16.0,
         "updates": 20,
         "tokens": 3_000,
@@ -72,29 +73,29 @@ def test_progress_adds_up_what_training_had_spent(tmp_path: Path):
     ] * 2
 
 
-def test_progress_of_a_trained_run_ends_with_the_figures_of_its_row(finished: Path):
+def test_progress_of_a_trained_run_ends_with_the_figures_of_its_result(finished: Path):
     experiment = load_finished(finished)
     rows = progress(experiment).rows
     for run in experiment.runs:
-        own = [row for row in rows if row["label"] == run.result.label]
-        assert [row["updates"] for row in own] == [40, 80, 90]
-        assert own[-1]["tokens"] == run.result.tokens_seen
-        assert own[-1]["flops"] == run.result.tokens_seen * run.result.train_flops_per_token
-        assert own[-1]["seconds"] == pytest.approx(run.result.data_s + run.result.train_s, abs=0.01)
+        run_rows = [row for row in rows if row["label"] == run.result.label]
+        assert [row["updates"] for row in run_rows] == [40, 80, 90]
+        assert run_rows[-1]["tokens"] == run.result.tokens_seen
+        assert run_rows[-1]["flops"] == run.result.tokens_seen * run.result.train_flops_per_token
+        assert run_rows[-1]["seconds"] == pytest.approx(run.result.data_s + run.result.train_s, abs=0.01)
         scores = [
             line["bleu"] for line in read_metrics(run.folder / "metrics.jsonl") if line["kind"] == "valid"
         ]
-        assert [row["bleu"] for row in own] == scores
+        assert [row["bleu"] for row in run_rows] == scores
 
 
-def test_the_first_validation_at_a_share_of_the_best_counts():
+def test_the_first_validation_that_reaches_a_share_of_the_best_counts():
     curves = [*curve("a", 1, 10, 25, 20, 50), *curve("a", 2, 30, 10, 40), *curve("b", 1, 1, 2, 26)]
     table = time_to_quality(curves, shares=(0.5, 1.0))
-    found = [
+    costs = [
         (row["share_of_best"], row["bleu"], row["label"], row["seed"], row["updates"]) for row in table.rows
     ]
-    assert found == [
-        ("50%", 25, "a", 1, 20),  # 25 is enough; that it fell again does not count
+    assert costs == [
+        ("50%", 25, "a", 1, 20),  # 25 is enough; the later decrease does not matter
         ("50%", 25, "a", 2, 10),
         ("50%", 25, "b", 1, 30),
         ("100%", 50, "a", 1, 40),
@@ -106,9 +107,9 @@ def test_the_first_validation_at_a_share_of_the_best_counts():
     assert all(table.rows[-1][cost] is None for cost in COSTS)
 
 
-def test_a_front_by_hand():
+def test_a_pareto_front_by_hand():
     points = [(1, 5), (2, 4), (2, 3), (3, 1), (3, 1), (0, 5), (1, 1)]
-    #          on      on      beaten  twins on one place: both on   beaten by (1, 5)  beaten
+    # (2, 3) and (1, 1) are dominated by (2, 4), (0, 5) by (1, 5); the equal points (3, 1) are both on it.
     assert pareto_front(points) == [True, True, False, True, True, False, False]
     assert pareto_front([(0.0, 0.0)]) == [True]
     assert pareto_front([]) == []
@@ -116,18 +117,18 @@ def test_a_front_by_hand():
 
 @settings(deadline=None)
 @given(POINTS, st.randoms())
-def test_a_front_is_what_nothing_beats(points: list[tuple[int, int]], random):
+def test_a_pareto_front_has_the_points_that_none_dominates(points: list[tuple[int, int]], random):
     front = pareto_front(points)
-    on = [point for point, stands in zip(points, front, strict=True) if stands]
-    ordered = sorted(set(on))
-    # As one goes right, the front only falls; and every other point lies below or left of it.
+    optimal = [point for point, is_optimal in zip(points, front, strict=True) if is_optimal]
+    ordered = sorted(set(optimal))
+    # Along the front one coordinate rises and the other falls; every other point is dominated.
     assert all(one[1] > other[1] for one, other in pairwise(ordered))
-    for point, stands in zip(points, front, strict=True):
-        beaten = any(x >= point[0] and y >= point[1] and (x, y) != point for x, y in on)
-        assert stands is not beaten
+    for point, is_optimal in zip(points, front, strict=True):
+        dominated = any(x >= point[0] and y >= point[1] and (x, y) != point for x, y in optimal)
+        assert is_optimal is not dominated
     assert pareto_front([(x**3, 2 * y + 1) for x, y in points]) == front  # only the order counts
-    places = random.sample(range(len(points)), k=len(points))
-    assert pareto_front([points[place] for place in places]) == [front[place] for place in places]
+    order = random.sample(range(len(points)), k=len(points))
+    assert pareto_front([points[i] for i in order]) == [front[i] for i in order]
 
 
 def test_models_on_the_fronts_of_speed_and_size(tmp_path: Path):
@@ -145,7 +146,7 @@ def test_models_on_the_fronts_of_speed_and_size(tmp_path: Path):
         train=LINES,
         tests={"test": LINES},
         outputs={run: {"test": ["x"]} for run in figures},
-        results={run: dict(zip(names, found, strict=True)) for run, found in figures.items()},
+        results={run: dict(zip(names, values, strict=True)) for run, values in figures.items()},
     )
     rows = pareto(finished).rows
     assert [(row["label"], row["speed_front"], row["size_front"]) for row in rows] == [

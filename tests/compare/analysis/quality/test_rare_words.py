@@ -1,4 +1,4 @@
-"""Rare words, copies and numbers, and the faults of behaviour, against counts made by hand."""
+"""Rare words, copies and numbers, compared with counts by hand."""
 
 from collections import Counter
 from pathlib import Path
@@ -7,8 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compare.analysis.quality.copies import copies, copies_and_numbers, numbers, spelled_numbers
-from compare.analysis.quality.rare_words import COUNT_NAMES, Matches, match, match_by, rare_words
+from compare.analysis.quality.copies import copied_words, copies_and_numbers, find_numbers
+from compare.analysis.quality.rare_words import (
+    BUCKET_NAMES,
+    Matches,
+    count_matches,
+    count_matches_by_kind,
+    rare_words,
+)
+from compare.analysis.quality.spelled_numbers import spelled_numbers
 from data.corpus import embedded_corpus
 from data.grammar.numerals import number_words
 from tests.kits.finished_experiments import make_finished, pairs
@@ -16,14 +23,14 @@ from tests.kits.finished_experiments import make_finished, pairs
 LINES = st.lists(st.lists(st.sampled_from("abcAB1"), max_size=8), min_size=1, max_size=5)
 
 
-def test_matches_are_clipped_and_stay_in_their_line():
-    # Line 1: "a" matches twice of three, "b" once of one. Line 2: its "c" stands in another line's reference.
-    found = match([["a", "a", "a", "b"], ["c"]], [["b", "a", "a", "c"], ["a"]])
-    assert found == Matches(both=3, ref=5, hyp=5)
-    assert found.percentages() == {"recall_percent": 60, "precision_percent": 60, "f1_percent": 60}
+def test_matches_are_clipped_and_counted_per_line():
+    # Line 1: 2 of 3 "a" match, 1 of 1 "b". Line 2: "c" is in the reference of line 1 only.
+    matches = count_matches([["a", "a", "a", "b"], ["c"]], [["b", "a", "a", "c"], ["a"]])
+    assert matches == Matches(both=3, ref=5, hyp=5)
+    assert matches.percentages() == {"recall_percent": 60, "precision_percent": 60, "f1_percent": 60}
 
 
-def test_rates_divide_by_what_they_rate():
+def test_percentages_by_hand():
     rates = Matches(both=1, ref=4, hyp=2).percentages("number_")
     f1 = 2 * 25 * 50 / (25 + 50)
     assert rates == {
@@ -40,30 +47,35 @@ def test_rates_divide_by_what_they_rate():
 @given(LINES, st.randoms())
 def test_kinds_add_up_and_sides_can_be_swapped(lines: list[list[str]], random):
     others = [random.sample([*line, "c", "d"], k=len(line)) for line in lines]
-    both, ref, hyp = match(lines, others)
-    assert match(others, lines) == Matches(both, hyp, ref)
-    # A twin: take each word of the reference out of the translation, if it is still there.
-    left = [list(line) for line in lines]
-    taken = [
-        line.remove(word) for line, own in zip(left, others, strict=True) for word in own if word in line
+    both, ref, hyp = count_matches(lines, others)
+    assert count_matches(others, lines) == Matches(both, hyp, ref)
+    # Independent count: remove each reference word from the translation if it is still there.
+    remaining = [list(line) for line in lines]
+    removed = [
+        line.remove(word)
+        for line, other in zip(remaining, others, strict=True)
+        for word in other
+        if word in line
     ]
-    assert both == len(taken)
-    kinds = match_by(("low", "up"), lambda word: "up" if word.isupper() else "low", lines, others)
+    assert both == len(removed)
+    kinds = count_matches_by_kind(
+        ("low", "up"), lambda word: "up" if word.isupper() else "low", lines, others
+    )
     assert [sum(column) for column in zip(*kinds.values(), strict=True)] == [both, ref, hyp]
 
 
-def test_words_are_told_apart_by_how_often_training_had_them(tmp_path: Path):
+def test_words_are_grouped_by_training_count(tmp_path: Path):
     edges = (0, 1, 4, 5, 19, 20, 99, 100, 999, 1000)
     train = pairs(*((f"x{n}", f"w{n}") for n in edges for _ in range(n)))
     reference = " ".join(f"w{n}" for n in edges)
     outputs = {("a", 1): {"test": ["w1 w5 w5 w99 W100, w999. zzz", ""]}}
     tests = {"test": pairs(("x", reference), ("x", "w4"))}
     rows = rare_words(make_finished(tmp_path, train=train, tests=tests, outputs=outputs), "test").rows
-    found = [
+    counts = [
         (row["training_count"], row["ref_words"], row["hyp_words"], row["recall_percent"]) for row in rows
     ]
-    assert found == [
-        ("0", 1, 2, 0),  # of the translation: W100, which training has in small letters alone, and zzz
+    assert counts == [
+        ("0", 1, 2, 0),  # in the translation: zzz, and W100, which training has in lower case only
         ("1–4", 3, 1, pytest.approx(100 / 3)),
         ("5–19", 2, 2, 50),
         ("20–99", 2, 1, 50),
@@ -78,29 +90,29 @@ def test_every_run_has_every_bucket(tmp_path: Path):
     outputs = {("one", seed): {"test": ["x"]} for seed in (1, 2)}
     table = rare_words(make_finished(tmp_path, train=lines, tests={"test": lines}, outputs=outputs), "test")
     assert [(row["seed"], row["training_count"]) for row in table.rows] == [
-        (seed, name) for seed in (1, 2) for name in COUNT_NAMES
+        (seed, name) for seed in (1, 2) for name in BUCKET_NAMES
     ]
 
 
-def test_names_are_what_has_a_capital_and_no_small_form():
+def test_names_have_a_capital_and_no_lower_case_form_in_training():
     common = {"the", "in", "hand"}
     source = ["In", "Berlin", "Anna", "met", "Anna", "with", "iPhone", "and", "3rd", "Hand", "Munich"]
     reference = ["In", "Berlin", "Anna", "Anna", "Anna", "met", "iPhone", "3rd", "Hand", "München"]
-    assert Counter(copies(source, reference, common)) == Counter(
+    assert Counter(copied_words(source, reference, common)) == Counter(
         {"Berlin": 1, "Anna": 2, "iPhone": 1, "3rd": 1}
     )
 
 
-def test_numbers_are_digits_and_what_the_grammar_spells():
+def test_numbers_have_digits_or_are_spelled_out_in_english_or_german():
     english, german = spelled_numbers("en"), spelled_numbers("de")
     line = ["Twenty-one", "or", "thirty", "three", "12", "one", "third", "A320", "two-story", "Zwei"]
-    assert numbers(line, english) == ["twenty-one", "thirty", "three", "12", "third", "a320"]
-    assert numbers(["Dreiundzwanzig", "am", "sechzehnten", "eins", "1.000"], german) == [
+    assert find_numbers(line, english) == ["twenty-one", "thirty", "three", "12", "third", "a320"]
+    assert find_numbers(["Dreiundzwanzig", "am", "sechzehnten", "eins", "1.000"], german) == [
         "dreiundzwanzig",
         "sechzehnten",
         "1.000",
     ]
-    assert numbers(line, spelled_numbers("fr")) == ["12", "a320"]
+    assert find_numbers(line, spelled_numbers("fr")) == ["12", "a320"]
     assert all(number_words(n)[1] in german for n in (2, 12, 20, 59))
     assert "one" not in english | german
     assert "eins" not in german
@@ -109,8 +121,8 @@ def test_numbers_are_digits_and_what_the_grammar_spells():
 def test_copies_and_numbers_by_hand(tmp_path: Path):
     train = pairs(("I saw the dog in Rome", "Ich sah den Hund in Rom"))
     lines = pairs(
-        ("In Berlin, Anna has 12 dogs.", "In Berlin hat Anna 12 Hunde."),  # copies Berlin, Anna, 12
-        ("In Rome 3 of 12 cats.", "In Rom drei von zwölf Katzen."),  # no copy; numbers drei, zwölf
+        ("In Berlin, Anna has 12 dogs.", "In Berlin hat Anna 12 Hunde."),  # to copy: Berlin, Anna, 12
+        ("In Rome 3 of 12 cats.", "In Rom drei von zwölf Katzen."),  # to copy: none; numbers: drei, zwölf
     )
     outputs = {
         ("a", 1): {"test": ["Anna hat Hunde in 13 Berlin", "Zwölf 12 Anna Katzen"]},
@@ -118,7 +130,7 @@ def test_copies_and_numbers_by_hand(tmp_path: Path):
     }
     finished = make_finished(tmp_path, train=train, tests={"test": lines}, outputs=outputs)
     first, second = copies_and_numbers(finished, "test").rows
-    assert (first["copies"], first["numbers"]) == (3, 3)  # numbers wanted: 12 | drei, zwölf
+    assert (first["copies"], first["numbers"]) == (3, 3)  # numbers of the references: 12 | drei, zwölf
     assert first["copied_percent"] == pytest.approx(200 / 3)
     assert first["number_recall_percent"] == pytest.approx(100 / 3)  # zwölf
     assert first["number_precision_percent"] == pytest.approx(100 / 3)  # of 13 | zwölf, 12
@@ -126,7 +138,7 @@ def test_copies_and_numbers_by_hand(tmp_path: Path):
     assert rates == [100] * 4
 
 
-def test_the_embedded_corpus_has_names_and_numbers_to_rate(tmp_path: Path):
+def test_the_embedded_corpus_has_names_and_numbers(tmp_path: Path):
     corpus = embedded_corpus(train=500)
     test = corpus.splits["test"]
     finished = make_finished(
@@ -138,7 +150,7 @@ def test_the_embedded_corpus_has_names_and_numbers_to_rate(tmp_path: Path):
     assert (row["copied_percent"], row["number_f1_percent"]) == (100, 100)
 
 
-def test_where_nothing_is_to_be_copied_there_is_no_rate(tmp_path: Path):
+def test_without_words_to_copy_the_accuracy_is_none(tmp_path: Path):
     lines = pairs(("a dog", "ein Hund"))
     finished = make_finished(
         tmp_path, train=lines, tests={"test": lines}, outputs={("a", 1): {"test": ["ein 7"]}}

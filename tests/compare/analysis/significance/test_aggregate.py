@@ -1,4 +1,4 @@
-"""Rows a model, and the outcome in words, from runs made up for the purpose and from runs there are."""
+"""Aggregation over seeds and headlines, from made-up and from trained runs."""
 
 import math
 from collections.abc import Callable
@@ -11,7 +11,7 @@ import pytest
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, load_finished
 from compare.analysis.significance.aggregate import aggregate_seeds
 from compare.analysis.significance.comparison import Comparison
-from compare.analysis.significance.headline import headlines, sentence
+from compare.analysis.significance.headline import describe_comparison, headlines
 from compare.analysis.significance.intervals import Interval, Intervals, model_intervals
 from compare.analysis.significance.scored_tests import score_tests
 from compare.results.store import Result
@@ -27,15 +27,21 @@ CORPUS = Corpus(
 
 
 def run_of(label: str, seed: int, wrong: int = 0, **figures: Any) -> FinishedRun:
-    """A run that got a word wrong in so many lines; nothing here reads how it was trained."""
+    """Return a run with one wrong word in each of ``wrong`` lines; its training settings are not used."""
     lines = tuple(line.replace("model", "x") if i < wrong else line for i, line in enumerate(LINES))
-    known = {"train_tokens_per_s": 100.0, "device": "cpu", "precision": "fp32", "threads": 1, "torch": "2"}
-    result = Result(label=label, preset="lstm", seed=seed, status="done", **(known | figures))
+    fields = {
+        "train_tokens_per_s": 100.0,
+        "device": "cpu",
+        "precision": "fp32",
+        "threads": 1,
+        "torch": "2",
+    } | figures
+    result = Result(label=label, preset="lstm", seed=seed, status="done", **fields)
     result = replace(
         result, tests={"test_long": {"bleu": 50.0 + seed, "bleu_ci_low": 1.0, "bleu_ci_high": 2.0}}
     )
     outputs = {"test": lines, "test_long": lines[:4]}
-    return FinishedRun(result=result, folder=Path(), experiment=None, outputs=outputs)  # type: ignore[arg-type]
+    return FinishedRun(result=result, folder=Path(), run=None, outputs=outputs)  # type: ignore[arg-type]
 
 
 def finished_of(*runs: FinishedRun) -> FinishedExperiment:
@@ -55,13 +61,13 @@ def test_numbers_become_means_and_deviations():
     assert math.isnan(second["bleu_sd"])
 
 
-def test_what_a_seed_does_not_know_is_not_known():
+def test_a_figure_missing_for_one_seed_is_missing_in_the_mean():
     finished = finished_of(run_of("a", 1, valid_loss=2.0, chrf=3.0), run_of("a", 2, chrf=5.0))
     (row,) = aggregate_seeds(finished, score_tests(finished, resamples=20)).to_dict("records")
     assert (row["valid_loss"], row["chrf"]) == (None, 4)
 
 
-def test_counts_stay_whole_and_words_stay_where_seeds_agree():
+def test_equal_integers_and_strings_are_kept():
     runs = [run_of("a", seed, params=12, updates=seed, batch_hash=str(seed), beam=4) for seed in (1, 2)]
     finished = finished_of(*runs)
     (row,) = aggregate_seeds(finished, score_tests(finished, resamples=20)).to_dict("records")
@@ -70,30 +76,30 @@ def test_counts_stay_whole_and_words_stay_where_seeds_agree():
     assert (row["preset"], row["device"], row["batch_hash"], row["status"]) == ("lstm", "cpu", None, "done")
 
 
-def test_the_three_intervals_stand_where_that_of_a_run_stood():
+def test_the_three_intervals_replace_that_of_a_run():
     finished = finished_of(
         run_of("a", 1, wrong=2, bleu=1.0), run_of("a", 2, wrong=4, bleu=2.0), run_of("b", 1)
     )
     scored = score_tests(finished, resamples=20)
     frame = aggregate_seeds(finished, scored)
     assert list(scored) == ["test", "test_long"]
-    for end, test in (("", "test"), ("_test_long", "test_long")):
+    for suffix, test in (("", "test"), ("_test_long", "test_long")):
         expected = model_intervals(list(scored[test].models["a"].values()))
         for kind, interval in expected._asdict().items():
-            found = frame.loc[0, [f"bleu_{kind}_low{end}", f"bleu_{kind}_high{end}"]]
-            assert tuple(found) == interval
+            limits = frame.loc[0, [f"bleu_{kind}_low{suffix}", f"bleu_{kind}_high{suffix}"]]
+            assert tuple(limits) == interval
     assert frame.loc[1, ["bleu_seeds_low", "bleu_combined_high"]].isna().all()
     alone = finished_of(run_of("b", 1, bleu=3.0))
-    kinds = aggregate_seeds(alone, score_tests(alone, resamples=20)).dtypes
+    dtypes = aggregate_seeds(alone, score_tests(alone, resamples=20)).dtypes
     for name in ("bleu_sd", "bleu_seeds_low", "bleu_combined_high_test_long"):
-        assert kinds[name] == "float64"
+        assert dtypes[name] == "float64"
     assert not [name for name in frame if "_ci_" in name or name == "seed"]
     names = list(frame)
     assert names[names.index("bleu") :][:3] == ["bleu", "bleu_sd", "bleu_test_set_low"]
 
 
 def test_a_trained_experiment_is_aggregated(finished: Path):
-    """With one seed each, the means are the rows' own figures and the interval is the rows' own."""
+    """With one seed, means and test set interval are the figures of the run."""
     read = load_finished(finished)
     frame = aggregate_seeds(read, score_tests(read))
     assert list(frame["label"]) == ["luong", "transformer"]
@@ -104,7 +110,7 @@ def test_a_trained_experiment_is_aggregated(finished: Path):
 
 
 def compared(first: str, second: str, *differences: float, p: float = 0.003) -> Comparison:
-    """A comparison whose interval over seeds is clear of 0."""
+    """Return a comparison whose interval over seeds excludes 0."""
     mean = sum(differences) / len(differences)
     interval = Interval(mean - abs(mean) / 2, mean + abs(mean) / 2)
     several = len(differences) > 1
@@ -124,7 +130,7 @@ def compared(first: str, second: str, *differences: float, p: float = 0.003) -> 
 
 
 def two(slow: float = 55.0, **figures: Any) -> FinishedExperiment:
-    """X and Y with three seeds each; X trains at ``slow`` tokens a second on average, Y at 100."""
+    """Return X and Y with three seeds each; X trains at ``slow`` tokens per second on average, Y at 100."""
     x = [
         run_of("X", seed, bleu=30.0, **({"train_tokens_per_s": slow + seed - 2} | figures))
         for seed in (1, 2, 3)
@@ -142,19 +148,19 @@ def two(slow: float = 55.0, **figures: Any) -> FinishedExperiment:
         (110.0, "trains 1.1 times faster"),
     ],
 )
-def test_a_win_is_told_with_its_p_its_seeds_and_its_price(slow: float, words: str):
+def test_a_win_is_described_with_p_seeds_and_training_speed(slow: float, words: str):
     expected = f"X beats Y by 2.1 BLEU (p = 0.003, 3 seeds) and {words}."
-    assert sentence(compared("X", "Y", 2.0, 2.1, 2.2), two(slow)) == expected
-    assert sentence(compared("Y", "X", -2.0, -2.1, -2.2), two(slow)) == expected
+    assert describe_comparison(compared("X", "Y", 2.0, 2.1, 2.2), two(slow)) == expected
+    assert describe_comparison(compared("Y", "X", -2.0, -2.1, -2.2), two(slow)) == expected
 
 
 @pytest.mark.parametrize(
     "figures",
     [{"device": "gpu"}, {"torch": "3"}, {"threads": 2}, {"precision": "bf16"}, {"train_tokens_per_s": None}],
 )
-def test_speeds_that_do_not_compare_are_not_compared(figures: dict[str, Any]):
+def test_speeds_under_other_conditions_are_not_compared(figures: dict[str, Any]):
     comparison = compared("X", "Y", 2.0, 2.1, 2.2)
-    assert sentence(comparison, two(**figures)) == "X beats Y by 2.1 BLEU (p = 0.003, 3 seeds)."
+    assert describe_comparison(comparison, two(**figures)) == "X beats Y by 2.1 BLEU (p = 0.003, 3 seeds)."
 
 
 @pytest.mark.parametrize(
@@ -174,35 +180,35 @@ def test_speeds_that_do_not_compare_are_not_compared(figures: dict[str, Any]):
         ),
     ],
 )
-def test_where_nothing_is_proven_the_reason_is_told(comparison: Comparison, words: str):
-    told = sentence(comparison, two())
-    assert told.startswith(f"X is {words}")
-    assert told.endswith(". It trains 1.8 times slower.")
+def test_an_inconclusive_comparison_gives_the_reason(comparison: Comparison, words: str):
+    text = describe_comparison(comparison, two())
+    assert text.startswith(f"X is {words}")
+    assert text.endswith(". It trains 1.8 times slower.")
 
 
 @pytest.fixture
 def four() -> Callable[..., list[str]]:
-    """Headlines of models a to d, of which c has the highest BLEU, then a, d and b."""
+    """Return a function that gives the headlines of models a to d; by BLEU they rank c, a, d, b."""
     runs = [run_of(label, 1, bleu=bleu) for label, bleu in zip("abcd", (20.0, 10.0, 30.0, 15.0), strict=True)]
 
-    def tell(*pairs: str) -> list[str]:
+    def headlines_of(*pairs: str) -> list[str]:
         order = {label: position for position, label in enumerate("bdac")}
-        found = [compared(*pair, float(order[pair[0]] - order[pair[1]])) for pair in pairs]
-        return [line.split(" but")[0] for line in headlines(finished_of(*runs), found)]
+        comparisons = [compared(*pair, float(order[pair[0]] - order[pair[1]])) for pair in pairs]
+        return [line.split(" but")[0] for line in headlines(finished_of(*runs), comparisons)]
 
-    return tell
-
-
-def test_the_best_model_is_set_against_the_next_and_the_last(four: Callable[..., list[str]]):
-    every = ("ab", "ac", "ad", "bc", "bd", "cd")
-    assert four(*every) == ["c is 1.0 BLEU ahead of a", "c is 3.0 BLEU ahead of b"]
+    return headlines_of
 
 
-def test_with_a_baseline_the_best_is_set_against_it(four: Callable[..., list[str]]):
+def test_the_best_model_is_compared_with_the_next_and_the_last(four: Callable[..., list[str]]):
+    all_pairs = ("ab", "ac", "ad", "bc", "bd", "cd")
+    assert four(*all_pairs) == ["c is 1.0 BLEU ahead of a", "c is 3.0 BLEU ahead of b"]
+
+
+def test_with_a_baseline_the_best_model_is_compared_with_it(four: Callable[..., list[str]]):
     assert four("bd", "cd", "ad") == ["c is 2.0 BLEU ahead of d"]
     assert four("ab") == ["a is 2.0 BLEU ahead of b"]
 
 
-def test_without_comparisons_the_reason_is_told():
+def test_without_comparisons_the_reason_is_given():
     assert headlines(finished_of(run_of("a", 1)), []) == ["There is one model, so nothing to compare."]
     assert headlines(finished_of(run_of("a", 1), run_of("b", 2)), []) == ["No two models share a seed."]

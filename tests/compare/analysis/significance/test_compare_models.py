@@ -1,4 +1,4 @@
-"""Comparisons of models: what is set against what, and when one may be said to beat the other."""
+"""Comparisons of models: which pairs are compared, and when one model beats the other."""
 
 from dataclasses import replace
 
@@ -7,8 +7,8 @@ import pytest
 from compare.analysis.significance.compare_models import compare_models
 from compare.analysis.significance.comparison import Comparison, comparison_matrix, describe_p
 from compare.analysis.significance.intervals import Interval, Intervals, difference_intervals
-from compare.analysis.significance.paired_tests import holm
-from compare.analysis.significance.scored_tests import ScoredTestSet, score_test
+from compare.analysis.significance.paired_tests import holm_correction
+from compare.analysis.significance.scored_tests import ScoredTestSet, score_test_set
 
 REFERENCES = [f"the {noun} sat on the {place} {i}" for i in range(10) for noun in "ab" for place in "cd"]
 WON = Comparison(
@@ -26,18 +26,18 @@ WON = Comparison(
 )
 
 
-def spoilt(*wrong: int) -> list[str]:
-    """The references with one word wrong in the lines of these numbers."""
+def with_errors(*wrong: int) -> list[str]:
+    """Return the references with one wrong word in the lines of these numbers."""
     return [line.replace("sat", "lay") if i in wrong else line for i, line in enumerate(REFERENCES)]
 
 
 def worse(lines: int, seed: int) -> list[str]:
-    """So many wrong lines and as many as the seed beside them."""
-    return spoilt(*range(seed, lines + 2 * seed))
+    """Return the references with ``lines`` + ``seed`` wrong lines, shifted by the seed."""
+    return with_errors(*range(seed, lines + 2 * seed))
 
 
 def scored(**outputs: dict[int, list[str]]) -> ScoredTestSet:
-    return score_test("test", REFERENCES, outputs, resamples=50)
+    return score_test_set("test", REFERENCES, outputs, resamples=50)
 
 
 OUTPUTS = {
@@ -53,90 +53,93 @@ def pairwise() -> list[Comparison]:
     return compare_models(THREE, trials=300, resamples=100)
 
 
-def test_each_model_is_compared_with_each_one_above_it(pairwise: list[Comparison]):
+def test_each_model_is_compared_with_each_model_above_it_in_the_table(pairwise: list[Comparison]):
     pairs = [(each.first, each.second) for each in pairwise]
     assert pairs == [("good", "bad"), ("alike", "bad"), ("alike", "good")]
     assert {each.seeds for each in pairwise} == {(1, 2, 3)}
 
 
 def test_a_baseline_is_compared_with_every_other_model():
-    found = compare_models(THREE, baseline="good", trials=300, resamples=100)
-    assert [(each.first, each.second) for each in found] == [("bad", "good"), ("alike", "good")]
+    comparisons = compare_models(THREE, baseline="good", trials=300, resamples=100)
+    assert [(each.first, each.second) for each in comparisons] == [("bad", "good"), ("alike", "good")]
 
 
 def test_p_is_corrected_for_the_comparisons_made_together(pairwise: list[Comparison]):
-    assert [each.p for each in pairwise] == holm([each.p_randomisation for each in pairwise])
+    assert [each.p for each in pairwise] == holm_correction([each.p_randomisation for each in pairwise])
     assert [each.p for each in pairwise] != [each.p_randomisation for each in pairwise]
     (alone,) = compare_models(scored(bad=OUTPUTS["bad"], good=OUTPUTS["good"]), trials=300)
     assert alone.p == alone.p_randomisation == pairwise[0].p_randomisation
 
 
-def test_only_a_difference_that_is_there_is_found(pairwise: list[Comparison]):
+def test_only_a_real_difference_is_significant(pairwise: list[Comparison]):
     assert [each.beats for each in pairwise] == [True, True, False]
     assert not any(each.swapped().beats for each in pairwise)
     assert pairwise[2].p > 0.05
 
 
 def test_each_test_gets_its_own_number_of_samples():
-    (found,) = compare_models(scored(bad={1: ["x"] * 40}, good={1: REFERENCES}), trials=99, resamples=49)
-    assert (found.p_randomisation, found.p_bootstrap) == pytest.approx((1 / 100, 1 / 50))
+    (comparison,) = compare_models(scored(bad={1: ["x"] * 40}, good={1: REFERENCES}), trials=99, resamples=49)
+    assert (comparison.p_randomisation, comparison.p_bootstrap) == pytest.approx((1 / 100, 1 / 50))
 
 
 def test_runs_are_paired_by_seed(pairwise: list[Comparison]):
-    """Models with seeds in another order and not the same: those in common count, each with its own."""
+    """Models with partly different seeds in another order: runs of common seeds are paired."""
     test = scored(
         old={3: worse(25, 3), 2: worse(20, 2), 1: worse(15, 1)},
         new={4: REFERENCES, 1: worse(4, 1), 3: worse(2, 3)},
     )
-    (found,) = compare_models(test, trials=200, resamples=50)
+    (comparison,) = compare_models(test, trials=200, resamples=50)
     matched = [(test.models["new"][seed], test.models["old"][seed]) for seed in (1, 3)]
-    assert found.seeds == (1, 3)
-    assert found.differences == tuple(new.bleu - old.bleu for new, old in matched)
-    assert found.intervals == difference_intervals(matched)
+    assert comparison.seeds == (1, 3)
+    assert comparison.differences == tuple(new.bleu - old.bleu for new, old in matched)
+    assert comparison.intervals == difference_intervals(matched)
 
 
 def test_sentences_won_lost_and_tied_are_means_over_seeds():
-    """New is right where old is wrong in lines 0 to 3, both seeds; old in line 5 with seed 2 alone."""
-    (found,) = compare_models(
+    """New is better in lines 0 to 3 with both seeds; old is better in line 5 with seed 2 only."""
+    (comparison,) = compare_models(
         scored(
-            old={1: spoilt(0, 1, 2, 3), 2: spoilt(0, 1, 2, 3)},
-            new={1: spoilt(), 2: spoilt(5)},
+            old={1: with_errors(0, 1, 2, 3), 2: with_errors(0, 1, 2, 3)},
+            new={1: with_errors(), 2: with_errors(5)},
         ),
         trials=50,
         resamples=50,
     )
-    assert (found.wins, found.losses, found.ties) == (4, 0.5, 35.5)
+    assert (comparison.wins, comparison.losses, comparison.ties) == (4, 0.5, 35.5)
 
 
 def test_models_without_a_common_seed_are_left_out():
-    test = scored(a={1: spoilt(0)}, b={2: spoilt(1)}, c={2: spoilt(2), 1: spoilt(3)})
-    found = compare_models(test, trials=100, resamples=50)
-    assert [(each.first, each.second, each.seeds) for each in found] == [("c", "a", (1,)), ("c", "b", (2,))]
+    test = scored(a={1: with_errors(0)}, b={2: with_errors(1)}, c={2: with_errors(2), 1: with_errors(3)})
+    comparisons = compare_models(test, trials=100, resamples=50)
+    assert [(each.first, each.second, each.seeds) for each in comparisons] == [
+        ("c", "a", (1,)),
+        ("c", "b", (2,)),
+    ]
     assert compare_models(scored(a={1: REFERENCES})) == []
 
 
-def test_a_wrong_label_is_named_with_the_nearest():
+def test_an_unknown_baseline_is_reported_with_the_nearest_label():
     with pytest.raises(ValueError, match="no finished model is labelled 'god'; did you mean 'good'"):
         compare_models(THREE, baseline="god")
     with pytest.raises(ValueError, match="labelled 'xyz'; did you mean 'bad'"):
         compare_models(THREE, baseline="xyz")
 
 
-def test_too_few_trials_are_refused_before_they_are_made():
-    """Three comparisons: 3 / 60 is .05, 3 / 61 below it."""
+def test_too_few_trials_are_refused():
+    """Three comparisons: the smallest corrected p is 3 / 60 = .05 with 59 trials, and 3 / 61 with 60."""
     with pytest.raises(ValueError, match=r"59 trials cannot show any of 3 comparisons .* take 60 trials"):
         compare_models(THREE, trials=59, resamples=10)
     assert min(each.p for each in compare_models(THREE, trials=60, resamples=10)) < 0.05
 
 
 def test_each_comparison_is_announced():
-    said: list[str] = []
-    compare_models(THREE, baseline="good", trials=100, resamples=10, say=said.append)
-    assert said == ["paired tests: bad against good", "paired tests: alike against good"]
+    messages: list[str] = []
+    compare_models(THREE, baseline="good", trials=100, resamples=10, say=messages.append)
+    assert messages == ["paired tests: bad against good", "paired tests: alike against good"]
 
 
 @pytest.mark.parametrize(
-    ("changes", "doubt"),
+    ("changes", "reason"),
     [
         ({"p": 0.05}, "p = 0.05 is not below 0.05"),
         ({"p": 0.0499}, None),
@@ -155,20 +158,22 @@ def test_each_comparison_is_announced():
         ({"p_randomisation": 0.3, "p_bootstrap": 0.3}, None),
     ],
 )
-def test_a_win_takes_several_seeds_a_corrected_p_and_an_interval_clear_of_0(changes: dict, doubt: str | None):
+def test_a_win_requires_several_seeds_a_corrected_p_and_an_interval_that_excludes_0(
+    changes: dict, reason: str | None
+):
     comparison = replace(WON, **changes)
-    assert comparison.doubt == doubt
-    assert comparison.beats == (doubt is None)
+    assert comparison.inconclusive_reason == reason
+    assert comparison.beats == (reason is None)
     assert not comparison.swapped().beats
 
 
-def test_the_other_side_tells_the_same_story():
-    other = WON.swapped()
-    assert (other.first, other.second, other.difference) == ("old", "new", -2.5)
-    assert (other.wins, other.losses, other.ties) == (12, 20, 8)
-    assert other.intervals.combined == (-4.5, -0.5)
-    assert other.swapped() == WON
-    assert WON.row["verdict"] == other.row["verdict"] == "new beats old"
+def test_a_swapped_comparison_has_the_same_verdict():
+    swapped = WON.swapped()
+    assert (swapped.first, swapped.second, swapped.difference) == ("old", "new", -2.5)
+    assert (swapped.wins, swapped.losses, swapped.ties) == (12, 20, 8)
+    assert swapped.intervals.combined == (-4.5, -0.5)
+    assert swapped.swapped() == WON
+    assert WON.row["verdict"] == swapped.row["verdict"] == "new beats old"
     assert replace(WON, p=0.5).row["verdict"] == "p = 0.5 is not below 0.05"
 
 
@@ -180,7 +185,7 @@ def test_a_row_has_all_figures():
     assert (row["sentences_won"], row["sentences_lost"], row["sentences_tied"]) == (20, 12, 8)
 
 
-def test_the_matrix_has_every_comparison_from_both_sides():
+def test_the_matrix_has_every_comparison_in_both_directions():
     other = replace(WON, first="third")
     assert comparison_matrix([WON, other]) == {
         "new": {"old": WON},
@@ -199,12 +204,14 @@ def test_the_matrix_has_every_comparison_from_both_sides():
         (5e-5, "p < 0.0001"),
     ],
 )
-def test_p_is_quoted_as_people_do(p: float, words: str):
+def test_p_is_formatted_with_two_digits(p: float, words: str):
     assert describe_p(p) == words
 
 
 def test_one_seed_never_wins():
-    (found,) = compare_models(scored(bad={1: ["x"] * 40}, good={1: REFERENCES}), trials=300, resamples=50)
-    assert (found.difference, found.p < 0.05) == (pytest.approx(100), True)
-    assert found.doubt == "one seed says nothing about others"
-    assert not found.beats
+    (comparison,) = compare_models(
+        scored(bad={1: ["x"] * 40}, good={1: REFERENCES}), trials=300, resamples=50
+    )
+    assert (comparison.difference, comparison.p < 0.05) == (pytest.approx(100), True)
+    assert comparison.inconclusive_reason == "one seed says nothing about others"
+    assert not comparison.beats

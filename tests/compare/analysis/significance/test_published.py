@@ -1,4 +1,4 @@
-"""Paired tests on WMT17 outputs against the p-values that Moses and MultEval gave for them."""
+"""Paired tests on WMT17 outputs, compared with published p-values of Moses and MultEval."""
 
 import csv
 import gzip
@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 
-from compare.analysis.significance.paired_tests import paired_p
+from compare.analysis.significance.paired_tests import paired_test_p
 from tests.kits.paths import SHARED
 
 WMT17 = SHARED / "scored-wmt17-en-de"
@@ -22,7 +22,7 @@ def read(name: str) -> tuple[str, ...]:
 
 @cache
 def metric() -> BLEU:
-    """Without tokens of its own, as the published tests were made."""
+    """Return BLEU without tokenisation, as in the published tests."""
     return BLEU(tokenize="none", references=[read("ref.de.gz")])
 
 
@@ -32,18 +32,20 @@ def published(column: str, system: str) -> float:
     return float(rows[system][column])
 
 
-def found(system: str, kind: str, samples: int) -> float:
-    return paired_p(read(f"sys/{system}.de.gz"), read(f"sys/{BASELINE}.de.gz"), metric(), kind, samples)
+def p_against_baseline(system: str, kind: str, samples: int) -> float:
+    return paired_test_p(read(f"sys/{system}.de.gz"), read(f"sys/{BASELINE}.de.gz"), metric(), kind, samples)
 
 
 @pytest.mark.parametrize("system", [CLOSE, *FAR])
 def test_bootstrap_gives_the_p_of_moses(system: str):
     expected = published("moses_bootstrap_p_vs_LIUM", system)
-    assert found(system, "bs", 2000) == pytest.approx(expected, abs=0.01)
+    assert p_against_baseline(system, "bs", 2000) == pytest.approx(expected, abs=0.01)
 
 
 @pytest.mark.parametrize("system", [CLOSE, *FAR])
 def test_approximate_randomisation_gives_the_p_of_multeval(system: str):
-    """Where p is as small as it can be, a tenth of the shuffles shows it."""
+    """A tenth of the shuffles suffices where p is the smallest possible."""
     expected = published("multeval_AR_p_BLEU", system)
-    assert found(system, "ar", 10_000 if system == CLOSE else 1000) == pytest.approx(expected, abs=0.01)
+    assert p_against_baseline(system, "ar", 10_000 if system == CLOSE else 1000) == pytest.approx(
+        expected, abs=0.01
+    )
