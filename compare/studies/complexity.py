@@ -13,8 +13,9 @@ from torch import Tensor
 
 from compare.analysis.table import Row, Table
 from compare.benchmark.growth import exponent
+from compare.report.plots.style import make_panels
 from compare.studies.complexity_models import crossing, parameters, second_language
-from compare.studies.figures import draw_lines, make_figure
+from compare.studies.figures import draw_lines
 from compare.studies.measurement import best_seconds, kept_bytes, multiply_adds
 from compare.studies.study import Claim, Settings, StudyResult, near
 from transformer.attention import plain_attention
@@ -98,7 +99,7 @@ def run(settings: Settings) -> StudyResult:
 
 def plot(rows: list[Row]) -> Figure:
     """Operations, bytes and time of each kind over lengths."""
-    figure, panels = make_figure(3)
+    figure, panels = make_panels(3)
     for axes, column, unit, label in (
         (panels[0], "operations", 1e-6, "million multiply-adds"),
         (panels[1], "bytes", 2**-20, "MiB kept for the backward pass"),

@@ -11,8 +11,9 @@ import torch
 from matplotlib.figure import Figure
 
 from compare.analysis.table import Table
+from compare.report.plots.style import make_panels
 from compare.studies.families import FAMILIES, Model, source_table
-from compare.studies.figures import draw_lines, make_figure
+from compare.studies.figures import draw_lines
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most
 
 METHOD = """\
@@ -63,7 +64,7 @@ def run(settings: Settings) -> StudyResult:
 
 def plot(curves: dict[str, Curve], predicted: Curve) -> Figure:
     """Gradients over distance."""
-    figure, (axes,) = make_figure(1)
+    figure, (axes,) = make_panels(1)
     draw_lines(
         axes,
         {name: (list(found), list(found.values())) for name, found in curves.items()},

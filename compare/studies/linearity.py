@@ -7,8 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from compare.analysis.table import Row, Table
-from compare.report.plots.plots import PALETTE
-from compare.studies.figures import make_figure
+from compare.report.plots.style import PALETTE, REFERENCE_LINE, make_panels, tidy_axes
 from compare.studies.measurement import draw, relative_error
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most
 from transformer.attention import plain_attention
@@ -112,15 +111,14 @@ def run(settings: Settings) -> StudyResult:
 
 def plot(table: list[Row]) -> Figure:
     """The superposition error of each stack."""
-    figure, (axes,) = make_figure(1)
+    figure, (axes,) = make_panels(1, size=(4.0, 2.6))
     errors = {row["layers"]: row["superposition_error_max"] for row in table}
     axes.barh(list(errors), list(errors.values()), height=0.5, color=PALETTE[0])
     axes.set_xscale("log")
-    axes.axvline(ROUNDING, color="#888888", linestyle="--", linewidth=1.2)
+    axes.axvline(ROUNDING, **REFERENCE_LINE)
     axes.set_xlabel("superposition error, share of the largest value (dashes: bound on rounding)")
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy_axes(axes, grid="x")
     axes.invert_yaxis()
-    figure.set_size_inches(7.5, 2.6)
     return figure
 
 

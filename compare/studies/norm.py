@@ -9,7 +9,8 @@ from torch.nn import functional as F
 
 from compare.analysis.table import Row, Table
 from compare.benchmark.growth import exponent
-from compare.studies.figures import draw_lines, make_figure
+from compare.report.plots.style import make_panels
+from compare.studies.figures import draw_lines
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most, near
 from transformer.config import TransformerConfig
 from transformer.model import Transformer
@@ -58,7 +59,7 @@ def run(settings: Settings) -> StudyResult:
 
 def plot(deepest: dict[Norm, Sides], summary: list[Row], depths: list[int]) -> Figure:
     """Gradients by layer in the deepest models, and at the last layer over depth."""
-    figure, (left, right) = make_figure(2)
+    figure, (left, right) = make_panels(2)
     places = list(range(1, depths[-1] + 1))
     lines = {
         f"{norm}-norm, {side}": (places, norms)

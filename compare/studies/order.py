@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from compare.analysis.table import Row, Table
+from compare.report.plots.style import make_panels
 from compare.studies.copying import CONFIG, SYMBOLS, learn_to_copy, probe_copying
-from compare.studies.figures import draw_lines, make_figure
+from compare.studies.figures import draw_lines
 from compare.studies.measurement import relative_error
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most
 from transformer.config import Positions
@@ -68,7 +69,7 @@ def run(settings: Settings) -> StudyResult:
 
 def plot(rows: list[Row], longest: int) -> Figure:
     """Accuracy by length, of all tokens and of the symbols past the longest sequence of training."""
-    figure, (left, right) = make_figure(2)
+    figure, (left, right) = make_panels(2)
     draw_lines(
         left,
         {

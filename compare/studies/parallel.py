@@ -12,8 +12,9 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from compare.analysis.table import Row, Table
+from compare.report.plots.style import make_panels
 from compare.studies.families import FAMILIES, Model
-from compare.studies.figures import draw_lines, make_figure
+from compare.studies.figures import draw_lines
 from compare.studies.measurement import best_seconds, multiply_adds
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most, near
 from compare.training.loss import TranslationLoss
@@ -65,7 +66,7 @@ def run(settings: Settings) -> StudyResult:
 
 def plot(steps: list[Row], times: list[Row], batch: int) -> Figure:
     """Serial steps, and time a token in both ways of training, over length."""
-    figure, panels = make_figure(3)
+    figure, panels = make_panels(3)
     draw_lines(
         panels[0],
         {row["model"]: (COUNTED, [row[f"n = {n}"] for n in COUNTED]) for row in steps},

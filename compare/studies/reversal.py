@@ -10,8 +10,9 @@ from compare.analysis.table import Row, Table
 from compare.config.sections import DecodeConfig
 from compare.decoding.translator import Translator
 from compare.optim.config import OptimConfig
+from compare.report.plots.style import make_panels
 from compare.scoring.score import corpus_bleu
-from compare.studies.figures import draw_lines, make_figure
+from compare.studies.figures import draw_lines
 from compare.studies.finished_models import ATTENTION, FORWARD, REVERSED, Translations, read_translations
 from compare.studies.study import Claim, Settings, StudyResult, at_least
 from compare.studies.training import fit, make_split
@@ -43,7 +44,7 @@ def run(settings: Settings) -> StudyResult:
         method, found = READ.format(folder=settings.runs.resolve().name), read_translations(settings.runs)
     buckets = by_length(found.pairs.src)
     rows = [score(name, lines, found.pairs.tgt, buckets) for name, lines in found.lines.items()]
-    figure, (axes,) = make_figure(1)
+    figure, (axes,) = make_panels(1)
     places = list(range(len(buckets)))
     lines = {row["model"]: (places, [row[label] for label in buckets]) for row in rows}
     draw_lines(axes, lines, title="Translation quality by length", x="words of the source", y="BLEU")

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from compare.analysis.table import Row, Table
 from compare.benchmark.growth import exponent
-from compare.studies.figures import draw_lines, make_figure
+from compare.report.plots.style import make_panels
+from compare.studies.figures import draw_lines
 from compare.studies.measurement import draw
 from compare.studies.saturation import KEYS, SCALES, judge_softmax, measure_softmax
 from compare.studies.study import Claim, Settings, StudyResult, at_most, near
@@ -52,7 +53,7 @@ def run(settings: Settings) -> StudyResult:
 
 def plot(moments: list[Row], softmax: list[Row]) -> Figure:
     """Variance, entropy and gradient over d, under each scale."""
-    figure, panels = make_figure(3)
+    figure, panels = make_panels(3)
     sizes = [row["d"] for row in softmax]
     unit = _unit(moments)
     lines = {
