@@ -1,4 +1,4 @@
-"""How the cost of training grows with length, batch, width and vocabulary: one doubles, the others stay."""
+"""Growth of training time with length, batch, width and vocabulary: one axis grows, the others stay fixed."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -6,17 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 
 from compare.benchmark.conditions import machine, versions
-from compare.benchmark.growth import KEPT, Axis, Growth, Scaling
+from compare.benchmark.growth import FIXED_SIZES, Axis, Growth, Scaling
+from compare.benchmark.training_pass import training_pass
 from compare.config.resolve_model import resolve_model
 from compare.config.sections import Experiment, ModelConfig
 from compare.experiment.resolve import resolve_precision
 from compare.models.registry import build
 from compare.system.cpu import tune_cpu
 from compare.system.device import pick_device
-from compare.system.precision import autocast
 from compare.system.timing import Workload, time_in_turn
 from compare.training.loss import TranslationLoss
-from data.symbols import SPECIALS
 
 Sizes = Mapping[Axis, Sequence[int]]
 SIZES: dict[Axis, Sequence[int]] = {
@@ -33,20 +32,23 @@ WIDTHS = {
     "d_model": 1,
     "ffn_size": 4,
 }
-"""The settings that are widths, as multiples of the axis."""
+"""Config keys that are widths, as multiples of the width axis."""
 
 
 def grow(
     experiment: Experiment, sizes: Sizes, *, repeats: int, say: Callable[[str], None], place: str = "config"
 ) -> Scaling:
-    """Time the models of ``experiment`` on random ids, along each axis of ``sizes`` all in turn.
+    """Time the training pass of each model on random ids along each axis; the models take turns.
 
     Args:
         experiment: the models, their device and precision; its corpus is not read.
-        sizes: what each axis is set to; ``SIZES`` are some.
+        sizes: values of each axis, such as ``SIZES``.
         repeats: timed repeats, of which the median counts.
-        say: told of every axis.
-        place: what to name in errors of the settings.
+        say: called with a line for every axis.
+        place: name of the config in error messages.
+
+    Raises:
+        ValueError: a model or the device cannot be used.
     """
     tune_cpu()
     experiment = resolve_precision(experiment)
@@ -56,42 +58,39 @@ def grow(
         say(f"{axis} {', '.join(map(str, values))}: {len(experiment.models)} models, {repeats} repeats")
         torch.manual_seed(experiment.train.seed)
         works = [
-            _pass(row, {**KEPT, axis: value}, device, precision, place)
-            for row in experiment.models
+            _pass(model, {**FIXED_SIZES, axis: value}, device, precision, place)
+            for model in experiment.models
             for value in values
         ]
         seconds: list[list[float]] = [[] for _ in works]
-        for number, turn in time_in_turn(works, device, repeats=repeats):
-            seconds[number].append(turn.seconds)
+        for index, repeat in time_in_turn(works, device, repeats=repeats):
+            seconds[index].append(repeat.seconds)
         growths += [
-            Growth(axis=axis, model=row.label, sizes=list(values), seconds=seconds[start:][: len(values)])
-            for start, row in zip(range(0, len(works), len(values)), experiment.models, strict=True)
+            Growth(axis=axis, model=model.label, sizes=list(values), seconds=seconds[start:][: len(values)])
+            for start, model in zip(range(0, len(works), len(values)), experiment.models, strict=True)
         ]
     return Scaling(growths=growths, precision=precision, machine=machine(experiment), versions=versions())
 
 
-def widened(row: ModelConfig, width: int, place: str = "config") -> ModelConfig:
-    """The row with every width that it has set to ``width``, and feed-forward layers four times as wide."""
-    settings = resolve_model(row, place).settings()
-    widths = {name: share * width for name, share in WIDTHS.items() if settings.get(name) is not None}
-    return dataclasses.replace(row, overrides={**row.overrides, **widths})
+def widened(model: ModelConfig, width: int, context: str = "config") -> ModelConfig:
+    """Set every width of a model to ``width``, and its feed-forward layers to four times that."""
+    settings = resolve_model(model, context).settings()
+    widths = {name: factor * width for name, factor in WIDTHS.items() if settings.get(name) is not None}
+    return dataclasses.replace(model, overrides={**model.overrides, **widths})
 
 
 def _pass(
-    row: ModelConfig, shape: Mapping[Axis, int], device: torch.device, precision: str, place: str
+    config: ModelConfig, sizes: Mapping[Axis, int], device: torch.device, precision: str, context: str
 ) -> Workload:
-    """The forward and backward pass of one batch without padding."""
-    row = widened(row, shape["width"], place) if "width" in shape else row
-    vocabulary, size = shape["vocabulary"], (shape["batch"], shape["length"])
-    model = build(resolve_model(row, place).architecture, vocabulary, vocabulary).to(device)
-    criterion = TranslationLoss(model, label_smoothing=0.1).train()
-    src, tgt_in, tgt_out = torch.randint(len(SPECIALS), vocabulary, (3, *size), device=device)
-    mask = torch.ones(size, dtype=torch.bool, device=device)
-
-    def work() -> None:
-        criterion.zero_grad(set_to_none=True)
-        with autocast(device, precision):
-            loss = criterion(src, mask, tgt_in, tgt_out, mask)
-        loss.minimised.backward()
-
-    return work
+    """Build a model of these sizes and make its training pass."""
+    config = widened(config, sizes["width"], context) if "width" in sizes else config
+    vocabulary = sizes["vocabulary"]
+    model = build(resolve_model(config, context).architecture, vocabulary, vocabulary).to(device)
+    return training_pass(
+        TranslationLoss(model, label_smoothing=0.1).train(),
+        batch=sizes["batch"],
+        length=sizes["length"],
+        vocabulary=vocabulary,
+        device=device,
+        precision=precision,
+    )

@@ -57,7 +57,7 @@ def study(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Set a claim of the lecture notes against a measurement: tables, a plot and a verdict.
+    """Test claims of the literature by measurement.
 
     Example: attnbench study scaling
     """

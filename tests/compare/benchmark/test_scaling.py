@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from compare.benchmark import scaling
-from compare.benchmark.growth import KEPT, Growth, Scaling
+from compare.benchmark.growth import FIXED_SIZES, Growth, Scaling
 from compare.benchmark.scaling import SIZES, grow, widened
 from compare.config.parse import load_experiment
 from compare.config.resolve_model import resolve_model
@@ -79,7 +79,7 @@ def test_one_size_grows_and_the_others_stay(axis: Any, tiny_toml: Path, monkeypa
 
     monkeypatch.setattr(scaling, "TranslationLoss", Spy)
     monkeypatch.setattr(timing, "time", clock)
-    monkeypatch.setitem(KEPT, "vocabulary", 40)
+    monkeypatch.setitem(FIXED_SIZES, "vocabulary", 40)
     sizes = {"width": [8, 16]}.get(axis, [10, 20])
     found = grow(experiment, {axis: sizes}, repeats=2, say=lambda text: None).growths
     assert [each.model for each in found] == ["luong", "transformer"]
@@ -87,13 +87,13 @@ def test_one_size_grows_and_the_others_stay(axis: Any, tiny_toml: Path, monkeypa
         assert each.seconds == [[factor * float(size)] * 2 for size in sizes]
         assert each.exponent == pytest.approx(1)
     assert [pass_[axis] for pass_ in seen] == [*sizes, *sizes] * 3  # a turn to warm up
-    kept = {**KEPT, "width": 16}
+    kept = {**FIXED_SIZES, "width": 16}
     assert all(pass_[other] == size for pass_ in seen for other, size in kept.items() if other != axis)
 
 
 def test_a_pass_computes_gradients(tiny_toml: Path):
     experiment = load_experiment(tiny_toml)
-    work = scaling._pass(experiment.models[0], KEPT, torch.device("cpu"), "bf16", "config")
+    work = scaling._pass(experiment.models[0], FIXED_SIZES, torch.device("cpu"), "bf16", "config")
     model = work.__closure__ and next(
         cell.cell_contents for cell in work.__closure__ if isinstance(cell.cell_contents, TranslationLoss)
     )

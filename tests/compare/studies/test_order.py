@@ -104,7 +104,7 @@ def test_the_share_kept_is_that_of_a_cyclic_shift():
     step = distance.FORGET * torch.eye(32, dtype=torch.float64) + 0.25 * shift
     for steps in (0, 1, 5, 20):
         expected = float(torch.linalg.matrix_power(step, steps).pow(2).sum() / 32)
-        assert distance.kept(steps) == pytest.approx(expected, rel=1e-12)
+        assert distance.mean_squared_gain(steps) == pytest.approx(expected, rel=1e-12)
     assert pytest.approx(1 / (1 + math.exp(-1))) == distance.FORGET
 
 
@@ -130,7 +130,7 @@ def test_a_gradient_is_that_of_the_embedding_read_at_its_place(monkeypatch):
     monkeypatch.setattr(distance.torch, "randn_like", lambda hidden: probe)
     found = distance.gradients(model, 6, 2)
     src, mask = drawn["src"].unsqueeze(0), torch.ones(1, 6, dtype=torch.bool)
-    weight, tgt = families.source_table(model).weight.detach(), torch.ones(1, 6, dtype=torch.long)
+    weight, tgt = families.source_embedding(model).weight.detach(), torch.ones(1, 6, dtype=torch.long)
     model.requires_grad_(False)
     for j in range(6):
         change = []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from compare.system import device, doctor
+from compare.system import device, doctor, timing
 from compare.system.doctor import Diagnosis, diagnose, render_diagnoses
 
 CPUINFO = "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nflags\t\t: fpu sse2 avx512f{}\n\nprocessor\t: 1\n"
@@ -96,12 +96,12 @@ def test_too_many_threads_and_too_little_disk_are_noted(monkeypatch: pytest.Monk
     assert found["disk"].level == "note"
 
 
-def test_the_yardstick_counts_two_operations_a_product(monkeypatch: pytest.MonkeyPatch):
-    """With a clock that moves a quarter of a second a look, 2 * 1024 ** 3 operations take that long."""
+def test_the_peak_counts_two_operations_per_product(monkeypatch: pytest.MonkeyPatch):
+    """With a clock that moves 0.25 s per reading, 2 * 1024 ** 3 operations take 0.25 s."""
     ticks = (number / 4 for number in range(1_000))
-    monkeypatch.setattr(doctor.time, "perf_counter", lambda: next(ticks))
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: next(ticks))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    products = [finding for finding in diagnose(yardstick=True) if "GFLOP" in finding.text]
+    products = [finding for finding in diagnose(measure_peak=True) if "GFLOP" in finding.text]
     assert [finding.topic for finding in products] == ["cpu fp32 speed", "cpu bf16 speed"]
     assert products[0].text.startswith(f"{2 * 1024**3 / 0.25 / 1e9:.0f} GFLOP/s")
 

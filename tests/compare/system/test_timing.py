@@ -69,6 +69,17 @@ def test_each_turn_has_its_own_time_energy_and_peak(monkeypatch: pytest.MonkeyPa
     assert turns == [(0, (2.0, 12.5, 10)), (1, (3.0, 17.5, 7))] * 2
 
 
+def test_the_fastest_of_several_runs_counts(monkeypatch: pytest.MonkeyPatch):
+    clock = Clock([100.0, 5.0, 1.0, 3.0, 8.0, 4.0])
+    monkeypatch.setattr(timing, "time", clock)
+    assert timing.best_of(clock.work, CPU, repeats=3, seconds=20) == 1
+    assert list(clock.seconds) == []  # a warm-up, and as many runs as it takes to fill 20 seconds
+    clock = Clock([1.0, 5.0, 4.0, 2.0])
+    monkeypatch.setattr(timing, "time", clock)
+    assert timing.best_of(clock.work, CPU, repeats=2) == 4
+    assert list(clock.seconds) == [2.0]
+
+
 def test_timing_includes_the_work():
     assert 0.02 <= timing.timed(lambda: time.sleep(0.02), CPU) < 2
 
