@@ -1,10 +1,10 @@
-"""Time every model of an experiment in every phase, from fresh weights, the models taking turns."""
+"""Timing of every model of an experiment in every phase, from fresh weights, the models in turn."""
 
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from compare.benchmark.candidate import Candidate, Job, precisions
+from compare.benchmark.candidate import Candidate, Task, precisions
 from compare.benchmark.conditions import conditions, versions
 from compare.benchmark.inputs import make_inputs
 from compare.benchmark.measurement import Measurement, figure
@@ -23,15 +23,19 @@ Say = Callable[[str], None]
 
 
 def planned_timings(experiment: Experiment, plan: BenchPlan, place: str = "config") -> list[str]:
-    """What would be timed; fails on what is wrong with device or models."""
+    """List what a benchmark would time.
+
+    Raises:
+        ValueError: the device or a model cannot be used.
+    """
     train = resolve_precision(experiment).train
     pick_device(train.device)
-    for row in experiment.models:
-        resolve_model(row, place)
+    for model in experiment.models:
+        resolve_model(model, place)
     return [
-        f"{row.label} {phase} {precision}"
+        f"{model.label} {phase} {precision}"
         for phase in plan.phases
-        for row in experiment.models
+        for model in experiment.models
         for precision in precisions(phase, train.precision)
     ]
 
@@ -44,14 +48,14 @@ def run_benchmark(
     earlier: Sequence[Measurement] = (),
     place: str = "config",
 ) -> BenchmarkResult:
-    """Time all that ``plan`` says.
+    """Time all models in all phases of ``plan``.
 
     Args:
         experiment: the models, their data, device and precision.
-        plan: phases, and how much of each.
-        say: told of every repeat.
-        earlier: rows of an earlier result under the same conditions, to compare with.
-        place: what to name in errors of the settings.
+        plan: the phases and the amount of work of each.
+        say: called with a line for every repeat.
+        earlier: measurements under the same conditions, to compare with.
+        place: name of the config in error messages.
 
     Raises:
         ValueError: bad settings or data, or too few batches.
@@ -59,30 +63,31 @@ def run_benchmark(
     tune_cpu(batch_tokens=experiment.train.batch_tokens)
     experiment = resolve_precision(experiment)
     device = pick_device(experiment.train.device)
-    resolved = {
-        row.label: resolve_model(row, place) for row in experiment.models
-    }  # mistakes first, then work
+    resolved = {model.label: resolve_model(model, place) for model in experiment.models}  # check all first
     inputs = make_inputs(experiment, plan, say)
     rows: list[Measurement] = []
     for phase in plan.phases:
         candidates = [Candidate(*item, experiment, plan, inputs, device) for item in resolved.items()]
-        rows += time_jobs([job for each in candidates for job in each.jobs(phase)], device, plan.repeats, say)
-    rate, words = peak_flops(device, experiment.train.precision)
+        tasks = [task for candidate in candidates for task in candidate.tasks(phase)]
+        rows += time_tasks(tasks, device, plan.repeats, say)
+    peak, description = peak_flops(device, experiment.train.precision)
     return BenchmarkResult(
         rows=rows,
         changes=find_changes(rows, earlier) if earlier else [],
         conditions=conditions(experiment, plan),
         versions=versions(),
-        yardstick_flops_per_s=rate,
-        yardstick=words,
+        yardstick_flops_per_s=peak,
+        yardstick=description,
     )
 
 
-def time_jobs(jobs: Sequence[Job], device: torch.device, repeats: int, say: Say) -> Iterator[Measurement]:
-    """The rows of ``jobs``, timed in turn."""
-    turns: list[list[TimedRepeat]] = [[] for _ in jobs]
-    for place, turn in time_in_turn([job.work for job in jobs], device, repeats=repeats):
-        turns[place].append(turn)
-        row = jobs[place].row
-        say(f"{len(turns[place])}/{repeats} {row.name}: {figure(row.headline(turn.seconds))} {row.unit}")
-    return (job.row.timed(taken) for job, taken in zip(jobs, turns, strict=True))
+def time_tasks(tasks: Sequence[Task], device: torch.device, repeats: int, say: Say) -> Iterator[Measurement]:
+    """Time ``tasks`` in turn; return their measurements in the same order."""
+    times: list[list[TimedRepeat]] = [[] for _ in tasks]
+    for index, repeat in time_in_turn([task.work for task in tasks], device, repeats=repeats):
+        times[index].append(repeat)
+        timed = tasks[index].measurement
+        say(
+            f"{len(times[index])}/{repeats} {timed.name}: {figure(timed.headline(repeat.seconds))} {timed.unit}"
+        )
+    return (task.measurement.with_repeats(costs) for task, costs in zip(tasks, times, strict=True))

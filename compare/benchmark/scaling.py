@@ -35,7 +35,7 @@ WIDTHS = {
 """Config keys that are widths, as multiples of the width axis."""
 
 
-def grow(
+def measure_growth(
     experiment: Experiment, sizes: Sizes, *, repeats: int, say: Callable[[str], None], place: str = "config"
 ) -> Scaling:
     """Time the training pass of each model on random ids along each axis; the models take turns.

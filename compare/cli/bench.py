@@ -41,15 +41,15 @@ def bench(
     from compare.benchmark.benchmark import planned_timings, run_benchmark
     from compare.benchmark.conditions import conditions
     from compare.benchmark.growth import Scaling
-    from compare.benchmark.plan import PHASES, BenchPlan, chosen
+    from compare.benchmark.plan import PHASES, BenchPlan, parse_choices
     from compare.benchmark.report import BenchmarkResult, read_earlier
-    from compare.benchmark.scaling import SIZES, grow
+    from compare.benchmark.scaling import SIZES, measure_growth
     from compare.config.parse import load_experiment
     from compare.system.progress import Reporter
     from data.text.files import write_atomically
 
-    phases = chosen("--phase", phase, PHASES)
-    axes = chosen("--scaling", scaling, tuple(SIZES)) if scaling else ()
+    phases = parse_choices("--phase", phase, PHASES)
+    axes = parse_choices("--scaling", scaling, tuple(SIZES)) if scaling else ()
     plan = BenchPlan(
         phases=phases, updates=updates, repeats=repeats, batch=batch, steps=steps, synthetic=synthetic
     )
@@ -67,7 +67,7 @@ def bench(
     found: BenchmarkResult | Scaling
     if axes:
         sizes = {axis: SIZES[axis] for axis in axes}
-        found = grow(experiment, sizes, repeats=repeats, say=say, place=str(config))
+        found = measure_growth(experiment, sizes, repeats=repeats, say=say, place=str(config))
     else:
         found = run_benchmark(experiment, plan, say, earlier=earlier, place=str(config))
     if out is not None:

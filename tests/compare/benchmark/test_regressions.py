@@ -8,7 +8,7 @@ import pytest
 
 from compare.benchmark.measurement import markdown
 from compare.benchmark.regressions import Change, find_changes, render_changes
-from compare.benchmark.report import BenchmarkResult, read_earlier, read_report
+from compare.benchmark.report import BenchmarkResult, read_benchmark, read_earlier
 from compare.system.timing import TimedRepeat
 from tests.kits.benchmark import row
 
@@ -66,7 +66,7 @@ def test_a_report_is_read_back(tmp_path: Path):
     rows = [row(), row(unit="ms", joules=7.5, flops_per_token=None)]
     kept = replace(report(*rows), changes=find_changes(rows, rows))
     path.write_text(kept.to_json())
-    assert read_report(path) == kept
+    assert read_benchmark(path) == kept
 
 
 def test_a_folder_holds_earlier_results_the_last_of_which_counts(tmp_path: Path):
@@ -128,9 +128,9 @@ def test_the_table_shows_medians_spreads_and_shares():
 
 def test_energy_counts_where_every_turn_has_it():
     turns = [TimedRepeat(1.0, 5.0, 10), TimedRepeat(2.0, 7.0, 30), TimedRepeat(3.0, 6.0, 20)]
-    timed = row().timed(turns)
+    timed = row().with_repeats(turns)
     assert (timed.seconds, timed.joules, timed.peak_memory_bytes) == ([1.0, 2.0, 3.0], 18.0, 30)
-    assert row().timed([*turns, TimedRepeat(1.0, None, 10)]).joules is None
+    assert row().with_repeats([*turns, TimedRepeat(1.0, None, 10)]).joules is None
 
 
 def test_columns_without_a_figure_are_left_out():

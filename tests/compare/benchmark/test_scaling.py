@@ -10,7 +10,7 @@ import torch
 
 from compare.benchmark import scaling
 from compare.benchmark.growth import FIXED_SIZES, Growth, Scaling
-from compare.benchmark.scaling import SIZES, grow, widened
+from compare.benchmark.scaling import SIZES, measure_growth, widened
 from compare.config.parse import load_experiment
 from compare.config.resolve_model import resolve_model
 from compare.config.sections import ModelConfig
@@ -81,7 +81,7 @@ def test_one_size_grows_and_the_others_stay(axis: Any, tiny_toml: Path, monkeypa
     monkeypatch.setattr(timing, "time", clock)
     monkeypatch.setitem(FIXED_SIZES, "vocabulary", 40)
     sizes = {"width": [8, 16]}.get(axis, [10, 20])
-    found = grow(experiment, {axis: sizes}, repeats=2, say=lambda text: None).growths
+    found = measure_growth(experiment, {axis: sizes}, repeats=2, say=lambda text: None).growths
     assert [each.model for each in found] == ["luong", "transformer"]
     for factor, each in enumerate(found, start=1):
         assert each.seconds == [[factor * float(size)] * 2 for size in sizes]
