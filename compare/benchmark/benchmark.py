@@ -87,7 +87,6 @@ def time_tasks(tasks: Sequence[Task], device: torch.device, repeats: int, say: S
     for index, repeat in time_in_turn([task.work for task in tasks], device, repeats=repeats):
         times[index].append(repeat)
         timed = tasks[index].measurement
-        say(
-            f"{len(times[index])}/{repeats} {timed.name}: {figure(timed.headline(repeat.seconds))} {timed.unit}"
-        )
+        headline = f"{figure(timed.headline(repeat.seconds))} {timed.unit}"
+        say(f"{len(times[index])}/{repeats} {timed.name}: {headline}")
     return (task.measurement.with_repeats(costs) for task, costs in zip(tasks, times, strict=True))
