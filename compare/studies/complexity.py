@@ -183,19 +183,12 @@ def judge(rows: list[Row], exponents: list[Row]) -> list[Claim]:
     ]
     for row in exponents:
         order = row["predicted"]
-        claims.append(
-            near(
-                f"{row['attention']}: operations grow as n^{order}: exponent",
-                row["operations_exponent"],
-                order,
-                1e-9,
-            )
-        )
-        claims.append(
-            near(
-                f"{row['attention']}: time grows as n^{order}: exponent", row["seconds_exponent"], order, 0.3
-            )
-        )
+        for growth, column, tolerance in (
+            ("operations grow", "operations", 1e-9),
+            ("time grows", "seconds", 0.3),
+        ):
+            text = f"{row['attention']}: {growth} as n^{order}: exponent"
+            claims.append(near(text, row[f"{column}_exponent"], order, tolerance))
     return claims
 
 

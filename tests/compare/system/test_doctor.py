@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from compare.system import device, doctor, timing
+from compare.cli import main
+from compare.system import device, doctor, peak_flops, timing
 from compare.system.doctor import Diagnosis, diagnose, render_diagnoses
 
 CPUINFO = "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nflags\t\t: fpu sse2 avx512f{}\n\nprocessor\t: 1\n"
@@ -129,3 +130,13 @@ def test_the_report_has_one_aligned_line_a_finding():
         Diagnosis(topic="b", text="gone", level="missing"),
     ]
     assert render_diagnoses(findings).splitlines() == ["  a     fine", "- long  hm", "! b     gone"]
+
+
+@pytest.mark.parametrize(("option", "measured"), [("--peak", True), ("--yardstick", True), ("--json", False)])
+def test_the_command_measures_the_peak_only_on_request(
+    option: str, measured: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(peak_flops, "matmul_flops_per_s", lambda device, precision, seconds: 5e9)
+    assert main(["doctor", option]) == 0
+    assert capsys.readouterr().out.count("5 GFLOP/s, 1024 x 1024 matrix product") == 2 * measured
