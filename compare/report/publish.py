@@ -32,7 +32,7 @@ def draw_plots(folder: Path, *, sentence: str | None = None, line: int = 1, say:
         folder: of an experiment.
         sentence: the source sentence; by default line ``line`` of the first test set.
         line: counted from 1.
-        say: told what cannot be drawn.
+        say: called with a line on what cannot be drawn.
 
     Returns:
         The PNG and SVG files written to ``folder``/plots.

@@ -177,7 +177,7 @@ def judge(rows: list[Row], exponents: list[Row]) -> list[Claim]:
     ]
     claims += [
         near(
-            "Heads of width d/h cost what one head costs: operations, ratio", _ratio(last, NARROW, SINGLE), 1
+            "Heads of width d/h cost as much as one head: operations, ratio", _ratio(last, NARROW, SINGLE), 1
         ),
         near("h heads of width d cost h-fold: operations, ratio", _ratio(last, WIDE, SINGLE), HEADS),
     ]

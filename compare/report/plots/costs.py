@@ -24,7 +24,7 @@ SPENT: dict[Cost, str] = {
 """Axis label of each cost."""
 Rival = Literal["beam_sentences_per_s", "params"]
 FRONTS: dict[Rival, tuple[str, str, str]] = {
-    "beam_sentences_per_s": ("sentences a second, beam search", "speed_front", "steps-pre"),
+    "beam_sentences_per_s": ("sentences per second, beam search", "speed_front", "steps-pre"),
     "params": ("parameters", "size_front", "steps-post"),
 }
 """Axis label, column that marks the front, and drawing style of the steps between models on the front.

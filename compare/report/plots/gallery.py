@@ -105,10 +105,10 @@ FIGURES: dict[str, FigureKind] = {
         "validation BLEU against energy, where it was read", partial(_progress, "joules")
     ),
     "pareto-speed": FigureKind(
-        "test BLEU against decoding speed, and who is on the front", partial(_pareto, "beam_sentences_per_s")
+        "test BLEU against decoding speed, with the Pareto front", partial(_pareto, "beam_sentences_per_s")
     ),
     "pareto-size": FigureKind(
-        "test BLEU against parameters, and who is on the front", partial(_pareto, "params")
+        "test BLEU against parameters, with the Pareto front", partial(_pareto, "params")
     ),
 }
 """Figures by name; ``publish.draw_plots`` draws the heat maps of attention, one per model and sentence."""
