@@ -1,1 +1,1 @@
-"""The benchmark: what each model of an experiment costs, and what changed since an earlier result."""
+"""Benchmark of an experiment's models: speed, memory and energy, and changes since an earlier result."""

@@ -1,10 +1,11 @@
-"""Time every model of an experiment in every phase, from fresh weights, the models taking turns."""
+"""Timing of every model of an experiment in every phase, from fresh weights, the models in turn."""
 
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Iterator, Sequence
 
 import torch
 
-from compare.benchmark.candidate import Candidate, Job, precisions
+from compare.benchmark.candidate import Candidate, Task, precisions
 from compare.benchmark.conditions import conditions, versions
 from compare.benchmark.inputs import make_inputs
 from compare.benchmark.measurement import Measurement, figure
@@ -16,11 +17,11 @@ from compare.system.cpu import tune_cpu
 from compare.system.peak_flops import peak_flops
 from compare.system.timing import TimedRepeat, time_in_turn
 
-Say = Callable[[str], None]
+logger = logging.getLogger(__name__)
 
 
 def planned_timings(runs: Sequence[Run], plan: BenchPlan) -> list[str]:
-    """Name everything that ``run_benchmark`` would time: model, phase and precision."""
+    """List what ``run_benchmark`` would time: model, phase and precision."""
     return [
         f"{run.label} {phase} {precision}"
         for phase in plan.phases
@@ -30,15 +31,14 @@ def planned_timings(runs: Sequence[Run], plan: BenchPlan) -> list[str]:
 
 
 def run_benchmark(
-    runs: Sequence[Run], plan: BenchPlan, say: Say, *, earlier: Sequence[Measurement] = ()
+    runs: Sequence[Run], plan: BenchPlan, *, earlier: Sequence[Measurement] = ()
 ) -> BenchmarkResult:
-    """Time every model in every phase of ``plan``.
+    """Time all models in all phases of ``plan``.
 
     Args:
-        runs: one run per model, with equal data, device and precision.
-        plan: phases, and how much of each.
-        say: told of every repeat.
-        earlier: measurements of an earlier result under the same conditions, to compare with.
+        runs: one run per model, with the same data, device and precision.
+        plan: the phases and the amount of work of each.
+        earlier: measurements under the same conditions, to compare with.
 
     Raises:
         ValueError: bad data, or too few batches.
@@ -50,23 +50,25 @@ def run_benchmark(
     rows: list[Measurement] = []
     for phase in plan.phases:
         candidates = [Candidate(run, plan, inputs) for run in runs]
-        rows += time_jobs([job for each in candidates for job in each.jobs(phase)], device, plan.repeats, say)
-    rate, words = peak_flops(device, train.precision)
+        tasks = [task for candidate in candidates for task in candidate.tasks(phase)]
+        rows += time_tasks(tasks, device, plan.repeats)
+    peak, description = peak_flops(device, train.precision)
     return BenchmarkResult(
         rows=rows,
         changes=find_changes(rows, earlier) if earlier else [],
         conditions=conditions(runs[0], plan),
         versions=versions(),
-        yardstick_flops_per_s=rate,
-        yardstick=words,
+        yardstick_flops_per_s=peak,
+        yardstick=description,
     )
 
 
-def time_jobs(jobs: Sequence[Job], device: torch.device, repeats: int, say: Say) -> Iterator[Measurement]:
-    """The rows of ``jobs``, timed in turn."""
-    turns: list[list[TimedRepeat]] = [[] for _ in jobs]
-    for place, turn in time_in_turn([job.work for job in jobs], device, repeats=repeats):
-        turns[place].append(turn)
-        row = jobs[place].row
-        say(f"{len(turns[place])}/{repeats} {row.name}: {figure(row.headline(turn.seconds))} {row.unit}")
-    return (job.row.timed(taken) for job, taken in zip(jobs, turns, strict=True))
+def time_tasks(tasks: Sequence[Task], device: torch.device, repeats: int) -> Iterator[Measurement]:
+    """Time ``tasks`` in turn; return their measurements in the same order."""
+    times: list[list[TimedRepeat]] = [[] for _ in tasks]
+    for index, repeat in time_in_turn([task.work for task in tasks], device, repeats=repeats):
+        times[index].append(repeat)
+        timed = tasks[index].measurement
+        headline = f"{figure(timed.headline(repeat.seconds))} {timed.unit}"
+        logger.info(f"{len(times[index])}/{repeats} {timed.name}: {headline}")
+    return (task.measurement.with_repeats(costs) for task, costs in zip(tasks, times, strict=True))

@@ -1,4 +1,4 @@
-"""A model and its phases as work for the clock: updates, search of a forced length, encoding."""
+"""Workloads of one model in each phase: training, search of a forced length, encoding."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from compare.models.registry import Model
 
 
-class Job(NamedTuple):
-    """Some work, and the row that waits for its times."""
+class Task(NamedTuple):
+    """A workload, and its measurement, which has no times yet."""
 
-    row: Measurement
+    measurement: Measurement
     work: Workload
 
 
 class Candidate:
-    """One model with fresh weights, and what it is timed on."""
+    """One model with fresh weights, and its inputs."""
 
     def __init__(
         self,
@@ -40,34 +40,34 @@ class Candidate:
         plan: BenchPlan,
         inputs: Inputs,
     ) -> None:
-        self.label, self.resolved, self.plan = run.label, run.model, plan
+        self.label, self.settings, self.plan = run.label, run.model, plan
         self.train, self.decode, self.device = run.train, run.decode, torch.device(run.train.device)
-        self.inputs, self.alone = inputs, inputs.sources[: run.bench.latency_sentences]
+        self.inputs, self.latency_sources = inputs, inputs.sources[: run.bench.latency_sentences]
         torch.manual_seed(self.train.seed)
         self.model: Model = build(run.model.architecture, *inputs.vocabulary_sizes).to(self.device)
         self.params = sum(parameter.numel() for parameter in self.model.parameters())
 
-    def jobs(self, phase: Phase) -> list[Job]:
-        """The work of a phase, in each of its precisions."""
-        return [self._job(phase, precision) for precision in precisions(phase, self.train.precision)]
+    def tasks(self, phase: Phase) -> list[Task]:
+        """Make the tasks of a phase, one per precision."""
+        return [self._task(phase, precision) for precision in precisions(phase, self.train.precision)]
 
-    def _job(self, phase: Phase, precision: str) -> Job:
+    def _task(self, phase: Phase, precision: str) -> Task:
         match phase:
             case "train":
                 return self._training(precision)
             case "encode":
                 return self._encoding(precision)
             case "greedy":
-                return self._searching(precision, 1)
+                return self._decoding(precision, 1)
             case "beam":
-                return self._searching(precision, self.decode.beam_size)
+                return self._decoding(precision, self.decode.beam_size)
             case "latency":
-                return self._searching_alone(precision)
+                return self._latency(precision)
 
-    def _training(self, precision: str) -> Job:
-        """Updates on the batches, which a repeat goes through once."""
+    def _training(self, precision: str) -> Task:
+        """Train on all batches once per repeat."""
         criterion = TranslationLoss(self.model, self.train.label_smoothing).train()
-        optimizer = build_optimizer(criterion.parameters(), self.resolved.optim)
+        optimizer = build_optimizer(criterion.parameters(), self.settings.optim)
         batches = [batch.to(self.device) for batch in self.inputs.batches]
 
         def update() -> None:
@@ -75,10 +75,10 @@ class Candidate:
                 train_step(criterion, optimizer, batch, precision=precision, clip_norm=self.train.clip_norm)
 
         tokens = sum(batch.src_tokens + batch.tgt_tokens for batch in batches)
-        return Job(self._row("train", "tokens/s", precision, sum(map(len, batches)), tokens), update)
+        return Task(self._measurement("train", "tokens/s", precision, sum(map(len, batches)), tokens), update)
 
-    def _encoding(self, precision: str) -> Job:
-        """The encoder alone, on the batches' sources."""
+    def _encoding(self, precision: str) -> Task:
+        """Run only the encoder on the batches' sources."""
         batches = [batch.to(self.device) for batch in self.inputs.batches]
         model = for_decoding(self.model.eval(), precision)
 
@@ -88,33 +88,38 @@ class Candidate:
                 model.encode(batch.src, batch.src_mask)
 
         tokens = sum(batch.src_tokens for batch in batches)
-        return Job(self._row("encode", "tokens/s", precision, sum(map(len, batches)), tokens), encode)
+        return Task(
+            self._measurement("encode", "tokens/s", precision, sum(map(len, batches)), tokens), encode
+        )
 
-    def _searching(self, precision: str, beam_size: int) -> Job:
-        """All sentences as one batch."""
+    def _decoding(self, precision: str, beam_size: int) -> Task:
+        """Search all sentences as one batch."""
         work = self._search(self._forced(precision), self.inputs.sources, beam_size)
         name = f"forced beam {beam_size}" if beam_size > 1 else "forced greedy"
         sentences = len(self.inputs.sources)
-        return Job(self._row(name, "sentences/s", precision, sentences, sentences * self.plan.steps), work)
+        return Task(
+            self._measurement(name, "sentences/s", precision, sentences, sentences * self.plan.steps), work
+        )
 
-    def _searching_alone(self, precision: str) -> Job:
-        """Some sentences one by one, with the run's beam."""
+    def _latency(self, precision: str) -> Task:
+        """Search some sentences one by one, with the beam of the config."""
         model = self._forced(precision)
-        works = [self._search(model, [ids], self.decode.beam_size) for ids in self.alone]
+        works = [self._search(model, [ids], self.decode.beam_size) for ids in self.latency_sources]
 
         def work() -> None:
-            for one in works:
-                one()
+            for search_one in works:
+                search_one()
 
         name = f"forced latency, beam {self.decode.beam_size}"
-        return Job(self._row(name, "ms", precision, len(works), len(works) * self.plan.steps), work)
+        return Task(self._measurement(name, "ms", precision, len(works), len(works) * self.plan.steps), work)
 
     def _forced(self, precision: str) -> "Model":
-        """The model to search with."""
+        """Prepare the model for search of a forced length."""
         force_length(self.model)
         return for_decoding(self.model, precision)
 
     def _search(self, model: "Model", sources: Sequence[Sequence[int]], beam_size: int) -> Workload:
+        """Make the workload of searching ``sources`` as one batch."""
         src, src_mask = (part.to(self.device) for part in make_source_batch(sources))
         return partial(
             search_forced,
@@ -126,7 +131,10 @@ class Candidate:
             alpha=self.decode.length_penalty,
         )
 
-    def _row(self, phase: str, unit: Unit, precision: str, sentences: int, tokens: int) -> Measurement:
+    def _measurement(
+        self, phase: str, unit: Unit, precision: str, sentences: int, tokens: int
+    ) -> Measurement:
+        """Make a measurement without times; sentences and tokens are those of one repeat."""
         return Measurement(
             model=self.label,
             phase=phase,
@@ -140,16 +148,16 @@ class Candidate:
         )
 
     def _flops_per_token(self) -> float:
-        """Of training, by the closed formulas at the batches' mean lengths."""
+        """Compute the training FLOPs per token by the closed formulas at the batches' mean lengths."""
         src_len, tgt_len = self.inputs.mean_lengths
         return train_flops_per_token(
-            self.resolved.architecture,
+            self.settings.architecture,
             src_len=src_len,
             tgt_len=tgt_len,
             tgt_vocabulary=self.inputs.vocabulary_sizes[1],
         )
 
 
-def precisions(phase: Phase, of_training: str) -> tuple[str, ...]:
-    """What a phase is timed in: decoding in fp32, the headline, and in bf16 too where training is."""
-    return (of_training,) if phase == "train" else tuple(dict.fromkeys(("fp32", of_training)))
+def precisions(phase: Phase, train_precision: str) -> tuple[str, ...]:
+    """List the precisions of a phase: training in its own, decoding in fp32, and in bf16 if training is."""
+    return (train_precision,) if phase == "train" else tuple(dict.fromkeys(("fp32", train_precision)))

@@ -1,4 +1,4 @@
-"""Where and on what a benchmark was measured."""
+"""Conditions of a benchmark: machine, amount of work and versions."""
 
 import platform
 from typing import Any
@@ -12,16 +12,16 @@ from compare.system.version import code_version
 
 
 def machine(run: Run) -> dict[str, Any]:
-    """The device and how much of it is used."""
+    """Describe the device and the number of threads."""
     device = device_name(torch.device(run.train.device))
     return {"device": device, "threads": torch.get_num_threads()}
 
 
 def conditions(run: Run, plan: BenchPlan) -> dict[str, Any]:
-    """What two results must share to be compared, beside the work of each row."""
+    """Collect the conditions that two comparable results must share, besides the work of each measurement."""
     return {**machine(run), "batch_tokens": run.train.batch_tokens, **plan.amounts}
 
 
 def versions() -> dict[str, str]:
-    """What two results may differ in: to learn what it changes is why they are compared."""
+    """Collect the versions, in which two comparable results may differ."""
     return {"torch": torch.__version__, "python": platform.python_version(), "code": code_version()}

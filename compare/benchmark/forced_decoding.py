@@ -1,6 +1,6 @@
-"""Search of a forced length: a batch costs the same whatever the weights say.
+"""Search of a forced length, so that the cost of a batch does not depend on the weights.
 
-Natural lengths need a trained model; the table of a run has the speed of decoding those.
+Natural lengths need a trained model; the results of a run hold the speed of decoding those.
 """
 
 from typing import TYPE_CHECKING
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from compare.models.registry import Model
 
 IMPOSSIBLE = -1e4
-"""A logit that no other comes near; fp32 and bf16 hold it."""
+"""Logit far below all others, representable in fp32 and bf16."""
 
 
 def force_length(model: "Model") -> None:
-    """Make the end of sentence impossible before a hypothesis' limit, by a bias; sets the model to decode."""
+    """Make EOS impossible before a hypothesis's limit, by the output bias; put the model in eval mode."""
     output = model.eval().output
     bias = torch.zeros_like(output.weight[:, 0]) if output.bias is None else output.bias.detach()
     bias[SPECIAL.eos] = IMPOSSIBLE
@@ -29,15 +29,18 @@ def force_length(model: "Model") -> None:
 def search_forced(
     model: "Model", src: Tensor, src_mask: Tensor, *, steps: int, beam_size: int, alpha: float
 ) -> list[Hypothesis]:
-    """Search src (B, S), under src_mask (B, S), as translation does, but for ``steps`` tokens, EOS the last.
+    """Run the beam search of translation with hypotheses of exactly ``steps`` tokens, EOS included.
 
     Args:
-        model: one whose length is forced.
-        src: ids.
-        src_mask: True at real tokens.
+        model: one prepared by ``force_length``.
+        src: source ids (B, S).
+        src_mask: True at real tokens (B, S).
         steps: tokens of every hypothesis, at least 1.
-        beam_size: hypotheses kept for each sentence.
+        beam_size: hypotheses per sentence.
         alpha: exponent of the length penalty.
+
+    Returns:
+        The best hypothesis of each sentence.
     """
     limits = torch.full((src.size(0),), steps - 1, device=src.device)
     return search(model, src, src_mask, limits=limits, special=SPECIAL, beam_size=beam_size, alpha=alpha)

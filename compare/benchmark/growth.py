@@ -1,50 +1,58 @@
-"""How time grew along an axis: the raw repeats, the exponent, a table."""
+"""Growth of time along an axis: raw repeats, fitted exponent and table."""
 
 import dataclasses
 import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from compare.benchmark.measurement import figure, markdown
 
 Axis = Literal["length", "batch", "width", "vocabulary"]
-KEPT: dict[Axis, int] = {"length": 16, "batch": 16, "vocabulary": 2000}
-"""Sizes of the axes that do not grow; the widths are then the model's own."""
+FIXED_SIZES: dict[Axis, int] = {"length": 16, "batch": 16, "vocabulary": 2000}
+"""Sizes of the axes that do not grow; the widths are then those of the model's config."""
 
 
-def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
-    """The b of value = a size^b, by least squares on the logarithms."""
-    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
+class PowerLaw(NamedTuple):
+    """The law value = factor * size^exponent."""
+
+    factor: float
+    exponent: float
+
+
+def fit_power_law(sizes: Sequence[float], values: Sequence[float]) -> PowerLaw:
+    """Fit a power law by least squares on the logarithms."""
+    slope, intercept = np.polyfit(np.log(sizes), np.log(values), 1)
+    return PowerLaw(float(np.exp(intercept)), float(slope))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Growth:
-    """Forward and backward pass of one model along one axis."""
+    """Time of one model's forward and backward pass along one axis."""
 
     axis: Axis
     model: str
     sizes: list[int]
     seconds: list[list[float]]
-    """Of each repeat, by size."""
+    """Of each repeat, for each size."""
 
     @property
     def medians(self) -> list[float]:
-        """Seconds, by size."""
+        """Median seconds for each size."""
         return [statistics.median(repeats) for repeats in self.seconds]
 
     @property
     def exponent(self) -> float:
-        """The b of seconds = a size^b, by least squares on logarithms."""
-        return exponent(self.sizes, self.medians)
+        """Exponent b of the fit seconds = a * size^b."""
+        return fit_power_law(self.sizes, self.medians).exponent
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scaling:
-    """All models of an experiment along some axes."""
+    """Growth of all models of an experiment along some axes."""
 
     growths: list[Growth]
     precision: str
@@ -52,12 +60,12 @@ class Scaling:
     versions: dict[str, str]
 
     def to_json(self) -> str:
-        """All of it as one JSON object, the exponents too."""
+        """Serialise to JSON, exponents included."""
         growths = [{**dataclasses.asdict(each), "exponent": each.exponent} for each in self.growths]
         return json.dumps({**dataclasses.asdict(self), "growths": growths}, indent=2) + "\n"
 
     def render(self) -> str:
-        """A Markdown table an axis."""
+        """Render one Markdown table per axis."""
         axes = dict.fromkeys(each.axis for each in self.growths)
         tables = [_table([each for each in self.growths if each.axis == axis]) for axis in axes]
         facts = ", ".join(f"{name} {value}" for name, value in (self.machine | self.versions).items())
@@ -65,7 +73,7 @@ class Scaling:
 
 
 def _table(growths: Sequence[Growth]) -> str:
-    """One axis."""
+    """Render the growth of all models along one axis."""
     axis = growths[0].axis
     rows = [
         {
@@ -78,5 +86,5 @@ def _table(growths: Sequence[Growth]) -> str:
         }
         for each in growths
     ]
-    kept = ", ".join(f"{name} {size:,}" for name, size in KEPT.items() if name != axis)
-    return f"{markdown(rows)}\n- ms with {kept}; time grows as {axis}^exponent\n"
+    fixed = ", ".join(f"{name} {size:,}" for name, size in FIXED_SIZES.items() if name != axis)
+    return f"{markdown(rows)}\n- ms with {fixed}; time grows as {axis}^exponent\n"

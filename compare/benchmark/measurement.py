@@ -1,4 +1,4 @@
-"""One figure of a benchmark: its raw repeats, and what they are of."""
+"""One measurement of a benchmark: its raw repeats, and the work that was timed."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -9,55 +9,55 @@ from compare.system.timing import Speed, TimedRepeat
 
 Unit = Literal["tokens/s", "sentences/s", "ms"]
 NONE = "-"
-"""In a table, where there is no figure."""
+"""Cell of a table without a figure."""
 WORDS = {"model", "phase", "precision", "unit", "row", "verdict"}
 """Headings of columns that hold no figures."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement(Speed):
-    """One model in one phase and precision.
+    """Times of one model in one phase and precision.
 
-    Tokens of train are the source's without and the target's with end of sentence, of encode the source's
-    without, of decoding the target's with it; padding is never counted.
+    Tokens of train are those of the source without EOS and of the target with EOS; of encode, those of the
+    source without EOS; of decoding, those of the target with EOS. Padding is never counted.
     """
 
     model: str
     phase: str
     precision: str
     unit: Unit
-    """Of the headline; ms is for a sentence."""
+    """Unit of the headline figure; ms are per sentence."""
     params: int
     flops_per_token: float | None
-    """Of training, for a token as counted; None for other phases."""
+    """FLOPs of training per token as counted; None for other phases."""
     joules: float | None = None
-    """Of all repeats; None where they cannot be read."""
+    """Energy of all repeats; None where it cannot be read."""
     peak_memory_bytes: int = 0
-    """Of the process, or on the GPU; all models of the benchmark are held at once."""
+    """Peak of the process, or on the GPU; all models of the benchmark are in memory at once."""
 
     @property
     def name(self) -> str:
-        """What tells it from the other rows."""
+        """Name that identifies it among the measurements of a benchmark."""
         return f"{self.model} {self.phase} {self.precision}"
 
     def headline(self, seconds: float) -> float:
-        """The figure in ``unit`` of a repeat that took ``seconds``."""
+        """Compute the figure in ``unit`` of a repeat that took ``seconds``."""
         if self.unit == "ms":
             return 1e3 * seconds / self.sentences
         return (self.tokens if self.unit == "tokens/s" else self.sentences) / seconds
 
-    def timed(self, turns: Sequence[TimedRepeat]) -> "Measurement":
-        """The row with what its repeats took."""
-        joules = [turn.joules for turn in turns if turn.joules is not None]
+    def with_repeats(self, repeats: Sequence[TimedRepeat]) -> "Measurement":
+        """Return a copy with the times, energy and memory of ``repeats``."""
+        joules = [repeat.joules for repeat in repeats if repeat.joules is not None]
         return replace(
             self,
-            seconds=[turn.seconds for turn in turns],
-            joules=sum(joules) if len(joules) == len(turns) else None,
-            peak_memory_bytes=max(turn.peak_memory_bytes for turn in turns),
+            seconds=[repeat.seconds for repeat in repeats],
+            joules=sum(joules) if len(joules) == len(repeats) else None,
+            peak_memory_bytes=max(repeat.peak_memory_bytes for repeat in repeats),
         )
 
     def cells(self, share: float | None) -> dict[str, str]:
-        """The row of a table, by its headings; ``share`` is that of the yardstick."""
+        """Make a row of a table, by heading; ``share`` is the share of the device's peak FLOP/s."""
         figures = sorted(map(self.headline, self.seconds))
         tokens = self.tokens * len(figures)
         return {

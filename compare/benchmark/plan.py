@@ -1,4 +1,4 @@
-"""What a benchmark is told to time."""
+"""Settings of a benchmark."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,31 +13,39 @@ Name = TypeVar("Name", bound=str)
 
 @dataclass(frozen=True, kw_only=True)
 class BenchPlan:
-    """The phases, how much work a repeat of each is, and on what."""
+    """Phases of a benchmark, and the amount of work per repeat."""
 
     phases: tuple[Phase, ...] = ("train", "greedy", "beam")
     updates: int = 10
-    """Batches of training that a repeat of train or encode goes through."""
+    """Training batches per repeat of train or encode."""
     repeats: int = 3
     """Timed repeats, after one to warm up."""
     batch: int = 64
-    """Sentences decoded together."""
+    """Sentences decoded as one batch."""
     steps: int = 20
-    """Target tokens of every hypothesis decoded, end of sentence included."""
+    """Target tokens of every hypothesis, EOS included."""
     synthetic: float | None = None
-    """Mean length in tokens of sentences drawn at random; None: the experiment's corpus."""
+    """Mean length in tokens of random sentences; None for the experiment's corpus."""
 
     @property
     def amounts(self) -> dict[str, Any]:
-        """How much work a repeat is."""
+        """Amount of work per repeat."""
         return {name: getattr(self, name) for name in ("updates", "batch", "steps", "synthetic")}
 
 
-def chosen(option: str, text: str, known: Sequence[Name]) -> tuple[Name, ...]:
-    """Those of the ``known`` names that "train,beam" lists, in the order in which they are known.
+def parse_choices(option: str, text: str, known: Sequence[Name]) -> tuple[Name, ...]:
+    """Parse a list of names such as "train,beam".
+
+    Args:
+        option: the command line option, for the error message.
+        text: its value.
+        known: the names allowed.
+
+    Returns:
+        The names listed, in the order of ``known``.
 
     Raises:
-        ValueError: ``text``, which was given for ``option``, holds another name.
+        ValueError: ``text`` holds an unknown name.
     """
     names = text.split(",")
     for name in names:

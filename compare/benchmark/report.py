@@ -1,4 +1,4 @@
-"""What a benchmark found, and where and how it was measured; written as JSON and as a table."""
+"""Result of a benchmark with its conditions, as JSON and as a table; reading of earlier results."""
 
 import json
 from collections.abc import Mapping
@@ -21,30 +21,30 @@ NOTES = (
 
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkResult:
-    """The rows of a benchmark, and what they hold for."""
+    """Measurements of a benchmark, their conditions, and changes since an earlier result."""
 
     rows: list[Measurement]
     changes: list[Change]
-    """Since an earlier result; none if none was given."""
+    """Since an earlier result; empty if none was given."""
     conditions: dict[str, Any]
     versions: dict[str, str]
     yardstick_flops_per_s: float
-    """What the share of a row of training is taken of."""
+    """Peak FLOP/s of the device, of which training reaches a share. The name is a key of result files."""
     yardstick: str
-    """What that is, in words."""
+    """Description of the peak."""
 
     def share(self, row: Measurement) -> float | None:
-        """Model FLOPs a second over the yardstick's; None where a phase's are not counted."""
+        """Compute model FLOP/s over the device's peak; None for phases whose FLOPs are not counted."""
         if row.flops_per_token is None:
             return None
         return row.tokens_per_s * row.flops_per_token / self.yardstick_flops_per_s
 
     def to_json(self) -> str:
-        """The report as one JSON object."""
+        """Serialise to JSON."""
         return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
 
     def render(self) -> str:
-        """The rows as a Markdown table, what they hold for, and the changes."""
+        """Render a Markdown table of the measurements, notes, conditions and changes."""
         facts = {**self.conditions, **self.versions}
         settings = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
         notes = "".join(f"- {note}\n" for note in (*NOTES, f"share: {self.yardstick}", settings))
@@ -52,27 +52,26 @@ class BenchmarkResult:
         return f"{table}\n{notes}" + (f"\n{render_changes(self.changes)}" if self.changes else "")
 
 
-def read_report(path: Path) -> BenchmarkResult:
-    """Undo ``BenchmarkResult.to_json``.
+def read_benchmark(path: Path) -> BenchmarkResult:
+    """Read a file written by ``BenchmarkResult.to_json``.
 
     Raises:
-        ValueError: the file holds no such report.
+        ValueError: the file holds no such result.
     """
     try:
-        found = parse_json(path.read_bytes())
-        rows = [Measurement(**row) for row in found["rows"]]
-        report = BenchmarkResult(
-            **{**found, "rows": rows, "changes": [Change(**each) for each in found["changes"]]}
-        )
-        report.render()  # what cannot be shown or compared is no result
+        content = parse_json(path.read_bytes())
+        rows = [Measurement(**row) for row in content["rows"]]
+        changes = [Change(**change) for change in content["changes"]]
+        result = BenchmarkResult(**{**content, "rows": rows, "changes": changes})
+        result.render()  # fails on values of the wrong type
         find_changes(rows, rows)
-        return report
+        return result
     except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError):
         raise ValueError(f"{path}: not a result of `attnbench bench`, or of another version") from None
 
 
 def read_earlier(path: Path, conditions: Mapping[str, Any]) -> list[Measurement]:
-    """The rows of an earlier result, or of all in a folder by the order of their names.
+    """Read the measurements of an earlier result, or of all results in a folder in order of their names.
 
     Raises:
         ValueError: there is none, or one was measured under other ``conditions``; versions may differ.
@@ -81,11 +80,11 @@ def read_earlier(path: Path, conditions: Mapping[str, Any]) -> list[Measurement]
     if not paths:
         raise ValueError(f"--against {path}: this folder has no *.json")
     rows: list[Measurement] = []
-    for one in paths:
-        report = read_report(one)
-        for name in {**conditions, **report.conditions}:
-            then, now = report.conditions.get(name), conditions.get(name)
+    for file in paths:
+        result = read_benchmark(file)
+        for name in {**conditions, **result.conditions}:
+            then, now = result.conditions.get(name), conditions.get(name)
             if then != now:
-                raise ValueError(f"--against {one}: {name} was {then}, but now it is {now}: no comparison")
-        rows += report.rows
+                raise ValueError(f"--against {file}: {name} was {then}, but now it is {now}: no comparison")
+        rows += result.rows
     return rows

@@ -1,19 +1,21 @@
-"""How the cost of training grows with length, batch, width and vocabulary: one doubles, the others stay."""
+"""Growth of training time with length, batch, width and vocabulary: one axis grows, the others stay fixed."""
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Mapping, Sequence
 
 import torch
 
 from compare.benchmark.conditions import machine, versions
-from compare.benchmark.growth import KEPT, Axis, Growth, Scaling
+from compare.benchmark.growth import FIXED_SIZES, Axis, Growth, Scaling
+from compare.benchmark.training_pass import training_pass
 from compare.config.run import Run
 from compare.models.registry import build
 from compare.models.resolved_model import ResolvedModel
 from compare.system.cpu import tune_cpu
-from compare.system.precision import autocast
 from compare.system.timing import Workload, time_in_turn
 from compare.training.loss import TranslationLoss
-from data.symbols import SPECIALS
+
+logger = logging.getLogger(__name__)
 
 Sizes = Mapping[Axis, Sequence[int]]
 SIZES: dict[Axis, Sequence[int]] = {
@@ -30,30 +32,32 @@ WIDTHS = {
     "d_model": 1,
     "ffn_size": 4,
 }
-"""The settings that are widths, as multiples of the axis."""
+"""Config keys that are widths, as multiples of the width axis."""
 
 
-def grow(runs: Sequence[Run], sizes: Sizes, *, repeats: int, say: Callable[[str], None]) -> Scaling:
-    """Time the models on random ids, along each axis of ``sizes`` all in turn.
+def measure_growth(runs: Sequence[Run], sizes: Sizes, *, repeats: int) -> Scaling:
+    """Time the training pass of each model on random ids along each axis; the models take turns.
 
     Args:
-        runs: one run per model, with equal device and precision; the corpus is not read.
-        sizes: the values of each axis, such as ``SIZES``.
+        runs: one run per model, with the same device and precision; the corpus is not read.
+        sizes: values of each axis, such as ``SIZES``.
         repeats: timed repeats, of which the median counts.
-        say: told of every axis.
     """
     tune_cpu()
-    device, precision = torch.device(runs[0].train.device), runs[0].train.precision
+    train = runs[0].train
+    device, precision = torch.device(train.device), train.precision
     growths = []
     for axis, values in sizes.items():
-        say(f"{axis} {', '.join(map(str, values))}: {len(runs)} models, {repeats} repeats")
-        torch.manual_seed(runs[0].train.seed)
+        logger.info(f"{axis} {', '.join(map(str, values))}: {len(runs)} models, {repeats} repeats")
+        torch.manual_seed(train.seed)
         works = [
-            _pass(run.model, {**KEPT, axis: value}, device, precision) for run in runs for value in values
+            _pass(run.model, {**FIXED_SIZES, axis: value}, device, precision)
+            for run in runs
+            for value in values
         ]
         seconds: list[list[float]] = [[] for _ in works]
-        for number, turn in time_in_turn(works, device, repeats=repeats):
-            seconds[number].append(turn.seconds)
+        for index, repeat in time_in_turn(works, device, repeats=repeats):
+            seconds[index].append(repeat.seconds)
         growths += [
             Growth(axis=axis, model=run.label, sizes=list(values), seconds=seconds[start:][: len(values)])
             for start, run in zip(range(0, len(works), len(values)), runs, strict=True)
@@ -62,29 +66,26 @@ def grow(runs: Sequence[Run], sizes: Sizes, *, repeats: int, say: Callable[[str]
 
 
 def widened(model: ResolvedModel, width: int) -> ResolvedModel:
-    """The model with every width that it has set to ``width``, and feed-forward layers four times as wide."""
+    """Set every width of a model to ``width``, and its feed-forward layers to four times that."""
     settings = model.settings()
     return model.override(
-        {name: share * width for name, share in WIDTHS.items() if settings.get(name) is not None}
+        {name: factor * width for name, factor in WIDTHS.items() if settings.get(name) is not None}
     )
 
 
 def _pass(
-    model_settings: ResolvedModel, shape: Mapping[Axis, int], device: torch.device, precision: str
+    settings: ResolvedModel, sizes: Mapping[Axis, int], device: torch.device, precision: str
 ) -> Workload:
-    """The forward and backward pass of one batch without padding."""
-    if "width" in shape:
-        model_settings = widened(model_settings, shape["width"])
-    vocabulary, size = shape["vocabulary"], (shape["batch"], shape["length"])
-    model = build(model_settings.architecture, vocabulary, vocabulary).to(device)
-    criterion = TranslationLoss(model, label_smoothing=0.1).train()
-    src, tgt_in, tgt_out = torch.randint(len(SPECIALS), vocabulary, (3, *size), device=device)
-    mask = torch.ones(size, dtype=torch.bool, device=device)
-
-    def work() -> None:
-        criterion.zero_grad(set_to_none=True)
-        with autocast(device, precision):
-            loss = criterion(src, mask, tgt_in, tgt_out, mask)
-        loss.minimised.backward()
-
-    return work
+    """Build a model of these sizes and make its training pass."""
+    if "width" in sizes:
+        settings = widened(settings, sizes["width"])
+    vocabulary = sizes["vocabulary"]
+    model = build(settings.architecture, vocabulary, vocabulary).to(device)
+    return training_pass(
+        TranslationLoss(model, label_smoothing=0.1).train(),
+        batch=sizes["batch"],
+        length=sizes["length"],
+        vocabulary=vocabulary,
+        device=device,
+        precision=precision,
+    )

@@ -36,7 +36,8 @@ def models(
 
 @app.command()
 def doctor(
-    yardstick: Annotated[bool, typer.Option("--yardstick", help="Time matrix products, 2 s.")] = False,
+    peak: Annotated[bool, typer.Option("--peak", help="Time matrix products, 2 s.")] = False,
+    yardstick: Annotated[bool, typer.Option("--yardstick", help="Same as --peak.", hidden=True)] = False,
     as_json: AsJson = False,
 ) -> int:
     """Describe this machine and name what is missing."""
@@ -44,7 +45,7 @@ def doctor(
 
     from compare.system.doctor import diagnose, render_diagnoses
 
-    findings = diagnose(yardstick=yardstick)
+    findings = diagnose(measure_peak=peak or yardstick)
     print(
         json.dumps([asdict(item) for item in findings], indent=2) if as_json else render_diagnoses(findings)
     )

@@ -43,16 +43,15 @@ def bench(
     from compare.benchmark.benchmark import planned_timings, run_benchmark
     from compare.benchmark.conditions import conditions
     from compare.benchmark.growth import Scaling
-    from compare.benchmark.plan import PHASES, BenchPlan, chosen
+    from compare.benchmark.plan import PHASES, BenchPlan, parse_choices
     from compare.benchmark.report import BenchmarkResult, read_earlier
-    from compare.benchmark.scaling import SIZES, grow
+    from compare.benchmark.scaling import SIZES, measure_growth
     from compare.config.parse import load_experiment
     from compare.config.run import resolve_models
-    from compare.system.progress import Reporter
     from data.text.files import write_atomically
 
-    phases = chosen("--phase", phase, PHASES)
-    axes = chosen("--scaling", scaling, tuple(SIZES)) if scaling else ()
+    phases = parse_choices("--phase", phase, PHASES)
+    axes = parse_choices("--scaling", scaling, tuple(SIZES)) if scaling else ()
     plan = BenchPlan(
         phases=phases, updates=updates, repeats=repeats, batch=batch, steps=steps, synthetic=synthetic
     )
@@ -61,7 +60,6 @@ def bench(
     if out is not None and out.is_dir():
         raise ValueError(f"--out {out} is a folder: name a file")
     runs = resolve_models(load_experiment(config, settings or []), str(config))
-    say = Reporter(quiet=quiet).say
     names = planned_timings(runs, plan)
     earlier = read_earlier(against, conditions(runs[0], plan)) if against else []
     if dry_run:
@@ -71,9 +69,9 @@ def bench(
     found: BenchmarkResult | Scaling
     if axes:
         sizes = {axis: SIZES[axis] for axis in axes}
-        found = grow(runs, sizes, repeats=repeats, say=say)
+        found = measure_growth(runs, sizes, repeats=repeats)
     else:
-        found = run_benchmark(runs, plan, say, earlier=earlier)
+        found = run_benchmark(runs, plan, earlier=earlier)
     if out is not None:
         write_atomically(out, found.to_json())
     print(found.to_json() if as_json else found.render(), end="")

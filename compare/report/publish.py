@@ -1,4 +1,4 @@
-"""Write an experiment's tables and plots into its folder."""
+"""Writing of an experiment's tables and plots into its folder."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +17,7 @@ Say = Callable[[str], None]
 
 
 def write_views(folder: Path, say: Say) -> None:
-    """Write table.md, table.csv, table.json, and what ``draw_plots`` draws."""
+    """Write table.md, table.csv and table.json, and draw the plots of ``draw_plots``."""
     results = read_results(folder)
     for form, suffix in SUFFIX.items():
         write_atomically(folder / f"table.{suffix}", render_table(results, form))
@@ -26,21 +26,20 @@ def write_views(folder: Path, say: Say) -> None:
 
 
 def draw_plots(folder: Path, *, sentence: str | None = None, line: int = 1, say: Say) -> list[Path]:
-    """Draw learning curves of all runs, and heat-maps of the attention to one sentence.
+    """Draw learning curves of all runs, and heat maps of each run's attention for one sentence.
 
     Args:
         folder: of an experiment.
         sentence: the source sentence; by default line ``line`` of the first test set.
         line: counted from 1.
-        say: told what cannot be drawn.
+        say: called with a line on what cannot be drawn.
 
     Returns:
         The PNG and SVG files written to ``folder``/plots.
     """
-    done = [row for row in read_results(folder) if row.status == "done"]
-    names = [row.run for row in done]
-    several = len({row.seed for row in done}) > 1
-    runs = {name if several else row.label: folder / name for name, row in zip(names, done, strict=True)}
+    finished = [result for result in read_results(folder) if result.status == "done"]
+    several_seeds = len({result.seed for result in finished}) > 1
+    runs = {(result.run if several_seeds else result.label): folder / result.run for result in finished}
     if not runs:
         say(f"{folder}: no finished run to plot")
         return []
@@ -55,7 +54,7 @@ def draw_plots(folder: Path, *, sentence: str | None = None, line: int = 1, say:
 
 
 def _draw_attention(label: str, run: Path, sentence: str, folder: Path) -> list[Path]:
-    """One heat-map for each attention over the source, its heads averaged; none for a model without."""
+    """Draw one heat map per attention over the source, averaged over its heads."""
     from compare.results.trained_model import load_model
 
     pair = load_model(run).attend(sentence)
@@ -64,14 +63,13 @@ def _draw_attention(label: str, run: Path, sentence: str, folder: Path) -> list[
         if name.startswith("cross"):
             mean = weights.mean(axis=0).astype(np.float64)
             title = f"{label}, {name}" + (f", mean of {len(weights)} heads" if len(weights) > 1 else "")
-            written += save_figure(
-                heatmap(mean, pair.src, pair.tgt, title), folder / f"attention-{label}-{name}"
-            )
+            figure = heatmap(mean, pair.src, pair.tgt, title)
+            written += save_figure(figure, folder / f"attention-{label}-{name}")
     return written
 
 
 def _test_line(folder: Path, line: int) -> str:
-    """A source line of the first test set, as the experiment kept it."""
+    """Read one source line of the first test set from the experiment's folder."""
     lines = read_lines(folder / "test.src")
     if not 1 <= line <= len(lines):
         raise ValueError(f"line {line} is not in the test set of {folder}, which has {len(lines)} lines")

@@ -1,4 +1,4 @@
-"""The lecture notes' claims, each set against a measurement: ``run_study`` runs one of ``STUDIES``."""
+"""Studies that test claims of the literature by measurement: ``run_study`` runs one of ``STUDIES``."""
 
 from compare.studies.registry import STUDIES, Study, list_studies, run_study
 from compare.studies.study import Claim, StudyResult

@@ -1,7 +1,11 @@
-"""What attention costs: closed forms against counted operations, kept bytes and time.
+"""Cost of attention: closed forms against counted operations, saved bytes and time.
 
-Letters of the notes: M source and N target positions, d (or k) model width, d_q and d_v widths of a head's
-queries and values, h heads. Operations are multiply-adds of matrix products.
+Symbols: M source and N target positions, d (or k) model width, d_q and d_v widths of a head's queries and
+values, h heads. Operations are multiply-adds of matrix products.
+
+The closed forms follow from the definition softmax(Q K^T / sqrt(d_q)) V: per head, Q K^T takes N M d_q
+multiply-adds and the sum over V takes N M d_v. Vaswani et al. 2017 state the order N^2 d of a self-attention
+layer (table 1), and that heads of width d/h together cost as much as one head of width d (section 3.2.2).
 """
 
 from collections.abc import Callable
@@ -12,27 +16,30 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from compare.analysis.table import Row, Table
-from compare.benchmark.growth import exponent
+from compare.benchmark.growth import fit_power_law
+from compare.report.plots.style import make_panels
 from compare.studies.complexity_models import crossing, parameters, second_language
-from compare.studies.figures import draw_lines, make_figure
-from compare.studies.measurement import best_seconds, kept_bytes, multiply_adds
+from compare.studies.figures import draw_lines
+from compare.studies.measurement import multiply_adds, saved_bytes
 from compare.studies.study import Claim, Settings, StudyResult, near
+from compare.system.timing import best_of
 from transformer.attention import plain_attention
 
 D, HEADS = 256, 4
 CROSS_KEYS = 512
 """Source length M of the cross-attention whose target length grows."""
 METHOD = f"""\
-The toolkit's own attention, softmax(Q K^T / sqrt(d_q)) V written out, on one sentence in fp32; d = {D}, h =
-{HEADS}. Operations are multiply-adds counted by torch's counter while it runs, bytes are those of the
-tensors kept for the backward pass, each once, and time is the least of five forward passes or more.
-Exponents are slopes of logarithms over the lengths. What the closed forms say stands beside each: N M h
-(d_q + d_v) operations and 4 h (N d_q + M (d_q + d_v) + N M) bytes, with N M more for the mask of the
-decoder's self-attention."""
+The toolkit's own attention, softmax(Q K^T / sqrt(d_q)) V without fused kernels, on one sentence in fp32;
+d = {D}, h = {HEADS}. Operations are multiply-adds counted by torch's counter while it runs, bytes are those
+of the tensors saved for the backward pass, each once, and time is the minimum of five forward passes or
+more. Exponents are slopes of logarithms over the lengths. The closed forms predict N M h (d_q + d_v)
+operations and 4 h (N d_q + M (d_q + d_v) + N M) bytes, with N M more for the mask of the decoder's
+self-attention."""
+CPU = torch.device("cpu")
 
 
 class AttentionShape(NamedTuple):
-    """One attention: its lengths N and M, its heads, and how wide the queries and the values of each are."""
+    """Sizes of one attention: lengths N and M, number of heads, widths of a head's queries and values."""
 
     queries: int
     keys: int
@@ -43,12 +50,12 @@ class AttentionShape(NamedTuple):
 
     @property
     def operations(self) -> int:
-        """The closed form of its multiply-adds."""
+        """Multiply-adds by the closed form."""
         return self.heads * self.queries * self.keys * (self.key_size + self.value_size)
 
     @property
     def bytes(self) -> int:
-        """The closed form of what it keeps for the backward pass: queries, keys, values, weights, mask."""
+        """Bytes saved for the backward pass by the closed form: queries, keys, values, weights, mask."""
         pairs = self.queries * self.keys
         sequences = self.queries * self.key_size + self.keys * (self.key_size + self.value_size)
         return 4 * self.heads * (sequences + pairs) + (pairs if self.causal else 0)
@@ -64,7 +71,7 @@ KINDS: dict[str, Callable[[int], AttentionShape]] = {
     f"cross, M = {CROSS_KEYS}": lambda n: AttentionShape(n, CROSS_KEYS, HEADS, D // HEADS, D // HEADS),
     "decoder self": lambda n: AttentionShape(n, n, HEADS, D // HEADS, D // HEADS, causal=True),
 }
-"""The attentions of the notes, by the length that grows."""
+"""Attention shapes by name, from the length that grows."""
 SINGLE, NARROW, WIDE, _, CROSS, _ = KINDS
 
 
@@ -85,9 +92,10 @@ def run(settings: Settings) -> StudyResult:
     return StudyResult(
         method=METHOD,
         tables={
-            "attention": Table("Counted beside the closed form; n is M and N, or N where M is fixed.", rows),
+            "attention": Table("Counts beside the closed forms; n is M and N, or N where M is fixed.", rows),
             "exponents": Table(
-                "Growth with n: as predicted for long n, and as fitted; of bytes at these n too.", exponents
+                "Exponents in n: predicted for long n, and fitted; for bytes also predicted at these n.",
+                exponents,
             ),
             **{name: table for name, (table, _) in models.items()},
         },
@@ -97,24 +105,24 @@ def run(settings: Settings) -> StudyResult:
 
 
 def plot(rows: list[Row]) -> Figure:
-    """Operations, bytes and time of each kind over lengths."""
-    figure, panels = make_figure(3)
+    """Plot operations, bytes and time of each kind over the lengths."""
+    figure, panels = make_panels(3)
     for axes, column, unit, label in (
         (panels[0], "operations", 1e-6, "million multiply-adds"),
-        (panels[1], "bytes", 2**-20, "MiB kept for the backward pass"),
+        (panels[1], "bytes", 2**-20, "MiB saved for the backward pass"),
         (panels[2], "seconds", 1e3, "ms, forward"),
     ):
         of_kind = {kind: [row for row in rows if row["attention"] == kind] for kind in KINDS}
         lines = {
-            kind: ([row["n"] for row in found], [row[column] * unit for row in found])
-            for kind, found in of_kind.items()
+            kind: ([row["n"] for row in kind_rows], [row[column] * unit for row in kind_rows])
+            for kind, kind_rows in of_kind.items()
         }
         draw_lines(axes, lines, title=column.capitalize(), x="positions n", y=label, log="xy")
     return figure
 
 
 def measure(shape: AttentionShape, *, quick: bool) -> Row:
-    """Operations, bytes and time of an attention, beside its closed forms."""
+    """Measure operations, bytes and time of an attention, beside its closed forms."""
     queries, keys, values = (
         torch.randn(1, shape.heads, length, size, requires_grad=True)
         for length, size in (
@@ -127,64 +135,60 @@ def measure(shape: AttentionShape, *, quick: bool) -> Row:
     def attend() -> Tensor:
         return plain_attention(queries, keys, values, None, shape.causal, 0.0)[0]
 
-    operations, held = multiply_adds(attend), kept_bytes(attend)
+    operations, saved = multiply_adds(attend), saved_bytes(attend)
     with torch.inference_mode():
-        seconds = best_seconds(attend, at_least=0 if quick else 1)
+        seconds = best_of(attend, CPU, repeats=5, seconds=0 if quick else 1)
     return {
         "operations": operations,
         "operations_predicted": shape.operations,
-        "bytes": held,
+        "bytes": saved,
         "bytes_predicted": shape.bytes,
         "seconds": seconds,
     }
 
 
 def fit(kind: str, rows: list[Row]) -> Row:
-    """The exponents in n of one kind of attention."""
+    """Fit the exponents in n of one kind of attention."""
     lengths = [row["n"] for row in rows]
     fitted = {
-        name: exponent(lengths, [row[name] for row in rows]) for name in ("operations", "bytes", "seconds")
+        name: fit_power_law(lengths, [row[name] for row in rows]).exponent
+        for name in ("operations", "bytes", "seconds", "bytes_predicted")
     }
     return {
         "attention": kind,
         "predicted": 1 if kind == CROSS else 2,
-        **{f"{name}_exponent": value for name, value in fitted.items()},
-        "bytes_exponent_predicted": exponent(lengths, [row["bytes_predicted"] for row in rows]),
+        "operations_exponent": fitted["operations"],
+        "bytes_exponent": fitted["bytes"],
+        "seconds_exponent": fitted["seconds"],
+        "bytes_exponent_predicted": fitted["bytes_predicted"],
     }
 
 
 def judge(rows: list[Row], exponents: list[Row]) -> list[Claim]:
-    """What the notes say, against the tables."""
+    """Compare the claims with the tables."""
     last = {row["attention"]: row for row in rows}  # at the greatest length
     claims = [
         near(
-            f"{what} are those of the closed form in all {len(rows)} rows: largest share off",
+            f"{quantity} equal the closed form in all {len(rows)} rows: largest relative error",
             max(abs(row[name] / row[f"{name}_predicted"] - 1) for row in rows),
             0,
         )
-        for what, name in (("Operations", "operations"), ("Bytes", "bytes"))
+        for quantity, name in (("Operations", "operations"), ("Bytes", "bytes"))
     ]
     claims += [
         near(
-            "Heads of width d/h cost what one head costs: operations, ratio", _ratio(last, NARROW, SINGLE), 1
+            "Heads of width d/h cost as much as one head: operations, ratio", _ratio(last, NARROW, SINGLE), 1
         ),
         near("h heads of width d cost h-fold: operations, ratio", _ratio(last, WIDE, SINGLE), HEADS),
     ]
     for row in exponents:
         order = row["predicted"]
-        claims.append(
-            near(
-                f"{row['attention']}: operations grow as n^{order}: exponent",
-                row["operations_exponent"],
-                order,
-                1e-9,
-            )
-        )
-        claims.append(
-            near(
-                f"{row['attention']}: time grows as n^{order}: exponent", row["seconds_exponent"], order, 0.3
-            )
-        )
+        for growth, column, tolerance in (
+            ("operations grow", "operations", 1e-9),
+            ("time grows", "seconds", 0.3),
+        ):
+            text = f"{row['attention']}: {growth} as n^{order}: exponent"
+            claims.append(near(text, row[f"{column}_exponent"], order, tolerance))
     return claims
 
 

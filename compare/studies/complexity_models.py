@@ -1,39 +1,50 @@
-"""The ``complexity`` study's second half: parameters, where N^2 d overtakes N d^2, and a second language."""
+"""Second half of the ``complexity`` study: parameters, crossing of N^2 d and N d^2, a second target language.
 
-import math
+The claims follow from the matrices of a layer, by counting. Projections W_Q, W_K and W_V are d x d together
+over all heads of width d/h, and so is W_O (Vaswani et al. 2017, section 3.2.2): 3 d^2 or 4 d^2 weights, and
+4 N d^2 operations for N positions. The products over pairs of positions, Q K^T and the sum over V, take
+2 N^2 d. Both are equal at N = 2d. A decoder over an encoded source repeats nothing of the encoder, whose
+self-attention has the only term in M^2.
+"""
 
 import torch
 
 from compare.analysis.table import Row, Table
-from compare.benchmark.growth import exponent
-from compare.studies.measurement import best_seconds, multiply_adds
+from compare.benchmark.growth import fit_power_law
+from compare.studies.measurement import multiply_adds
 from compare.studies.study import Claim, between, near
+from compare.system.timing import best_of
 from transformer.attention import plain_attention
 from transformer.config import TransformerConfig
 from transformer.model import Transformer
 
 Part = tuple[Table, list[Claim]]
-"""A table and what it shows."""
+"""A table and the claims about it."""
 LAYERS, WIDTH, INNER = 2, 64, 256
-"""Size of the model that translates into two languages."""
+"""Sizes of the model that translates into two languages."""
+CPU = torch.device("cpu")
 TARGET, SOURCES = 40, (20, 40, 60, 80)
-"""N and the M, evenly spaced, of the second language."""
+"""N, and evenly spaced values of M, of the second language."""
 
 
 def parameters(d: int) -> Part:
-    """The weights of one attention, whatever the number of heads; h times as many where each is d wide."""
+    """Count the weights of one attention for several numbers and widths of heads."""
     rows = [_weigh(d, heads, size) for heads, size in ((1, None), (2, None), (4, None), (8, None), (4, d))]
     *split, wide = rows
     claims = [
         near(
-            f"{what} {factor} d^2 weights, whatever the number of heads: largest share off",
+            f"{matrices} {factor} d^2 weights, for any number of heads: largest relative error",
             max(abs(row[name] / (factor * d * d) - 1) for row in split),
             0,
         )
-        for what, name, factor in (("W_Q, W_K, W_V:", "weights", 3), ("With W_O:", "with_W_O", 4))
+        for matrices, name, factor in (("W_Q, W_K, W_V:", "weights", 3), ("With W_O:", "with_W_O", 4))
     ]
     claims.append(
-        near("Heads of width d: h-fold, with W_O over 4 d^2", wide["with_W_O"] / (4 * d * d), wide["heads"])
+        near(
+            "Heads of width d need h times as many: with W_O over 4 d^2",
+            wide["with_W_O"] / (4 * d * d),
+            wide["heads"],
+        )
     )
     return Table(f"Matrices of one self-attention, d = {d}; biases are not counted.", rows), claims
 
@@ -79,7 +90,7 @@ def crossing(d: int, heads: int, *, quick: bool) -> Part:
 
 
 def _compare(n: int, d: int, heads: int, *, quick: bool) -> Row:
-    """Operations and time of both parts of a self-attention over n positions."""
+    """Measure operations and time of both parts of a self-attention over n positions."""
     x, into, out = torch.randn(n, d), torch.randn(d, 3 * d), torch.randn(d, d)
     split = torch.randn(1, heads, n, d // heads)
     work = {
@@ -90,20 +101,18 @@ def _compare(n: int, d: int, heads: int, *, quick: bool) -> Row:
     with torch.inference_mode():
         for name, part in work.items():
             row[f"{name}_operations"] = multiply_adds(part)
-            row[f"{name}_seconds"] = best_seconds(part, at_least=0 if quick else 0.5)
+            row[f"{name}_seconds"] = best_of(part, CPU, repeats=5, seconds=0 if quick else 0.5)
     return row
 
 
 def _crossing(rows: list[Row], left: str, right: str) -> float:
-    """The n at which column ``left`` has caught up with ``right``, on the line fitted to their logarithms."""
-    lengths, ratios = [row["n"] for row in rows], [row[left] / row[right] for row in rows]
-    growth = exponent(lengths, ratios)
-    centre = sum(math.log(ratio) - growth * math.log(n) for n, ratio in zip(lengths, ratios, strict=True))
-    return math.exp(-centre / len(rows) / growth)
+    """Compute the n at which ``left`` equals ``right`` by the power law fitted to their ratio."""
+    law = fit_power_law([row["n"] for row in rows], [row[left] / row[right] for row in rows])
+    return float(law.factor ** (-1 / law.exponent))
 
 
 def second_language() -> Part:
-    """Translate one encoded source once more: what a second decoder costs."""
+    """Measure the cost of a second decoder over the same encoded source."""
     config = TransformerConfig(
         d_model=WIDTH, encoder_layers=LAYERS, decoder_layers=LAYERS, ffn_size=INNER, dropout=0.0
     )
@@ -113,7 +122,7 @@ def second_language() -> Part:
     bends = [a - 2 * b + c for a, b, c in zip(second, second[1:], second[2:], strict=False)]
     claims = [
         near(
-            "A second language costs its decoder alone, O(M N k + N^2 k) and projections: share off",
+            "A second language costs only its decoder, O(M N k + N^2 k) and projections: relative error",
             max(abs(row["second_language"] / row["second_predicted"] - 1) for row in rows),
             0,
         ),
@@ -121,14 +130,14 @@ def second_language() -> Part:
     ]
     caption = (
         f"Operations of {LAYERS} + {LAYERS} layers, k = {WIDTH}, feed-forward {INNER}, N = {TARGET}: the "
-        "encoder, which runs once, and each decoder over what it left. pairs = layers (2 M N k + 2 N^2 k) "
-        "is what grows with products of lengths; the rest are projections and feed-forward layers."
+        "encoder, which runs once, and each decoder over its output. pairs = layers (2 M N k + 2 N^2 k) "
+        "grows with products of lengths; the rest are projections and feed-forward layers."
     )
     return Table(caption, rows), claims
 
 
 def _translate(model: Transformer, m: int) -> Row:
-    """Operations of encoder and decoder for M = m, beside their closed forms."""
+    """Count the operations of encoder and decoder for M = m, beside their closed forms."""
     k, n = WIDTH, TARGET
     src, mask = torch.zeros(1, m, dtype=torch.long), torch.ones(1, m, dtype=torch.bool)
     tgt = torch.zeros(1, n, dtype=torch.long)

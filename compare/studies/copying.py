@@ -1,4 +1,4 @@
-"""A task of pure order, to copy a sequence of random symbols: the trained half of the ``order`` study."""
+"""Copying of random symbols, which needs nothing but their order: the trained half of the ``order`` study."""
 
 import random
 from dataclasses import replace
@@ -22,10 +22,10 @@ CONFIG = TransformerConfig(d_model=64, encoder_layers=2, decoder_layers=2, ffn_s
 
 
 def learn_to_copy(positions: Positions, longest: int, updates: int, tokens: int, seed: int) -> Transformer:
-    """Train on sequences of 1 to ``longest`` symbols."""
+    """Train a model to copy sequences of 1 to ``longest`` symbols, in batches of ``tokens`` tokens."""
     draw = random.Random(seed)
     split = copies([draw.randint(1, longest) for _ in range(20 * tokens)], draw)
-    torch.manual_seed(seed)  # both models from the same draws
+    torch.manual_seed(seed)  # the same initial weights for all kinds of positions
     model = Transformer(replace(CONFIG, positions=positions), FIRST + SYMBOLS, FIRST + SYMBOLS)
     optim = OptimConfig(learning_rate=2e-3, warmup_updates=min(100, updates))
     fit(model, split, optim, batch_tokens=tokens, updates=updates, seed=seed)
@@ -33,7 +33,7 @@ def learn_to_copy(positions: Positions, longest: int, updates: int, tokens: int,
 
 
 def copies(lengths: list[int], draw: random.Random) -> EncodedSplit:
-    """Sequences of random symbols, each its own translation."""
+    """Draw sequences of random symbols, each its own translation."""
     sequences = [draw.choices(range(FIRST, FIRST + SYMBOLS), k=length) for length in lengths]
     return make_split(sequences, sequences)
 
@@ -41,12 +41,12 @@ def copies(lengths: list[int], draw: random.Random) -> EncodedSplit:
 def probe_copying(
     model: Transformer, positions: Positions, length: int, longest: int, tests: int, seed: int
 ) -> Row:
-    """Accuracy on sequences of one length: of all tokens, and of those past the longest of training."""
+    """Measure accuracy at one length: over all tokens, and over those past the ``longest`` of training."""
     split = copies([length] * tests, random.Random(f"{seed} {length}"))
     batch = make_batch(split, np.arange(tests))
-    found: Row = {positions: accuracy(model, batch)}
+    row: Row = {positions: accuracy(model, batch)}
     if length > longest:
         past = batch.tgt_mask.clone()
-        past[:, :longest] = past[:, length] = False  # nor the end of the sequence
-        found[f"{positions}_past"] = accuracy(model, replace(batch, tgt_mask=past))
-    return found
+        past[:, :longest] = past[:, length] = False  # not the end of sequence either
+        row[f"{positions}_past"] = accuracy(model, replace(batch, tgt_mask=past))
+    return row

@@ -1,4 +1,4 @@
-"""The three families of the notes at one small size, as whole encoder-decoders of the toolkit."""
+"""Encoder-decoders of three families at one small size: LSTM, LSTM with attention, Transformer."""
 
 from collections.abc import Callable
 
@@ -22,16 +22,16 @@ FAMILIES: dict[str, Callable[[int, int], Model]] = {
         vocabulary,
     ),
 }
-"""From width and vocabulary to a fresh model."""
+"""Constructors of fresh models from width and vocabulary size, by family."""
 
 
 def recurrent(d: int, attention: AttentionConfig | None) -> Seq2SeqConfig:
-    """One LSTM layer on each side, the source read from left to right alone: one path from place to place."""
+    """Configure one LSTM layer per side that reads from left to right: one path between two positions."""
     return Seq2SeqConfig(
         attention=attention, direction="forward", embedding_size=d, hidden_size=d, dropout=0.0
     )
 
 
-def source_table(model: Model) -> nn.Embedding:
-    """The embedding of the source tokens."""
+def source_embedding(model: Model) -> nn.Embedding:
+    """Find the embedding of the source tokens."""
     return next(part for part in model.encoder.modules() if isinstance(part, nn.Embedding))

@@ -1,26 +1,17 @@
-"""One look for all studies' figures: panels of labelled lines."""
+"""Panels of labelled lines, as all studies draw them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter, MaxNLocator
 
-from compare.report.plots.plots import MARKERS, PALETTE
+from compare.report.plots.style import REFERENCE_LINE, series_style, tidy_axes
 
 Points = tuple[Sequence[float], Sequence[float]]
-"""The x and the y of a line."""
-PANEL_INCHES = (4.6, 3.8)
-MARKED = 30
-"""Points of a line up to which each has its marker."""
-
-
-def make_figure(panels: int) -> tuple[Figure, list[Axes]]:
-    """A figure of ``panels`` plots side by side."""
-    width, height = PANEL_INCHES
-    figure = Figure(figsize=(width * panels, height), layout="constrained")
-    return figure, list(figure.subplots(1, panels, squeeze=False)[0])
+"""x and y of a line."""
+MAX_MARKED_POINTS = 30
+"""A line of more points has no markers."""
 
 
 def draw_lines(
@@ -33,13 +24,24 @@ def draw_lines(
     log: Literal["", "x", "y", "xy"] = "",
     predicted: Mapping[str, Points] | None = None,
 ) -> None:
-    """Draw each of ``lines`` with markers under its name, and what was ``predicted`` as dashes."""
-    for number, (label, points) in enumerate(lines.items()):
-        color, marker = PALETTE[number % len(PALETTE)], MARKERS[number % len(MARKERS)]
-        marker = marker if len(points[0]) <= MARKED else ""
-        axes.plot(*points, color=color, marker=marker, markersize=4, linewidth=1.5, label=label)
+    """Draw lines and a legend.
+
+    Args:
+        axes: where to draw.
+        lines: measured points by label.
+        title: of the panel.
+        x: label of the x axis.
+        y: label of the y axis.
+        log: which axes are logarithmic.
+        predicted: predicted points by label, drawn dashed.
+    """
+    for index, (label, points) in enumerate(lines.items()):
+        style = series_style(index)
+        if len(points[0]) > MAX_MARKED_POINTS:
+            style["marker"] = ""
+        axes.plot(*points, **style, label=label)
     for label, points in (predicted or {}).items():
-        axes.plot(*points, color="#888888", linestyle="--", linewidth=1.2, label=label, zorder=1)
+        axes.plot(*points, **REFERENCE_LINE, label=label, zorder=1)
     if "x" in log:
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter("{x:g}")
@@ -53,6 +55,5 @@ def draw_lines(
     axes.set_title(title, fontsize=11)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
-    axes.grid(alpha=0.3)
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy_axes(axes)
     axes.legend(fontsize=8, frameon=False)

@@ -1,4 +1,4 @@
-"""The kinds of models that ``reversal`` tells apart in a finished experiment, and what they translated."""
+"""Models of a finished experiment by the kinds that ``reversal`` compares, and their translations."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -13,30 +13,30 @@ ATTENTION = "LSTM with attention"
 
 
 class Translations(NamedTuple):
-    """A test set and what each model made of it."""
+    """A test set and its translations by each model."""
 
     pairs: Pairs
     lines: dict[str, list[str]]
     """Translations by the model's name."""
     kinds: dict[str, str]
-    """The name of the first model of each kind that there is."""
+    """Name of the first model of each kind present."""
 
 
 def read_translations(folder: Path) -> Translations:
-    """Read how the finished runs of an experiment translated its first test set."""
+    """Read the translations of the first test set by an experiment's finished runs."""
     finished = load_finished(folder)
     test = finished.corpus.tests[0]
-    found = Translations(finished.corpus.splits[test], {}, {})
+    translations = Translations(finished.corpus.splits[test], {}, {})
     for name, run in finished.named.items():
-        found.lines[name] = list(run.outputs[test])
+        translations.lines[name] = list(run.outputs[test])
         kind = kind_of(run.run.model.architecture)
         if kind is not None:
-            found.kinds.setdefault(kind, name)
-    return found
+            translations.kinds.setdefault(kind, name)
+    return translations
 
 
 def kind_of(architecture: Architecture) -> str | None:
-    """Which of the four kinds a model is; None for any other."""
+    """Classify a model as one of the four kinds; None for any other."""
     if not isinstance(architecture, Seq2SeqConfig) or architecture.cell != "lstm":
         return None
     if architecture.attention is not None:

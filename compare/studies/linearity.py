@@ -1,4 +1,9 @@
-"""Two attention layers whose weights are held fixed are one linear map of their input."""
+"""Linearity of two attention layers whose weights are held fixed.
+
+With A1 and A2 fixed, A2 (A1 X V1) V2 = (A2 A1) X (V1 V2) because matrix products are associative: two layers
+are one linear map of X, and a residual connection adds linear terms only. Weights computed from X, and the
+feed-forward layer of Vaswani et al. 2017 (section 3.3), make the map nonlinear.
+"""
 
 from collections.abc import Callable
 
@@ -7,8 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from compare.analysis.table import Row, Table
-from compare.report.plots.plots import PALETTE
-from compare.studies.figures import make_figure
+from compare.report.plots.style import PALETTE, REFERENCE_LINE, make_panels, tidy_axes
 from compare.studies.measurement import draw, relative_error
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most
 from transformer.attention import plain_attention
@@ -16,18 +20,18 @@ from transformer.attention import plain_attention
 Layer = Callable[[Tensor], Tensor]
 """(N, d) to (N, d)."""
 ROUNDING = 1e-12
-"""Bound on what float64 adds: some hundred sums of errors near 1e-16."""
+"""Bound on float64 rounding: some hundred additions with errors near 1e-16."""
 METHOD = """\
 Two single-head layers O = A2 (A1 X V1) V2 over {length} positions of width {d}, all matrices normal, in
 float64. "Fixed" weights A1 and A2 are computed once, from one input, by the toolkit's own attention, and
-kept for every other; "computed" ones follow the input as they do in use. Superposition is the largest
+kept for every other; "computed" ones follow the input, as in a real model. Superposition is the largest
 difference between f(2 X - 3 Y) and 2 f(X) - 3 f(Y) as a share of the largest value, which is at rounding
-level if and only if f is linear. The feed-forward layer, ReLU(X W1) W2 without biases, stands between the
+level if and only if f is linear. The feed-forward layer, ReLU(X W1) W2 without biases, is between the
 two."""
 
 
 class AttentionStack:
-    """Two attention layers with the weights of one draw; A(X) = softmax(X Q (X K)^T / sqrt(d))."""
+    """Two attention layers with random matrices; A(X) = softmax(X Q (X K)^T / sqrt(d))."""
 
     def __init__(self, length: int, d: int) -> None:
         """Draw the matrices for inputs (length, d)."""
@@ -38,42 +42,42 @@ class AttentionStack:
         self.fixed = [first, self.weights(1, first @ example @ self.values[0])]
 
     def weights(self, layer: int, x: Tensor) -> Tensor:
-        """The attention weights (N, N) of a layer whose input is x (N, d)."""
+        """Compute the attention weights (N, N) of a layer with input x (N, d)."""
         queries, keys = ((x @ part[layer])[None, None] for part in (self.queries, self.keys))
         return plain_attention(queries, keys, x[None, None], None, False, 0.0)[1][0, 0]
 
     def attend_fixed(self, x: Tensor) -> Tensor:
-        """Both layers with A1 and A2 held fixed."""
+        """Apply both layers with fixed A1 and A2."""
         return self._layer(1, self.fixed[1], self._layer(0, self.fixed[0], x))
 
     def collapsed(self, x: Tensor) -> Tensor:
-        """One layer in the place of two: (A2 A1) X (V1 V2)."""
+        """Apply the one layer that replaces both: (A2 A1) X (V1 V2)."""
         output: Tensor = (self.fixed[1] @ self.fixed[0]) @ x @ (self.values[0] @ self.values[1])
         return output
 
     def attend(self, x: Tensor) -> Tensor:
-        """Both layers with weights computed from their input."""
+        """Apply both layers with weights computed from their input."""
         x = self._layer(0, self.weights(0, x), x)
         return self._layer(1, self.weights(1, x), x)
 
     def attend_with_residual(self, x: Tensor) -> Tensor:
-        """Fixed weights, each layer added to its input."""
+        """Apply both layers with fixed weights and residual connections."""
         x = x + self._layer(0, self.fixed[0], x)
         return x + self._layer(1, self.fixed[1], x)
 
     def attend_with_feed_forward(self, x: Tensor) -> Tensor:
-        """Fixed weights, and ReLU(X W1) W2 at each position in between."""
+        """Apply both layers with fixed weights, and ReLU(X W1) W2 at each position in between."""
         x = F.relu(self._layer(0, self.fixed[0], x) @ self.widen) @ self.narrow
         return self._layer(1, self.fixed[1], x)
 
     def _layer(self, layer: int, weights: Tensor, x: Tensor) -> Tensor:
-        """A X V."""
+        """Compute A X V."""
         output: Tensor = weights @ x @ self.values[layer]
         return output
 
 
 def run(settings: Settings) -> StudyResult:
-    """Measure how far each stack of two layers is from one linear map."""
+    """Measure the distance of each stack of two layers from one linear map."""
     length, d, trials = (6, 8, 3) if settings.quick else (64, 128, 20)
     maps: dict[str, Callable[[AttentionStack], Layer]] = {
         "A fixed": lambda stack: stack.attend_fixed,
@@ -96,11 +100,11 @@ def run(settings: Settings) -> StudyResult:
     table = [
         {
             "layers": name,
-            "superposition_error_max": max(row["superposition"] for row in found),
-            "superposition_error_min": min(row["superposition"] for row in found),
-            "difference_from_one_layer_max": max(row["collapse"] for row in found),
+            "superposition_error_max": max(row["superposition"] for row in trial_rows),
+            "superposition_error_min": min(row["superposition"] for row in trial_rows),
+            "difference_from_one_layer_max": max(row["collapse"] for row in trial_rows),
         }
-        for name, found in rows.items()
+        for name, trial_rows in rows.items()
     ]
     return StudyResult(
         method=METHOD.format(length=length, d=d),
@@ -111,26 +115,25 @@ def run(settings: Settings) -> StudyResult:
 
 
 def plot(table: list[Row]) -> Figure:
-    """The superposition error of each stack."""
-    figure, (axes,) = make_figure(1)
+    """Plot the superposition error of each stack."""
+    figure, (axes,) = make_panels(1, size=(4.0, 2.6))
     errors = {row["layers"]: row["superposition_error_max"] for row in table}
     axes.barh(list(errors), list(errors.values()), height=0.5, color=PALETTE[0])
     axes.set_xscale("log")
-    axes.axvline(ROUNDING, color="#888888", linestyle="--", linewidth=1.2)
+    axes.axvline(ROUNDING, **REFERENCE_LINE)
     axes.set_xlabel("superposition error, share of the largest value (dashes: bound on rounding)")
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy_axes(axes, grid="x")
     axes.invert_yaxis()
-    figure.set_size_inches(7.5, 2.6)
     return figure
 
 
 def superposition(layer: Layer, x: Tensor, y: Tensor) -> float:
-    """How far ``layer`` is from linear: its error on 2 x - 3 y, as a share of the largest value."""
+    """Measure the nonlinearity of ``layer``: its error on 2 x - 3 y as a share of the largest value."""
     return relative_error(layer(2 * x - 3 * y), 2 * layer(x) - 3 * layer(y))
 
 
 def judge(table: list[Row]) -> list[Claim]:
-    """What the notes say, against the table."""
+    """Compare the claims with the table."""
     fixed, residual, computed, broken = table
     return [
         at_most(
@@ -140,7 +143,7 @@ def judge(table: list[Row]) -> list[Claim]:
         ),
         at_most("With A1, A2 fixed, O is linear in X: error", fixed["superposition_error_max"], ROUNDING),
         at_most(
-            "A residual path changes nothing in that: error", residual["superposition_error_max"], ROUNDING
+            "A residual connection keeps it linear: error", residual["superposition_error_max"], ROUNDING
         ),
         at_least(
             "With A1, A2 computed from X, O is not linear in X: least error",

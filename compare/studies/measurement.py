@@ -1,6 +1,5 @@
-"""How studies measure: operations, bytes, seconds, exponents, errors."""
+"""Measurements of the studies: operations, bytes, seconds and errors."""
 
-import time
 from collections.abc import Callable
 
 import torch
@@ -11,48 +10,34 @@ from torch.utils.flop_counter import FlopCounterMode
 
 
 def multiply_adds(work: Callable[[], object]) -> int:
-    """Count the multiply-adds of all matrix products in ``work``, by torch's counter.
+    """Count the multiply-adds of all matrix products in ``work`` with torch's counter.
 
-    Attention goes through plain products for it: of the fused kernels of a CPU it counts nothing.
+    Attention runs without fused kernels, since the counter misses those of a CPU.
     """
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         work()
     return int(counter.get_total_flops()) // 2
 
 
-def kept_bytes(work: Callable[[], object]) -> int:
-    """Count the bytes of the tensors that ``work`` keeps for its backward pass, each storage once."""
-    kept: dict[int, Tensor] = {}
+def saved_bytes(work: Callable[[], object]) -> int:
+    """Count the bytes of the tensors that ``work`` saves for its backward pass, each storage once."""
+    saved: dict[int, Tensor] = {}
 
-    def keep(tensor: Tensor) -> Tensor:
-        kept[tensor.untyped_storage().data_ptr()] = tensor  # held, so that no other gets its address
+    def save(tensor: Tensor) -> Tensor:
+        saved[tensor.untyped_storage().data_ptr()] = tensor  # a reference keeps its address in use
         return tensor
 
-    with saved_tensors_hooks(keep, lambda tensor: tensor):
+    with saved_tensors_hooks(save, lambda tensor: tensor):
         result = work()
     del result
-    return sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
+    return sum(tensor.untyped_storage().nbytes() for tensor in saved.values())
 
 
-def best_seconds(work: Callable[[], object], *, at_least: float = 0.3, repeats: int = 5) -> float:
-    """The least time of ``work`` in ``repeats`` runs or more, for ``at_least`` seconds, after a warm-up.
-
-    The least, since all that disturbs a clock makes it run longer.
-    """
-    work()
-    seconds: list[float] = []
-    while len(seconds) < repeats or sum(seconds) < at_least:
-        start = time.perf_counter()
-        work()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)
-
-
-def relative_error(found: Tensor, expected: Tensor) -> float:
-    """The largest difference as a share of the largest value expected."""
-    return float((found - expected).abs().max() / expected.abs().max())
+def relative_error(values: Tensor, expected: Tensor) -> float:
+    """Compute the largest difference as a share of the largest expected value."""
+    return float((values - expected).abs().max() / expected.abs().max())
 
 
 def draw(*shape: int) -> Tensor:
-    """Standard normal numbers in float64, where rounding errors are near 1e-16."""
+    """Draw standard normal numbers in float64, where rounding errors are near 1e-16."""
     return torch.randn(*shape, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Pre- against post-norm: how large the gradient of each layer is before training has begun."""
+"""Gradients of each layer at initialisation with pre-norm and post-norm (Xiong et al. 2020, section 3)."""
 
 from typing import Literal
 
@@ -8,8 +8,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from compare.analysis.table import Row, Table
-from compare.benchmark.growth import exponent
-from compare.studies.figures import draw_lines, make_figure
+from compare.benchmark.growth import fit_power_law
+from compare.report.plots.style import make_panels
+from compare.studies.figures import draw_lines
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most, near
 from transformer.config import TransformerConfig
 from transformer.model import Transformer
@@ -28,14 +29,16 @@ last layer the gradient does not depend on the depth L with post-norm and falls 
 
 
 def run(settings: Settings) -> StudyResult:
-    """Measure the gradients of every layer over depth."""
+    """Measure the gradients of every layer for each depth."""
     depths, d, draws = ([1, 2, 4], 16, 2) if settings.quick else ([4, 8, 16, 32], 64, 10)
-    found: dict[int, dict[Norm, Sides]] = {}
+    norms_by_depth: dict[int, dict[Norm, Sides]] = {}
     for depth in depths:
         settings.say(f"norm: {depth} layers")
-        found[depth] = {norm: measure(norm, depth, d, draws) for norm in NORMS}
-    summary = [summarise(norm, depth, found[depth][norm]["decoder"]) for norm in NORMS for depth in depths]
-    deepest = found[depths[-1]]
+        norms_by_depth[depth] = {norm: measure(norm, depth, d, draws) for norm in NORMS}
+    summary = [
+        summarise(norm, depth, norms_by_depth[depth][norm]["decoder"]) for norm in NORMS for depth in depths
+    ]
+    deepest = norms_by_depth[depths[-1]]
     layers: list[Row] = [
         {
             "layer": n + 1,
@@ -48,8 +51,12 @@ def run(settings: Settings) -> StudyResult:
     return StudyResult(
         method=METHOD.format(d=d, inner=4 * d, tokens=SENTENCES * LENGTH, draws=draws),
         tables={
-            "depths": Table("The decoder's layers; spread is the largest over the smallest.", summary),
-            "layers": Table(f"Gradient norm by layer from the input on, {depths[-1]} layers a side.", layers),
+            "depths": Table(
+                "Gradient norms of the decoder's layers; spread is the largest over the smallest.", summary
+            ),
+            "layers": Table(
+                f"Gradient norm by layer from the input on, {depths[-1]} layers per side.", layers
+            ),
         },
         claims=judge(summary, depths),
         figure=plot(deepest, summary, depths),
@@ -57,15 +64,15 @@ def run(settings: Settings) -> StudyResult:
 
 
 def plot(deepest: dict[Norm, Sides], summary: list[Row], depths: list[int]) -> Figure:
-    """Gradients by layer in the deepest models, and at the last layer over depth."""
-    figure, (left, right) = make_figure(2)
-    places = list(range(1, depths[-1] + 1))
+    """Plot gradients by layer in the deepest models, and at the last layer over depth."""
+    figure, (left, right) = make_panels(2)
+    layers = list(range(1, depths[-1] + 1))
     lines = {
-        f"{norm}-norm, {side}": (places, norms)
+        f"{norm}-norm, {side}": (layers, norms)
         for norm, sides in deepest.items()
         for side, norms in sides.items()
     }
-    title = f"Gradient by layer, {depths[-1]} layers a side"
+    title = f"Gradient by layer, {depths[-1]} layers per side"
     draw_lines(left, lines, title=title, x="layer", y="gradient norm", log="y")
     last = {norm: [row["last"] for row in summary if row["norm"] == norm] for norm in NORMS}
     draw_lines(
@@ -73,7 +80,7 @@ def plot(deepest: dict[Norm, Sides], summary: list[Row], depths: list[int]) -> F
         {f"{norm}-norm": (depths, values) for norm, values in last.items()},
         predicted={"1/sqrt(L)": (depths, [last["pre"][0] * (depths[0] / depth) ** 0.5 for depth in depths])},
         title="Gradient of the decoder's last layer",
-        x="depth L (layers a side)",
+        x="depth L (layers per side)",
         y="gradient norm",
         log="xy",
     )
@@ -81,7 +88,7 @@ def plot(deepest: dict[Norm, Sides], summary: list[Row], depths: list[int]) -> F
 
 
 def measure(norm: Norm, depth: int, d: int, draws: int) -> Sides:
-    """The mean gradient norm of each layer over ``draws`` models, by side."""
+    """Measure the mean gradient norm of each layer over ``draws`` models, by side."""
     config = TransformerConfig(
         d_model=d,
         encoder_layers=depth,
@@ -102,20 +109,21 @@ def measure(norm: Norm, depth: int, d: int, draws: int) -> Sides:
 
 
 def _random_loss(model: Transformer) -> Tensor:
-    """The mean cross-entropy of random targets after random sources."""
+    """Compute the mean cross-entropy of random targets given random sources."""
     src, tgt, out = torch.randint(VOCABULARY, (3, SENTENCES, LENGTH))
     logits = model(src, torch.ones_like(src, dtype=torch.bool), tgt)
     return F.cross_entropy(logits.flatten(0, 1), out.flatten())
 
 
 def _second_matrix(layer: nn.Module) -> Tensor:
+    """Find the second matrix of a layer's feed-forward layer."""
     weight = layer.get_parameter("feed_forward.narrow.weight")
     assert weight is not None
     return weight
 
 
 def summarise(norm: Norm, depth: int, layers: list[float]) -> Row:
-    """First and last layer, and the spread over all layers."""
+    """Summarise one model's gradient norms: first and last layer, and spread over all layers."""
     return {
         "norm": norm,
         "depth": depth,
@@ -127,15 +135,20 @@ def summarise(norm: Norm, depth: int, layers: list[float]) -> Row:
 
 
 def judge(summary: list[Row], depths: list[int]) -> list[Claim]:
-    """What Xiong et al. say, against the table."""
+    """Compare the claims of Xiong et al. 2020 with the table."""
     by_norm = {norm: [row for row in summary if row["norm"] == norm] for norm in NORMS}
-    grow = {norm: exponent(depths, [row["last"] for row in rows]) for norm, rows in by_norm.items()}
+    exponents = {
+        norm: fit_power_law(depths, [row["last"] for row in rows]).exponent for norm, rows in by_norm.items()
+    }
     pre, post = by_norm["pre"][-1], by_norm["post"][-1]
     return [
         near(
-            "Post-norm: the last layer's gradient does not depend on depth: exponent", grow["post"], 0, 0.15
+            "Post-norm: the last layer's gradient does not depend on depth: exponent",
+            exponents["post"],
+            0,
+            0.15,
         ),
-        near("Pre-norm: it falls as 1/sqrt(L): exponent", grow["pre"], -0.5, 0.15),
+        near("Pre-norm: it falls as 1/sqrt(L): exponent", exponents["pre"], -0.5, 0.15),
         at_least(
             f"Post-norm: gradients grow from the first layer to the last, depth {depths[-1]}: ratio",
             post["last_over_first"],
@@ -147,7 +160,7 @@ def judge(summary: list[Row], depths: list[int]) -> list[Claim]:
             2,
         ),
         at_most(
-            f"Pre-norm: all layers' gradients are of one size, depth {depths[-1]}: largest over smallest",
+            f"Pre-norm: all layers' gradients are of similar size, depth {depths[-1]}: largest over smallest",
             pre["spread"],
             3,
         ),

@@ -1,4 +1,9 @@
-"""What attention knows of order: nothing without positions; what positions tell, and how far.
+"""Order of the input: lost without positions, and how far positions reach beyond the lengths of training.
+
+That attention without positions is permutation-equivariant follows from its definition: a sum over all keys
+does not depend on their order. Vaswani et al. 2017 (section 3.5) state that PE(pos + k) is a linear function
+of PE(pos), which follows from the addition theorems of sine and cosine (see ``rotation``), and hypothesise
+that sinusoids may extrapolate to longer sequences.
 
 Shapes: B sentences, S source positions, d model width.
 """
@@ -10,8 +15,9 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from compare.analysis.table import Row, Table
+from compare.report.plots.style import make_panels
 from compare.studies.copying import CONFIG, SYMBOLS, learn_to_copy, probe_copying
-from compare.studies.figures import draw_lines, make_figure
+from compare.studies.figures import draw_lines
 from compare.studies.measurement import relative_error
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most
 from transformer.config import Positions
@@ -20,20 +26,20 @@ from transformer.positions import sinusoids
 
 POSITIONS: tuple[Positions, ...] = ("none", "sinusoidal", "learned")
 ROUNDING = 1e-11
-"""Bound on what float64 adds at angles of some thousands."""
+"""Bound on float64 rounding at angles of some thousands."""
 METHOD = f"""\
-Equivariance: a fresh Transformer of two layers a side, d = {CONFIG.d_model}, in float64, reads {{length}}
-tokens and a shuffling P of them; the error is the largest difference between f(P x) and P f(x) over the
+Equivariance: a fresh Transformer of two layers per side, d = {CONFIG.d_model}, in float64, reads {{length}}
+tokens and a permutation P of them; the error is the largest difference between f(P x) and P f(x) over the
 encoder's states, and between the decoder's states after either, as a share of the largest value. Shift: the
 largest difference between PE(n + k) and R_k PE(n) for n < {{reach:,}}, where R_k turns each pair (sin, cos)
 by k times its frequency and so does not depend on n. Lengths: two small models learn to copy sequences of 1
 to {{longest}} of {SYMBOLS} symbols ({{updates:,}} updates of about {{tokens:,}} tokens, fp32); accuracy is
 the share of tokens, end of sequence included, that are the likeliest after the reference before them, over
-{{tests}} new sequences a length. Chance is {1 / SYMBOLS:.2f}."""
+{{tests}} new sequences per length. Chance is {1 / SYMBOLS:.2f}."""
 
 
 def run(settings: Settings) -> StudyResult:
-    """Measure equivariance and shifts, then train both models."""
+    """Measure equivariance and shifts, then train the models of the copying task."""
     longest, updates, tokens, tests = (4, 3, 64, 10) if settings.quick else (20, 1_000, 1_024, 200)
     length, reach = 32, 1_000
     equivariance = [break_order(positions, length) for positions in POSITIONS]
@@ -54,11 +60,11 @@ def run(settings: Settings) -> StudyResult:
         method=method,
         tables={
             "equivariance": Table(
-                "Error under shuffling of the source, as a share of the largest value.", equivariance
+                "Error under permutation of the source, as a share of the largest value.", equivariance
             ),
             "shifts": Table("PE(n + k) against R_k PE(n).", shifts),
             "lengths": Table(
-                "Accuracy by length; past: over the symbols after as many as training had at most.", rows
+                "Accuracy by length; past: over the symbols beyond the longest sequence of training.", rows
             ),
         },
         claims=judge(equivariance, shifts, rows, longest),
@@ -67,8 +73,8 @@ def run(settings: Settings) -> StudyResult:
 
 
 def plot(rows: list[Row], longest: int) -> Figure:
-    """Accuracy by length, of all tokens and of the symbols past the longest sequence of training."""
-    figure, (left, right) = make_figure(2)
+    """Plot accuracy by length: of all tokens, and of the symbols beyond the longest sequence of training."""
+    figure, (left, right) = make_panels(2)
     draw_lines(
         left,
         {
@@ -78,7 +84,7 @@ def plot(rows: list[Row], longest: int) -> Figure:
         predicted={f"longest in training: {longest}": ([longest, longest], [0, 1])},
         title="Copying: all tokens",
         x="length (symbols)",
-        y="share of tokens right",
+        y="share of tokens correct",
     )
     longer = [row for row in rows if row["length"] > longest]
     beyond = [row["length"] for row in longer]
@@ -88,7 +94,7 @@ def plot(rows: list[Row], longest: int) -> Figure:
         predicted={"chance": (beyond, [1 / SYMBOLS] * len(beyond))},
         title=f"Copying: symbols after number {longest}",
         x="length (symbols)",
-        y="share of symbols right",
+        y="share of symbols correct",
     )
     for axes in (left, right):
         axes.set_ylim(0, 1.05)
@@ -96,51 +102,53 @@ def plot(rows: list[Row], longest: int) -> Figure:
 
 
 def break_order(positions: Positions, length: int) -> Row:
-    """How far shuffling the source is from shuffling the states, and from changing nothing in the target."""
+    """Measure the errors of equivariance in the encoder and of invariance in the decoder."""
     model = Transformer(replace(CONFIG, positions=positions), length, length).double().eval()
     src, tgt = torch.randperm(length).unsqueeze(0), torch.randint(length, (1, length))
-    mask, order = torch.ones_like(src, dtype=torch.bool), torch.randperm(length)
+    mask, permutation = torch.ones_like(src, dtype=torch.bool), torch.randperm(length)
     with torch.inference_mode():
-        states, shuffled = (model.encoder(part, mask)[0] for part in (src, src[:, order]))
-        hidden, after = (model.features(part, mask, tgt).hidden for part in (src, src[:, order]))
+        states, permuted_states = (model.encoder(part, mask)[0] for part in (src, src[:, permutation]))
+        hidden, permuted_hidden = (
+            model.features(part, mask, tgt).hidden for part in (src, src[:, permutation])
+        )
     return {
         "positions": positions,
-        "encoder": relative_error(shuffled, states[:, order]),
-        "decoder": relative_error(after, hidden),
+        "encoder": relative_error(permuted_states, states[:, permutation]),
+        "decoder": relative_error(permuted_hidden, hidden),
     }
 
 
 def shift_error(k: int, reach: int, d: int) -> Row:
-    """How far R_k is from taking PE(n) to PE(n + k)."""
+    """Measure the largest difference between R_k PE(n) and PE(n + k), for n < ``reach``."""
     encoded = sinusoids(torch.arange(reach + k), d)
     error = (encoded[k:] - encoded[:reach] @ rotation(k, d).T).abs().max()
     return {"k": k, "error": float(error)}
 
 
 def rotation(k: int, d: int) -> Tensor:
-    """R_k (d, d): blocks [[cos, sin], [-sin, cos]] of k times each frequency 10000^(-2i / d)."""
+    """Compute R_k (d, d): blocks [[cos, sin], [-sin, cos]] of k times each frequency 10000^(-2i / d)."""
     angles = k * 10_000.0 ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
-    turn, sine = torch.zeros(d, d, dtype=torch.float64), torch.arange(0, d, 2)
-    turn[sine, sine], turn[sine, sine + 1] = angles.cos(), angles.sin()
-    turn[sine + 1, sine], turn[sine + 1, sine + 1] = -angles.sin(), angles.cos()
-    return turn
+    matrix, sine = torch.zeros(d, d, dtype=torch.float64), torch.arange(0, d, 2)
+    matrix[sine, sine], matrix[sine, sine + 1] = angles.cos(), angles.sin()
+    matrix[sine + 1, sine], matrix[sine + 1, sine + 1] = -angles.sin(), angles.cos()
+    return matrix
 
 
 def judge(equivariance: list[Row], shifts: list[Row], rows: list[Row], longest: int) -> list[Claim]:
-    """What the notes say, against the tables."""
-    none, *placed = equivariance
+    """Compare the claims with the tables."""
+    none, *with_positions = equivariance
     half = next(row for row in rows if row["length"] >= 1.5 * longest)
     claims = [
         at_most("Without positions the encoder is permutation-equivariant: error", none["encoder"], ROUNDING),
         at_most(
-            "Nor can the decoder tell one order of the source from another: error",
+            "Nor does the decoder distinguish two orders of the source: error",
             none["decoder"],
             ROUNDING,
         ),
     ]
     claims += [
         at_least(f"With {row['positions']} positions equivariance is lost: error", row["encoder"], 0.01)
-        for row in placed
+        for row in with_positions
     ]
     claims.append(
         at_most(
@@ -149,14 +157,16 @@ def judge(equivariance: list[Row], shifts: list[Row], rows: list[Row], longest: 
     )
     for positions in POSITIONS[1:]:
         within = min(row[positions] for row in rows if row["length"] <= longest)
-        claims.append(at_least(f"{positions}: lengths of training are learned: least accuracy", within, 0.99))
+        claims.append(
+            at_least(f"{positions} positions: training lengths are learned: least accuracy", within, 0.99)
+        )
     past = f"after symbol {longest} of sequences of {half['length']}"
     return [
         *claims,
         at_least(
-            f"Sinusoids carry over to longer sequences, as the paper hopes: accuracy {past}",
+            f"Sinusoids extrapolate to longer sequences: accuracy {past}",
             half["sinusoidal_past"],
             0.9,
         ),
-        at_most(f"Learned positions know nothing there: accuracy {past}", half["learned_past"], 0.2),
+        at_most(f"Learned positions do not: accuracy {past}", half["learned_past"], 0.2),
     ]

@@ -1,4 +1,4 @@
-"""The studies by name, and how one is run."""
+"""Registry of the studies, and the function that runs one."""
 
 import json
 import time
@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """One study; the module of its name has ``run(Settings) -> Findings``, imported when it is asked for."""
+    """Description of a study; the module of its name has ``run(Settings) -> StudyResult``."""
 
     about: str
     source: str
+    """Publications, as named in ``compare.studies.references``, and derivations."""
     minutes: float
-    """What it takes on two cores, at most."""
+    """Upper bound of its duration on two cores."""
     reads_runs: bool = False
     """Whether it can read a finished experiment instead of training."""
 
@@ -30,38 +31,38 @@ class Study:
 STUDIES: dict[str, Study] = {
     "complexity": Study(
         about="operations, time and memory of attention over lengths, heads and languages",
-        source="Vaswani et al. 2017, section 3.2.2 and table 1",
+        source="Vaswani et al. 2017, section 3.2.2 and table 1; counts follow from the definition",
         minutes=3,
     ),
     "scaling": Study(
         about="mean and variance of q . k, and what 1/sqrt(d) does to softmax and gradient",
-        source="Vaswani et al. 2017, section 3.2.1",
+        source="Vaswani et al. 2017, section 3.2.1; variance of a sum of independent products",
         minutes=3,
     ),
     "order": Study(
-        about="attention knows no order without positions; what positions know beyond training",
-        source="Vaswani et al. 2017, section 3.5",
+        about="attention ignores order without positions; positions beyond the lengths of training",
+        source="Vaswani et al. 2017, section 3.5; equivariance follows from the definition",
         minutes=12,
     ),
     "distance": Study(
         about="how gradients fade with distance: LSTM, LSTM with attention, Transformer",
-        source="Hochreiter et al. 2001; Vaswani et al. 2017, table 1",
+        source="Bengio et al. 1994; Vaswani et al. 2017, table 1; the rate follows from the LSTM's equations",
         minutes=3,
     ),
     "parallel": Study(
-        about="serial steps and training time a token over length: recurrent against Transformer",
+        about="serial steps and training time per token over length: recurrent against Transformer",
         source="Vaswani et al. 2017, table 1",
         minutes=3,
     ),
     "reversal": Study(
         about="a plain LSTM with and without its source reversed, and with attention, by length",
-        source="Sutskever et al. 2014, section 3.3; Bahdanau et al. 2015, section 5.2",
+        source="Sutskever et al. 2014, section 3.3; Bahdanau et al. 2015, figure 2 and section 5.2.2",
         minutes=12,
         reads_runs=True,
     ),
     "linearity": Study(
         about="two attention layers with fixed weights are one; the feed-forward layer breaks it",
-        source="lecture notes; compare Vaswani et al. 2017, section 3.3",
+        source="associativity of matrix products; feed-forward layer of Vaswani et al. 2017, section 3.3",
         minutes=3,
     ),
     "norm": Study(
@@ -73,7 +74,7 @@ STUDIES: dict[str, Study] = {
 
 
 def list_studies(*, as_json: bool = False) -> str:
-    """All studies, one a line."""
+    """List all studies, one per line."""
     if as_json:
         rows = [{"study": name, **asdict(study)} for name, study in STUDIES.items()]
         return json.dumps(rows, indent=2, ensure_ascii=False)
@@ -90,18 +91,18 @@ def run_study(
     runs: Path | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> "StudyReport":
-    """Run a study and write its report into ``folder``/<name>; torch's generator is left as it was.
+    """Run a study and write its report into ``folder``/<name>; restore torch's random state.
 
     Args:
         name: one of ``STUDIES``.
-        folder: of all studies.
-        seed: of all that is drawn.
-        quick: small sizes, whose figures mean nothing: for tests.
-        runs: a finished experiment to read instead of training, for a study that can.
-        say: told of each step of long work.
+        folder: of all reports.
+        seed: of all random numbers.
+        quick: whether to use small sizes, for tests; the figures then mean nothing.
+        runs: a finished experiment to read instead of training, for studies that can.
+        say: called with a line for each step of long work.
 
     Raises:
-        ValueError: no such study, or ``runs`` for one that reads none.
+        ValueError: unknown study, or ``runs`` for a study that reads none.
     """
     if name not in STUDIES:
         raise ValueError(f"unknown study {name!r}; {did_you_mean(name, STUDIES)}")
@@ -132,7 +133,7 @@ def run_study(
 
 
 def _machine() -> dict[str, Any]:
-    """What figures of time, and rounding, depend on."""
+    """Describe what times and rounding depend on."""
     import torch
 
     from compare.system.device import device_name

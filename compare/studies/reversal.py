@@ -1,4 +1,8 @@
-"""Reading the source backwards, and attention, as two cures for the long way from source to target."""
+"""Translation quality by length: plain LSTM, LSTM with reversed source, LSTM with attention.
+
+Sutskever et al. 2014 (section 3.3) report that reversing the source improves a plain LSTM, for long sentences
+too. Bahdanau et al. 2015 (figure 2, section 5.2.2) report that attention helps most for long sentences.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,8 +14,9 @@ from compare.analysis.table import Row, Table
 from compare.config.sections import DecodeConfig
 from compare.decoding.translator import Translator
 from compare.optim.config import OptimConfig
+from compare.report.plots.style import make_panels
 from compare.scoring.score import corpus_bleu
-from compare.studies.figures import draw_lines, make_figure
+from compare.studies.figures import draw_lines
 from compare.studies.finished_models import ATTENTION, FORWARD, REVERSED, Translations, read_translations
 from compare.studies.study import Claim, Settings, StudyResult, at_least
 from compare.studies.training import fit, make_split
@@ -22,11 +27,11 @@ from seq2seq.config import AttentionConfig, Seq2SeqConfig
 from seq2seq.model import Seq2Seq
 
 EDGES = (0, 5, 7, 10, 15, 20, 25, 1_000)
-"""A bucket holds the sources of more words than one edge, up to the next."""
+"""Upper bounds of the length buckets in words; each bucket begins above the bound before it."""
 GAIN = 2.0
-"""BLEU by which one model must pass another: more than half the 95% interval of a thousand sentences."""
+"""BLEU by which one model must exceed another: more than half the 95% interval of a thousand sentences."""
 TRAINED = """\
-Three models of one size ({size}), one layer a side, read the source in one direction: a plain LSTM forward,
+Three models of one size ({size}), one layer per side, read the source in one direction: a plain LSTM forward,
 the same with its source reversed, and forward with additive attention. Each sees the same {updates:,}
 batches of about {tokens:,} target tokens, in fp32, of the embedded English-German corpus cut to sources of
 at most {longest} words ({pairs:,} pairs, vocabularies of {src:,} and {tgt:,} words), and translates
@@ -38,18 +43,22 @@ SCORED = " BLEU of a corpus (sacreBLEU, 13a, cased), of all sentences and by the
 def run(settings: Settings) -> StudyResult:
     """Train the three models, or read a finished experiment, and score by length."""
     if settings.runs is None:
-        method, found = train(settings)
+        method, translations = train(settings)
     else:
-        method, found = READ.format(folder=settings.runs.resolve().name), read_translations(settings.runs)
-    buckets = by_length(found.pairs.src)
-    rows = [score(name, lines, found.pairs.tgt, buckets) for name, lines in found.lines.items()]
-    figure, (axes,) = make_figure(1)
-    places = list(range(len(buckets)))
-    lines = {row["model"]: (places, [row[label] for label in buckets]) for row in rows}
+        method, translations = (
+            READ.format(folder=settings.runs.resolve().name),
+            read_translations(settings.runs),
+        )
+    buckets = by_length(translations.pairs.src)
+    references = translations.pairs.tgt
+    rows = [score(name, lines, references, buckets) for name, lines in translations.lines.items()]
+    figure, (axes,) = make_panels(1)
+    positions = list(range(len(buckets)))
+    lines = {row["model"]: (positions, [row[label] for label in buckets]) for row in rows}
     draw_lines(axes, lines, title="Translation quality by length", x="words of the source", y="BLEU")
-    axes.set_xticks(places, list(buckets))
+    axes.set_xticks(positions, list(buckets))
     axes.set_ylim(bottom=0)
-    sizes = {"all": len(found.pairs.src), **{label: len(chosen) for label, chosen in buckets.items()}}
+    sizes = {"all": len(references), **{label: len(indices) for label, indices in buckets.items()}}
     return StudyResult(
         method=method + SCORED,
         tables={
@@ -57,14 +66,14 @@ def run(settings: Settings) -> StudyResult:
             "sentences": Table("Test sentences by words of the source.", [sizes]),
         },
         claims=judge(
-            {kind: row for kind, name in found.kinds.items() for row in rows if row["model"] == name}
+            {kind: row for kind, name in translations.kinds.items() for row in rows if row["model"] == name}
         ),
         figure=figure,
     )
 
 
 def train(settings: Settings) -> tuple[str, Translations]:
-    """Train and translate; returns what was done, and the translations."""
+    """Train the three models and translate; return a description of the method, and the translations."""
     longest, pairs, tests, hidden, tokens, updates = (
         (6, 200, 60, 8, 128, 2) if settings.quick else (10, 60_000, 3_000, 256, 1_024, 2_000)
     )
@@ -76,14 +85,15 @@ def train(settings: Settings) -> tuple[str, Translations]:
     )
     vocabularies = build_pair(short, kind="words", size=4_000, joint=False)
     split = make_split(vocabularies.src.encode_all(short.src), vocabularies.tgt.encode_all(short.tgt))
-    found = Translations(test, {}, {})
+    translations = Translations(test, {}, {})
     for name, config in designs(hidden).items():
         settings.say(f"reversal: {name}, {updates:,} updates")
         torch.manual_seed(settings.seed)
         model = Seq2Seq(config, len(vocabularies.src), len(vocabularies.tgt))
         optim = OptimConfig(learning_rate=3e-3, warmup_updates=min(100, updates))
         fit(model, split, optim, batch_tokens=tokens, updates=updates, seed=settings.seed)
-        found.lines[name], found.kinds[name] = translate(model, vocabularies, test.src), name
+        translations.lines[name] = translate(model, vocabularies, test.src)
+        translations.kinds[name] = name
     method = TRAINED.format(
         size=f"embeddings of {hidden // 2}, states of {hidden}",
         updates=updates,
@@ -94,11 +104,11 @@ def train(settings: Settings) -> tuple[str, Translations]:
         tgt=len(vocabularies.tgt),
         tests=len(test.src),
     )
-    return method, found
+    return method, translations
 
 
 def designs(hidden: int) -> dict[str, Seq2SeqConfig]:
-    """The three models, each but one step from the first."""
+    """Configure the three models; the second and third each differ from the first in one option."""
     plain = Seq2SeqConfig(
         attention=None,
         direction="forward",
@@ -121,28 +131,32 @@ def translate(model: Seq2Seq, vocabularies: VocabularyPair, lines: Sequence[str]
 
 
 def by_length(sources: Sequence[str]) -> dict[str, list[int]]:
-    """The numbers of the sentences of each length, by a label such as "6-7"; empty ones are left out."""
+    """Group sentence indices by source length, under labels such as "6-7"; leave out empty groups."""
     words = [len(line.split()) for line in sources]
     buckets = {}
     for low, high in pairwise(EDGES):
-        chosen = [index for index, length in enumerate(words) if low < length <= high]
-        if chosen:
-            shortest, longest = min(words[i] for i in chosen), max(words[i] for i in chosen)
-            buckets[f"{shortest}-{longest}" if shortest < longest else str(longest)] = chosen
+        indices = [index for index, length in enumerate(words) if low < length <= high]
+        if indices:
+            shortest, longest = min(words[i] for i in indices), max(words[i] for i in indices)
+            buckets[f"{shortest}-{longest}" if shortest < longest else str(longest)] = indices
     return buckets
 
 
 def score(name: str, lines: Sequence[str], references: Sequence[str], buckets: dict[str, list[int]]) -> Row:
-    """BLEU of a model, of all sentences and of each bucket."""
+    """Compute a model's BLEU over all sentences and over each bucket."""
     parts = {
-        label: corpus_bleu([lines[i] for i in chosen], [references[i] for i in chosen])
-        for label, chosen in buckets.items()
+        label: corpus_bleu([lines[i] for i in indices], [references[i] for i in indices])
+        for label, indices in buckets.items()
     }
     return {"model": name, "all": corpus_bleu(lines, references), **parts}
 
 
 def judge(rows: dict[str, Row]) -> list[Claim]:
-    """What the notes say, against the rows of the kinds that are there."""
+    """Compare the claims with the rows of the kinds present.
+
+    Raises:
+        ValueError: no two kinds can be compared.
+    """
     claims = []
     if FORWARD in rows and REVERSED in rows:
         forward, backward = rows[FORWARD], rows[REVERSED]
@@ -168,8 +182,8 @@ def judge(rows: dict[str, Row]) -> list[Claim]:
             ),
             at_least(
                 "Attention loses less with length: BLEU of the longest sentences over that of the shortest, "
-                f"less the same of {best['model']}",
-                kept(attention) - kept(best),
+                f"minus the same ratio of {best['model']}",
+                share_at_longest(attention) - share_at_longest(best),
                 0.1,
             ),
         ]
@@ -178,7 +192,7 @@ def judge(rows: dict[str, Row]) -> list[Claim]:
     return claims
 
 
-def kept(row: Row) -> float:
-    """BLEU of the longest sentences as a share of that of the shortest."""
+def share_at_longest(row: Row) -> float:
+    """Compute the BLEU of the longest sentences as a share of that of the shortest."""
     parts = [value for label, value in row.items() if label not in ("model", "all")]
     return float(parts[-1] / parts[0]) if parts[0] else 0.0

@@ -1,4 +1,9 @@
-"""Why scores are divided by sqrt(d): the mean and variance of q . k, and what the softmax makes of them."""
+"""Scaling of scores by 1/sqrt(d): mean and variance of q . k, and their effect on the softmax.
+
+Vaswani et al. 2017 (section 3.2.1): for independent components of mean 0 and variance 1, q . k has mean 0 and
+variance d. For N(mu, sigma^2 I) the d products q_i k_i are independent with mean mu_i^2 and variance
+E[q_i^2] E[k_i^2] - mu_i^4 = sigma^4 + 2 sigma^2 mu_i^2; their sums are the formulas tested here.
+"""
 
 import math
 
@@ -7,8 +12,9 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from compare.analysis.table import Row, Table
-from compare.benchmark.growth import exponent
-from compare.studies.figures import draw_lines, make_figure
+from compare.benchmark.growth import fit_power_law
+from compare.report.plots.style import make_panels
+from compare.studies.figures import draw_lines
 from compare.studies.measurement import draw
 from compare.studies.saturation import KEYS, SCALES, judge_softmax, measure_softmax
 from compare.studies.study import Claim, Settings, StudyResult, at_most, near
@@ -18,13 +24,13 @@ NORMALS = ((0.0, 1.0), (0.5, 1.0), (0.25, 1.5))
 CHUNK = 2_000
 """Products drawn at a time."""
 ERRORS = 4.0
-"""Standard errors by which a sample may miss its formula: some dozen samples do so once in 500 seeds."""
+"""Tolerance in standard errors; one of some dozen samples exceeds it in 1 of 500 seeds."""
 METHOD = """\
 q and k are drawn from N(mu, sigma^2 I), all entries of the vector mu being equal, in float64. Each mean and
 each variance is of {samples:,} products; its standard error comes from the same sample. Entropy and
 gradient are means over {rows:,} queries drawn from N(0, I) against {keys} keys: the gradient is the
-Frobenius norm of the softmax' own Jacobian, sqrt(sum p^2 - 2 sum p^3 + (sum p^2)^2), which is what any
-loss' gradient passes through. An exponent is the slope of logarithms over d."""
+Frobenius norm of the softmax's Jacobian, sqrt(sum p^2 - 2 sum p^3 + (sum p^2)^2), by which the gradient of
+any loss is multiplied. An exponent is the slope of logarithms over d."""
 
 
 def run(settings: Settings) -> StudyResult:
@@ -35,15 +41,17 @@ def run(settings: Settings) -> StudyResult:
     moments = [measure_moments(d, mu, sigma, samples) for mu, sigma in NORMALS for d in sizes]
     settings.say("scaling: entropy and gradient of the softmax")
     softmax = [measure_softmax(d, rows) for d in sizes]
-    scales = [grow(name, moments) for name in SCALES]
+    scales = [fit_exponents(name, moments) for name in SCALES]
     return StudyResult(
         method=METHOD.format(samples=samples, rows=rows, keys=KEYS),
         tables={
             "moments": Table("E[q.k] = mu.mu and Var[q.k] = d sigma^4 + 2 sigma^2 mu.mu.", moments),
             "scales": Table(
-                "How mean and variance of the scaled score grow with d, where mu is 0.5.", scales
+                "Exponents in d of mean and variance of the scaled score, where mu is 0.5.", scales
             ),
-            "softmax": Table("Scores of unit queries and keys, by what they are multiplied by.", softmax),
+            "softmax": Table(
+                "Softmax over scores of queries and keys from N(0, I), by the factor of the scores.", softmax
+            ),
         },
         claims=[*judge(moments, scales), *judge_softmax(softmax)],
         figure=plot(moments, softmax),
@@ -51,12 +59,12 @@ def run(settings: Settings) -> StudyResult:
 
 
 def plot(moments: list[Row], softmax: list[Row]) -> Figure:
-    """Variance, entropy and gradient over d, under each scale."""
-    figure, panels = make_figure(3)
+    """Plot variance, entropy and gradient over d, for each scale."""
+    figure, panels = make_panels(3)
     sizes = [row["d"] for row in softmax]
-    unit = _unit(moments)
+    unit_normal = _unit_normal(moments)
     lines = {
-        f"times {name}": (sizes, [row["variance"] * scale(row["d"]) ** 2 for row in unit])
+        f"times {name}": (sizes, [row["variance"] * scale(row["d"]) ** 2 for row in unit_normal])
         for name, scale in SCALES.items()
     }
     draw_lines(
@@ -68,22 +76,24 @@ def plot(moments: list[Row], softmax: list[Row]) -> Figure:
         y="variance",
         log="xy",
     )
-    for axes, what, label in (
+    for axes, quantity, label in (
         (panels[1], "entropy", "nats"),
         (panels[2], "gradient", "norm of the Jacobian"),
     ):
-        lines = {f"times {name}": (sizes, [row[f"{what} at {name}"] for row in softmax]) for name in SCALES}
-        draw_lines(axes, lines, title=f"Softmax of {KEYS} scores: {what}", x="d", y=label, log="xy")
+        lines = {
+            f"times {name}": (sizes, [row[f"{quantity} at {name}"] for row in softmax]) for name in SCALES
+        }
+        draw_lines(axes, lines, title=f"Softmax of {KEYS} scores: {quantity}", x="d", y=label, log="xy")
     return figure
 
 
-def _unit(moments: list[Row]) -> list[Row]:
-    """The rows of q, k ~ N(0, I)."""
+def _unit_normal(moments: list[Row]) -> list[Row]:
+    """Select the rows of q, k ~ N(0, I)."""
     return [row for row in moments if (row["mu"], row["sigma"]) == NORMALS[0]]
 
 
 def measure_moments(d: int, mu: float, sigma: float, samples: int) -> Row:
-    """Mean and variance of q . k over ``samples`` draws, with their standard errors."""
+    """Measure mean and variance of q . k over ``samples`` draws, with their standard errors."""
     products = torch.cat([_products(d, mu, sigma) for _ in range(samples // CHUNK)])
     mean, variance = float(products.mean()), float(products.var())
     fourth = float((products - mean).pow(4).mean())
@@ -101,51 +111,52 @@ def measure_moments(d: int, mu: float, sigma: float, samples: int) -> Row:
 
 
 def _products(d: int, mu: float, sigma: float) -> Tensor:
+    """Draw ``CHUNK`` products q . k."""
     queries, keys = (mu + sigma * draw(CHUNK, d) for _ in range(2))
     return (queries * keys).sum(1)
 
 
-def grow(name: str, moments: list[Row]) -> Row:
-    """The exponents in d of mean and variance of the score scaled by SCALES[name], where mu is not 0."""
+def fit_exponents(name: str, moments: list[Row]) -> Row:
+    """Fit the exponents in d of mean and variance of the score scaled by SCALES[name], where mu is not 0."""
     rows = [row for row in moments if (row["mu"], row["sigma"]) == NORMALS[1]]
     sizes, scales = [row["d"] for row in rows], [SCALES[name](row["d"]) for row in rows]
     means = [row["mean"] * scale for row, scale in zip(rows, scales, strict=True)]
     variances = [row["variance"] * scale**2 for row, scale in zip(rows, scales, strict=True)]
     return {
         "scale": name,
-        "exponent_of_mean": exponent(sizes, means),
-        "exponent_of_variance": exponent(sizes, variances),
+        "exponent_of_mean": fit_power_law(sizes, means).exponent,
+        "exponent_of_variance": fit_power_law(sizes, variances).exponent,
     }
 
 
 def judge(moments: list[Row], scales: list[Row]) -> list[Claim]:
-    """What the notes say of mean and variance, against the tables."""
+    """Compare the claims about mean and variance with the tables."""
     by_scale = {row["scale"]: row for row in scales}
-    squares = [SCALES["1/sqrt(d)"](row["d"]) ** 2 for row in _unit(moments)]
-    scaled = [
+    squares = [SCALES["1/sqrt(d)"](row["d"]) ** 2 for row in _unit_normal(moments)]
+    deviations = [
         abs(square * row["variance"] - 1) / (square * row["variance_error"])
-        for square, row in zip(squares, _unit(moments), strict=True)
+        for square, row in zip(squares, _unit_normal(moments), strict=True)
     ]
     count = len(moments)
     return [
         at_most(
             f"E[q.k] is mu.mu: largest of {count} deviations, in standard errors",
-            _off(moments, "mean"),
+            _largest_deviation(moments, "mean"),
             ERRORS,
         ),
         at_most(
             f"Var[q.k] is d sigma^4 + 2 sigma^2 mu.mu: largest of {count} deviations, in standard errors",
-            _off(moments, "variance"),
+            _largest_deviation(moments, "variance"),
             ERRORS,
         ),
         at_most(
             "Times 1/sqrt(d), Var is 1 at every d, for q, k ~ N(0, I): largest deviation, in standard errors",
-            max(scaled),
+            max(deviations),
             ERRORS,
         ),
         *(
-            near(f"{text}: exponent", by_scale[scale][f"exponent_of_{what}"], exponent_of_d, 0.05)
-            for text, scale, what, exponent_of_d in (
+            near(f"{text}: exponent", by_scale[scale][f"exponent_of_{moment}"], exponent_of_d, 0.05)
+            for text, scale, moment, exponent_of_d in (
                 ("Unscaled, E grows linearly in d", "1", "mean", 1),
                 ("Times 1/sqrt(d), E grows as sqrt(d)", "1/sqrt(d)", "mean", 0.5),
                 ("Times 1/d, Var falls as 1/d", "1/d", "variance", -1),
@@ -154,6 +165,8 @@ def judge(moments: list[Row], scales: list[Row]) -> list[Claim]:
     ]
 
 
-def _off(moments: list[Row], what: str) -> float:
-    """The largest deviation of a moment from its formula, in its standard errors."""
-    return max(float(abs(row[what] - row[f"{what}_predicted"]) / row[f"{what}_error"]) for row in moments)
+def _largest_deviation(moments: list[Row], moment: str) -> float:
+    """Compute the largest deviation of a moment from its formula, in standard errors."""
+    return max(
+        float(abs(row[moment] - row[f"{moment}_predicted"]) / row[f"{moment}_error"]) for row in moments
+    )

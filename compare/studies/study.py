@@ -1,4 +1,4 @@
-"""What a study hands back: tables, a figure, and claims that its measurements uphold or not."""
+"""Types of a study: its settings, its claims as ranges of measured numbers, and its result."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a study is told."""
+    """Settings of a run of a study."""
 
     seed: int
-    """Of all that is drawn."""
+    """Seed of all random numbers."""
     quick: bool
-    """Small sizes, whose figures mean nothing: for tests."""
+    """Whether to use small sizes, for tests; the figures then mean nothing."""
     runs: Path | None
     """Folder of a finished experiment to read instead of training."""
     say: Callable[[str], None]
@@ -28,14 +28,14 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A statement of the notes as a range in which a measured number must lie; see ``near`` and its like."""
+    """Statement as a range in which a measured number must lie; made by ``near``, ``at_most`` and so on."""
 
     text: str
     measured: float
     low: float = -math.inf
     high: float = math.inf
     expected: float | None = None
-    """The middle of the range, where there is a formula for it."""
+    """Middle of the range, if a formula predicts it."""
 
     @property
     def holds(self) -> bool:
@@ -44,14 +44,10 @@ class Claim:
 
     @property
     def prediction(self) -> str:
-        """The range in words."""
+        """Range in words."""
         if self.expected is not None:
-            width = self.high - self.expected
-            return (
-                f"{format_number(self.expected)} ± {format_number(width)}"
-                if width
-                else f"{format_number(self.expected)} exactly"
-            )
+            expected, tolerance = format_number(self.expected), self.high - self.expected
+            return f"{expected} ± {format_number(tolerance)}" if tolerance else f"{expected} exactly"
         if math.isinf(self.low):
             return f"at most {format_number(self.high)}"
         if math.isinf(self.high):
@@ -60,7 +56,7 @@ class Claim:
 
     @property
     def measurement(self) -> str:
-        """The measured number in words."""
+        """Measured number as text."""
         return format_number(self.measured)
 
 
@@ -76,7 +72,7 @@ def at_most(text: str, measured: float, bound: float) -> Claim:
 
 
 def at_least(text: str, measured: float, bound: float) -> Claim:
-    """Claim that ``measured`` reaches ``bound``."""
+    """Claim that ``measured`` is not below ``bound``."""
     return Claim(text=text, measured=float(measured), low=bound)
 
 
@@ -87,11 +83,11 @@ def between(text: str, measured: float, low: float, high: float) -> Claim:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyResult:
-    """All that a study found."""
+    """Result of a study."""
 
     method: str
-    """What was measured and how, in a few sentences."""
+    """Description of the measurement, in a few sentences."""
     tables: Mapping[str, Table]
-    """By the name of the file each is written to."""
+    """Tables by the name of their file, without suffix."""
     claims: Sequence[Claim]
     figure: "Figure"

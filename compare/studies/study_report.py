@@ -1,4 +1,4 @@
-"""A study's findings as files: study.md to read, study.json and CSV tables to compute with, and a plot."""
+"""Report of a study as files: study.md to read, study.json and CSV tables for programs, and a plot."""
 
 import json
 from collections.abc import Mapping
@@ -11,13 +11,14 @@ import pandas as pd
 from compare.analysis.table import Row, format_number, markdown
 from compare.report.plots.plots import save_figure
 from compare.results.result import without_nan
+from compare.studies.references import bibliography
 from compare.studies.study import StudyResult
 from data.text.files import write_atomically
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudyReport:
-    """What a study found, and what the figures hold for."""
+    """Result of a study, its sources and the conditions of measurement."""
 
     name: str
     about: str
@@ -28,7 +29,7 @@ class StudyReport:
 
     @property
     def verdict(self) -> list[Row]:
-        """One row a claim: what was predicted, what was measured, and whether it holds."""
+        """One row per claim: prediction, measurement, and whether it holds."""
         return [
             {
                 "claim": claim.text,
@@ -40,11 +41,11 @@ class StudyReport:
         ]
 
     def to_markdown(self) -> str:
-        """The report people read."""
+        """Render the report as Markdown."""
         claims, held = self.findings.claims, sum(claim.holds for claim in self.findings.claims)
         parts = [
             f"# {self.name}: {self.about}",
-            f"Source: {self.source}",
+            "\n".join([f"Source: {self.source}", "", *(f"- {entry}" for entry in bibliography(self.source))]),
             self.findings.method,
             f"## Verdict: {held} of {len(claims)} claims hold",
             markdown(self.verdict),
@@ -56,7 +57,7 @@ class StudyReport:
         return "\n\n".join([*parts, f"Measured with: {conditions}."]) + "\n"
 
     def to_json(self) -> str:
-        """All figures as one JSON object; a number that is not finite becomes null."""
+        """Serialise to JSON; a number that is not finite becomes null."""
         claims = [
             {"claim": claim.text, "low": claim.low, "high": claim.high, "measured": claim.measured}
             | {"expected": claim.expected, "holds": claim.holds}
@@ -73,14 +74,14 @@ class StudyReport:
         return json.dumps(without_nan(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
     def write(self, folder: Path) -> list[Path]:
-        """Write the report into ``folder``/<name>; study.json comes last, so that it vouches for the rest."""
-        place = folder / self.name
-        written = save_figure(self.findings.figure, place / "plot")
+        """Write the report into ``folder``/<name>; study.json is last: it marks a complete report."""
+        path = folder / self.name
+        written = save_figure(self.findings.figure, path / "plot")
         texts = {
             f"{name}.csv": pd.DataFrame(table.rows).to_csv(index=False, lineterminator="\n")
             for name, table in self.findings.tables.items()
         }
         for name, text in {**texts, "study.md": self.to_markdown(), "study.json": self.to_json()}.items():
-            write_atomically(place / name, text)
-            written.append(place / name)
+            write_atomically(path / name, text)
+            written.append(path / name)
         return written

@@ -1,4 +1,4 @@
-"""Training for studies: the toolkit's loss, optimizer and step, without its checkpoints and validation."""
+"""Training for studies: the toolkit's loss, optimizer and step, without checkpoints and validation."""
 
 from collections.abc import Iterator, Sequence
 from itertools import count, islice
@@ -17,7 +17,7 @@ from data.loader import BatchStream
 
 
 def make_split(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> EncodedSplit:
-    """Sequences of ids as a split to make batches of."""
+    """Make a split from sequences of ids."""
     rows = np.arange(len(sources), dtype=np.int64)
     return EncodedSplit(src=Sequences.of(sources), tgt=Sequences.of(targets), rows=rows, dropped=0)
 
@@ -38,14 +38,14 @@ def fit(
 
 
 def _endless(stream: BatchStream) -> Iterator[Batch]:
-    """Epoch after epoch."""
+    """Yield the batches of one epoch after another."""
     for epoch in count(1):
         yield from stream.epoch(epoch)
 
 
 @torch.inference_mode()
 def accuracy(model: Model, batch: Batch) -> float:
-    """The share of target tokens that are the likeliest after the reference before them."""
+    """Compute the share of target tokens that are the most likely ones, given the reference before them."""
     model.eval()
     best = model(batch.src, batch.src_mask, batch.tgt_in).argmax(-1)
     return float((best == batch.tgt_out)[batch.tgt_mask].float().mean())

@@ -1,10 +1,9 @@
-"""Say what this machine has, and what is missing, before a long run finds out."""
+"""Check of this machine before a long run: packages, processors, threads, GPUs and disk."""
 
 import os
 import platform
 import re
 import shutil
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -18,33 +17,33 @@ MIN_FREE_GIB = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis:
-    """One thing looked at: ``ok``, something to know (``note``), or what will not work (``missing``)."""
+    """Result of one check: ``ok``, worth knowing (``note``), or bound to fail later (``missing``)."""
 
     topic: str
     text: str
     level: Literal["ok", "note", "missing"] = "ok"
 
 
-def diagnose(*, yardstick: bool = False) -> list[Diagnosis]:
-    """Look at Python, packages, processors and disk; ``yardstick`` times matrix products for 2 seconds."""
+def diagnose(*, measure_peak: bool = False) -> list[Diagnosis]:
+    """Check Python, packages, processors and disk; ``measure_peak`` also times matrix products, for 2 s."""
     python = Diagnosis(topic="python", text=f"{platform.python_version()} on {platform.platform()}")
     findings = [python, *_packages(), *_processor()]
     try:
-        findings += [_threads(), *_gpus(), *(_matrix_products() if yardstick else ())]
-    except (ImportError, OSError) as error:  # OSError: a library that torch was built for is not there
+        findings += [_threads(), *_gpus(), *(_matrix_products() if measure_peak else ())]
+    except (ImportError, OSError) as error:  # OSError: a shared library of torch is missing
         findings.append(Diagnosis(topic="torch loads", text=f"no: {error}", level="missing"))
     return [*findings, _disk(Path.cwd())]
 
 
 def render_diagnoses(findings: Sequence[Diagnosis]) -> str:
-    """One line a finding, topics aligned."""
+    """Render one line per check, topics aligned."""
     width = max(len(finding.topic) for finding in findings)
     sign = {"ok": " ", "note": "-", "missing": "!"}
     return "\n".join(f"{sign[item.level]} {item.topic:<{width}}  {item.text}" for item in findings)
 
 
 def _packages() -> Iterator[Diagnosis]:
-    """The version of each package that our own metadata asks for."""
+    """Check the version of each package that attnbench's metadata requires."""
     try:
         requirements = metadata.requires("attnbench") or []
     except metadata.PackageNotFoundError:
@@ -65,7 +64,7 @@ def _packages() -> Iterator[Diagnosis]:
 
 
 def _processor() -> Iterator[Diagnosis]:
-    """The CPU, how much of it is ours, and whether bfloat16 is worth using on it."""
+    """Check the CPU, the cores this process may use, and whether bfloat16 is fast on it."""
     name, flags = processor()
     yield Diagnosis(topic="cpu", text=f"{name}, {_cores()} cores")
     if flags:
@@ -75,7 +74,7 @@ def _processor() -> Iterator[Diagnosis]:
 
 
 def _threads() -> Diagnosis:
-    """How many threads torch uses, and whether they would stand in each other's way."""
+    """Check that torch uses no more threads than there are cores."""
     import torch
 
     threads, cores = torch.get_num_threads(), _cores()
@@ -86,12 +85,12 @@ def _threads() -> Diagnosis:
 
 
 def _cores() -> int:
-    """The cores this process may use, fewer than the machine has where it is confined to some."""
+    """Count the cores this process may use; they may be fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _gpus() -> Iterator[Diagnosis]:
-    """Every CUDA device torch can use, or why there is none."""
+    """Describe each CUDA device that torch can use, or why there is none."""
     import torch
 
     if not torch.cuda.is_available():
@@ -106,28 +105,22 @@ def _gpus() -> Iterator[Diagnosis]:
 
 
 def _matrix_products(seconds: float = 0.5) -> Iterator[Diagnosis]:
-    """GFLOP/s of square matrix products, best of what fits into ``seconds``, by device and precision."""
+    """Measure the GFLOP/s of square matrix products, for ``seconds`` per device and precision."""
     import torch
 
+    from compare.system.peak_flops import MATRIX_SIZE, matmul_flops_per_s
+    from compare.system.precision import DTYPES
+
     for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
-        size = 1024 if device == "cpu" else 8192  # large enough to keep it busy
-        for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
-            matrix = torch.ones(size, size, dtype=dtype, device=device)
-            best, end = float("inf"), time.perf_counter() + seconds
-            while time.perf_counter() < end:
-                start = time.perf_counter()
-                torch.mm(matrix, matrix)
-                if device == "cuda":
-                    torch.cuda.synchronize()
-                best = min(best, time.perf_counter() - start)
-            rate = 2 * size**3 / best / 1e9
-            yield Diagnosis(
-                topic=f"{device} {name} speed", text=f"{rate:,.0f} GFLOP/s, {size} x {size} matrix product"
-            )
+        size = MATRIX_SIZE[device]
+        for precision in DTYPES:
+            rate = matmul_flops_per_s(torch.device(device), precision, seconds) / 1e9
+            text = f"{rate:,.0f} GFLOP/s, {size} x {size} matrix product"
+            yield Diagnosis(topic=f"{device} {precision} speed", text=text)
 
 
 def _disk(folder: Path) -> Diagnosis:
-    """Room for checkpoints and encoded corpora where the runs will be written."""
+    """Check the free space for checkpoints and encoded corpora in ``folder``."""
     free = shutil.disk_usage(folder).free / 2**30
     level: Literal["note", "ok"] = "note" if free < MIN_FREE_GIB else "ok"
     return Diagnosis(topic="disk", text=f"{free:.1f} GiB free in {folder}", level=level)

@@ -1,13 +1,12 @@
-"""What a device could do at most: the share of it that a model reaches tells how good its code is."""
+"""Peak FLOP/s of a device, to which the FLOP/s that a model reaches in training are compared."""
 
 import re
-import time
 
 import torch
 
 from compare.system.device import device_name
 from compare.system.precision import DTYPES
-from compare.system.timing import timed
+from compare.system.timing import best_of
 
 MATRIX_SIZE = {"cpu": 1024, "cuda": 8192}
 """Side of the square matrices multiplied, by device type: large enough to keep it busy."""
@@ -20,12 +19,16 @@ PEAK_TFLOPS = {
     r"A10": 125,
     r"GeForce RTX 4090": 165,
 }
-"""Dense bf16 peaks by their makers' data sheets, by what stands after NVIDIA in a card's whole name."""
+"""Dense bf16 peaks of the makers' data sheets, by a pattern of the card's whole name after "NVIDIA"."""
 FORMULA = "FLOPs of training a token (3 times the forward pass' matrix products) x tokens/s over"
 
 
 def peak_flops(device: torch.device, precision: str) -> tuple[float, str]:
-    """Operations a second that ``device`` is held to, and what they are in words."""
+    """Look up or measure the peak of ``device``.
+
+    Returns:
+        Operations per second, and a description of what they are.
+    """
     peak = peak_tflops(device_name(device)) if device.type == "cuda" else None
     if peak is not None:
         return peak * 1e12, f"MFU: {FORMULA} the card's peak, {peak:,.0f} TFLOP/s of dense bf16"
@@ -35,19 +38,16 @@ def peak_flops(device: torch.device, precision: str) -> tuple[float, str]:
 
 
 def peak_tflops(name: str) -> float | None:
-    """The dense bf16 peak of a card; None where it is not known."""
+    """Look up a card's dense bf16 peak in TFLOP/s; None for an unknown card."""
     card = name.removeprefix("NVIDIA ")
-    return next((peak for known, peak in PEAK_TFLOPS.items() if re.fullmatch(known, card)), None)
+    return next((peak for pattern, peak in PEAK_TFLOPS.items() if re.fullmatch(pattern, card)), None)
 
 
 def matmul_flops_per_s(device: torch.device, precision: str, seconds: float = 0.3) -> float:
-    """The device's peak_flops: operations per second of a square matrix product, best of some."""
+    """Measure the operations per second of a square matrix product: its fastest run within ``seconds``."""
     size = MATRIX_SIZE[device.type]
     dtype = DTYPES[precision]
     left, right = (
         torch.randn(size, size, generator=torch.Generator().manual_seed(0)).to(device, dtype) for _ in "ab"
     )
-    best, until = float("inf"), time.perf_counter() + seconds
-    while time.perf_counter() < until:
-        best = min(best, timed(lambda: left @ right, device))
-    return float(2 * size**3 / best)
+    return float(2 * size**3 / best_of(lambda: left @ right, device, seconds=seconds))

@@ -1,4 +1,4 @@
-"""Timing: warm-up, several repeats in turn, a monotonic clock, the device synchronised."""
+"""Timing with warm-up, several repeats, a monotonic clock and a synchronised device."""
 
 import statistics
 import time
@@ -13,19 +13,19 @@ from compare.system.energy import EnergyMeter
 from compare.system.memory import peak_memory_bytes, reset_peak_memory
 
 Workload = Callable[[], object]
-"""What is timed; it can be done again and again."""
+"""Repeatable work to be timed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Speed:
-    """Raw repeats of some work: what medians and spreads are taken from."""
+    """Times of the repeats of some work, and how much work one repeat is."""
 
     sentences: int
-    """Done in one repeat."""
+    """Sentences per repeat."""
     tokens: int
-    """Counted in one repeat; of decoding the target tokens written, end of sentence included."""
+    """Tokens per repeat; for decoding the target tokens, end of sentence included."""
     seconds: list[float]
-    """Of each repeat."""
+    """Seconds of each repeat."""
 
     @property
     def sentences_per_s(self) -> float:
@@ -39,39 +39,60 @@ class Speed:
 
 
 class TimedRepeat(NamedTuple):
-    """What one repeat of some work took."""
+    """Cost of one repeat of some work."""
 
     seconds: float
     joules: float | None
-    """By processor and GPU; None where they cannot be read."""
+    """Energy of processor and GPU; None where it cannot be read."""
     peak_memory_bytes: int
 
 
 def time_in_turn(
     works: Sequence[Workload], device: torch.device, *, repeats: int
 ) -> Iterator[tuple[int, TimedRepeat]]:
-    """Do each work once to warm up, then ``repeats`` times in turn; yields its place and what the turn took.
+    """Run each workload once to warm up, then all of them in turn, ``repeats`` times.
 
-    In turn, so that a machine that gets slower or busier meanwhile does so for all of them.
+    They take turns so that a machine that becomes slower or busier meanwhile does so for all of them.
+
+    Yields:
+        The index in ``works`` and the cost of each timed repeat.
     """
     for work in works:
         work()
     energy = EnergyMeter(device)
     for _ in range(repeats):
-        for place, work in enumerate(works):
+        for index, work in enumerate(works):
             reset_peak_memory(device)
             energy.take()
             seconds = timed(work, device)
-            yield place, TimedRepeat(seconds, energy.take(), peak_memory_bytes(device))
+            yield index, TimedRepeat(seconds, energy.take(), peak_memory_bytes(device))
+
+
+def best_of(work: Workload, device: torch.device, *, repeats: int = 1, seconds: float = 0.0) -> float:
+    """Time the fastest of several runs of ``work``, after one to warm up.
+
+    The minimum, not the median: whatever disturbs a run makes it slower.
+
+    Args:
+        work: what to time.
+        device: where it runs.
+        repeats: timed runs at least.
+        seconds: time that the timed runs take together at least.
+    """
+    work()
+    times: list[float] = []
+    while len(times) < repeats or sum(times) < seconds:
+        times.append(timed(work, device))
+    return min(times)
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value below which ``share`` (0 to 1) of the values lie, interpolated."""
+    """Compute the value below which ``share`` (0 to 1) of the values lie, interpolated."""
     return float(np.quantile(values, share))
 
 
 def timed(work: Workload, device: torch.device) -> float:
-    """Seconds that ``work`` takes, the accelerator's queue emptied before and after."""
+    """Measure the seconds of one run of ``work``; wait for the accelerator before and after it."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     start = time.perf_counter()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from compare.benchmark.measurement import Measurement as BenchRow
 from compare.benchmark.regressions import Change, find_changes
-from compare.benchmark.report import BenchmarkResult, read_report
+from compare.benchmark.report import BenchmarkResult, read_benchmark
 from compare.config.parse import load_experiment
 from compare.config.resolve_model import resolve_model
 from compare.report.tables.table import TableForm, render_table
@@ -125,7 +125,7 @@ def test_results_of_bench(folder: Path, content: bytes):
     path = written(folder / "speed.json", content)
 
     def read() -> None:
-        report = read_report(path)
+        report = read_benchmark(path)
         report.render()
         find_changes(report.rows, report.rows)
         report.to_json()

@@ -1,10 +1,12 @@
-"""A clock that tests set."""
+"""Fake clock."""
+
+from collections.abc import Sequence
 
 
 class Clock:
-    """A clock that each call of ``work`` puts forward by the next of ``seconds``."""
+    """Replacement of ``time``; each call of ``work`` advances it by the next of ``seconds``."""
 
-    def __init__(self, seconds: list[float]) -> None:
+    def __init__(self, seconds: Sequence[float] = ()) -> None:
         self.now, self.seconds = 100.0, iter(seconds)
 
     def perf_counter(self) -> float:

@@ -1,14 +1,18 @@
-"""What the tests of studies share: settings of a quick run, and a report's claims and rows."""
+"""Shared by the tests of studies: settings of a quick run, and access to a report's claims and rows."""
 
-from compare.studies.study import Settings
+from collections.abc import Iterable
+
+from compare.studies.study import Claim, Settings
 from compare.studies.study_report import StudyReport
 
 QUICK = Settings(seed=1, quick=True, runs=None, say=lambda line: None)
 
 
-def claims(found) -> dict[str, bool]:
-    return {claim.text: claim.holds for claim in found}
+def claims(study_claims: Iterable[Claim]) -> dict[str, bool]:
+    """Map the text of each claim to whether it holds."""
+    return {claim.text: claim.holds for claim in study_claims}
 
 
 def rows(report: StudyReport, table: str) -> list[dict]:
+    """Return the rows of one table."""
     return list(report.findings.tables[table].rows)

@@ -1,4 +1,4 @@
-"""Every figure of a finished experiment under its name, to be drawn alone."""
+"""Registry of the figures of a finished experiment, for drawing one by name."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -15,17 +15,25 @@ if TYPE_CHECKING:
 
 
 class FigureKind(NamedTuple):
-    """A figure that one call draws."""
+    """Description of a figure, and the function that draws it."""
 
     about: str
     draw: Callable[["FinishedExperiment"], "Figure"]
 
 
 def draw_figure(folder: Path, kind: str, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
-    """Draw one figure of an experiment into ``folder``/plots; returns the files.
+    """Draw one figure of an experiment.
+
+    Args:
+        folder: of the experiment.
+        kind: name of the figure, of ``FIGURES``.
+        formats: of ``compare.report.plots.plots.FORMATS``.
+
+    Returns:
+        The files written to ``folder``/plots.
 
     Raises:
-        ValueError: no such figure or format, no finished run, or figures that were not measured.
+        ValueError: unknown figure or format, no finished run, or a quantity that was not measured.
     """
     from compare.analysis.finished_experiment import load_finished
 
@@ -97,10 +105,10 @@ FIGURES: dict[str, FigureKind] = {
         "validation BLEU against energy, where it was read", partial(_progress, "joules")
     ),
     "pareto-speed": FigureKind(
-        "test BLEU against decoding speed, and who is on the front", partial(_pareto, "beam_sentences_per_s")
+        "test BLEU against decoding speed, with the Pareto front", partial(_pareto, "beam_sentences_per_s")
     ),
     "pareto-size": FigureKind(
-        "test BLEU against parameters, and who is on the front", partial(_pareto, "params")
+        "test BLEU against parameters, with the Pareto front", partial(_pareto, "params")
     ),
 }
-"""Each figure by name; the heat-maps of attention, one a model and sentence, are ``publish.draw``'s."""
+"""Figures by name; ``publish.draw_plots`` draws the heat maps of attention, one per model and sentence."""

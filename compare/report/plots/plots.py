@@ -1,4 +1,4 @@
-"""Plots of runs: learning curves, and what a model attended to; no display and no global state needed.
+"""Plots of runs: learning curves and heat maps of attention; they need no display and no global state.
 
 Shapes: S source and T target positions.
 """
@@ -16,67 +16,59 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from compare.report.plots.style import finish_figure, make_panels, series_style
 from data.text.files import write_atomically
 
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Colours that differ for colour-blind readers too (Okabe and Ito 2008)."""
-MARKERS = "osD^vPX*"
 FORMATS: dict[str, dict[str, Any]] = {
     "png": {"dpi": 150},
     "svg": {"metadata": {"Date": None}},
     "pdf": {"metadata": {"CreationDate": None}},
 }
-"""What each form of a figure needs to be the same bytes again."""
+"""Options of each file format; without dates the same figure gives the same bytes."""
 CELL_INCHES = 0.27
-"""Room for one token of a heat map at 9 points."""
+"""Side of a heat map's cell, which holds one token at 9 points."""
 
 Metrics = Sequence[Mapping[str, Any]]
-"""Lines of a metrics.jsonl, as ``compare.training.metrics_log.read_metrics`` gives them."""
+"""Lines of a metrics.jsonl; see ``compare.training.metrics_log.read_metrics``."""
 
 
 def learning_curves(
     runs: Mapping[str, Metrics], *, against: Literal["update", "seconds"] = "update"
 ) -> Figure:
-    """Validation loss and BLEU of each run, by label, against updates or seconds of training."""
+    """Plot validation loss and BLEU of each run, by label, against updates or seconds of training.
+
+    Raises:
+        ValueError: there are no runs.
+    """
     if not runs:
         raise ValueError("no runs to plot")
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    panels = figure.subplots(1, 2)
-    for axes, key, title in zip(
-        panels, ("loss", "bleu"), ("Validation loss", "Validation BLEU"), strict=True
-    ):
-        for number, metrics in enumerate(runs.values()):
-            _draw_curve(axes, metrics, key, against, number)
+    figure, panels = make_panels(2, legend_entries=len(runs))
+    columns = (("loss", "Validation loss", "nats per token"), ("bleu", "Validation BLEU", "BLEU"))
+    for axes, (key, title, unit) in zip(panels, columns, strict=True):
+        for index, metrics in enumerate(runs.values()):
+            _draw_curve(axes, metrics, key, against, index)
         axes.set_title(title)
         axes.set_xlabel("updates" if against == "update" else "seconds of training")
-        axes.set_ylabel("nats per token" if key == "loss" else "BLEU")
-        axes.grid(alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_ylabel(unit)
     panels[1].set_ylim(bottom=0)
-    legend = figure.legend(panels[0].lines, list(runs), loc="outside lower center", ncols=min(len(runs), 5))
-    for text in legend.get_texts():
-        text.set_parse_math(False)  # a label may hold a $
-    return figure
+    return finish_figure(figure, list(runs))
 
 
-def _draw_curve(axes: Axes, metrics: Metrics, key: str, against: str, number: int) -> None:
-    """Add one run's ``key`` to ``axes``; where a resumed run logged an update twice, the later line holds."""
+def _draw_curve(axes: Axes, metrics: Metrics, key: str, against: str, index: int) -> None:
+    """Draw one run's ``key``; where a resumed run logged an update twice, the later line counts."""
     lines = {line["update"]: line for line in metrics if line["kind"] == "valid"}
     points = [(line[against], line[key]) for _, line in sorted(lines.items()) if line.get(key) is not None]
-    axes.plot(
-        [x for x, _ in points],
-        [y for _, y in points],
-        color=PALETTE[number % len(PALETTE)],
-        marker=MARKERS[number % len(MARKERS)],
-        markersize=4,
-        linewidth=1.5,
-    )
+    axes.plot([x for x, _ in points], [y for _, y in points], **series_style(index))
 
 
 def heatmap(
     weights: NDArray[np.floating[Any]], src_tokens: Sequence[str], tgt_tokens: Sequence[str], title: str
 ) -> Figure:
-    """Attention weights (T, S), one row a target token, as shades from 0 (white) to 1."""
+    """Draw attention weights (T, S), one row per target token, as shades from 0 (white) to 1.
+
+    Raises:
+        ValueError: the weights do not fit the tokens.
+    """
     if weights.shape != (len(tgt_tokens), len(src_tokens)):
         raise ValueError(
             f"weights of shape {weights.shape} do not fit "
@@ -84,11 +76,11 @@ def heatmap(
         )
     width, height = CELL_INCHES * len(src_tokens), CELL_INCHES * len(tgt_tokens)
     figure = Figure(figsize=(width, height))
-    axes = figure.add_axes((0, 0, 1, 1))  # labels and scale stand outside: save_figure widens the page
+    axes = figure.add_axes((0, 0, 1, 1))  # labels and colour bar lie outside: save_figure widens the page
     image = axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
     axes.xaxis.tick_top()
-    axes.set_xticks(range(len(src_tokens)), _shown(src_tokens), rotation=90, fontsize=9, parse_math=False)
-    axes.set_yticks(range(len(tgt_tokens)), _shown(tgt_tokens), fontsize=9, parse_math=False)
+    axes.set_xticks(range(len(src_tokens)), _printable(src_tokens), rotation=90, fontsize=9, parse_math=False)
+    axes.set_yticks(range(len(tgt_tokens)), _printable(tgt_tokens), fontsize=9, parse_math=False)
     axes.set_xticks(np.arange(len(src_tokens) - 1) + 0.5, minor=True)
     axes.set_yticks(np.arange(len(tgt_tokens) - 1) + 0.5, minor=True)
     axes.grid(which="minor", color="#DDDDDD", linewidth=0.5)
@@ -99,21 +91,30 @@ def heatmap(
     return figure
 
 
-def _shown(tokens: Sequence[str]) -> list[str]:
-    """``tokens`` with the sign for "no space before" as one that matplotlib's own font has."""
+def _printable(tokens: Sequence[str]) -> list[str]:
+    """Replace the mark for "no space before" by one that matplotlib's own font has."""
     return [token.replace("￭", "▪") for token in tokens]
 
 
 @contextmanager
 def reproducible_svg() -> Iterator[None]:
-    """Write SVG the same way each time, its text as text: small, searchable, in any font the reader has."""
+    """Make SVG files deterministic, and keep text as text: small, searchable, in the reader's font."""
     with mpl.rc_context({"svg.hashsalt": "attnbench", "svg.fonttype": "none"}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         yield
 
 
 def save_figure(figure: Figure, path: Path, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
-    """Write ``path``.png, .svg or .pdf; the same figure gives the same bytes again."""
+    """Write ``path``.png, .svg or .pdf, atomically; the same figure always gives the same bytes.
+
+    Args:
+        figure: what to write.
+        path: without suffix; its folder is created.
+        formats: of ``FORMATS``.
+
+    Returns:
+        The files written.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     written = []
     for suffix in formats:

@@ -1,5 +1,6 @@
-"""The benchmark: who runs when, on what, and what is counted."""
+"""Benchmark: order and inputs of the repeats, and counts of the work."""
 
+import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,13 +24,13 @@ from compare.models.registry import build
 from compare.system import timing
 from data.batch import Batch
 from data.symbols import SPECIALS
-from tests.kits.benchmark import Clock
+from tests.kits.clock import Clock
 
 LABELS = ["luong", "transformer"]
 
 
 class Stage(Clock):
-    """Stands in for the training step too: notes every call and takes the next of the seconds."""
+    """Clock and fake training step, which records every call and takes the next of ``seconds``."""
 
     def __init__(self, seconds: Iterator[float]) -> None:
         super().__init__()
@@ -47,50 +48,50 @@ def tiny(tiny_toml: Path) -> Experiment:
 
 
 @pytest.fixture
-def staged(tiny: Experiment, monkeypatch: pytest.MonkeyPatch) -> tuple[Stage, BenchmarkResult, list[str]]:
-    """Two updates a repeat, 3 repeats: warm-up steps take 100 s each, the timed ones 1, 2, 3, ... s."""
-    stage, said = Stage(iter([100.0] * 4 + [float(second) for second in range(1, 13)])), list[str]()
+def staged(
+    tiny: Experiment, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> tuple[Stage, BenchmarkResult, list[str]]:
+    """Two updates per repeat, 3 repeats: warm-up steps take 100 s each, the timed ones 1, 2, 3, ... s."""
+    stage = Stage(iter([100.0] * 4 + [float(second) for second in range(1, 13)]))
+    caplog.set_level(logging.INFO, "compare")
     monkeypatch.setattr(candidate, "train_step", stage.step)
     monkeypatch.setattr(timing, "time", stage)
     monkeypatch.setattr(
         benchmark, "peak_flops", lambda device, precision: (1e9, f"of {device} in {precision}")
     )
-    return (
-        stage,
-        run_benchmark(resolve_models(tiny), BenchPlan(phases=("train",), updates=2), said.append),
-        said,
-    )
+    result = run_benchmark(resolve_models(tiny), BenchPlan(phases=("train",), updates=2))
+    return stage, result, caplog.messages
 
 
 def test_the_models_take_turns_on_the_same_batches(staged: tuple[Stage, BenchmarkResult, list[str]]):
-    stage, _, said = staged
-    who = [caller for caller, _ in stage.calls]
-    first, second = dict.fromkeys(who)
-    assert who == ([first] * 2 + [second] * 2) * 4  # one turn of each to warm up
+    stage, _, messages = staged
+    callers = [caller for caller, _ in stage.calls]
+    first, second = dict.fromkeys(callers)
+    assert callers == ([first] * 2 + [second] * 2) * 4  # once each to warm up
     assert all(stage.calls[k][1].rows.tolist() == stage.calls[k % 2][1].rows.tolist() for k in range(16))
     assert stage.calls[0][1].rows.tolist() != stage.calls[1][1].rows.tolist()
     names = [f"{k}/3 {name} train fp32" for k in (1, 2, 3) for name in LABELS]
-    assert [line.split(":")[0] for line in said[-6:]] == names
+    assert [line.split(":")[0] for line in messages[-6:]] == names
 
 
-def test_a_repeat_of_training_is_real_tokens_and_the_time_of_a_turn(
+def test_a_training_repeat_counts_real_tokens_and_its_own_time(
     staged: tuple[Stage, BenchmarkResult, list[str]], tiny: Experiment
 ):
-    stage, report, said = staged
+    stage, report, messages = staged
     timed = [batch for _, batch in stage.calls[-2:]]
     tokens = sum(int(batch.src_mask.sum()) - len(batch) + int(batch.tgt_mask.sum()) for batch in timed)
-    turns = [1 + 2, 3 + 4, 5 + 6, 7 + 8, 9 + 10, 11 + 12]
-    for place, row in enumerate(report.rows):
-        assert (row.model, row.sentences, row.tokens) == (LABELS[place], sum(map(len, timed)), tokens)
-        assert row.seconds == turns[place::2]
+    seconds = [1 + 2, 3 + 4, 5 + 6, 7 + 8, 9 + 10, 11 + 12]
+    for index, row in enumerate(report.rows):
+        assert (row.model, row.sentences, row.tokens) == (LABELS[index], sum(map(len, timed)), tokens)
+        assert row.seconds == seconds[index::2]
         assert row.peak_memory_bytes > 2**20
-    assert said[-1].endswith(f" {tokens / 23:.3g} tokens/s")
+    assert messages[-1].endswith(f" {tokens / 23:.3g} tokens/s")
     assert report.yardstick == "of cpu in fp32"
     assert report.conditions["updates"] == 2
     assert report.changes == []
 
 
-def test_the_share_is_that_of_the_models_own_operations(
+def test_the_share_is_computed_from_the_models_own_operations(
     staged: tuple[Stage, BenchmarkResult, list[str]], tiny: Experiment
 ):
     stage, report, _ = staged
@@ -111,8 +112,8 @@ def test_the_share_is_that_of_the_models_own_operations(
     assert report.share(replace(row, flops_per_token=None)) is None
 
 
-def test_sentences_to_decode_are_the_first_of_the_test_set_again_and_again(tiny: Experiment, tmp_path: Path):
-    """The test set has 8; 11 are asked for."""
+def test_sentences_to_decode_repeat_the_test_set(tiny: Experiment, tmp_path: Path):
+    """The test set has 8 sentences; 11 are requested."""
     inputs = make_inputs(resolve_models(tiny)[0], BenchPlan(batch=11, updates=2))
     prepared = prepare_data(tiny, tmp_path)
     lines = prepared.corpus.splits["test"].src
@@ -122,10 +123,10 @@ def test_sentences_to_decode_are_the_first_of_the_test_set_again_and_again(tiny:
     assert [batch.rows.tolist() for batch in inputs.batches] == [first.tolist(), second.tolist()]
 
 
-def test_sentences_drawn_have_the_length_asked_for(tiny: Experiment):
+def test_random_sentences_have_the_requested_length(tiny: Experiment):
     train = replace(tiny.train, batch_tokens=2000)
-    drawn = replace(tiny, train=train, vocabulary=replace(tiny.vocabulary, size=50))
-    inputs = make_inputs(resolve_models(drawn)[0], BenchPlan(synthetic=12, updates=40, batch=500))
+    experiment = replace(tiny, train=train, vocabulary=replace(tiny.vocabulary, size=50))
+    inputs = make_inputs(resolve_models(experiment)[0], BenchPlan(synthetic=12, updates=40, batch=500))
     assert len(inputs.batches) == 40
     assert inputs.vocabulary_sizes == (50, 50)
     assert inputs.mean_lengths == pytest.approx((13, 13), rel=0.3)  # with EOS; some batches of many
@@ -134,11 +135,11 @@ def test_sentences_drawn_have_the_length_asked_for(tiny: Experiment):
     ids = {token for source in inputs.sources for token in source}
     assert ids == set(range(len(SPECIALS), 50))
     assert all(batch.tgt_in.numel() <= 2000 for batch in inputs.batches)
-    again = make_inputs(resolve_models(drawn)[0], BenchPlan(synthetic=12, updates=40, batch=500))
+    again = make_inputs(resolve_models(experiment)[0], BenchPlan(synthetic=12, updates=40, batch=500))
     assert again.sources == inputs.sources
 
 
-def test_decoding_is_timed_in_fp32_and_in_the_precision_of_training_too(tiny: Experiment):
+def test_decoding_is_timed_in_fp32_and_in_the_training_precision(tiny: Experiment):
     plan = BenchPlan(phases=("train", "beam"))
     both = [f"{name} beam {precision}" for name in LABELS for precision in ("fp32", "bf16")]
     bf16 = replace(tiny, train=replace(tiny.train, precision="bf16"))
@@ -149,13 +150,13 @@ def test_decoding_is_timed_in_fp32_and_in_the_precision_of_training_too(tiny: Ex
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_every_phase_counts_what_it_does(tiny: Experiment, precision: str, monkeypatch: pytest.MonkeyPatch):
+def test_every_phase_counts_its_work(tiny: Experiment, precision: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(benchmark, "peak_flops", lambda device, precision: (1e9, ""))
     tiny = replace(
         tiny, train=replace(tiny.train, precision=precision), bench=replace(tiny.bench, latency_sentences=3)
     )
     plan = BenchPlan(phases=PHASES, repeats=2, steps=4, batch=5, updates=2)
-    report = run_benchmark(resolve_models(tiny), plan, lambda text: None)
+    report = run_benchmark(resolve_models(tiny), plan)
     batches = make_inputs(resolve_models(tiny)[0], plan).batches
     pairs, src_tokens = sum(map(len, batches)), sum(batch.src_tokens for batch in batches)
     work = {
@@ -167,10 +168,10 @@ def test_every_phase_counts_what_it_does(tiny: Experiment, precision: str, monke
     }
     assert list(dict.fromkeys(row.phase for row in report.rows)) == list(work)
     for phase, amounts in work.items():
-        found = [row for row in report.rows if row.phase == phase]
+        rows = [row for row in report.rows if row.phase == phase]
         precisions = [precision] if phase == "train" else list(dict.fromkeys(("fp32", precision)))
-        assert [(row.model, row.precision) for row in found] == [(m, p) for m in LABELS for p in precisions]
-        for row in found:
+        assert [(row.model, row.precision) for row in rows] == [(m, p) for m in LABELS for p in precisions]
+        for row in rows:
             assert (row.sentences, row.tokens, row.unit) == amounts
             assert len(row.seconds) == 2
             assert min(row.seconds) > 0

@@ -1,4 +1,4 @@
-"""Search of a forced length: as many steps as told, whatever the weights and for every preset."""
+"""Search of a forced length: the given number of steps, whatever the weights, for every preset."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ MASK = torch.arange(5) < torch.tensor(LENGTHS).unsqueeze(1)
 
 
 def likely_to_end(name: str, tie: str) -> Any:
-    """A model whose first thought is to end: its weights are far from their start, and EOS is favoured."""
+    """Make a model that prefers EOS, with weights far from their initialisation."""
     model = make(name, tie)
     sharpen(model)
     output = model.output
@@ -30,7 +30,7 @@ def likely_to_end(name: str, tie: str) -> Any:
 
 @pytest.mark.parametrize(("name", "tie"), VARIANTS)
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_every_hypothesis_takes_exactly_the_steps_told(name: str, tie: str, beam_size: int):
+def test_every_hypothesis_takes_exactly_the_given_steps(name: str, tie: str, beam_size: int):
     model, fed = likely_to_end(name, tie), list[tuple[int, ...]]()
     step = model.step
 
@@ -44,15 +44,15 @@ def test_every_hypothesis_takes_exactly_the_steps_told(name: str, tie: str, beam
     src = SRC.where(MASK, PAD)
     for steps in (1, 6):
         fed.clear()
-        found = search_forced(model, src, MASK, steps=steps, beam_size=beam_size, alpha=1.0)
+        hypotheses = search_forced(model, src, MASK, steps=steps, beam_size=beam_size, alpha=1.0)
         assert fed == [(4, beam_size)] * steps
-        assert [len(hypothesis.tokens) for hypothesis in found] == [steps - 1] * 4
-        assert all(EOS not in hypothesis.tokens for hypothesis in found)
+        assert [len(hypothesis.tokens) for hypothesis in hypotheses] == [steps - 1] * 4
+        assert all(EOS not in hypothesis.tokens for hypothesis in hypotheses)
 
 
 @pytest.mark.parametrize("name", ["luong-general", "transformer", "decoder-only"])
-def test_only_the_end_is_moved(name: str):
-    """Before the last step the tokens are those of a search that cannot end for another reason."""
+def test_only_the_logit_of_eos_changes(name: str):
+    """All other logits stay the same, so tokens before the last step are those of the ordinary search."""
     model = make(name)
     sharpen(model)
     model.eval()
@@ -65,7 +65,7 @@ def test_only_the_end_is_moved(name: str):
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_users_search_is_run_in_the_precision_told(precision: str, monkeypatch: pytest.MonkeyPatch):
+def test_the_ordinary_search_runs_in_the_given_precision(precision: str, monkeypatch: pytest.MonkeyPatch):
     model, seen = make("transformer"), list[tuple[Any, ...]]()
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
 

@@ -1,4 +1,4 @@
-"""What changed since an earlier result: by the spreads alone, and only where the work is the same."""
+"""Changes since an earlier result: decided by the spreads, and only for the same work."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 from compare.benchmark.measurement import markdown
 from compare.benchmark.regressions import Change, find_changes, render_changes
-from compare.benchmark.report import BenchmarkResult, read_earlier, read_report
+from compare.benchmark.report import BenchmarkResult, read_benchmark, read_earlier
 from compare.system.timing import TimedRepeat
 from tests.kits.benchmark import row
 
@@ -39,7 +39,7 @@ def report(*rows: Any, **changed: Any) -> BenchmarkResult:
         ([1.0, 2.0], [4.0], 8 / 3, "one repeat"),
     ],
 )
-def test_a_change_is_called_one_only_where_the_spreads_do_not_overlap(
+def test_a_change_is_reported_only_if_the_spreads_do_not_overlap(
     now: list[float], then: list[float], ratio: float, verdict: str
 ):
     (change,) = find_changes([row(seconds=now)], [row(seconds=then)])
@@ -55,21 +55,21 @@ def test_other_work_is_not_compared(other: dict[str, Any]):
 
 
 @pytest.mark.parametrize("other", [{"model": "b"}, {"phase": "forced greedy"}, {"precision": "bf16"}])
-def test_a_row_is_compared_with_its_namesake_alone(other: dict[str, Any]):
+def test_a_measurement_is_compared_only_with_its_namesake(other: dict[str, Any]):
     earlier = [row(**other), row(seconds=[9.0, 9.0])]
     assert [change.ratio for change in find_changes([row(seconds=[3.0, 3.0])], earlier)] == [3.0]
     assert [change.verdict for change in find_changes([row()], earlier[:1])] == ["new"]
 
 
-def test_a_report_is_read_back(tmp_path: Path):
+def test_a_written_result_is_read_back(tmp_path: Path):
     path = tmp_path / "bench.json"
     rows = [row(), row(unit="ms", joules=7.5, flops_per_token=None)]
-    kept = replace(report(*rows), changes=find_changes(rows, rows))
-    path.write_text(kept.to_json())
-    assert read_report(path) == kept
+    result = replace(report(*rows), changes=find_changes(rows, rows))
+    path.write_text(result.to_json())
+    assert read_benchmark(path) == result
 
 
-def test_a_folder_holds_earlier_results_the_last_of_which_counts(tmp_path: Path):
+def test_of_the_results_in_a_folder_the_last_counts(tmp_path: Path):
     for name, seconds in (("b", 2.0), ("a", 8.0)):
         (tmp_path / f"{name}.json").write_text(report(row(seconds=[seconds] * 2), row(model=name)).to_json())
     earlier = read_earlier(tmp_path, CONDITIONS)
@@ -80,7 +80,7 @@ def test_a_folder_holds_earlier_results_the_last_of_which_counts(tmp_path: Path)
 @pytest.mark.parametrize(
     "changed", [{"device": "gpu"}, {"threads": 1}, {"steps": 3}, {"synthetic": 14.0}, {"new": 1}]
 )
-def test_other_conditions_are_refused_in_one_line(tmp_path: Path, changed: dict[str, Any]):
+def test_other_conditions_are_rejected_in_one_line(tmp_path: Path, changed: dict[str, Any]):
     path = tmp_path / "bench.json"
     path.write_text(report(row(), **changed).to_json())
     ((name, value),) = changed.items()
@@ -94,7 +94,7 @@ def test_other_conditions_are_refused_in_one_line(tmp_path: Path, changed: dict[
 @pytest.mark.parametrize(
     "text", ["", "{}", "[]", '{"rows": [{}]}', '{"rows": [], "changes": []}', '{"models": []}']
 )
-def test_what_is_no_result_is_refused(tmp_path: Path, text: str):
+def test_a_file_that_is_no_result_is_rejected(tmp_path: Path, text: str):
     path = tmp_path / "bench.json"
     path.write_text(text)
     with pytest.raises(ValueError, match=r"bench\.json: not a result of `attnbench bench`"):
@@ -126,25 +126,25 @@ def test_the_table_shows_medians_spreads_and_shares():
     assert "device abacus, threads 2, steps 20, torch 9.9, code x\n" in rendered  # and nothing of None
 
 
-def test_energy_counts_where_every_turn_has_it():
-    turns = [TimedRepeat(1.0, 5.0, 10), TimedRepeat(2.0, 7.0, 30), TimedRepeat(3.0, 6.0, 20)]
-    timed = row().timed(turns)
+def test_energy_is_summed_only_if_every_repeat_has_it():
+    repeats = [TimedRepeat(1.0, 5.0, 10), TimedRepeat(2.0, 7.0, 30), TimedRepeat(3.0, 6.0, 20)]
+    timed = row().with_repeats(repeats)
     assert (timed.seconds, timed.joules, timed.peak_memory_bytes) == ([1.0, 2.0, 3.0], 18.0, 30)
-    assert row().timed([*turns, TimedRepeat(1.0, None, 10)]).joules is None
+    assert row().with_repeats([*repeats, TimedRepeat(1.0, None, 10)]).joules is None
 
 
 def test_columns_without_a_figure_are_left_out():
     assert markdown([{"model": "a", "x": "-", "y": "1"}, {"model": "b", "x": "-", "y": "-"}]).count("x") == 0
 
 
-def test_changes_stand_below_the_table():
-    found = [
+def test_changes_follow_the_table():
+    changes = [
         Change(row="a train fp32", ratio=1.25, verdict="faster"),
         Change(row="b", ratio=None, verdict="new"),
     ]
-    shown = replace(report(row()), changes=found).render()
-    assert shown.endswith(render_changes(found))
-    assert [cell.strip() for cell in shown.splitlines()[-4].split("|")[1:-1]] == [
+    text = replace(report(row()), changes=changes).render()
+    assert text.endswith(render_changes(changes))
+    assert [cell.strip() for cell in text.splitlines()[-4].split("|")[1:-1]] == [
         "a train fp32",
         "1.25",
         "faster",

@@ -1,4 +1,4 @@
-"""Growth along an axis: exponents of known laws, and passes of the size they say."""
+"""Growth along an axis: exponents of known laws, and passes of the stated sizes."""
 
 import json
 from dataclasses import replace
@@ -9,19 +9,19 @@ import pytest
 import torch
 
 from compare.benchmark import scaling
-from compare.benchmark.growth import KEPT, Growth, Scaling
-from compare.benchmark.scaling import SIZES, grow, widened
+from compare.benchmark.growth import FIXED_SIZES, Growth, Scaling
+from compare.benchmark.scaling import SIZES, measure_growth, widened
 from compare.config.parse import load_experiment
 from compare.config.run import resolve_models
 from compare.models.presets import PRESETS
 from compare.system import timing
 from compare.training.loss import TranslationLoss
-from tests.kits.benchmark import Clock
+from tests.kits.clock import Clock
 from transformer.model import Transformer
 
 
 def growth(power: float, sizes: list[int], model: str = "a") -> Growth:
-    """3 size^power seconds in the median of three."""
+    """Make a growth with a median of 3 size^power seconds over three repeats."""
     seconds = [[3 * size**power, 0.0, 1e9] for size in sizes]
     return Growth(axis="length", model=model, sizes=sizes, seconds=seconds)
 
@@ -31,14 +31,14 @@ def test_the_exponent_is_that_of_a_power_law(power: float):
     assert growth(power, [8, 16, 32, 64]).exponent == pytest.approx(power, abs=1e-12)
 
 
-def test_the_exponent_fits_what_is_no_power_law_by_least_squares():
+def test_the_exponent_is_fitted_by_least_squares():
     """Logarithms (to base 2) 0, 1, 5 over 0, 1, 2: the slope is (5 - 0) / 2."""
-    made = Growth(axis="batch", model="a", sizes=[1, 2, 4], seconds=[[1.0], [2.0], [32.0]])
-    assert made.exponent == pytest.approx(2.5)
+    steps = Growth(axis="batch", model="a", sizes=[1, 2, 4], seconds=[[1.0], [2.0], [32.0]])
+    assert steps.exponent == pytest.approx(2.5)
 
 
-def test_a_table_an_axis():
-    found = Scaling(
+def test_there_is_one_table_per_axis():
+    scaling_result = Scaling(
         growths=[
             growth(1, [2, 4]),
             growth(2, [2, 4], "b"),
@@ -50,19 +50,21 @@ def test_a_table_an_axis():
     )
     rows = [
         [cell.strip() for cell in line.split("|")[1:-1]]
-        for line in found.render().splitlines()
+        for line in scaling_result.render().splitlines()
         if "|" in line
     ]
     assert rows[0] == ["model", "length 2", "length 4", "exponent"]
     assert rows[2:4] == [["a", "6,000", "12,000", "1.00"], ["b", "12,000", "48,000", "2.00"]]
     assert rows[4] == ["model", "batch 8", "batch 16", "exponent"]
-    assert "batch 16, vocabulary 2,000; time grows as length^exponent" in found.render()
-    assert [each["exponent"] for each in json.loads(found.to_json())["growths"]] == pytest.approx([1, 2, 1])
+    assert "batch 16, vocabulary 2,000; time grows as length^exponent" in scaling_result.render()
+    assert [each["exponent"] for each in json.loads(scaling_result.to_json())["growths"]] == pytest.approx(
+        [1, 2, 1]
+    )
 
 
 @pytest.mark.parametrize("axis", SIZES)
-def test_one_size_grows_and_the_others_stay(axis: Any, tiny_toml: Path, monkeypatch: pytest.MonkeyPatch):
-    """The clock goes forward by the size itself, and for one of the models twice."""
+def test_one_size_grows_and_the_others_are_fixed(axis: Any, tiny_toml: Path, monkeypatch: pytest.MonkeyPatch):
+    """The clock advances by the size itself, and by twice the size for one of the models."""
     runs, clock, seen = resolve_models(load_experiment(tiny_toml)), Clock(), list[dict[str, int]]()
 
     class Spy(TranslationLoss):
@@ -78,21 +80,21 @@ def test_one_size_grows_and_the_others_stay(axis: Any, tiny_toml: Path, monkeypa
 
     monkeypatch.setattr(scaling, "TranslationLoss", Spy)
     monkeypatch.setattr(timing, "time", clock)
-    monkeypatch.setitem(KEPT, "vocabulary", 40)
+    monkeypatch.setitem(FIXED_SIZES, "vocabulary", 40)
     sizes = {"width": [8, 16]}.get(axis, [10, 20])
-    found = grow(runs, {axis: sizes}, repeats=2, say=lambda text: None).growths
-    assert [each.model for each in found] == ["luong", "transformer"]
-    for factor, each in enumerate(found, start=1):
+    growths = measure_growth(runs, {axis: sizes}, repeats=2).growths
+    assert [each.model for each in growths] == ["luong", "transformer"]
+    for factor, each in enumerate(growths, start=1):
         assert each.seconds == [[factor * float(size)] * 2 for size in sizes]
         assert each.exponent == pytest.approx(1)
-    assert [pass_[axis] for pass_ in seen] == [*sizes, *sizes] * 3  # a turn to warm up
-    kept = {**KEPT, "width": 16}
-    assert all(pass_[other] == size for pass_ in seen for other, size in kept.items() if other != axis)
+    assert [pass_[axis] for pass_ in seen] == [*sizes, *sizes] * 3  # once to warm up
+    fixed = {**FIXED_SIZES, "width": 16}
+    assert all(pass_[other] == size for pass_ in seen for other, size in fixed.items() if other != axis)
 
 
 def test_a_pass_computes_gradients(tiny_toml: Path):
     run, *_ = resolve_models(load_experiment(tiny_toml))
-    work = scaling._pass(run.model, KEPT, torch.device("cpu"), "bf16")
+    work = scaling._pass(run.model, FIXED_SIZES, torch.device("cpu"), "bf16")
     model = work.__closure__ and next(
         cell.cell_contents for cell in work.__closure__ if isinstance(cell.cell_contents, TranslationLoss)
     )
@@ -103,9 +105,9 @@ def test_a_pass_computes_gradients(tiny_toml: Path):
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_every_preset_can_be_made_as_wide_as_told(preset: str):
+def test_every_preset_can_be_set_to_a_width(preset: str):
     for width in SIZES["width"]:
         settings = widened(PRESETS[preset].model, width).settings()
-        found = {settings[name] for name in ("embedding_size", "hidden_size", "d_model") if name in settings}
-        assert found == {width}
+        widths = {settings[name] for name in ("embedding_size", "hidden_size", "d_model") if name in settings}
+        assert widths == {width}
         assert settings.get("ffn_size", 4 * width) == 4 * width

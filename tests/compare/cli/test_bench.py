@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from compare.benchmark import benchmark
-from compare.benchmark.report import read_report
+from compare.benchmark.report import read_benchmark
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.resolve_model import resolve_model
@@ -38,7 +38,7 @@ def test_a_result_is_written_and_compared_with(
     captured = capsys.readouterr()
     assert captured.err == ""
     assert captured.out == out.read_text()
-    report = read_report(out)
+    report = read_benchmark(out)
     phases = ["train", "forced greedy", "forced beam 2"]
     assert [(row.model, row.phase) for row in report.rows] == [(m, p) for p in phases for m in LABELS]
     assert report.conditions["threads"] == torch.get_num_threads()

@@ -1,4 +1,4 @@
-"""Studies of places: word order lost and found, and gradients over a distance."""
+"""Studies of positions: word order with and without positions, and gradients over distance."""
 
 import math
 
@@ -33,11 +33,12 @@ def test_the_rotation_turns_each_pair_by_its_own_angle():
     torch.testing.assert_close(encoded[k:], encoded[:-k] @ order.rotation(k, d).T, rtol=0, atol=1e-12)
 
 
-def test_order_is_lost_and_found(reports, monkeypatch):
-    found = {row["positions"]: row for row in rows(reports("order"), "equivariance")}
-    assert max(found["none"]["encoder"], found["none"]["decoder"]) < 1e-13
+def test_order_is_lost_without_positions_and_known_with_them(reports, monkeypatch):
+    errors = {row["positions"]: row for row in rows(reports("order"), "equivariance")}
+    assert max(errors["none"]["encoder"], errors["none"]["decoder"]) < 1e-13
     assert (
-        min(found[kind][side] for kind in ("sinusoidal", "learned") for side in ("encoder", "decoder")) > 1e-3
+        min(errors[kind][side] for kind in ("sinusoidal", "learned") for side in ("encoder", "decoder"))
+        > 1e-3
     )
     monkeypatch.setattr(order, "POSITIONS", ("learned", "sinusoidal", "learned"))
     monkeypatch.setattr(order, "rotation", lambda k, d: torch.eye(d, dtype=torch.float64))
@@ -46,8 +47,8 @@ def test_order_is_lost_and_found(reports, monkeypatch):
     assert all(holds for text, holds in verdict.items() if text.startswith("With "))
 
 
-def test_copying_is_scored_by_the_symbol():
-    """A model that is right until the fourth symbol, and on no later one."""
+def test_copying_is_scored_per_symbol():
+    """A model that is correct up to the fourth symbol, and on no later one."""
     model = Transformer(TransformerConfig(d_model=8, num_heads=1, encoder_layers=1, decoder_layers=1), 30, 30)
 
     def answer(src, mask, tgt_in):
@@ -56,10 +57,10 @@ def test_copying_is_scored_by_the_symbol():
         return logits
 
     model.forward = answer
-    found = copying.probe_copying(model, "learned", 6, longest=4, tests=5, seed=1)
-    assert found == {"learned": pytest.approx(4 / 7), "learned_past": 0}
-    found = copying.probe_copying(model, "learned", 6, longest=3, tests=5, seed=1)
-    assert found["learned_past"] == pytest.approx(1 / 3)
+    row = copying.probe_copying(model, "learned", 6, longest=4, tests=5, seed=1)
+    assert row == {"learned": pytest.approx(4 / 7), "learned_past": 0}
+    row = copying.probe_copying(model, "learned", 6, longest=3, tests=5, seed=1)
+    assert row["learned_past"] == pytest.approx(1 / 3)
     assert copying.probe_copying(model, "learned", 4, longest=4, tests=5, seed=1) == {
         "learned": pytest.approx(4 / 5)
     }
@@ -92,33 +93,33 @@ def test_training_learns_and_counts_real_tokens_only():
     assert not model.training
     assert before < 0.6 < 0.95 < training.accuracy(model, batch)
     model.forward = lambda src, mask, tgt_in: nn.functional.one_hot(batch.tgt_out.clamp(min=1), 8).float()
-    assert training.accuracy(model, batch) == 1  # padding, id 0, is answered wrongly
+    assert training.accuracy(model, batch) == 1  # the answer at padding, id 0, is wrong
 
 
 # 4 distance
 
 
-def test_the_share_kept_is_that_of_a_cyclic_shift():
-    """The eigenvalues of a cyclic shift of 32 places are the 32nd roots of unity, so the mean is exact."""
+def test_the_gain_equals_that_of_a_cyclic_shift():
+    """The eigenvalues of a cyclic shift of 32 positions are the 32nd roots of unity, so the mean is exact."""
     shift = torch.roll(torch.eye(32, dtype=torch.float64), 1, 0)
     step = distance.FORGET * torch.eye(32, dtype=torch.float64) + 0.25 * shift
     for steps in (0, 1, 5, 20):
         expected = float(torch.linalg.matrix_power(step, steps).pow(2).sum() / 32)
-        assert distance.kept(steps) == pytest.approx(expected, rel=1e-12)
+        assert distance.mean_squared_gain(steps) == pytest.approx(expected, rel=1e-12)
     assert pytest.approx(1 / (1 + math.exp(-1))) == distance.FORGET
 
 
-def test_gradients_stand_at_their_distance():
+def test_gradients_are_assigned_to_their_distance():
     length, fade = 6, 0.8
-    found = {i: [[fade ** (length + i - j) for j in range(length)]] * 2 for i in range(0, length, 2)}
-    curve = distance.by_distance(found, length)
+    norms = {i: [[fade ** (length + i - j) for j in range(length)]] * 2 for i in range(0, length, 2)}
+    curve = distance.by_distance(norms, length)
     unit = sum(fade**k for k in range(1, 5)) / 4
     assert list(curve) == list(range(1, 11))
     assert list(curve.values()) == pytest.approx([fade**k / unit for k in range(1, 11)])
 
 
-def test_a_gradient_is_that_of_the_embedding_read_at_its_place(monkeypatch):
-    """Against differences: moving an embedding along each axis moves the probed output."""
+def test_a_gradient_belongs_to_the_embedding_at_its_position(monkeypatch):
+    """Against finite differences of the probed output along each axis of an embedding."""
     torch.manual_seed(0)
     model = families.FAMILIES["LSTM"](4, 6).double()
     probe = torch.randn(4, dtype=torch.float64)
@@ -128,9 +129,9 @@ def test_a_gradient_is_that_of_the_embedding_read_at_its_place(monkeypatch):
     )
     monkeypatch.setattr(distance.torch, "randint", lambda high, size: torch.ones(size, dtype=torch.long))
     monkeypatch.setattr(distance.torch, "randn_like", lambda hidden: probe)
-    found = distance.gradients(model, 6, 2)
+    norms = distance.gradients(model, 6, 2)
     src, mask = drawn["src"].unsqueeze(0), torch.ones(1, 6, dtype=torch.bool)
-    weight, tgt = families.source_table(model).weight.detach(), torch.ones(1, 6, dtype=torch.long)
+    weight, tgt = families.source_embedding(model).weight.detach(), torch.ones(1, 6, dtype=torch.long)
     model.requires_grad_(False)
     for j in range(6):
         change = []
@@ -141,7 +142,7 @@ def test_a_gradient_is_that_of_the_embedding_read_at_its_place(monkeypatch):
                 moved.append(float(model.features(src, mask, tgt).hidden[0, 2] @ probe))
                 weight[src[0, j], axis] -= sign * 1e-6
             change.append((moved[0] - moved[1]) / 2e-6)
-        assert found[j] == pytest.approx(math.hypot(*change), rel=1e-5)
+        assert norms[j] == pytest.approx(math.hypot(*change), rel=1e-5)
 
 
 def test_verdicts_on_distance_follow_the_curves():

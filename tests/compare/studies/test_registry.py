@@ -1,21 +1,22 @@
-"""Studies: each runs, says its seed, keeps its claims to a range and leaves whole files; how it measures."""
+"""Studies: complete reports, reproducible numbers, claims as ranges; the measurements they share."""
 
 import csv
 import io
 import json
 import math
+import re
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
-from compare.benchmark.growth import exponent
+from compare.benchmark.growth import fit_power_law
 from compare.studies import STUDIES, measurement, registry, study_report
+from compare.studies.references import REFERENCES, bibliography
 from compare.studies.registry import run_study
 from compare.studies.study import at_least, at_most, between, near
 from compare.studies.study_report import markdown
@@ -25,11 +26,11 @@ EXACT = ["scaling", "order", "distance", "reversal", "linearity", "norm"]
 """Studies that measure no time: the same seed gives the same numbers."""
 
 
-# What a study hands back
+# Results and reports
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_every_study_runs_and_leaves_whole_files(name, reports):
+def test_every_study_runs_and_writes_complete_files(name, reports):
     report = reports(name)
     folder = reports.folder / name
     tables = {f"{table}.csv" for table in report.findings.tables}
@@ -47,10 +48,10 @@ def test_every_study_runs_and_leaves_whole_files(name, reports):
     assert [claim["holds"] for claim in content["claims"]] == [
         claim.holds for claim in report.findings.claims
     ]
-    for table, found in report.findings.tables.items():
+    for table, expected in report.findings.tables.items():
         read = list(csv.DictReader(io.StringIO((folder / f"{table}.csv").read_text())))
-        assert len(read) == len(found.rows) == len(content["tables"][table])
-        for text, row, stored in zip(read, found.rows, content["tables"][table], strict=True):
+        assert len(read) == len(expected.rows) == len(content["tables"][table])
+        for text, row, stored in zip(read, expected.rows, content["tables"][table], strict=True):
             numbers = {
                 key: value for key, value in row.items() if isinstance(value, float) and math.isfinite(value)
             }
@@ -97,7 +98,7 @@ def test_a_claim_is_a_range():
     assert not any(claim("", math.nan, 0).holds for claim in (near, at_most, at_least))
 
 
-def test_a_claim_says_its_range():
+def test_a_claim_describes_its_range():
     assert near("", 1, 0.5, 0.05).prediction == "0.5 ± 0.05"
     assert near("", 1, 4).prediction == "4 exactly"
     assert at_most("", 1, 1e-12).prediction == "at most 1e-12"
@@ -110,21 +111,21 @@ def test_a_claim_says_its_range():
     ]
 
 
-def test_a_table_in_markdown_keeps_gaps_and_bars():
+def test_a_markdown_table_keeps_gaps_and_escapes_bars():
     text = markdown([{"model": "a|b", "n": 1_234_567}, {"model": "c", "x": 0.5, "y": True}])
     cells = [[cell.strip() for cell in line.strip("|").split(" |")] for line in text.splitlines()]
     assert cells[0] == ["model", "n", "x", "y"]
     assert cells[2:] == [["a\\|b", "1,234,567", "–", "–"], ["c", "–", "0.5", "yes"]]
 
 
-def test_numbers_that_are_none_are_null_in_json(reports):
-    found = reports("linearity").findings
-    table = found.tables["linearity"]._replace(rows=[{"x": math.nan, "y": math.inf, "z": 1.5}])
-    broken = replace(reports("linearity"), findings=replace(found, tables={"t": table}))
+def test_numbers_that_are_not_finite_are_null_in_json(reports):
+    result = reports("linearity").findings
+    table = result.tables["linearity"]._replace(rows=[{"x": math.nan, "y": math.inf, "z": 1.5}])
+    broken = replace(reports("linearity"), findings=replace(result, tables={"t": table}))
     assert json.loads(broken.to_json())["tables"]["t"] == [{"x": None, "y": None, "z": 1.5}]
 
 
-def test_an_interrupted_writing_leaves_each_file_old_or_new(reports, tmp_path, monkeypatch):
+def test_an_interrupted_write_leaves_each_file_old_or_new(reports, tmp_path, monkeypatch):
     report = reports("linearity")
     report.write(tmp_path)
     old = {path.name: path.read_bytes() for path in (tmp_path / "linearity").iterdir()}
@@ -144,7 +145,7 @@ def test_an_interrupted_writing_leaves_each_file_old_or_new(reports, tmp_path, m
     assert {name for name in old if old[name] != new[name]} == {"study.md"}
 
 
-def test_an_unknown_study_names_the_nearest(tmp_path):
+def test_an_unknown_study_suggests_the_nearest(tmp_path):
     with pytest.raises(ValueError, match=r"unknown study 'complexty'; did you mean 'complexity'\?"):
         run_study("complexty", tmp_path)
     with pytest.raises(ValueError, match="reads no finished runs"):
@@ -157,9 +158,9 @@ def test_listing_the_studies_needs_no_torch(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    found = done.stdout.split()
-    assert found[: len(STUDIES)] == list(STUDIES)
-    assert not set(found) & {"torch", "pandas", "matplotlib", "numpy"}
+    printed = done.stdout.split()
+    assert printed[: len(STUDIES)] == list(STUDIES)
+    assert not set(printed) & {"torch", "pandas", "matplotlib", "numpy"}
 
 
 def test_registry_and_modules_agree():
@@ -168,30 +169,31 @@ def test_registry_and_modules_agree():
     )
 
 
-# How it is measured
+def test_every_cited_publication_is_listed():
+    sources = [study.source for study in STUDIES.values()]
+    cited = {name for source in sources for name in re.findall(r"[A-Z]\w+ et al\. \d{4}", source)}
+    assert cited == REFERENCES.keys()
+    assert all(reference.url.startswith("https://") for reference in REFERENCES.values())
+    (entry,) = bibliography("Xiong et al. 2020, section 3")
+    assert entry.startswith("Xiong et al. 2020: On Layer Normalization")
+
+
+# Measurements
 
 
 def test_counts_of_operations_and_bytes():
     left, right = torch.randn(2, 3), torch.randn(3, 4)
     assert measurement.multiply_adds(lambda: left @ right) == 2 * 3 * 4
-    heads = torch.randn(1, 2, 5, 7)  # the fused kernel, of which torch's counter sees nothing
+    heads = torch.randn(1, 2, 5, 7)  # the fused kernel, which torch's counter misses
     attend = nn.functional.scaled_dot_product_attention
     assert measurement.multiply_adds(lambda: attend(heads, heads, heads)) == 2 * 2 * 5 * 5 * 7
     x = torch.randn(10, requires_grad=True)
-    assert measurement.kept_bytes(lambda: x.sin()) == 40
-    assert measurement.kept_bytes(lambda: x * x) == 40  # one storage, kept twice
-    assert measurement.kept_bytes(lambda: x.sin().exp()) == 80
-    assert measurement.kept_bytes(lambda: x + 1) == 0
+    assert measurement.saved_bytes(lambda: x.sin()) == 40
+    assert measurement.saved_bytes(lambda: x * x) == 40  # one storage, saved twice
+    assert measurement.saved_bytes(lambda: x.sin().exp()) == 80
+    assert measurement.saved_bytes(lambda: x + 1) == 0
 
 
-def test_the_least_of_several_times_counts(monkeypatch):
-    clock = iter([0, 5, 10, 11, 20, 23, 30, 38, 40, 44])
-    monkeypatch.setattr(measurement, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
-    calls = []
-    assert measurement.best_seconds(lambda: calls.append(1), at_least=20, repeats=3) == 1
-    assert len(calls) == 1 + 5  # a warm-up, and as many as it takes to fill 20 seconds
-
-
-def test_fits_on_lines_that_are_known():
-    assert exponent([1, 2, 4], [3, 12, 48]) == pytest.approx(2)
+def test_fits_of_known_power_laws():
+    assert fit_power_law([1, 2, 4], [3, 12, 48]) == pytest.approx((3, 2))
     assert measurement.relative_error(torch.tensor([1.0, -4.5]), torch.tensor([1.0, -4.0])) == 0.125

@@ -1,11 +1,11 @@
-"""The study of reversed sources: finished runs read, compared by length, and refused where they cannot be."""
+"""Study of reversed sources: finished runs are read and compared by length, or rejected."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from compare.config.parse import to_toml
+from compare.config.run import resolve_models
 from compare.config.sections import (
     BenchConfig,
     BudgetConfig,
@@ -29,7 +29,7 @@ def test_sentences_are_bucketed_by_their_words():
     assert reversal.by_length(lines) == {"4-5": [0, 1], "6-7": [2, 3], "8": [4], "12": [5], "40": [6]}
 
 
-def test_the_three_models_differ_in_one_thing_each():
+def test_the_three_models_differ_in_one_option_each():
     plain, reversed_, attention = reversal.designs(8).values()
     assert (plain.attention, plain.direction) == (None, "forward")
     assert replace(reversed_, direction="forward") == plain
@@ -54,7 +54,7 @@ SENTENCES = [
 
 @pytest.fixture
 def experiment(tmp_path):
-    """Makes a finished experiment with the given translations: each label's preset, overrides and lines."""
+    """Make finished experiments with given translations: preset, overrides and lines of each label."""
     for split in ("train", "valid", "test"):
         for language in ("en", "de"):
             (tmp_path / "corpus").mkdir(exist_ok=True)
@@ -70,8 +70,9 @@ def experiment(tmp_path):
             parts = {"vocabulary": VocabularyConfig(), "decode": DecodeConfig(), "bench": BenchConfig()}
             parts |= {"budget": BudgetConfig()}
             data, train = DataConfig(root=str(tmp_path / "corpus")), TrainConfig()
-            row = Experiment(name="runs", data=data, train=train, models=(model,), **parts)
-            (run / "config.toml").write_text(to_toml(row))
+            config = Experiment(name="runs", data=data, train=train, models=(model,), **parts)
+            (resolved,) = resolve_models(config)
+            (run / "config.toml").write_text(resolved.to_toml())
             (run / "test.hyp").write_text("".join(f"{line}\n" for line in lines))
         return tmp_path / "runs"
 
@@ -87,10 +88,10 @@ def test_a_finished_experiment_is_read(experiment, tmp_path):
         {"plain": (*PLAIN, NONSENSE), "back": (*REVERSED, SENTENCES), "tf": ("transformer", {}, SENTENCES)}
     )
     report = run_study("reversal", tmp_path / "studies", runs=folder)
-    found = {row["model"]: row for row in rows(report, "bleu")}
-    assert found["back"] == {"model": "back", "all": 100, "5": 100, "7": 100, "8": 100}
-    assert found["plain"]["all"] < 5
-    assert found["tf"]["all"] == 100
+    scores = {row["model"]: row for row in rows(report, "bleu")}
+    assert scores["back"] == {"model": "back", "all": 100, "5": 100, "7": 100, "8": 100}
+    assert scores["plain"]["all"] < 5
+    assert scores["tf"]["all"] == 100
     assert [claim.holds for claim in report.findings.claims] == [True, True]
 
 
@@ -103,7 +104,7 @@ def test_verdicts_on_reversal_follow_the_translations(experiment, tmp_path):
     assert [claim.holds for claim in findings.claims] == [False] * 4
 
 
-def test_what_cannot_be_compared_is_an_error(experiment, tmp_path):
+def test_runs_that_cannot_be_compared_are_an_error(experiment, tmp_path):
     folder = experiment({"tf": ("transformer", {}, SENTENCES)})
     with pytest.raises(ValueError, match="nothing to compare"):
         reversal.run(replace(QUICK, runs=folder))

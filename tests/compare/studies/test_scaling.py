@@ -1,4 +1,4 @@
-"""Studies of a layer's numbers: the softmax's scale, linearity in fixed weights, norms of gradients."""
+"""Studies of a layer: scale of the softmax, linearity with fixed weights, norms of gradients."""
 
 import math
 
@@ -36,7 +36,7 @@ def test_entropy_and_jacobian_of_a_softmax():
     assert float(saturation.entropy(one_hot)) == float(saturation.jacobian_norm(one_hot)) == 0
 
 
-def test_another_scale_loses_its_claims(reports, monkeypatch):
+def test_another_scale_fails_its_claims(reports, monkeypatch):
     before = claims(reports("scaling").findings.claims)
     about = [text for text in before if text.startswith("Times 1/sqrt(d)")]
     assert len(about) == 4
@@ -52,7 +52,7 @@ def test_another_scale_loses_its_claims(reports, monkeypatch):
 # 7 linearity
 
 
-def test_two_fixed_layers_are_one_in_other_words():
+def test_two_fixed_layers_equal_one_product():
     torch.manual_seed(0)
     stack, x = linearity.AttentionStack(5, 4), torch.randn(5, 4, dtype=torch.float64)
     a1, a2 = stack.fixed
@@ -63,20 +63,20 @@ def test_two_fixed_layers_are_one_in_other_words():
     torch.testing.assert_close(stack.weights(0, x), scores.softmax(1), rtol=1e-12, atol=1e-12)
 
 
-def test_superposition_finds_what_is_not_linear():
+def test_superposition_detects_nonlinear_maps():
     x, y = (torch.randn(3, 4, dtype=torch.float64) for _ in range(2))
     assert linearity.superposition(lambda z: 3 * z, x, y) < 1e-14
     assert linearity.superposition(lambda z: z + 1, x, y) > 0.01
     assert linearity.superposition(lambda z: z**2, x, y) > 0.01
 
 
-def test_linearity_is_lost_where_the_fixed_weights_follow_the_input(reports, monkeypatch):
+def test_linearity_is_lost_if_the_weights_follow_the_input(reports, monkeypatch):
     assert all(claim.holds for claim in reports("linearity").findings.claims)
     monkeypatch.setattr(linearity.AttentionStack, "attend_fixed", linearity.AttentionStack.attend)
     assert [claim.holds for claim in linearity.run(QUICK).claims] == [False, False, True, True, True]
 
 
-def test_a_linear_layer_between_breaks_nothing(monkeypatch):
+def test_a_linear_layer_between_keeps_linearity(monkeypatch):
     monkeypatch.setattr(linearity.F, "relu", lambda x: x)
     assert [claim.holds for claim in linearity.run(QUICK).claims] == [True, True, True, True, False]
 
@@ -86,7 +86,7 @@ def test_a_linear_layer_between_breaks_nothing(monkeypatch):
 
 def test_gradient_norms_against_backward():
     torch.manual_seed(3)
-    found = norm.measure("post", 2, 8, draws=1)
+    norms = norm.measure("post", 2, 8, draws=1)
     torch.manual_seed(3)
     size = {"d_model": 8, "encoder_layers": 2, "decoder_layers": 2, "ffn_size": 32}
     config = TransformerConfig(**size, dropout=0.0, norm="post", tie="none")
@@ -95,7 +95,7 @@ def test_gradient_norms_against_backward():
     for side in ("encoder", "decoder"):
         for n in range(2):
             grad = model.get_parameter(f"{side}.layers.{n}.feed_forward.narrow.weight").grad
-            assert found[side][n] == pytest.approx(float(grad.norm()), rel=1e-5)
+            assert norms[side][n] == pytest.approx(float(grad.norm()), rel=1e-5)
 
 
 def test_verdicts_on_norms_follow_the_gradients():

@@ -1,4 +1,4 @@
-"""The doctor must tell the truth about a machine, one that lacks things too."""
+"""Diagnosis of a machine, also of one that lacks packages, cores, memory or GPUs."""
 
 import builtins
 import os
@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from compare.system import device, doctor
+from compare.cli import main
+from compare.system import device, doctor, peak_flops, timing
 from compare.system.doctor import Diagnosis, diagnose, render_diagnoses
 
 CPUINFO = "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nflags\t\t: fpu sse2 avx512f{}\n\nprocessor\t: 1\n"
@@ -20,24 +21,24 @@ def by_topic(findings: list[Diagnosis]) -> dict[str, Diagnosis]:
 
 
 def test_this_machine_is_described():
-    found = by_topic(diagnose())
-    assert {"python", "cpu", "threads", "disk", "sacrebleu", "torchtext"} <= found.keys()
-    assert found["torch"].text == metadata.version("torch")
-    assert found["threads"].text.split(",")[0] == str(torch.get_num_threads())
-    assert f"{len(os.sched_getaffinity(0))} cores" in found["cpu"].text
-    assert ("gpu" in found) == (not torch.cuda.is_available())
-    assert not any("GFLOP" in finding.text for finding in found.values())
+    diagnoses = by_topic(diagnose())
+    assert {"python", "cpu", "threads", "disk", "sacrebleu", "torchtext"} <= diagnoses.keys()
+    assert diagnoses["torch"].text == metadata.version("torch")
+    assert diagnoses["threads"].text.split(",")[0] == str(torch.get_num_threads())
+    assert f"{len(os.sched_getaffinity(0))} cores" in diagnoses["cpu"].text
+    assert ("gpu" in diagnoses) == (not torch.cuda.is_available())
+    assert not any("GFLOP" in finding.text for finding in diagnoses.values())
 
 
 def test_missing_packages_are_told_from_missing_extras(monkeypatch: pytest.MonkeyPatch):
     wanted = ["nonesuch>=2,<3", "nvidia-none>=12; extra == 'energy'", "numpy>=1.26"]
     monkeypatch.setattr(metadata, "requires", lambda _: wanted)
-    found = by_topic(diagnose())
-    assert found["nonesuch"].level == "missing"
-    assert found["nonesuch"].text == "not installed: pip install 'nonesuch>=2,<3'"
-    assert found["nvidia-none"].level == "note"
-    assert "attnbench[energy]" in found["nvidia-none"].text
-    assert (found["numpy"].level, found["numpy"].text) == ("ok", metadata.version("numpy"))
+    diagnoses = by_topic(diagnose())
+    assert diagnoses["nonesuch"].level == "missing"
+    assert diagnoses["nonesuch"].text == "not installed: pip install 'nonesuch>=2,<3'"
+    assert diagnoses["nvidia-none"].level == "note"
+    assert "attnbench[energy]" in diagnoses["nvidia-none"].text
+    assert (diagnoses["numpy"].level, diagnoses["numpy"].text) == ("ok", metadata.version("numpy"))
 
 
 def test_a_checkout_that_was_never_installed_is_no_crash(monkeypatch: pytest.MonkeyPatch):
@@ -71,37 +72,37 @@ def test_bf16_is_fast_only_where_the_processor_has_it(
 ):
     (tmp_path / "cpuinfo").write_text(CPUINFO.format(flag))
     monkeypatch.setattr(device, "CPUINFO", tmp_path / "cpuinfo")
-    found = by_topic(diagnose())
-    assert found["cpu"].text.startswith("Some CPU @ 2 GHz, ")
-    assert found["cpu bf16"].level == level
-    assert found["cpu bf16"].text.startswith(word)
+    diagnoses = by_topic(diagnose())
+    assert diagnoses["cpu"].text.startswith("Some CPU @ 2 GHz, ")
+    assert diagnoses["cpu bf16"].level == level
+    assert diagnoses["cpu bf16"].text.startswith(word)
 
 
 def test_a_system_that_does_not_tell_its_flags_is_not_guessed_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(device, "CPUINFO", tmp_path / "nothing")
-    found = by_topic(diagnose())
-    assert "cpu bf16" not in found
-    assert found["cpu"].text.endswith(" cores")
+    diagnoses = by_topic(diagnose())
+    assert "cpu bf16" not in diagnoses
+    assert diagnoses["cpu"].text.endswith(" cores")
 
 
 def test_too_many_threads_and_too_little_disk_are_noted(monkeypatch: pytest.MonkeyPatch):
     assert by_topic(diagnose())["threads"].level == "ok"
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1_000)
     monkeypatch.setattr(doctor, "MIN_FREE_GIB", 1e9)
-    found = by_topic(diagnose())
-    assert found["threads"].level == "note"
-    assert f"OMP_NUM_THREADS={len(os.sched_getaffinity(0))}" in found["threads"].text
-    assert found["disk"].level == "note"
+    diagnoses = by_topic(diagnose())
+    assert diagnoses["threads"].level == "note"
+    assert f"OMP_NUM_THREADS={len(os.sched_getaffinity(0))}" in diagnoses["threads"].text
+    assert diagnoses["disk"].level == "note"
 
 
-def test_the_yardstick_counts_two_operations_a_product(monkeypatch: pytest.MonkeyPatch):
-    """With a clock that moves a quarter of a second a look, 2 * 1024 ** 3 operations take that long."""
+def test_the_peak_counts_two_operations_per_product(monkeypatch: pytest.MonkeyPatch):
+    """With a clock that moves 0.25 s per reading, 2 * 1024 ** 3 operations take 0.25 s."""
     ticks = (number / 4 for number in range(1_000))
-    monkeypatch.setattr(doctor.time, "perf_counter", lambda: next(ticks))
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: next(ticks))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    products = [finding for finding in diagnose(yardstick=True) if "GFLOP" in finding.text]
+    products = [finding for finding in diagnose(measure_peak=True) if "GFLOP" in finding.text]
     assert [finding.topic for finding in products] == ["cpu fp32 speed", "cpu bf16 speed"]
     assert products[0].text.startswith(f"{2 * 1024**3 / 0.25 / 1e9:.0f} GFLOP/s")
 
@@ -116,10 +117,10 @@ def test_gpus_are_described(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "get_device_properties", Device)
-    found = by_topic(diagnose())
-    assert found["cuda:0"].text == "H100, 80.0 GiB, compute capability 9.0, bf16 fast"
-    assert found["cuda:1"].text.endswith("7.0, bf16 emulated")
-    assert "gpu" not in found
+    diagnoses = by_topic(diagnose())
+    assert diagnoses["cuda:0"].text == "H100, 80.0 GiB, compute capability 9.0, bf16 fast"
+    assert diagnoses["cuda:1"].text.endswith("7.0, bf16 emulated")
+    assert "gpu" not in diagnoses
 
 
 def test_the_report_has_one_aligned_line_a_finding():
@@ -129,3 +130,13 @@ def test_the_report_has_one_aligned_line_a_finding():
         Diagnosis(topic="b", text="gone", level="missing"),
     ]
     assert render_diagnoses(findings).splitlines() == ["  a     fine", "- long  hm", "! b     gone"]
+
+
+@pytest.mark.parametrize(("option", "measured"), [("--peak", True), ("--yardstick", True), ("--json", False)])
+def test_the_command_measures_the_peak_only_on_request(
+    option: str, measured: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(peak_flops, "matmul_flops_per_s", lambda device, precision, seconds: 5e9)
+    assert main(["doctor", option]) == 0
+    assert capsys.readouterr().out.count("5 GFLOP/s, 1024 x 1024 matrix product") == 2 * measured

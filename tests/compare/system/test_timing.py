@@ -1,4 +1,4 @@
-"""Speed and memory: medians and percentiles of a clock that we wind, and a peak that is really measured."""
+"""Timing: medians, percentiles and minima of a fake clock; time, energy and memory of each repeat."""
 
 import statistics
 import time
@@ -18,10 +18,10 @@ CPU = torch.device("cpu")
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40), st.floats(0, 1))
 def test_a_percentile_has_its_share_of_the_values_below_it(values: list[float], share: float):
-    """By the definition, written out: place share * (n - 1) of the sorted values, between neighbours."""
-    place = share * (len(values) - 1)
-    low, high = (sorted(values)[min(int(place) + k, len(values) - 1)] for k in (0, 1))
-    expected = low + (high - low) * (place - int(place))
+    """By definition: position share * (n - 1) of the sorted values, interpolated between neighbours."""
+    position = share * (len(values) - 1)
+    low, high = (sorted(values)[min(int(position) + k, len(values) - 1)] for k in (0, 1))
+    expected = low + (high - low) * (position - int(position))
     assert percentile(values, share) == pytest.approx(expected, rel=1e-9, abs=1e-6)
     assert percentile(values, share) == pytest.approx(float(np.percentile(values, 100 * share)), abs=1e-6)
 
@@ -37,8 +37,8 @@ def test_a_speed_is_that_of_the_median_repeat():
     assert (speed.sentences_per_s, speed.tokens_per_s) == (4.0, 20.0)
 
 
-def test_each_turn_has_its_own_time_energy_and_peak(monkeypatch: pytest.MonkeyPatch):
-    """Two works: a takes 2 s, b 3 s; 5 W all the time; the peak is what was done."""
+def test_each_repeat_has_its_own_time_energy_and_peak(monkeypatch: pytest.MonkeyPatch):
+    """Two works: a takes 2 s, b 3 s; 5 W all the time; the peak is the sum of the work done."""
     clock, order, peak = Clock([2.0, 3.0] * 3), [], 0
 
     class Meter:
@@ -47,7 +47,7 @@ def test_each_turn_has_its_own_time_energy_and_peak(monkeypatch: pytest.MonkeyPa
 
         def take(self) -> float:
             used, self.before = 5 * (clock.now - self.before), clock.now
-            clock.now += 0.5  # to read it takes time, which is no turn's
+            clock.now += 0.5  # to read takes time, which counts for no repeat
             return used
 
     def reset(device: torch.device) -> None:
@@ -64,9 +64,20 @@ def test_each_turn_has_its_own_time_energy_and_peak(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(timing, "EnergyMeter", Meter)
     monkeypatch.setattr(timing, "reset_peak_memory", reset)
     monkeypatch.setattr(timing, "peak_memory_bytes", lambda device: peak)
-    turns = list(time_in_turn([lambda: work("a"), lambda: work("b")], CPU, repeats=2))
+    repeats = list(time_in_turn([lambda: work("a"), lambda: work("b")], CPU, repeats=2))
     assert order == ["a", "b"] * 3  # once to warm up
-    assert turns == [(0, (2.0, 12.5, 10)), (1, (3.0, 17.5, 7))] * 2
+    assert repeats == [(0, (2.0, 12.5, 10)), (1, (3.0, 17.5, 7))] * 2
+
+
+def test_the_fastest_of_several_runs_counts(monkeypatch: pytest.MonkeyPatch):
+    clock = Clock([100.0, 5.0, 1.0, 3.0, 8.0, 4.0])
+    monkeypatch.setattr(timing, "time", clock)
+    assert timing.best_of(clock.work, CPU, repeats=3, seconds=20) == 1
+    assert list(clock.seconds) == []  # a warm-up, and as many runs as it takes to fill 20 seconds
+    clock = Clock([1.0, 5.0, 4.0, 2.0])
+    monkeypatch.setattr(timing, "time", clock)
+    assert timing.best_of(clock.work, CPU, repeats=2) == 4
+    assert list(clock.seconds) == [2.0]
 
 
 def test_timing_includes_the_work():

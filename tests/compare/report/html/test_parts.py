@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from compare.analysis.significance.scored_tests import score_tests
 from compare.analysis.table import Table
 from compare.config.parse import load_experiment
+from compare.config.run import resolve_models
 from compare.report.html.load import LoadedExperiment, load_for_report
 from compare.report.html.methods import methods
 from compare.report.html.parts import Drawing, HtmlTable, cell, first_to_last, heading, html_table
 from compare.report.html.sentences import SENTENCES, differences, draw_numbers, draw_sentences
 from compare.report.html.speed import speed
+from compare.results.run_folder import RunFolder
 from data.words import split_words
 from tests.kits.report import write_experiment
 
@@ -46,10 +48,8 @@ def test_settings_are_told_apart_and_read_back(loaded: LoadedExperiment, made: P
     assert "train.seed" not in shared.keys() | differing.keys()
     path = tmp_path / "made.toml"
     path.write_text(found.config)
-    again = load_experiment(path)
-    singles = [load_experiment(made / f"{label}-seed1" / "config.toml") for label in loaded.labels]
-    assert again.models == tuple(single.models[0] for single in singles)
-    assert again.data == singles[0].data
+    singles = [RunFolder.read(made / f"{label}-seed1").run for label in loaded.labels]
+    assert resolve_models(load_experiment(path)) == singles
     assert found.commands[0] == "attnbench run made.toml --seeds 1,2"
 
 

@@ -1,4 +1,4 @@
-"""What the figures of an analysis draw: lines, bands, fronts, counts and names."""
+"""Figures of an analysis: lines, bands, fronts, counts and names."""
 
 from pathlib import Path
 
@@ -39,8 +39,8 @@ def valid_rows(label: str, seed: int, *points: tuple[int, float, float]) -> list
 
 def model(label: str, bleu: float, speed: float, params: int, *fronts: bool) -> dict:
     spread = {"bleu_low": bleu - 1, "bleu_high": bleu + 2}
-    on = dict(zip(("speed_front", "size_front"), fronts, strict=True))
-    return {"label": label, "bleu": bleu, SPEED: speed, SIZE: params, **spread, **on}
+    on_front = dict(zip(("speed_front", "size_front"), fronts, strict=True))
+    return {"label": label, "bleu": bleu, SPEED: speed, SIZE: params, **spread, **on_front}
 
 
 def legend_texts(figure: Figure) -> list[str]:
@@ -68,7 +68,7 @@ def test_each_group_shows_how_many_it_has():
     assert labels == ["1–5\n(1,000)", "6–10\n(2,000)", "11–40\n(3,000)"]
 
 
-def test_what_has_no_rate_is_left_out():
+def test_groups_without_a_value_are_left_out():
     rows = length_rows("a", 1, 10, None, 30)
     (line,) = length_plot(rows).axes[0].lines
     assert line.get_xydata().tolist() == [[0, 10], [2, 30]]
@@ -89,7 +89,7 @@ def test_distances_and_words_are_drawn_alike():
     assert [label.get_text() for label in recall.get_xticklabels()] == ["0\n(5)", "1–4\n(5)"]
 
 
-def test_progress_is_the_mean_of_cost_and_bleu_where_all_seeds_came():
+def test_progress_is_the_mean_of_cost_and_bleu_at_updates_of_all_seeds():
     rows = valid_rows("a", 1, (10, 4.0, 20.0), (20, 8.0, 30.0), (30, 12.0, 90.0))
     rows += valid_rows("a", 2, (10, 6.0, 10.0), (20, 12.0, 32.0))  # stopped early
     rows += valid_rows("b", 1, (10, 1.0, 5.0))
@@ -109,7 +109,7 @@ def test_every_cost_of_the_analysis_has_an_axis():
     assert tuple(FRONTS) == (SPEED, SIZE)
 
 
-def test_joules_nobody_read_cannot_be_drawn():
+def test_joules_that_were_not_measured_cannot_be_drawn():
     rows = valid_rows("gru", 1, (10, 4.0, 20.0))
     with pytest.raises(ValueError, match="gru: joules were not read in training; choose another axis"):
         progress_plot(rows, "joules")
@@ -122,21 +122,21 @@ MODELS = [
 ]
 
 
-def test_a_front_goes_by_steps_that_someone_reaches():
+def test_a_front_has_steps_that_some_model_reaches():
     (axes,) = pareto_plot(MODELS, SPEED).axes
     *points, front = axes.lines
     assert [line.get_xydata().tolist() for line in points] == [[[10, 40]], [[20, 30]], [[15, 20]]]
     assert front.get_xydata().tolist() == [[10, 40], [20, 30]]
-    # Who needs 15 sentences a second gets the 30 BLEU of "tiny": the step takes the value on its right.
+    # Whoever needs 15 sentences per second gets the 30 BLEU of "tiny": the step takes the value on its right.
     assert front.get_drawstyle() == "steps-pre"
     (axes,) = pareto_plot(MODELS, SIZE).axes
     front = axes.lines[-1]
     assert front.get_xydata().tolist() == [[1_000_000, 30], [9_000_000, 40]]
-    # Who has room for 5 million parameters gets the 30 BLEU of "tiny": the value on its left.
+    # Whoever can afford 5 million parameters gets the 30 BLEU of "tiny": the value on its left.
     assert front.get_drawstyle() == "steps-post"
 
 
-def test_a_beaten_model_is_hollow_and_seeds_are_a_line():
+def test_a_dominated_model_is_hollow_and_seeds_are_a_line():
     (axes,) = pareto_plot(MODELS, SPEED).axes
     faces = [mpl.colors.to_hex(line.get_markerfacecolor()) for line in axes.lines[:3]]
     edges = [mpl.colors.to_hex(line.get_color()) for line in axes.lines[:3]]
@@ -145,18 +145,18 @@ def test_a_beaten_model_is_hollow_and_seeds_are_a_line():
     assert spans == [[[10, 39], [10, 42]], [[20, 29], [20, 32]], [[15, 19], [15, 22]]]
 
 
-def test_a_wide_range_is_shown_by_ratios():
+def test_a_wide_range_has_a_logarithmic_axis():
     near = [model("a", 1, 10, 5_000_000, True, True), model("b", 2, 11, 6_000_000, True, True)]
     far = [*near, model("c", 3, 1, 60_000_000, True, True)]
     assert pareto_plot(near, SIZE).axes[0].get_xscale() == "linear"
     figure = pareto_plot(far, SIZE)
     assert figure.axes[0].get_xscale() == "log"
     figure.draw_without_rendering()
-    shown = [label.get_text() for label in figure.axes[0].get_xticklabels()]
-    assert {"5M", "10M", "20M", "50M"} <= set(shown)
+    tick_labels = [label.get_text() for label in figure.axes[0].get_xticklabels()]
+    assert {"5M", "10M", "20M", "50M"} <= set(tick_labels)
 
 
-def test_twenty_models_can_be_told_apart_and_all_are_named(tmp_path: Path):
+def test_twenty_models_are_distinguishable_and_all_are_named(tmp_path: Path):
     labels = ["_hidden", "$x$", *(f"model-{number}" for number in range(18))]
     rows = [row for label in labels for seed in (1, 2) for row in length_rows(label, seed, 9, seed, seed)]
     figure = length_plot(rows)
@@ -166,10 +166,10 @@ def test_twenty_models_can_be_told_apart_and_all_are_named(tmp_path: Path):
     looks = [(line.get_color(), line.get_marker()) for line in legend.get_lines()]
     assert looks == [(line.get_color(), line.get_marker()) for line in figure.axes[1].lines]
     assert len(set(looks)) == 20
-    assert len({marker for _, marker in looks[:8]}) == 8  # told apart without colours too
+    assert len({marker for _, marker in looks[:8]}) == 8  # distinguishable without colours too
     png, _ = save_figure(figure, tmp_path / "lengths")
     with Image.open(png) as image:
-        assert image.height > 600  # the legend's four rows stand below the panels, which keep their size
+        assert image.height > 600  # four legend rows are below the panels, which keep their size
     panel = figure.axes[0].get_window_extent()
     few = length_plot(rows[:6])
     few.draw_without_rendering()
@@ -177,7 +177,7 @@ def test_twenty_models_can_be_told_apart_and_all_are_named(tmp_path: Path):
 
 
 @pytest.mark.parametrize("draw", [length_plot, distance_plot, word_plot])
-def test_no_rows_is_a_mistake(draw):
+def test_no_rows_is_an_error(draw):
     with pytest.raises(ValueError, match="nothing to plot: the table has no rows"):
         draw([])
     with pytest.raises(ValueError, match="nothing to plot"):

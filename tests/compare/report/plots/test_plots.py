@@ -1,4 +1,4 @@
-"""Plots that show the numbers they were given, readable and the same bytes twice."""
+"""Plots: correct numbers, readable labels, the same bytes every time."""
 
 import json
 import os
@@ -34,16 +34,16 @@ def test_curves_show_validation_and_the_later_line_of_a_resumed_run(against, x):
     assert loss.lines[0].get_color() == bleu.lines[0].get_color() != loss.lines[1].get_color()
 
 
-def test_the_legend_names_every_run_as_it_is_called():
+def test_the_legend_shows_every_label_unchanged():
     names = ["_lstm", "$x$ and $", "gru", *(f"model {number}" for number in range(9))]
     (legend,) = learning_curves(dict.fromkeys(names, METRICS)).legends
     assert [text.get_text() for text in legend.get_texts()] == names
     assert not any(text.get_parse_math() for text in legend.get_texts())
     looks = {(line.get_color(), line.get_marker()) for line in legend.get_lines()}
-    assert len(looks) == len(names)  # twelve runs can be told apart
+    assert len(looks) == len(names)  # twelve runs are distinguishable
 
 
-def test_no_runs_is_a_mistake():
+def test_no_runs_is_an_error():
     with pytest.raises(ValueError, match="no runs to plot"):
         learning_curves({})
 
@@ -68,7 +68,7 @@ def test_weights_must_fit_the_tokens(rows: int, columns: int):
 
 
 @pytest.mark.parametrize("tokens", [1, 5, 40])
-def test_every_token_keeps_room_to_be_read(tokens: int):
+def test_every_token_has_a_readable_size(tokens: int):
     figure = heatmap(np.eye(tokens), ["▁wort"] * tokens, ["word"] * tokens, "")
     cell = figure.get_size_inches() * figure.axes[0].get_position().size / tokens
     assert cell.min() * 72 >= 9 * 1.5  # one and a half times the size of the letters
@@ -110,7 +110,7 @@ def test_a_figure_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_plots_leave_the_settings_of_others_alone(tmp_path: Path):
+def test_plots_change_no_global_settings(tmp_path: Path):
     before = dict(mpl.rcParams)
     save_figure(learning_curves({"a": METRICS}), tmp_path / "curves")
     assert dict(mpl.rcParams) == before

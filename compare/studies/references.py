@@ -1,0 +1,38 @@
+"""Publications whose claims the studies test, by the short form in which the studies cite them."""
+
+from typing import NamedTuple
+
+
+class Reference(NamedTuple):
+    """Title and stable address of a publication."""
+
+    title: str
+    url: str
+
+
+REFERENCES: dict[str, Reference] = {
+    "Bengio et al. 1994": Reference(
+        "Learning Long-Term Dependencies with Gradient Descent Is Difficult",
+        "https://doi.org/10.1109/72.279181",
+    ),
+    "Sutskever et al. 2014": Reference(
+        "Sequence to Sequence Learning with Neural Networks", "https://arxiv.org/abs/1409.3215"
+    ),
+    "Bahdanau et al. 2015": Reference(
+        "Neural Machine Translation by Jointly Learning to Align and Translate",
+        "https://arxiv.org/abs/1409.0473",
+    ),
+    "Vaswani et al. 2017": Reference("Attention Is All You Need", "https://arxiv.org/abs/1706.03762"),
+    "Xiong et al. 2020": Reference(
+        "On Layer Normalization in the Transformer Architecture", "https://arxiv.org/abs/2002.04745"
+    ),
+}
+
+
+def bibliography(source: str) -> list[str]:
+    """List the publications that ``source`` cites, each with title and address."""
+    return [
+        f"{name}: {reference.title}. {reference.url}"
+        for name, reference in REFERENCES.items()
+        if name in source
+    ]
