@@ -1,5 +1,6 @@
 """The comparison: trains, decodes, scores and times every model alike."""
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -7,6 +8,8 @@ if TYPE_CHECKING:
     from compare.results.trained_model import load_model
 
 __all__ = ["load_model", "load_results"]
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # print nothing unless logging is configured
 
 
 def __getattr__(name: str) -> Any:

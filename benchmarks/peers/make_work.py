@@ -39,7 +39,7 @@ def training_work(root: Path, phase: str, updates: int) -> Made:
     """Batches of ``configs/speed.toml`` to train on, or ``updates`` batches of test sentences."""
     experiment = load_experiment(CONFIG, [f"data.root={root}"])
     with TemporaryDirectory() as folder:
-        prepared = prepare_data(experiment, Path(folder), lambda text: None)
+        prepared = prepare_data(experiment, Path(folder))
         size = len(prepared.vocabularies.tgt)
         trains = phase == "train"
         batches = islice(prepared.stream.epoch(1), (WARM_UP_UPDATES + updates) * trains)

@@ -1,6 +1,7 @@
 """Time every model of an experiment in every phase, from fresh weights, the models taking turns."""
 
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -19,7 +20,7 @@ from compare.system.device import pick_device
 from compare.system.peak_flops import peak_flops
 from compare.system.timing import TimedRepeat, time_in_turn
 
-Say = Callable[[str], None]
+logger = logging.getLogger(__name__)
 
 
 def planned_timings(experiment: Experiment, plan: BenchPlan, place: str = "config") -> list[str]:
@@ -39,7 +40,6 @@ def planned_timings(experiment: Experiment, plan: BenchPlan, place: str = "confi
 def run_benchmark(
     experiment: Experiment,
     plan: BenchPlan,
-    say: Say,
     *,
     earlier: Sequence[Measurement] = (),
     place: str = "config",
@@ -49,7 +49,6 @@ def run_benchmark(
     Args:
         experiment: the models, their data, device and precision.
         plan: phases, and how much of each.
-        say: told of every repeat.
         earlier: rows of an earlier result under the same conditions, to compare with.
         place: what to name in errors of the settings.
 
@@ -62,11 +61,11 @@ def run_benchmark(
     resolved = {
         row.label: resolve_model(row, place) for row in experiment.models
     }  # mistakes first, then work
-    inputs = make_inputs(experiment, plan, say)
+    inputs = make_inputs(experiment, plan)
     rows: list[Measurement] = []
     for phase in plan.phases:
         candidates = [Candidate(*item, experiment, plan, inputs, device) for item in resolved.items()]
-        rows += time_jobs([job for each in candidates for job in each.jobs(phase)], device, plan.repeats, say)
+        rows += time_jobs([job for each in candidates for job in each.jobs(phase)], device, plan.repeats)
     rate, words = peak_flops(device, experiment.train.precision)
     return BenchmarkResult(
         rows=rows,
@@ -78,11 +77,13 @@ def run_benchmark(
     )
 
 
-def time_jobs(jobs: Sequence[Job], device: torch.device, repeats: int, say: Say) -> Iterator[Measurement]:
+def time_jobs(jobs: Sequence[Job], device: torch.device, repeats: int) -> Iterator[Measurement]:
     """The rows of ``jobs``, timed in turn."""
     turns: list[list[TimedRepeat]] = [[] for _ in jobs]
     for place, turn in time_in_turn([job.work for job in jobs], device, repeats=repeats):
         turns[place].append(turn)
         row = jobs[place].row
-        say(f"{len(turns[place])}/{repeats} {row.name}: {figure(row.headline(turn.seconds))} {row.unit}")
+        logger.info(
+            f"{len(turns[place])}/{repeats} {row.name}: {figure(row.headline(turn.seconds))} {row.unit}"
+        )
     return (job.row.timed(taken) for job, taken in zip(jobs, turns, strict=True))

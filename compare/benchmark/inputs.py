@@ -1,6 +1,5 @@
 """What the models are timed on: batches to train on and sentences to translate, the same for all."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
@@ -38,7 +37,7 @@ class Inputs:
         return src, sum(batch.tgt_tokens for batch in self.batches) / sentences
 
 
-def make_inputs(experiment: Experiment, plan: BenchPlan, say: Callable[[str], None]) -> Inputs:
+def make_inputs(experiment: Experiment, plan: BenchPlan) -> Inputs:
     """The first batches of the first epoch, and the first sentences of the first test set, again if need be.
 
     Raises:
@@ -47,7 +46,7 @@ def make_inputs(experiment: Experiment, plan: BenchPlan, say: Callable[[str], No
     if plan.synthetic is not None:
         return _drawn(experiment, plan, plan.synthetic)
     with TemporaryDirectory() as folder:
-        prepared = prepare_data(experiment, Path(folder), say)
+        prepared = prepare_data(experiment, Path(folder))
         lines = prepared.corpus.splits[prepared.corpus.tests[0]].src
         return Inputs(
             batches=_first(prepared.stream, plan.updates),

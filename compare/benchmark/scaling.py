@@ -1,7 +1,8 @@
 """How the cost of training grows with length, batch, width and vocabulary: one doubles, the others stay."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -17,6 +18,8 @@ from compare.system.precision import autocast
 from compare.system.timing import Workload, time_in_turn
 from compare.training.loss import TranslationLoss
 from data.symbols import SPECIALS
+
+logger = logging.getLogger(__name__)
 
 Sizes = Mapping[Axis, Sequence[int]]
 SIZES: dict[Axis, Sequence[int]] = {
@@ -36,16 +39,13 @@ WIDTHS = {
 """The settings that are widths, as multiples of the axis."""
 
 
-def grow(
-    experiment: Experiment, sizes: Sizes, *, repeats: int, say: Callable[[str], None], place: str = "config"
-) -> Scaling:
+def grow(experiment: Experiment, sizes: Sizes, *, repeats: int, place: str = "config") -> Scaling:
     """Time the models of ``experiment`` on random ids, along each axis of ``sizes`` all in turn.
 
     Args:
         experiment: the models, their device and precision; its corpus is not read.
         sizes: what each axis is set to; ``SIZES`` are some.
         repeats: timed repeats, of which the median counts.
-        say: told of every axis.
         place: what to name in errors of the settings.
     """
     tune_cpu()
@@ -53,7 +53,9 @@ def grow(
     device, precision = pick_device(experiment.train.device), experiment.train.precision
     growths = []
     for axis, values in sizes.items():
-        say(f"{axis} {', '.join(map(str, values))}: {len(experiment.models)} models, {repeats} repeats")
+        logger.info(
+            f"{axis} {', '.join(map(str, values))}: {len(experiment.models)} models, {repeats} repeats"
+        )
         torch.manual_seed(experiment.train.seed)
         works = [
             _pass(row, {**KEPT, axis: value}, device, precision, place)

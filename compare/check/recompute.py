@@ -2,8 +2,9 @@
 
 import dataclasses
 import hashlib
+import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -14,8 +15,11 @@ from compare.report.publish import SUFFIX
 from compare.report.tables.table import render_table
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_results, to_json_lines
+from compare.system.log import no_messages
 from compare.system.version import code_version
 from data.vocabulary import load_pair
+
+logger = logging.getLogger(__name__)
 
 SAME = 1e-9
 """Share by which a figure may differ: that of sums taken in another order."""
@@ -55,7 +59,7 @@ class CheckResult(NamedTuple):
         return [finding for finding in self.findings if not finding.same]
 
 
-def check_experiment(folder: Path, say: Callable[[str], None]) -> CheckResult:
+def check_experiment(folder: Path) -> CheckResult:
     """Check the finished runs of an experiment, and its tables.
 
     The corpus is read again from where the config says; batches, scores, sizes, FLOPs and hashes are computed
@@ -71,9 +75,10 @@ def check_experiment(folder: Path, say: Callable[[str], None]) -> CheckResult:
     runs = [RunFolder.read(folder / row.run) for row in done]
     findings: list[ComparedValue] = []
     with TemporaryDirectory() as encoded:
-        prepared = prepare_data(runs[0].experiment, Path(encoded), lambda line: None)
+        with no_messages(prepare_data.__module__):
+            prepared = prepare_data(runs[0].experiment, Path(encoded))
         for row, run in zip(done, runs, strict=True):
-            say(f"checking {run.name}")
+            logger.info(f"checking {run.name}")
             findings += check_run(run, row, prepared.for_seed(row.seed))
     findings += check_views(folder, rows)
     others = {str(row.code_version) for row in done} - {code_version()}

@@ -45,7 +45,7 @@ def bench(
     from compare.benchmark.report import BenchmarkResult, read_earlier
     from compare.benchmark.scaling import SIZES, grow
     from compare.config.parse import load_experiment
-    from compare.system.progress import Reporter
+    from compare.system.log import show_messages
     from data.text.files import write_atomically
 
     phases = chosen("--phase", phase, PHASES)
@@ -57,7 +57,8 @@ def bench(
         raise ValueError("--against compares phases, and --scaling times none: leave out one of them")
     if out is not None and out.is_dir():
         raise ValueError(f"--out {out} is a folder: name a file")
-    experiment, say = load_experiment(config, settings or []), Reporter(quiet=quiet).say
+    show_messages(quiet=quiet)
+    experiment = load_experiment(config, settings or [])
     names = planned_timings(experiment, plan, place=str(config))
     earlier = read_earlier(against, conditions(experiment, plan)) if against else []
     if dry_run:
@@ -67,9 +68,9 @@ def bench(
     found: BenchmarkResult | Scaling
     if axes:
         sizes = {axis: SIZES[axis] for axis in axes}
-        found = grow(experiment, sizes, repeats=repeats, say=say, place=str(config))
+        found = grow(experiment, sizes, repeats=repeats, place=str(config))
     else:
-        found = run_benchmark(experiment, plan, say, earlier=earlier, place=str(config))
+        found = run_benchmark(experiment, plan, earlier=earlier, place=str(config))
     if out is not None:
         write_atomically(out, found.to_json())
     print(found.to_json() if as_json else found.render(), end="")

@@ -36,6 +36,7 @@ def get(
     Example: attnbench data get multi30k --src en --tgt fr
     """
     from compare.report.corpus_catalogue import addresses, fetched
+    from compare.system.log import show_messages
 
     if dry_run:
         found = addresses(name, src, tgt)
@@ -45,6 +46,7 @@ def get(
             else "\n".join(f"{e['file']}  {e['from'][0]}" for e in found)
         )
         return 0
+    show_messages(quiet=quiet)
     folder = fetched(name, src, tgt, root, quiet=quiet)
     print(json.dumps({"folder": str(folder)}) if as_json else folder)
     return 0

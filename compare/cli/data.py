@@ -1,6 +1,7 @@
 """Commands that look at data and make a corpus folder of it: data check, data prepare."""
 
 import json
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,8 @@ from compare.cli.app import AsJson, Quiet, app
 
 if TYPE_CHECKING:
     from data.text.formats import Source
+
+logger = logging.getLogger(__name__)
 
 data_app = typer.Typer(help="Corpora: your own and named ones.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(data_app, name="data")
@@ -47,11 +50,14 @@ def check(
     Example: attnbench data check corpus.de corpus.en
     """
     from compare.report.corpus import render_check
+    from compare.system.log import show_messages
     from compare.system.progress import Reporter
     from data.prepare.checks import check_corpus as compute
 
+    show_messages(quiet=quiet)
     splits, _ = _splits(files or [], src or [], tgt or [], columns, fields, langs)
-    found = compute(splits, progress=Reporter(quiet=quiet).counting)
+    with Reporter(quiet=quiet).pairs() as progress:
+        found = compute(splits, progress=progress)
     print(json.dumps(found.to_json(), indent=2, ensure_ascii=False) if as_json else render_check(found))
     return 1 if found.unusable else 0
 
@@ -89,6 +95,7 @@ def prepare(
     """
     from compare.config.starter import starter_experiment
     from compare.report.corpus import render_summary
+    from compare.system.log import show_messages
     from compare.system.progress import Reporter
     from data.prepare.filters import Filters
     from data.prepare.first_pass import PreparationPlan, run_first_pass
@@ -120,20 +127,20 @@ def prepare(
     plan = PreparationPlan(
         sources=sources, langs=found_langs, filters=filters, held=held, valid=valid, test=test, seed=seed
     )
-    reporter = Reporter(quiet=quiet)
-    if dry_run or out is None:
-        with reporter.counting("reading", None) as tick:
-            made = summary(plan, run_first_pass(plan, tick))
-    else:
-        made = make(
-            plan,
-            out,
-            lambda found, sizes: starter_experiment(out, found_langs, found, sizes),
-            progress=reporter.counting,
-        )
+    show_messages(quiet=quiet)
+    with Reporter(quiet=quiet).pairs() as progress:
+        if dry_run or out is None:
+            made = summary(plan, run_first_pass(plan, progress))
+        else:
+            made = make(
+                plan,
+                out,
+                lambda found, sizes: starter_experiment(out, found_langs, found, sizes),
+                progress=progress,
+            )
     print(json.dumps(made, indent=2, ensure_ascii=False) if as_json else render_summary(made))
     if out is not None and not dry_run:
-        reporter.say(f"next: attnbench run {out}/experiment.toml --out runs/{out.resolve().name}")
+        logger.info(f"next: attnbench run {out}/experiment.toml --out runs/{out.resolve().name}")
     return 0
 
 

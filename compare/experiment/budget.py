@@ -4,6 +4,7 @@ For parameters and operations the widths are solved for, knob by knob; for time 
 machine says how many updates each model can do. What is solved is written into each run's config.toml.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -26,6 +27,8 @@ from compare.training.trainer import Trainer
 from compare.training.trainer_state import Validation
 from seq2seq.config import Seq2SeqConfig
 from transformer.config import DecoderOnlyConfig, TransformerConfig
+
+logger = logging.getLogger(__name__)
 
 KNOBS: dict[type, tuple[tuple[str, ...], ...]] = {
     Seq2SeqConfig: (("hidden_size", "attention_size"),),
@@ -96,9 +99,7 @@ def find_reference(experiment: Experiment) -> ModelConfig:
     raise ValueError(f"budget.reference {named!r} is no model of this experiment: labels are {labels}")
 
 
-def calibrate(
-    experiment: Experiment, prepared: PreparedData, known: Seconds, say: Callable[[str], None]
-) -> Seconds:
+def calibrate(experiment: Experiment, prepared: PreparedData, known: Seconds) -> Seconds:
     """Seconds of an update of each model, measured where they are not yet ``known``.
 
     Each is trained as it will be, from fresh weights for some updates, several times over: the rounds lie
@@ -114,7 +115,7 @@ def calibrate(
             spent[label] += line["train_s"]
             tokens[label] += line["src_tokens"] + line["tgt_tokens"]
         rate = tokens[label] / spent[label]
-        say(f"calibrating, round {number + 1} of {ROUNDS}: {label} {rate:,.0f} tokens/s")
+        logger.info(f"calibrating, round {number + 1} of {ROUNDS}: {label} {rate:,.0f} tokens/s")
     per_epoch = int(prepared.train.src_lengths.sum() + prepared.train.tgt_lengths.sum()) + len(prepared.train)
     per_update = per_epoch / len(prepared.stream.plan(1))
     return {**known, **{label: per_update * spent[label] / tokens[label] for label in spent}}

@@ -1,6 +1,6 @@
 """What all rows of an experiment share: corpus, vocabularies, encoded splits, the stream of batches."""
 
-from collections.abc import Callable
+import logging
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +12,8 @@ from data.encode import encode_split
 from data.encoded_split import EncodedSplit
 from data.loader import BatchStream
 from data.vocabulary import VocabularyPair, build_pair
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,15 +44,17 @@ def load_corpus(config: DataConfig) -> Corpus:
     return corpus.with_tests_cut(config.max_test) if config.max_test else corpus
 
 
-def prepare_data(experiment: Experiment, folder: Path, say: Callable[[str], None]) -> PreparedData:
+def prepare_data(experiment: Experiment, folder: Path) -> PreparedData:
     """Read, check and encode; what was encoded before for the same text is taken from ``folder``."""
     laps = [perf_counter()]
     corpus = load_corpus(experiment.data)
     pairs = corpus.splits["train"]
-    say(f"corpus {corpus.name} {corpus.src_lang} -> {corpus.tgt_lang}: " + _sizes(corpus))
+    logger.info(f"corpus {corpus.name} {corpus.src_lang} -> {corpus.tgt_lang}: " + _sizes(corpus))
     for test in corpus.tests:
         if overlap := corpus.overlap(test):
-            say(f"warning: {overlap} of {len(corpus.splits[test].src)} sources of {test} also stand in train")
+            logger.warning(
+                f"{overlap} of {len(corpus.splits[test].src)} sources of {test} also stand in train"
+            )
     laps.append(perf_counter())
     vocabularies = build_vocabularies(pairs, experiment.vocabulary)
     laps.append(perf_counter())
@@ -59,16 +63,18 @@ def prepare_data(experiment: Experiment, folder: Path, say: Callable[[str], None
     valid = encode_split(corpus.splits["valid"], vocabularies, folder=folder, max_tokens=None)
     laps.append(perf_counter())
     if encoded.dropped:
-        say(
-            f"warning: {encoded.dropped} of {len(pairs.src)} training pairs are left out: over {limit} tokens"
+        logger.warning(
+            f"{encoded.dropped} of {len(pairs.src)} training pairs are left out: over {limit} tokens"
         )
     train = experiment.train
     stream = BatchStream(encoded, batch_tokens=train.batch_tokens, seed=train.seed)
-    say(f"vocabulary {len(vocabularies.src)}/{len(vocabularies.tgt)}, {len(stream.plan(1))} batches an epoch")
+    logger.info(
+        f"vocabulary {len(vocabularies.src)}/{len(vocabularies.tgt)}, {len(stream.plan(1))} batches an epoch"
+    )
     batch_hash = stream.stream_hash(1)
     laps.append(perf_counter())
     steps = zip(("reading", "vocabulary", "encoding", "batches"), pairwise(laps), strict=True)
-    say("prepared: " + ", ".join(f"{step} {end - start:.1f} s" for step, (start, end) in steps))
+    logger.info("prepared: " + ", ".join(f"{step} {end - start:.1f} s" for step, (start, end) in steps))
     return PreparedData(
         corpus=corpus,
         vocabularies=vocabularies,

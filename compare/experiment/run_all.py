@@ -2,8 +2,9 @@
 
 import dataclasses
 import json
+import logging
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import unified_diff
 from pathlib import Path
@@ -24,11 +25,14 @@ from compare.results.store import Result, read_result, read_results, save_result
 from compare.system.cpu import tune_cpu
 from compare.system.device import pick_device
 from compare.system.hints import first_line
+from compare.system.log import log_to_file
 from compare.system.progress import Reporter
 from compare.system.version import code_version
 from compare.training.trainer import Diverged
 from data.text.files import write_atomically
 from data.vocabulary import load_pair
+
+logger = logging.getLogger(__name__)
 
 
 def plan(
@@ -71,7 +75,7 @@ def run_experiment(
     Args:
         experiment: the models and what they share.
         folder: where the runs are kept.
-        reporter: told how it goes.
+        reporter: shows how far the training is.
         seeds: each model is trained once from each; by default from ``[train] seed`` alone.
         place: what to name in errors of the settings.
 
@@ -84,23 +88,23 @@ def run_experiment(
     experiment = resolve_precision(experiment)
     runs = validate_experiment(experiment, folder, seeds, place)
     if experiment.budget.match == "none" and all(_ended(run) for run in runs):
-        reporter.say(f"{folder}: all {len(runs)} rows have ended; delete a row's folder to run it again")
+        logger.info(f"{folder}: all {len(runs)} rows have ended; delete a row's folder to run it again")
         return read_results(folder)
     with _nothing_left_of_a_mistake(folder):
-        prepared = prepare_data(experiment, folder / "encoded", reporter.say)
+        prepared = prepare_data(experiment, folder / "encoded")
         registry = _registry(folder, prepared)
         if experiment.budget.match == "time":
             known = registry.get("seconds_per_update", {})
-            registry["seconds_per_update"] = calibrate(experiment, prepared, known, reporter.say)
+            registry["seconds_per_update"] = calibrate(experiment, prepared, known)
         if experiment.budget.match != "none":
             models = match_budget(experiment, prepared, registry.get("seconds_per_update", {}))
             runs = _refuse_others(_spell_out(models, folder, seeds, place))
     _register(folder, registry, runs, prepared)
     for number, run in enumerate(runs, start=1):
-        reporter.say(f"[{number}/{len(runs)}] {run.name}: {'done before' if _ended(run) else 'start'}")
+        logger.info(f"[{number}/{len(runs)}] {run.name}: {'done before' if _ended(run) else 'start'}")
         if not _ended(run):
             _begin(run, prepared)
-            with reporter.logging_to(run.folder / "log.txt"):
+            with log_to_file(run.folder / "log.txt"):
                 _finish(run, prepared.for_seed(run.experiment.train.seed), reporter)
     return read_results(folder)
 
@@ -124,7 +128,6 @@ def validate_experiment(
 def dry_run(
     experiment: Experiment,
     folder: Path,
-    say: Callable[[str], None],
     *,
     seeds: Sequence[int] = (),
     place: str = "config",
@@ -133,7 +136,7 @@ def dry_run(
     experiment = resolve_precision(experiment)
     runs = validate_experiment(experiment, folder, seeds, place)
     with TemporaryDirectory() as encoded:
-        prepared = prepare_data(experiment, Path(encoded), say)
+        prepared = prepare_data(experiment, Path(encoded))
         _registry(folder, prepared)
         if experiment.budget.match in ("params", "flops"):  # for time the models would have to be timed
             runs = _spell_out(match_budget(experiment, prepared, {}), folder, seeds, place)
@@ -145,13 +148,13 @@ def _finish(row: RunFolder, prepared: PreparedData, reporter: Reporter) -> None:
     try:
         result = run_one(row, prepared, reporter)
     except Diverged as error:
-        reporter.say(f"{row.name}: failed: {error}")
+        logger.error(f"{row.name}: failed: {error}")
         result = dataclasses.replace(unfinished_result(row, prepared), status="failed", reason=str(error))
     except (MemoryError, RuntimeError) as error:
         if not _out_of_memory(error):
             raise
         reason = f"out of memory: {first_line(error)}"
-        reporter.say(f"{row.name}: {reason}; the same command tries again")
+        logger.error(f"{row.name}: {reason}; the same command tries again")
         result = dataclasses.replace(unfinished_result(row, prepared), reason=reason)
     save_result(row.folder, result)
     write_json_lines(row.folder.parent)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import logging
 import time
 
 import torch
@@ -25,6 +26,8 @@ from compare.training.trainer import Trainer
 from compare.training.validation import Validator
 from data.corpus import Corpus
 from data.text.files import write_atomically
+
+logger = logging.getLogger(__name__)
 
 
 def unfinished_result(run: RunFolder, prepared: PreparedData) -> Result:
@@ -65,7 +68,7 @@ def run_one(run: RunFolder, prepared: PreparedData, reporter: Reporter) -> Resul
         Trainer(
             criterion, prepared.stream, validator, experiment.train, resolved.optim, run.folder, report
         ).run()
-    reporter.say(f"{run.model.label}: decoding {', '.join(prepared.corpus.tests)}")
+    logger.info(f"{run.model.label}: decoding {', '.join(prepared.corpus.tests)}")
     seconds = translate_tests(translator, prepared.corpus, run)
     measure_speed(translator, experiment, prepared.corpus, run, seconds)
     known = unfinished_result(run, prepared)

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from compare.system.progress import Reporter
-from compare.system.transfer_progress import transfers
 from data.download.corpora.parts import NamedCorpus
 from data.download.download import Remote
 from data.download.named import CORPORA, fetch, named_corpus
@@ -51,8 +50,8 @@ def render_catalogue() -> str:
 
 def fetched(name: str, src: str, tgt: str, root: Path, *, quiet: bool) -> Path:
     """The folder of a named corpus, downloaded with progress where it is not there yet; see ``fetch``."""
-    with transfers(quiet=quiet) as show:
-        return fetch(name, src, tgt, root, Reporter(quiet=quiet).say, show)
+    with Reporter(quiet=quiet).downloads() as progress:
+        return fetch(name, src, tgt, root, progress)
 
 
 def _paragraph(corpus: NamedCorpus) -> str:

@@ -1,6 +1,6 @@
 """Write an experiment's tables and plots into its folder."""
 
-from collections.abc import Callable
+import logging
 from pathlib import Path
 
 import numpy as np
@@ -12,27 +12,27 @@ from compare.training.metrics_log import read_metrics
 from data.text.files import write_atomically
 from data.text.lines import read_lines
 
+logger = logging.getLogger(__name__)
+
 SUFFIX = {TableForm.MARKDOWN: "md", TableForm.CSV: "csv", TableForm.JSON: "json"}
-Say = Callable[[str], None]
 
 
-def write_views(folder: Path, say: Say) -> None:
+def write_views(folder: Path) -> None:
     """Write table.md, table.csv, table.json, and what ``draw_plots`` draws."""
     results = read_results(folder)
     for form, suffix in SUFFIX.items():
         write_atomically(folder / f"table.{suffix}", render_table(results, form))
-    written = draw_plots(folder, say=say)
-    say(f"tables in {folder}/table.*, {len(written)} plots in {folder}/plots")
+    written = draw_plots(folder)
+    logger.info(f"tables in {folder}/table.*, {len(written)} plots in {folder}/plots")
 
 
-def draw_plots(folder: Path, *, sentence: str | None = None, line: int = 1, say: Say) -> list[Path]:
+def draw_plots(folder: Path, *, sentence: str | None = None, line: int = 1) -> list[Path]:
     """Draw learning curves of all runs, and heat-maps of the attention to one sentence.
 
     Args:
         folder: of an experiment.
         sentence: the source sentence; by default line ``line`` of the first test set.
         line: counted from 1.
-        say: told what cannot be drawn.
 
     Returns:
         The PNG and SVG files written to ``folder``/plots.
@@ -42,7 +42,7 @@ def draw_plots(folder: Path, *, sentence: str | None = None, line: int = 1, say:
     several = len({row.seed for row in done}) > 1
     runs = {name if several else row.label: folder / name for name, row in zip(names, done, strict=True)}
     if not runs:
-        say(f"{folder}: no finished run to plot")
+        logger.info(f"{folder}: no finished run to plot")
         return []
     sentence = _test_line(folder, line) if sentence is None else sentence
     metrics = {label: read_metrics(run / "metrics.jsonl") for label, run in runs.items()}

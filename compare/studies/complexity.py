@@ -4,6 +4,7 @@ Letters of the notes: M source and N target positions, d (or k) model width, d_q
 queries and values, h heads. Operations are multiply-adds of matrix products.
 """
 
+import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -18,6 +19,8 @@ from compare.studies.figures import draw_lines, make_figure
 from compare.studies.measurement import best_seconds, kept_bytes, multiply_adds
 from compare.studies.study import Claim, Settings, StudyResult, near
 from transformer.attention import plain_attention
+
+logger = logging.getLogger(__name__)
 
 D, HEADS = 256, 4
 CROSS_KEYS = 512
@@ -73,10 +76,10 @@ def run(settings: Settings) -> StudyResult:
     lengths = [16, 32, 64] if settings.quick else [128, 256, 512, 1024]
     rows = []
     for kind, shape in KINDS.items():
-        settings.say(f"complexity: {kind}")
+        logger.info(f"complexity: {kind}")
         rows += [{"attention": kind, "n": n, **measure(shape(n), quick=settings.quick)} for n in lengths]
     exponents = [fit(kind, [row for row in rows if row["attention"] == kind]) for kind in KINDS]
-    settings.say("complexity: parameters, crossing, second language")
+    logger.info("complexity: parameters, crossing, second language")
     models = {
         "parameters": parameters(D),
         "crossing": crossing(D, HEADS, quick=settings.quick),

@@ -4,6 +4,7 @@ Source and target are one line of time, as an encoder-decoder reads them: source
 target position i at S + i, so they are S + i - j steps apart. Shapes: S source positions.
 """
 
+import logging
 import math
 from collections import defaultdict
 
@@ -14,6 +15,8 @@ from compare.analysis.table import Table
 from compare.studies.families import FAMILIES, Model, source_table
 from compare.studies.figures import draw_lines, make_figure
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most
+
+logger = logging.getLogger(__name__)
 
 METHOD = """\
 Fresh encoder-decoders of width {d} in float64: one LSTM layer a side that reads from left to right, the
@@ -41,7 +44,7 @@ def run(settings: Settings) -> StudyResult:
     outputs = list(range(0, length, 4))
     curves: dict[str, Curve] = {}
     for name, build in FAMILIES.items():
-        settings.say(f"distance: {name}")
+        logger.info(f"distance: {name}")
         models = [build(d, length).double() for _ in range(draws)]
         curves[name] = by_distance(
             {i: [gradients(model, length, i) for model in models] for i in outputs}, length

@@ -1,5 +1,6 @@
 """Two attention layers whose weights are held fixed are one linear map of their input."""
 
+import logging
 from collections.abc import Callable
 
 from matplotlib.figure import Figure
@@ -12,6 +13,8 @@ from compare.studies.figures import make_figure
 from compare.studies.measurement import draw, relative_error
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most
 from transformer.attention import plain_attention
+
+logger = logging.getLogger(__name__)
 
 Layer = Callable[[Tensor], Tensor]
 """(N, d) to (N, d)."""
@@ -81,7 +84,7 @@ def run(settings: Settings) -> StudyResult:
         "A computed from X": lambda stack: stack.attend,
         "A fixed, feed-forward between": lambda stack: stack.attend_with_feed_forward,
     }
-    settings.say(f"linearity: {trials} draws of {len(maps)} stacks")
+    logger.info(f"linearity: {trials} draws of {len(maps)} stacks")
     rows: dict[str, list[Row]] = {name: [] for name in maps}
     for _ in range(trials):
         stack, x, y = AttentionStack(length, d), draw(length, d), draw(length, d)

@@ -1,5 +1,6 @@
 """Pre- against post-norm: how large the gradient of each layer is before training has begun."""
 
+import logging
 from typing import Literal
 
 import torch
@@ -13,6 +14,8 @@ from compare.studies.figures import draw_lines, make_figure
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most, near
 from transformer.config import TransformerConfig
 from transformer.model import Transformer
+
+logger = logging.getLogger(__name__)
 
 Norm = Literal["pre", "post"]
 NORMS: tuple[Norm, ...] = ("pre", "post")
@@ -32,7 +35,7 @@ def run(settings: Settings) -> StudyResult:
     depths, d, draws = ([1, 2, 4], 16, 2) if settings.quick else ([4, 8, 16, 32], 64, 10)
     found: dict[int, dict[Norm, Sides]] = {}
     for depth in depths:
-        settings.say(f"norm: {depth} layers")
+        logger.info(f"norm: {depth} layers")
         found[depth] = {norm: measure(norm, depth, d, draws) for norm in NORMS}
     summary = [summarise(norm, depth, found[depth][norm]["decoder"]) for norm in NORMS for depth in depths]
     deepest = found[depths[-1]]

@@ -3,6 +3,7 @@
 Shapes: B sentences, S source and T target positions.
 """
 
+import logging
 from collections.abc import Sequence
 from functools import partial
 
@@ -17,6 +18,8 @@ from compare.studies.figures import draw_lines, make_figure
 from compare.studies.measurement import best_seconds, multiply_adds
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most, near
 from compare.training.loss import TranslationLoss
+
+logger = logging.getLogger(__name__)
 
 PRODUCTS = ("MmBackward", "AddmmBackward", "BmmBackward", "BaddbmmBackward")
 """Nodes of the autograd graph that stand for a matrix product, by the beginning of their name."""
@@ -37,7 +40,7 @@ def run(settings: Settings) -> StudyResult:
     lengths = [2, 4, 8] if settings.quick else [8, 16, 32, 64, 128, 256]
     steps, times = [], []
     for name, build in FAMILIES.items():
-        settings.say(f"parallel: {name}")
+        logger.info(f"parallel: {name}")
         steps.append(count_steps(name, build(8, 10).double(), COUNTED))
         criterion = TranslationLoss(build(d, vocabulary), label_smoothing=0.0)
         for n in lengths:

@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
@@ -88,7 +87,6 @@ def run_study(
     seed: int = 1,
     quick: bool = False,
     runs: Path | None = None,
-    say: Callable[[str], None] = lambda line: None,
 ) -> "StudyReport":
     """Run a study and write its report into ``folder``/<name>; torch's generator is left as it was.
 
@@ -98,7 +96,6 @@ def run_study(
         seed: of all that is drawn.
         quick: small sizes, whose figures mean nothing: for tests.
         runs: a finished experiment to read instead of training, for a study that can.
-        say: told of each step of long work.
 
     Raises:
         ValueError: no such study, or ``runs`` for one that reads none.
@@ -117,7 +114,7 @@ def run_study(
     start = time.perf_counter()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        settings = Settings(seed=seed, quick=quick, runs=runs, say=say)
+        settings = Settings(seed=seed, quick=quick, runs=runs)
         findings: StudyResult = import_module(f".{name}", __package__).run(settings)
     seconds = time.perf_counter() - start
     report = StudyReport(

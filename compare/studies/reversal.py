@@ -1,5 +1,6 @@
 """Reading the source backwards, and attention, as two cures for the long way from source to target."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -20,6 +21,8 @@ from data.grammar import embedded_splits
 from data.vocabulary import VocabularyPair, build_pair
 from seq2seq.config import AttentionConfig, Seq2SeqConfig
 from seq2seq.model import Seq2Seq
+
+logger = logging.getLogger(__name__)
 
 EDGES = (0, 5, 7, 10, 15, 20, 25, 1_000)
 """A bucket holds the sources of more words than one edge, up to the next."""
@@ -68,7 +71,7 @@ def train(settings: Settings) -> tuple[str, Translations]:
     longest, pairs, tests, hidden, tokens, updates = (
         (6, 200, 60, 8, 128, 2) if settings.quick else (10, 60_000, 3_000, 256, 1_024, 2_000)
     )
-    settings.say("reversal: drawing the corpus")
+    logger.info("reversal: drawing the corpus")
     corpus = embedded_splits(seed=settings.seed, train=pairs, valid=1, test=tests, test_long=1)
     short, test = (
         Pairs(*zip(*[(p.src, p.tgt) for p in corpus[name] if len(p.src.split()) <= longest], strict=True))
@@ -78,7 +81,7 @@ def train(settings: Settings) -> tuple[str, Translations]:
     split = make_split(vocabularies.src.encode_all(short.src), vocabularies.tgt.encode_all(short.tgt))
     found = Translations(test, {}, {})
     for name, config in designs(hidden).items():
-        settings.say(f"reversal: {name}, {updates:,} updates")
+        logger.info(f"reversal: {name}, {updates:,} updates")
         torch.manual_seed(settings.seed)
         model = Seq2Seq(config, len(vocabularies.src), len(vocabularies.tgt))
         optim = OptimConfig(learning_rate=3e-3, warmup_updates=min(100, updates))

@@ -1,5 +1,6 @@
 """Why scores are divided by sqrt(d): the mean and variance of q . k, and what the softmax makes of them."""
 
+import logging
 import math
 
 import torch
@@ -12,6 +13,8 @@ from compare.studies.figures import draw_lines, make_figure
 from compare.studies.measurement import draw
 from compare.studies.saturation import KEYS, SCALES, judge_softmax, measure_softmax
 from compare.studies.study import Claim, Settings, StudyResult, at_most, near
+
+logger = logging.getLogger(__name__)
 
 NORMALS = ((0.0, 1.0), (0.5, 1.0), (0.25, 1.5))
 """(mu, sigma) of each entry of q and k."""
@@ -31,9 +34,9 @@ def run(settings: Settings) -> StudyResult:
     """Measure moments, scales and softmax over d."""
     sizes = [4, 16, 64, 256] if settings.quick else [4, 16, 64, 256, 1024]
     samples, rows = (2_000, 200) if settings.quick else (40_000, 2_000)
-    settings.say(f"scaling: {samples:,} products for each of {len(sizes) * len(NORMALS)} settings")
+    logger.info(f"scaling: {samples:,} products for each of {len(sizes) * len(NORMALS)} settings")
     moments = [measure_moments(d, mu, sigma, samples) for mu, sigma in NORMALS for d in sizes]
-    settings.say("scaling: entropy and gradient of the softmax")
+    logger.info("scaling: entropy and gradient of the softmax")
     softmax = [measure_softmax(d, rows) for d in sizes]
     scales = [grow(name, moments) for name in SCALES]
     return StudyResult(

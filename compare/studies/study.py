@@ -1,7 +1,7 @@
 """What a study hands back: tables, a figure, and claims that its measurements uphold or not."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,8 +22,6 @@ class Settings:
     """Small sizes, whose figures mean nothing: for tests."""
     runs: Path | None
     """Folder of a finished experiment to read instead of training."""
-    say: Callable[[str], None]
-    """Told of each step of long work."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,95 +1,120 @@
-"""Fetch a file: mirrors in order, resumed after a break, verified, there whole or not at all."""
+"""Download of one file: mirrors in order, resumed after a break, verified, complete or absent."""
 
-import fcntl
+import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from filelock import FileLock, Timeout
+
 from data.download.digests import RECORD, expected_digest, mismatch, record_digest
 from data.download.transfer import MirrorError, pull
+from data.progress import ProgressCallback, no_progress
 from data.text.files import sync_folder
 
+logger = logging.getLogger(__name__)
+
 ATTEMPTS = 5
-"""How often one mirror is asked; again only if the time before brought the file on, or spoilt it."""
+"""Requests to one mirror; repeated only if the last one brought new bytes, or a wrong file."""
 
 TIMEOUT_S = 30.0
-
-Say = Callable[[str], None]
-Show = Callable[[str, int, int | None], None]
-"""Called with a file's name, the bytes there are, and the bytes there will be where that is known."""
+"""Longest silence of a server, in seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Remote:
-    """A file that can be had from several places."""
+    """A file that several servers offer."""
 
     name: str
-    """What it is called here."""
+    """Name of the local copy."""
     mirrors: tuple[str, ...]
-    """Its addresses, tried in this order."""
+    """URLs, tried in this order."""
     digest: str = ""
-    """As published, "sha256:..." or "md5:..."; empty where nobody has published one."""
+    """Published hash, "sha256:..." or "md5:..."; empty if there is none."""
     size_bytes: int | None = None
-    """Its length, where known."""
-
-
-def nothing_shown(name: str, done: int, total: int | None) -> None:
-    """A ``Show`` that shows nothing."""
+    """Length, where known."""
 
 
 def download(
-    remote: Remote, folder: Path, *, say: Say, show: Show = nothing_shown, timeout_s: float = TIMEOUT_S
+    remote: Remote,
+    folder: Path,
+    *,
+    progress: ProgressCallback = no_progress,
+    timeout_s: float = TIMEOUT_S,
 ) -> Path:
-    """Have ``remote`` in ``folder``; what is there already is verified, not fetched again.
+    """Download ``remote`` to ``folder``; a file that exists there is verified, not downloaded again.
 
-    A file of no known hash is taken as first seen; its sha256 is recorded beside it, ``say`` says so, and
-    later downloads must match. After a break of any kind the next call goes on where this one ended.
+    The first copy of a file without a known hash is trusted: its sha256 is recorded beside it, and later
+    downloads must match. After an interruption of any kind the next call resumes the download.
+
+    Args:
+        remote: the file.
+        folder: where it is stored; made if need be.
+        progress: called with the file's name and bytes.
+        timeout_s: longest silence of a server, in seconds.
+
+    Returns:
+        The path of the local copy.
 
     Raises:
-        ValueError: the file that is there already is not the right one.
-        OSError: no mirror gave the file, or the disk would not take it.
+        ValueError: the file that exists already has another hash.
+        OSError: no mirror gave the file, another process downloads it, or it cannot be written.
     """
     path = folder / remote.name
     folder.mkdir(parents=True, exist_ok=True)
     digest = expected_digest(folder, remote.name, remote.digest)
     if not path.is_file():
-        with _claimed(path.with_name(f"{path.name}.part")) as part:
-            tag = path.with_name(f"{path.name}.part.tag")
-            url = _obtain(remote, part, tag, digest, timeout_s, show)
-            os.fsync(part.fileno())
-            os.replace(part.name, path)
+        part, tag = (path.with_name(f"{path.name}{suffix}") for suffix in (".part", ".part.tag"))
+        with _locked(part):
+            with _open_part(part) as file:
+                url = _fetch(remote, file, tag, digest, timeout_s, progress)
+                os.fsync(file.fileno())
+            os.replace(part, path)  # after closing: Windows does not rename open files
             sync_folder(folder)
             tag.unlink(missing_ok=True)
-        say(f"{remote.name}: {path.stat().st_size:,} bytes from {url}")
+        logger.info(f"{remote.name}: {path.stat().st_size:,} bytes from {url}")
     elif digest and (fault := mismatch(path, digest)):
         raise ValueError(f"{path}: {fault}; delete it, and it is fetched again{_or_forget(remote, folder)}")
     if not digest:
-        found = record_digest(folder, remote.name, path)
-        say(f"{remote.name}: no hash of it was known; {found} is recorded, and must be found from now on")
+        recorded = record_digest(folder, remote.name, path)
+        logger.info(
+            f"{remote.name}: no hash of it was known; {recorded} is recorded, and must be found from now on"
+        )
     return path
 
 
 @contextmanager
-def _claimed(path: Path) -> Iterator[IO[bytes]]:
-    """The unfinished file, open for appending, for one process alone."""
+def _locked(part: Path) -> Iterator[None]:
+    """Let only one process at a time download to ``part``; the end of a process releases its lock."""
+    lock = part.with_name(f"{part.name}.lock")
     try:
-        with path.open("a+b") as part:
-            try:
-                fcntl.flock(part, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise OSError(f"{path}: another process is fetching this file; wait for its end") from None
-            yield part
+        with FileLock(lock, timeout=0):
+            yield
+            if os.name != "nt":  # Windows cannot delete an open file; filelock deletes it there
+                lock.unlink(missing_ok=True)
+    except Timeout:
+        raise OSError(f"{part}: another process is fetching this file; wait for its end") from None
+
+
+@contextmanager
+def _open_part(path: Path) -> Iterator[IO[bytes]]:
+    """Open the unfinished file for appending; errors of the disk name it."""
+    try:
+        with path.open("a+b") as file:
+            yield file
     except OSError as error:
-        if error.errno is not None and error.filename is None:  # a full disk, say
+        if error.errno is not None and error.filename is None:  # such as a full disk
             error.filename = str(path)
         raise
 
 
-def _obtain(remote: Remote, part: IO[bytes], tag: Path, digest: str, timeout_s: float, show: Show) -> str:
-    """Fill ``part`` with the right bytes; returns the address that had them."""
+def _fetch(
+    remote: Remote, part: IO[bytes], tag: Path, digest: str, timeout_s: float, progress: ProgressCallback
+) -> str:
+    """Fill ``part`` with the right bytes; returns the URL that had them."""
     faults = []
     for url in remote.mirrors:
         for _ in range(ATTEMPTS):
@@ -102,7 +127,7 @@ def _obtain(remote: Remote, part: IO[bytes], tag: Path, digest: str, timeout_s: 
                     length=remote.size_bytes,
                     verified=bool(digest),
                     timeout_s=timeout_s,
-                    show=lambda done, total: show(remote.name, done, total),
+                    progress=lambda done, total: progress(remote.name, done, total),
                 )
                 fault = mismatch(Path(part.name), digest) if digest else ""
                 if not fault:
@@ -122,5 +147,5 @@ def _obtain(remote: Remote, part: IO[bytes], tag: Path, digest: str, timeout_s: 
 
 
 def _or_forget(remote: Remote, folder: Path) -> str:
-    """What else helps where the hash is only that of the first download."""
+    """The other remedy where the hash is only that of the first download."""
     return "" if remote.digest else f"; for another version, take its line out of {folder / RECORD} too"

@@ -1,6 +1,7 @@
-"""Corpora that can be had by name: downloaded, verified, and made a folder that ``read_corpus`` reads."""
+"""Named corpora: downloaded, verified, and written to a folder that ``read_corpus`` reads."""
 
 import json
+import logging
 import shutil
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from data.download.corpora.parts import NamedCorpus, Pair
 from data.download.corpora.tatoeba import TATOEBA
 from data.download.corpora.ted import IWSLT14, IWSLT17
 from data.download.corpora.wmt14 import WMT14
-from data.download.download import Say, Show, nothing_shown
+from data.progress import ProgressCallback, no_progress
 from data.text.files import json_bytes, write_atomically
 from data.text.new_folder import described, new_folder
 
@@ -21,28 +22,29 @@ CORPORA: dict[str, NamedCorpus] = {
 }
 
 MANIFEST = "corpus.json"
-"""In a corpus' folder: where its text is from, under which licence, its pairs and the hash of each file."""
+"""Name of the file with a corpus' sources, licence, numbers of pairs and the hash of each file."""
+
+logger = logging.getLogger(__name__)
 
 
-def fetch(name: str, src: str, tgt: str, root: Path, say: Say, show: Show = nothing_shown) -> Path:
-    """Have corpus ``name`` under ``root``; what is there already is not downloaded again.
+def fetch(name: str, src: str, tgt: str, root: Path, progress: ProgressCallback = no_progress) -> Path:
+    """Download corpus ``name`` to ``root``; files that exist are not downloaded again.
 
     Args:
         name: one of ``CORPORA``.
-        src: its language to translate from; with ``tgt`` empty too, that of the corpus' first pair.
-        tgt: its language to translate to.
-        root: holds a folder for each corpus and pair, and ``downloads``.
-        say: told what was done.
-        show: told how far a download is.
+        src: source language; if both languages are empty, the corpus' first pair is taken.
+        tgt: target language.
+        root: folder that holds a folder for each corpus and pair, and ``downloads``.
+        progress: called with each file's name and bytes.
 
     Returns:
         The corpus' folder, the same for both directions of a pair.
 
     Raises:
-        ValueError: there is no such corpus or pair, or a file is not what it should be.
-        OSError: no mirror gave a file, or the disk would not take it.
+        ValueError: there is no such corpus or pair, or a file has the wrong content.
+        OSError: no mirror gave a file, or it cannot be written.
     """
-    corpus, pair, folder = _placed(name, src, tgt, root)
+    corpus, pair, folder = _resolve(name, src, tgt, root)
     if folder.exists():
         _verify(folder)
         return folder
@@ -51,26 +53,26 @@ def fetch(name: str, src: str, tgt: str, root: Path, say: Say, show: Show = noth
         raw = building / "raw"
         try:
             parts = corpus.parts(*pair)
-            used = gather(parts, downloads, raw, say, show)
+            used = gather(parts, downloads, raw, progress)
             counts = write_splits(parts, raw, building, pair)
-        except ValueError as error:  # names what stays, not the folder that goes
+        except ValueError as error:  # name the downloads, which stay, not the temporary folder
             raise ValueError(str(error).replace(str(raw), str(downloads))) from None
         shutil.rmtree(raw)
         _describe(corpus, pair, used, counts, building)
     for split, count in counts.items():
         left_out = f", {count.blank:,} with a blank side left out" if count.blank else ""
-        say(f"{split}: {count.kept:,} pairs{left_out}")
+        logger.info(f"{split}: {count.kept:,} pairs{left_out}")
     return folder
 
 
 def downloaded_folder(name: str, src: str, tgt: str, root: Path) -> Path:
-    """The folder that ``fetch`` has made; asks no network.
+    """Return the folder that ``fetch`` has made, without using the network.
 
     Raises:
-        FileNotFoundError: it has not.
-        ValueError: there is no such corpus or pair, or the folder is not as it was made.
+        FileNotFoundError: it has not been made yet.
+        ValueError: there is no such corpus or pair, or the folder has been changed.
     """
-    _, pair, folder = _placed(name, src, tgt, root)
+    _, pair, folder = _resolve(name, src, tgt, root)
     if not folder.exists():
         raise FileNotFoundError(
             f"{folder}: not here yet; run: "
@@ -81,21 +83,21 @@ def downloaded_folder(name: str, src: str, tgt: str, root: Path) -> Path:
 
 
 def named_corpus(name: str) -> NamedCorpus:
-    """The corpus of that name."""
+    """Return the corpus called ``name``; a ValueError lists the names."""
     if name not in CORPORA:
         raise ValueError(f"unknown corpus {name!r}; known are {', '.join(CORPORA)}")
     return CORPORA[name]
 
 
-def _placed(name: str, src: str, tgt: str, root: Path) -> tuple[NamedCorpus, Pair, Path]:
-    """A corpus, its pair of languages in the corpus' own order, and their folder."""
+def _resolve(name: str, src: str, tgt: str, root: Path) -> tuple[NamedCorpus, Pair, Path]:
+    """Return a corpus, its languages in the corpus' own order, and the folder of that pair."""
     corpus = named_corpus(name)
     pair = corpus.pair(src, tgt)
     return corpus, pair, root / f"{name}.{pair[0]}-{pair[1]}"
 
 
 def _verify(folder: Path) -> None:
-    """Refuse a folder that is not ours, or not as long as we wrote it; nothing of it is touched."""
+    """Refuse a folder without manifest, or whose files have other sizes than there; changes nothing."""
     path = folder / MANIFEST
     try:
         files = json.loads(path.read_bytes())["files"]
@@ -119,7 +121,7 @@ def _describe(
     counts: dict[str, FileCounts],
     folder: Path,
 ) -> None:
-    """Write the manifest."""
+    """Write the manifest to ``folder``."""
     content = {
         "corpus": corpus.name,
         "languages": pair,

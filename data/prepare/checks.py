@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from data.prepare.findings import Finding
-from data.prepare.progress import EVERY, Progress, Tick, silent
 from data.prepare.split_check import SplitCheck
 from data.prepare.swapped_sides import SwappedSides
+from data.progress import PAIRS_PER_CALL, ProgressCallback, no_progress
 from data.text.compression import display_name
 from data.text.formats import PairRecord, Source
 
@@ -39,7 +39,9 @@ class CorpusCheck:
         return found
 
 
-def check_corpus(splits: Mapping[str, Sequence[Source]], *, progress: Progress = silent) -> CorpusCheck:
+def check_corpus(
+    splits: Mapping[str, Sequence[Source]], *, progress: ProgressCallback = no_progress
+) -> CorpusCheck:
     """Read each split once; the first one, which should be train, says what either side looks like.
 
     Raises:
@@ -49,29 +51,32 @@ def check_corpus(splits: Mapping[str, Sequence[Source]], *, progress: Progress =
     """
     sides, found = SwappedSides(), {name: SplitCheck() for name in splits}
     for name, sources in splits.items():
-        with progress(f"reading {name}" if name else "reading", None) as tick:
-            for source in sources:
-                _read(source, found[name], sides, tick)
+        label = f"reading {name}" if name else "reading"
+        progress(label, 0, None)
+        for source in sources:
+            _read(source, found[name], sides, label, progress)
         found[name].finish()
     sides.finish()
     first, *others = found
     return CorpusCheck(splits=found, overlap={name: _overlap(found[first], found[name]) for name in others})
 
 
-def _read(source: Source, into: SplitCheck, sides: SwappedSides, tick: Tick) -> None:
+def _read(
+    source: Source, into: SplitCheck, sides: SwappedSides, label: str, progress: ProgressCallback
+) -> None:
     """Measure all pairs of a source."""
     before = into.pairs
     for block in _blocks(source.rows(keep_broken=True)):
         first = into.pairs + 1
         texts = into.add([row.src for row in block], [row.tgt for row in block])
         sides.add(*texts, first, into.swapped)
-        tick(into.pairs)
+        progress(label, into.pairs, None)
     into.files.append({"paths": [display_name(path) for path in source.paths], "pairs": into.pairs - before})
 
 
 def _blocks(rows: Iterator[PairRecord]) -> Iterator[list[PairRecord]]:
-    """The rows in lists of ``EVERY``."""
-    while block := list(islice(rows, EVERY)):
+    """The rows in lists of ``PAIRS_PER_CALL``."""
+    while block := list(islice(rows, PAIRS_PER_CALL)):
         yield block
 
 

@@ -1,15 +1,15 @@
 """The first pass over a raw corpus: what is kept, where it goes, and why the rest is dropped."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from data.prepare.filters import DUPLICATE, OVERLAP, REASONS, Filters, cleaned
 from data.prepare.line_hashes import Keys, Mask, as_keys, key_of, normalised, pair_keys, repeats
-from data.prepare.progress import EVERY, Tick
 from data.prepare.splitting import DROPPED, SPLITS, TRAIN, Labels, divide, held_size
+from data.progress import PAIRS_PER_CALL, ProgressCallback, no_progress
 from data.text.characters import unspaced
 from data.text.formats import Source
 
@@ -54,7 +54,7 @@ class FirstPass:
         return {name: int(counts[label]) for label, name in enumerate(SPLITS) if counts[label]}
 
 
-def run_first_pass(plan: PreparationPlan, tick: Tick) -> FirstPass:
+def run_first_pass(plan: PreparationPlan, progress: ProgressCallback = no_progress) -> FirstPass:
     """Read all pairs once and decide on each; holds 17 bytes a pair, and no text.
 
     Raises:
@@ -65,7 +65,7 @@ def run_first_pass(plan: PreparationPlan, tick: Tick) -> FirstPass:
     dropped = Counter(dict.fromkeys(REASONS, 0))
     words: set[str] = set()
     without_spaces = False
-    for left, right in pairs(plan.sources, plan.filters, tick):
+    for left, right in pairs(plan.sources, plan.filters, lambda done: progress("reading", done, None)):
         reason = plan.filters.reason(left, right)
         dropped[reason] += 1
         kept.append(not reason)
@@ -86,15 +86,18 @@ def run_first_pass(plan: PreparationPlan, tick: Tick) -> FirstPass:
     )
 
 
-def pairs(sources: Sequence[Source], filters: Filters, tick: Tick) -> Iterator[tuple[str, str]]:
+def pairs(
+    sources: Sequence[Source], filters: Filters, report: Callable[[int], None]
+) -> Iterator[tuple[str, str]]:
     """The cleaned pairs of all sources, one after the other."""
     done = 0
+    report(done)
     for source in sources:
         for row in source.rows(keep_broken=filters.drop_broken):
             yield cleaned(row.src), cleaned(row.tgt)
             done += 1
-            if done % EVERY == 0:
-                tick(done)
+            if done % PAIRS_PER_CALL == 0:
+                report(done)
 
 
 def _labels(plan: PreparationPlan, keys: tuple[Keys, Keys], kept: Mask, dropped: Counter[str]) -> Labels:

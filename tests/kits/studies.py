@@ -3,7 +3,7 @@
 from compare.studies.study import Settings
 from compare.studies.study_report import StudyReport
 
-QUICK = Settings(seed=1, quick=True, runs=None, say=lambda line: None)
+QUICK = Settings(seed=1, quick=True, runs=None)
 
 
 def claims(found) -> dict[str, bool]:

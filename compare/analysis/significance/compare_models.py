@@ -1,6 +1,7 @@
 """Compare the models of a test set: paired tests on runs of the same seed, corrected for their number."""
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from itertools import combinations
@@ -12,6 +13,8 @@ from compare.analysis.significance.comparison import ALPHA, Comparison
 from compare.analysis.significance.intervals import difference_intervals
 from compare.analysis.significance.paired_tests import holm, seeds_p
 from compare.analysis.significance.scored_tests import ScoredRun, ScoredTestSet
+
+logger = logging.getLogger(__name__)
 
 Pair = tuple[str, str]
 """The labels of two models, first and second."""
@@ -25,7 +28,6 @@ def compare_models(
     baseline: str | None = None,
     trials: int = 10_000,
     resamples: int = 1000,
-    say: Callable[[str], None] = lambda step: None,
 ) -> list[Comparison]:
     """Compare every other model with ``baseline``, or each with each.
 
@@ -36,7 +38,6 @@ def compare_models(
         baseline: a label; None compares all pairs, the model further down the table coming first.
         trials: shuffles of the approximate randomisation.
         resamples: of the paired bootstrap.
-        say: told of each step.
 
     Raises:
         ValueError: no such baseline, or too few trials for any p to survive the correction.
@@ -46,7 +47,7 @@ def compare_models(
     metric = BLEU(references=[scored.references])
     found = []
     for pair, runs in pairs.items():
-        say("paired tests: {} against {}".format(*pair))
+        logger.info("paired tests: %s against %s", *pair)
         found.append(_compare(pair, runs, metric, trials, resamples))
     corrected = holm([comparison.p_randomisation for comparison in found])
     return [replace(comparison, p=p) for comparison, p in zip(found, corrected, strict=True)]

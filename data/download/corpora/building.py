@@ -1,4 +1,4 @@
-"""From the parts of a corpus to the files of its folder: fetch, unpack, write what belongs to each split."""
+"""Files of a named corpus: download and unpack its parts, then write each split."""
 
 import shutil
 from collections import Counter
@@ -9,46 +9,53 @@ from typing import IO, NamedTuple
 from data.download.archives import extract
 from data.download.corpora.parts import Pair, Part, Side, pairs_of
 from data.download.digests import file_digest
-from data.download.download import Say, Show, download
+from data.download.download import download
+from data.progress import ProgressCallback
 
 
 class FileCounts(NamedTuple):
-    """The pairs of a split."""
+    """Numbers of pairs of a split."""
 
     kept: int
     blank: int
-    """Left out, since a side is blank: ``read_corpus`` would refuse them."""
+    """Pairs left out because a side is blank: ``read_corpus`` would refuse them."""
 
 
-def gather(parts: Sequence[Part], downloads: Path, raw: Path, say: Say, show: Show) -> dict[str, str]:
-    """Download what the parts are made of and unpack it into ``raw``; the sha256 of each download."""
+def gather(parts: Sequence[Part], downloads: Path, raw: Path, progress: ProgressCallback) -> dict[str, str]:
+    """Download the files of ``parts`` to ``downloads`` and unpack them to ``raw``.
+
+    Returns:
+        The sha256 of each download by its name.
+    """
     sides = [side for part in parts for side in (part.src, part.tgt)]
     used = {}
     for remote in dict.fromkeys(side.remote for side in sides):
-        path = download(remote, downloads, say=say, show=show)
+        path = download(remote, downloads, progress=progress)
         used[remote.name] = file_digest(path)
-        members = {side.member: _place(raw, side) for side in sides if side.remote == remote}
-        if "" in members:  # no archive, but the text itself
-            _place(raw, Side(remote=remote)).parent.mkdir(parents=True, exist_ok=True)
+        members = {side.member: _raw_path(raw, side) for side in sides if side.remote == remote}
+        if "" in members:  # the download is the text itself, not an archive
+            _raw_path(raw, Side(remote=remote)).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, members.pop(""))
         if members:
             extract(path, members)
     return used
 
 
-def _place(raw: Path, side: Side) -> Path:
-    """Where the text of one side lies before it is read."""
+def _raw_path(raw: Path, side: Side) -> Path:
+    """Return the path of the unpacked text of one side."""
     return raw / side.remote.name / side.member
 
 
 def write_splits(parts: Sequence[Part], raw: Path, folder: Path, pair: Pair) -> dict[str, FileCounts]:
-    """Write the splits to ``folder``, as NAME.LANG, from the texts that ``gather`` put in ``raw``."""
+    """Write the splits to ``folder`` as NAME.LANG, from the texts that ``gather`` has put in ``raw``."""
     kept: Counter[str] = Counter()
     blank: Counter[str] = Counter()
     files: dict[str, tuple[IO[str], IO[str]]] = {}
     try:
         for part in parts:
-            for split, src, tgt in part.divide(pairs_of(part, _place(raw, part.src), _place(raw, part.tgt))):
+            for split, src, tgt in part.divide(
+                pairs_of(part, _raw_path(raw, part.src), _raw_path(raw, part.tgt))
+            ):
                 if split not in files:
                     files[split] = _open_both(folder, split, pair)
                 if not (src.strip() and tgt.strip()):

@@ -46,32 +46,36 @@ def tiny(tiny_toml: Path) -> Experiment:
 
 
 @pytest.fixture
-def staged(tiny: Experiment, monkeypatch: pytest.MonkeyPatch) -> tuple[Stage, BenchmarkResult, list[str]]:
+def staged(
+    tiny: Experiment, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> tuple[Stage, BenchmarkResult, list[str]]:
     """Two updates a repeat, 3 repeats: warm-up steps take 100 s each, the timed ones 1, 2, 3, ... s."""
-    stage, said = Stage(iter([100.0] * 4 + [float(second) for second in range(1, 13)])), list[str]()
+    stage = Stage(iter([100.0] * 4 + [float(second) for second in range(1, 13)]))
     monkeypatch.setattr(candidate, "train_step", stage.step)
     monkeypatch.setattr(timing, "time", stage)
     monkeypatch.setattr(
         benchmark, "peak_flops", lambda device, precision: (1e9, f"of {device} in {precision}")
     )
-    return stage, run_benchmark(tiny, BenchPlan(phases=("train",), updates=2), said.append), said
+    with caplog.at_level("INFO", logger="compare"):
+        result = run_benchmark(tiny, BenchPlan(phases=("train",), updates=2))
+    return stage, result, caplog.messages
 
 
 def test_the_models_take_turns_on_the_same_batches(staged: tuple[Stage, BenchmarkResult, list[str]]):
-    stage, _, said = staged
+    stage, _, messages = staged
     who = [caller for caller, _ in stage.calls]
     first, second = dict.fromkeys(who)
     assert who == ([first] * 2 + [second] * 2) * 4  # one turn of each to warm up
     assert all(stage.calls[k][1].rows.tolist() == stage.calls[k % 2][1].rows.tolist() for k in range(16))
     assert stage.calls[0][1].rows.tolist() != stage.calls[1][1].rows.tolist()
     names = [f"{k}/3 {name} train fp32" for k in (1, 2, 3) for name in LABELS]
-    assert [line.split(":")[0] for line in said[-6:]] == names
+    assert [line.split(":")[0] for line in messages[-6:]] == names
 
 
 def test_a_repeat_of_training_is_real_tokens_and_the_time_of_a_turn(
     staged: tuple[Stage, BenchmarkResult, list[str]], tiny: Experiment
 ):
-    stage, report, said = staged
+    stage, report, messages = staged
     timed = [batch for _, batch in stage.calls[-2:]]
     tokens = sum(int(batch.src_mask.sum()) - len(batch) + int(batch.tgt_mask.sum()) for batch in timed)
     turns = [1 + 2, 3 + 4, 5 + 6, 7 + 8, 9 + 10, 11 + 12]
@@ -79,7 +83,7 @@ def test_a_repeat_of_training_is_real_tokens_and_the_time_of_a_turn(
         assert (row.model, row.sentences, row.tokens) == (LABELS[place], sum(map(len, timed)), tokens)
         assert row.seconds == turns[place::2]
         assert row.peak_memory_bytes > 2**20
-    assert said[-1].endswith(f" {tokens / 23:.3g} tokens/s")
+    assert messages[-1].endswith(f" {tokens / 23:.3g} tokens/s")
     assert report.yardstick == "of cpu in fp32"
     assert report.conditions["updates"] == 2
     assert report.changes == []
@@ -108,8 +112,8 @@ def test_the_share_is_that_of_the_models_own_operations(
 
 def test_sentences_to_decode_are_the_first_of_the_test_set_again_and_again(tiny: Experiment, tmp_path: Path):
     """The test set has 8; 11 are asked for."""
-    inputs = make_inputs(tiny, BenchPlan(batch=11, updates=2), lambda text: None)
-    prepared = prepare_data(tiny, tmp_path, lambda text: None)
+    inputs = make_inputs(tiny, BenchPlan(batch=11, updates=2))
+    prepared = prepare_data(tiny, tmp_path)
     lines = prepared.corpus.splits["test"].src
     assert inputs.sources == prepared.vocabularies.src.encode_all([*lines, *lines[:3]])
     assert inputs.vocabulary_sizes == (18, 18)
@@ -117,10 +121,11 @@ def test_sentences_to_decode_are_the_first_of_the_test_set_again_and_again(tiny:
     assert [batch.rows.tolist() for batch in inputs.batches] == [first.tolist(), second.tolist()]
 
 
-def test_sentences_drawn_have_the_length_asked_for(tiny: Experiment):
+def test_sentences_drawn_have_the_length_asked_for(tiny: Experiment, caplog: pytest.LogCaptureFixture):
+    caplog.set_level("INFO", logger="compare")
     train = replace(tiny.train, batch_tokens=2000)
     drawn = replace(tiny, train=train, vocabulary=replace(tiny.vocabulary, size=50))
-    inputs = make_inputs(drawn, BenchPlan(synthetic=12, updates=40, batch=500), pytest.fail)
+    inputs = make_inputs(drawn, BenchPlan(synthetic=12, updates=40, batch=500))
     assert len(inputs.batches) == 40
     assert inputs.vocabulary_sizes == (50, 50)
     assert inputs.mean_lengths == pytest.approx((13, 13), rel=0.3)  # with EOS; some batches of many
@@ -129,7 +134,8 @@ def test_sentences_drawn_have_the_length_asked_for(tiny: Experiment):
     ids = {token for source in inputs.sources for token in source}
     assert ids == set(range(len(SPECIALS), 50))
     assert all(batch.tgt_in.numel() <= 2000 for batch in inputs.batches)
-    again = make_inputs(drawn, BenchPlan(synthetic=12, updates=40, batch=500), pytest.fail)
+    again = make_inputs(drawn, BenchPlan(synthetic=12, updates=40, batch=500))
+    assert not caplog.messages  # no corpus is read
     assert again.sources == inputs.sources
 
 
@@ -148,8 +154,8 @@ def test_every_phase_counts_what_it_does(tiny: Experiment, precision: str, monke
         tiny, train=replace(tiny.train, precision=precision), bench=replace(tiny.bench, latency_sentences=3)
     )
     plan = BenchPlan(phases=PHASES, repeats=2, steps=4, batch=5, updates=2)
-    report = run_benchmark(tiny, plan, lambda text: None)
-    batches = make_inputs(tiny, plan, lambda text: None).batches
+    report = run_benchmark(tiny, plan)
+    batches = make_inputs(tiny, plan).batches
     pairs, src_tokens = sum(map(len, batches)), sum(batch.src_tokens for batch in batches)
     work = {
         "train": (pairs, src_tokens + sum(batch.tgt_tokens for batch in batches), "tokens/s"),

@@ -81,7 +81,7 @@ def test_one_size_grows_and_the_others_stay(axis: Any, tiny_toml: Path, monkeypa
     monkeypatch.setattr(timing, "time", clock)
     monkeypatch.setitem(KEPT, "vocabulary", 40)
     sizes = {"width": [8, 16]}.get(axis, [10, 20])
-    found = grow(experiment, {axis: sizes}, repeats=2, say=lambda text: None).growths
+    found = grow(experiment, {axis: sizes}, repeats=2).growths
     assert [each.model for each in found] == ["luong", "transformer"]
     for factor, each in enumerate(found, start=1):
         assert each.seconds == [[factor * float(size)] * 2 for size in sizes]

@@ -17,9 +17,7 @@ RUN = ROWS[0]
 
 
 def differences(folder: Path) -> list[str]:
-    return [
-        f"{found.place}: {found.what}" for found in check_experiment(folder, lambda line: None).differences
-    ]
+    return [f"{found.place}: {found.what}" for found in check_experiment(folder).differences]
 
 
 def edit(path: Path, change: Callable[[str], str]) -> None:
@@ -38,7 +36,7 @@ def change_figure(path: Path, name: str, factor: int) -> None:
 
 
 def test_what_a_run_left_is_found_right(finished: Path, capsys: pytest.CaptureFixture[str]):
-    found = check_experiment(finished, lambda line: None)
+    found = check_experiment(finished)
     assert not found.differences
     assert not found.notes
     checked = {(finding.place, finding.what) for finding in found.findings}

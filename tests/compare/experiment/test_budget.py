@@ -29,7 +29,7 @@ OTHERS = [name for name, preset in PRESETS.items() if not preset.paper_size]
 
 @pytest.fixture(scope="module")
 def prepared(tiny_toml: Path, tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
-    return prepare_data(load_experiment(tiny_toml), tmp_path_factory.mktemp("encoded"), lambda line: None)
+    return prepare_data(load_experiment(tiny_toml), tmp_path_factory.mktemp("encoded"))
 
 
 def experiment(tiny_toml: Path, *models: ModelConfig, **settings: object) -> Experiment:

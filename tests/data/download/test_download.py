@@ -49,7 +49,7 @@ def test_what_is_there_is_verified_and_not_fetched_again(server: Server, tmp_pat
 def test_progress_ends_with_the_whole(server: Server, tmp_path: Path):
     seen: list[tuple[str, int, int | None]] = []
     remote = server.remote(server.at("/f", plain), digest=SHA256)
-    download(remote, tmp_path, say=lambda line: None, show=lambda *call: seen.append(call))
+    download(remote, tmp_path, progress=lambda *call: seen.append(call))
     counts = [done for _, done, _ in seen]
     assert counts == sorted(counts)
     assert seen[0] == ("file.bin", 0, len(CONTENT))
@@ -148,11 +148,13 @@ def test_a_file_without_length_needs_a_hash(server: Server, tmp_path: Path):
     assert fetched(server.remote(url, digest=SHA256), tmp_path) == CONTENT
 
 
-def test_the_first_download_of_an_unknown_hash_is_the_measure(server: Server, tmp_path: Path):
-    said: list[str] = []
+def test_the_first_download_of_an_unknown_hash_is_the_measure(
+    server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level("INFO")
     remote = server.remote(server.at("/f", plain))
-    download(remote, tmp_path, say=said.append)
-    assert any("is recorded" in line and SHA256 in line for line in said)
+    download(remote, tmp_path)
+    assert any("is recorded" in line and SHA256 in line for line in caplog.messages)
     (tmp_path / "file.bin").unlink()
     changed = server.remote(server.at("/f", tampering))
     assert f"take its line out of {tmp_path / RECORD}" in refused(changed, tmp_path)

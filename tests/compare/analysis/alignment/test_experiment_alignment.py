@@ -48,10 +48,10 @@ def made(monkeypatch: pytest.MonkeyPatch) -> FinishedExperiment:
     return finished_of(labels, corpus_of(SENTENCES, ("a b c d", "e f")))
 
 
-def test_rows_of_an_experiment(made: FinishedExperiment):
-    said: list[str] = []
-    found = align_experiment(made, say=said.append)
-    assert said == [f"aligning test: {run.folder.name}" for run in made.runs]
+def test_rows_of_an_experiment(made: FinishedExperiment, caplog: pytest.LogCaptureFixture):
+    with caplog.at_level("INFO", logger="compare"):
+        found = align_experiment(made)
+    assert caplog.messages == [f"aligning test: {run.folder.name}" for run in made.runs]
     diagonal, *rows = found.rows
     assert (diagonal["label"], diagonal["seed"], diagonal["aer"]) == ("diagonal", None, 1.0)
     assert {(row["label"], row["seed"]) for row in rows} == {("good", 1), ("good", 2), ("deep", 1)}

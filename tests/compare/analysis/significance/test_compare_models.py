@@ -129,10 +129,10 @@ def test_too_few_trials_are_refused_before_they_are_made():
     assert min(each.p for each in compare_models(THREE, trials=60, resamples=10)) < 0.05
 
 
-def test_each_comparison_is_announced():
-    said: list[str] = []
-    compare_models(THREE, baseline="good", trials=100, resamples=10, say=said.append)
-    assert said == ["paired tests: bad against good", "paired tests: alike against good"]
+def test_each_comparison_is_announced(caplog: pytest.LogCaptureFixture):
+    with caplog.at_level("INFO", logger="compare"):
+        compare_models(THREE, baseline="good", trials=100, resamples=10)
+    assert caplog.messages == ["paired tests: bad against good", "paired tests: alike against good"]
 
 
 @pytest.mark.parametrize(
