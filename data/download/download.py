@@ -1,4 +1,4 @@
-"""Download of one file: mirrors in order, resumed after a break, verified, complete or absent."""
+"""Fetch a file: mirrors in order, resumed after a break, verified, there whole or not at all."""
 
 import logging
 import os
@@ -18,24 +18,23 @@ from data.text.files import sync_folder
 logger = logging.getLogger(__name__)
 
 ATTEMPTS = 5
-"""Requests to one mirror; repeated only if the last one brought new bytes, or a wrong file."""
+"""How often one mirror is asked; again only if the time before brought the file on, or spoilt it."""
 
 TIMEOUT_S = 30.0
-"""Longest silence of a server, in seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Remote:
-    """A file that several servers offer."""
+    """A file that can be had from several places."""
 
     name: str
-    """Name of the local copy."""
+    """What it is called here."""
     mirrors: tuple[str, ...]
-    """URLs, tried in this order."""
+    """Its addresses, tried in this order."""
     digest: str = ""
-    """Published hash, "sha256:..." or "md5:..."; empty if there is none."""
+    """As published, "sha256:..." or "md5:..."; empty where nobody has published one."""
     size_bytes: int | None = None
-    """Length, where known."""
+    """Its length, where known."""
 
 
 def download(
@@ -45,23 +44,14 @@ def download(
     progress: ProgressCallback = no_progress,
     timeout_s: float = TIMEOUT_S,
 ) -> Path:
-    """Download ``remote`` to ``folder``; a file that exists there is verified, not downloaded again.
+    """Have ``remote`` in ``folder``; what is there already is verified, not fetched again.
 
-    The first copy of a file without a known hash is trusted: its sha256 is recorded beside it, and later
-    downloads must match. After an interruption of any kind the next call resumes the download.
-
-    Args:
-        remote: the file.
-        folder: where it is stored; made if need be.
-        progress: called with the file's name and bytes.
-        timeout_s: longest silence of a server, in seconds.
-
-    Returns:
-        The path of the local copy.
+    A file of no known hash is taken as first seen; its sha256 is recorded beside it, and later
+    downloads must match. After a break of any kind the next call goes on where this one ended.
 
     Raises:
-        ValueError: the file that exists already has another hash.
-        OSError: no mirror gave the file, another process downloads it, or it cannot be written.
+        ValueError: the file that is there already is not the right one.
+        OSError: no mirror gave the file, or the disk would not take it.
     """
     path = folder / remote.name
     folder.mkdir(parents=True, exist_ok=True)
@@ -70,7 +60,7 @@ def download(
         part, tag = (path.with_name(f"{path.name}{suffix}") for suffix in (".part", ".part.tag"))
         with _locked(part):
             with _open_part(part) as file:
-                url = _fetch(remote, file, tag, digest, timeout_s, progress)
+                url = _obtain(remote, file, tag, digest, timeout_s, progress)
                 os.fsync(file.fileno())
             os.replace(part, path)  # after closing: Windows does not rename open files
             sync_folder(folder)
@@ -79,21 +69,21 @@ def download(
     elif digest and (fault := mismatch(path, digest)):
         raise ValueError(f"{path}: {fault}; delete it, and it is fetched again{_or_forget(remote, folder)}")
     if not digest:
-        recorded = record_digest(folder, remote.name, path)
+        found = record_digest(folder, remote.name, path)
         logger.info(
-            f"{remote.name}: no hash of it was known; {recorded} is recorded, and must be found from now on"
+            f"{remote.name}: no hash of it was known; {found} is recorded, and must be found from now on"
         )
     return path
 
 
 @contextmanager
 def _locked(part: Path) -> Iterator[None]:
-    """Let only one process at a time download to ``part``; the end of a process releases its lock."""
+    """Let only one process at a time download to ``part``; a process that dies releases its lock."""
     lock = part.with_name(f"{part.name}.lock")
     try:
         with FileLock(lock, timeout=0):
             yield
-            if os.name != "nt":  # Windows cannot delete an open file; filelock deletes it there
+            if os.name != "nt":  # Windows cannot delete open files; filelock deletes it there
                 lock.unlink(missing_ok=True)
     except Timeout:
         raise OSError(f"{part}: another process is fetching this file; wait for its end") from None
@@ -101,20 +91,20 @@ def _locked(part: Path) -> Iterator[None]:
 
 @contextmanager
 def _open_part(path: Path) -> Iterator[IO[bytes]]:
-    """Open the unfinished file for appending; errors of the disk name it."""
+    """Open the unfinished file for appending."""
     try:
-        with path.open("a+b") as file:
-            yield file
+        with path.open("a+b") as part:
+            yield part
     except OSError as error:
-        if error.errno is not None and error.filename is None:  # such as a full disk
+        if error.errno is not None and error.filename is None:  # a full disk, say
             error.filename = str(path)
         raise
 
 
-def _fetch(
+def _obtain(
     remote: Remote, part: IO[bytes], tag: Path, digest: str, timeout_s: float, progress: ProgressCallback
 ) -> str:
-    """Fill ``part`` with the right bytes; returns the URL that had them."""
+    """Fill ``part`` with the right bytes; returns the address that had them."""
     faults = []
     for url in remote.mirrors:
         for _ in range(ATTEMPTS):
@@ -127,7 +117,7 @@ def _fetch(
                     length=remote.size_bytes,
                     verified=bool(digest),
                     timeout_s=timeout_s,
-                    progress=lambda done, total: progress(remote.name, done, total),
+                    show=lambda done, total: progress(remote.name, done, total),
                 )
                 fault = mismatch(Path(part.name), digest) if digest else ""
                 if not fault:
@@ -147,5 +137,5 @@ def _fetch(
 
 
 def _or_forget(remote: Remote, folder: Path) -> str:
-    """The other remedy where the hash is only that of the first download."""
+    """What else helps where the hash is only that of the first download."""
     return "" if remote.digest else f"; for another version, take its line out of {folder / RECORD} too"

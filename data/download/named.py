@@ -1,4 +1,4 @@
-"""Named corpora: downloaded, verified, and written to a folder that ``read_corpus`` reads."""
+"""Corpora that can be had by name: downloaded, verified, and made a folder that ``read_corpus`` reads."""
 
 import json
 import logging
@@ -17,34 +17,34 @@ from data.text.new_folder import described, new_folder
 
 __all__ = ["CORPORA", "MANIFEST", "NamedCorpus", "fetch"]
 
+logger = logging.getLogger(__name__)
+
 CORPORA: dict[str, NamedCorpus] = {
     corpus.name: corpus for corpus in (MULTI30K, TATOEBA, IWSLT14, IWSLT17, WMT14)
 }
 
 MANIFEST = "corpus.json"
-"""Name of the file with a corpus' sources, licence, numbers of pairs and the hash of each file."""
-
-logger = logging.getLogger(__name__)
+"""In a corpus' folder: where its text is from, under which licence, its pairs and the hash of each file."""
 
 
 def fetch(name: str, src: str, tgt: str, root: Path, progress: ProgressCallback = no_progress) -> Path:
-    """Download corpus ``name`` to ``root``; files that exist are not downloaded again.
+    """Have corpus ``name`` under ``root``; what is there already is not downloaded again.
 
     Args:
         name: one of ``CORPORA``.
-        src: source language; if both languages are empty, the corpus' first pair is taken.
-        tgt: target language.
-        root: folder that holds a folder for each corpus and pair, and ``downloads``.
+        src: its language to translate from; with ``tgt`` empty too, that of the corpus' first pair.
+        tgt: its language to translate to.
+        root: holds a folder for each corpus and pair, and ``downloads``.
         progress: called with each file's name and bytes.
 
     Returns:
         The corpus' folder, the same for both directions of a pair.
 
     Raises:
-        ValueError: there is no such corpus or pair, or a file has the wrong content.
-        OSError: no mirror gave a file, or it cannot be written.
+        ValueError: there is no such corpus or pair, or a file is not what it should be.
+        OSError: no mirror gave a file, or the disk would not take it.
     """
-    corpus, pair, folder = _resolve(name, src, tgt, root)
+    corpus, pair, folder = _placed(name, src, tgt, root)
     if folder.exists():
         _verify(folder)
         return folder
@@ -55,7 +55,7 @@ def fetch(name: str, src: str, tgt: str, root: Path, progress: ProgressCallback 
             parts = corpus.parts(*pair)
             used = gather(parts, downloads, raw, progress)
             counts = write_splits(parts, raw, building, pair)
-        except ValueError as error:  # name the downloads, which stay, not the temporary folder
+        except ValueError as error:  # names what stays, not the folder that goes
             raise ValueError(str(error).replace(str(raw), str(downloads))) from None
         shutil.rmtree(raw)
         _describe(corpus, pair, used, counts, building)
@@ -66,13 +66,13 @@ def fetch(name: str, src: str, tgt: str, root: Path, progress: ProgressCallback 
 
 
 def downloaded_folder(name: str, src: str, tgt: str, root: Path) -> Path:
-    """Return the folder that ``fetch`` has made, without using the network.
+    """The folder that ``fetch`` has made; asks no network.
 
     Raises:
-        FileNotFoundError: it has not been made yet.
-        ValueError: there is no such corpus or pair, or the folder has been changed.
+        FileNotFoundError: it has not.
+        ValueError: there is no such corpus or pair, or the folder is not as it was made.
     """
-    _, pair, folder = _resolve(name, src, tgt, root)
+    _, pair, folder = _placed(name, src, tgt, root)
     if not folder.exists():
         raise FileNotFoundError(
             f"{folder}: not here yet; run: "
@@ -83,21 +83,21 @@ def downloaded_folder(name: str, src: str, tgt: str, root: Path) -> Path:
 
 
 def named_corpus(name: str) -> NamedCorpus:
-    """Return the corpus called ``name``; a ValueError lists the names."""
+    """The corpus of that name."""
     if name not in CORPORA:
         raise ValueError(f"unknown corpus {name!r}; known are {', '.join(CORPORA)}")
     return CORPORA[name]
 
 
-def _resolve(name: str, src: str, tgt: str, root: Path) -> tuple[NamedCorpus, Pair, Path]:
-    """Return a corpus, its languages in the corpus' own order, and the folder of that pair."""
+def _placed(name: str, src: str, tgt: str, root: Path) -> tuple[NamedCorpus, Pair, Path]:
+    """A corpus, its pair of languages in the corpus' own order, and their folder."""
     corpus = named_corpus(name)
     pair = corpus.pair(src, tgt)
     return corpus, pair, root / f"{name}.{pair[0]}-{pair[1]}"
 
 
 def _verify(folder: Path) -> None:
-    """Refuse a folder without manifest, or whose files have other sizes than there; changes nothing."""
+    """Refuse a folder that is not ours, or not as long as we wrote it; nothing of it is touched."""
     path = folder / MANIFEST
     try:
         files = json.loads(path.read_bytes())["files"]
@@ -121,7 +121,7 @@ def _describe(
     counts: dict[str, FileCounts],
     folder: Path,
 ) -> None:
-    """Write the manifest to ``folder``."""
+    """Write the manifest."""
     content = {
         "corpus": corpus.name,
         "languages": pair,

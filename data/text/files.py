@@ -115,6 +115,8 @@ def _state(path: Path) -> FileState:
 
 def sync_folder(folder: Path) -> None:
     """Make a rename inside ``folder`` outlast a power cut: it is the folder that remembers names."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return  # Windows cannot open folders
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

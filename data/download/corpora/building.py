@@ -1,4 +1,4 @@
-"""Files of a named corpus: download and unpack its parts, then write each split."""
+"""From the parts of a corpus to the files of its folder: fetch, unpack, write what belongs to each split."""
 
 import shutil
 from collections import Counter
@@ -14,48 +14,42 @@ from data.progress import ProgressCallback
 
 
 class FileCounts(NamedTuple):
-    """Numbers of pairs of a split."""
+    """The pairs of a split."""
 
     kept: int
     blank: int
-    """Pairs left out because a side is blank: ``read_corpus`` would refuse them."""
+    """Left out, since a side is blank: ``read_corpus`` would refuse them."""
 
 
 def gather(parts: Sequence[Part], downloads: Path, raw: Path, progress: ProgressCallback) -> dict[str, str]:
-    """Download the files of ``parts`` to ``downloads`` and unpack them to ``raw``.
-
-    Returns:
-        The sha256 of each download by its name.
-    """
+    """Download what the parts are made of and unpack it into ``raw``; the sha256 of each download."""
     sides = [side for part in parts for side in (part.src, part.tgt)]
     used = {}
     for remote in dict.fromkeys(side.remote for side in sides):
         path = download(remote, downloads, progress=progress)
         used[remote.name] = file_digest(path)
-        members = {side.member: _raw_path(raw, side) for side in sides if side.remote == remote}
-        if "" in members:  # the download is the text itself, not an archive
-            _raw_path(raw, Side(remote=remote)).parent.mkdir(parents=True, exist_ok=True)
+        members = {side.member: _place(raw, side) for side in sides if side.remote == remote}
+        if "" in members:  # no archive, but the text itself
+            _place(raw, Side(remote=remote)).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, members.pop(""))
         if members:
             extract(path, members)
     return used
 
 
-def _raw_path(raw: Path, side: Side) -> Path:
-    """Return the path of the unpacked text of one side."""
+def _place(raw: Path, side: Side) -> Path:
+    """Where the text of one side lies before it is read."""
     return raw / side.remote.name / side.member
 
 
 def write_splits(parts: Sequence[Part], raw: Path, folder: Path, pair: Pair) -> dict[str, FileCounts]:
-    """Write the splits to ``folder`` as NAME.LANG, from the texts that ``gather`` has put in ``raw``."""
+    """Write the splits to ``folder``, as NAME.LANG, from the texts that ``gather`` put in ``raw``."""
     kept: Counter[str] = Counter()
     blank: Counter[str] = Counter()
     files: dict[str, tuple[IO[str], IO[str]]] = {}
     try:
         for part in parts:
-            for split, src, tgt in part.divide(
-                pairs_of(part, _raw_path(raw, part.src), _raw_path(raw, part.tgt))
-            ):
+            for split, src, tgt in part.divide(pairs_of(part, _place(raw, part.src), _place(raw, part.tgt))):
                 if split not in files:
                     files[split] = _open_both(folder, split, pair)
                 if not (src.strip() and tgt.strip()):
