@@ -4,6 +4,7 @@ Everything a command does is a function here; ``docs/api.md`` describes each wit
 imported when they are first used, so ``import compare`` needs neither torch nor pandas.
 """
 
+import logging
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -131,3 +132,4 @@ def _refuse_hidden_packages() -> None:
 
 
 _refuse_hidden_packages()
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # print nothing unless logging is configured

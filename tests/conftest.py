@@ -12,6 +12,7 @@ from compare.config.parse import load_experiment
 from compare.experiment.run_all import run_experiment
 from compare.studies.registry import run_study
 from compare.studies.study_report import StudyReport
+from compare.system.log import hide_messages, show_messages
 from compare.system.progress import Reporter
 from data.grammar import embedded_splits
 from tests.kits.cli import Refusal
@@ -135,6 +136,13 @@ def refusal(capsys: pytest.CaptureFixture[str]) -> Refusal:
         return captured.err.removeprefix("error: ").rstrip("\n")
 
     return refuse
+
+
+@pytest.fixture
+def show_log() -> Iterator[Callable[..., None]]:
+    """Prints log messages to standard error, as a command does, until the test ends."""
+    yield show_messages
+    hide_messages()
 
 
 @pytest.fixture

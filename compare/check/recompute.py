@@ -2,8 +2,9 @@
 
 import dataclasses
 import hashlib
+import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -14,8 +15,11 @@ from compare.report.publish import SUFFIX
 from compare.report.tables.table import render_table
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_results, to_json_lines
+from compare.system.log import no_messages
 from compare.system.version import code_version
 from data.vocabulary import load_pair
+
+logger = logging.getLogger(__name__)
 
 RELATIVE_TOLERANCE = 1e-9
 """Largest relative difference of equal figures: sums may be taken in another order."""
@@ -57,7 +61,7 @@ class CheckResult(NamedTuple):
         return [finding for finding in self.findings if not finding.same]
 
 
-def check_experiment(folder: Path, say: Callable[[str], None]) -> CheckResult:
+def check_experiment(folder: Path) -> CheckResult:
     """Check the finished runs of an experiment, and its tables.
 
     The corpus is read again from the location in the config. Batches, scores, sizes, FLOPs and hashes are
@@ -73,9 +77,10 @@ def check_experiment(folder: Path, say: Callable[[str], None]) -> CheckResult:
     runs = [RunFolder.read(folder / result.run) for result in finished]
     findings: list[ComparedValue] = []
     with TemporaryDirectory() as encoded:
-        prepared = prepare_data(runs[0].run, Path(encoded))
+        with no_messages(prepare_data.__module__):
+            prepared = prepare_data(runs[0].run, Path(encoded))
         for result, run in zip(finished, runs, strict=True):
-            say(f"checking {run.name}")
+            logger.info(f"checking {run.name}")
             findings += check_run(run, result, prepared.for_seed(result.seed))
     findings += check_tables(folder, results)
     other_versions = {str(result.code_version) for result in finished} - {code_version()}

@@ -57,7 +57,12 @@ def main(arguments: list[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors=__name__)
-    return _flushed(_run(arguments))
+    from compare.system.log import hide_messages
+
+    try:
+        return _flushed(_run(arguments))
+    finally:
+        hide_messages()
 
 
 def _run(arguments: list[str] | None) -> int:

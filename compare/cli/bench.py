@@ -48,6 +48,7 @@ def bench(
     from compare.benchmark.scaling import SIZES, measure_growth
     from compare.config.parse import load_experiment
     from compare.config.run import resolve_models
+    from compare.system.log import show_messages
     from data.text.files import write_atomically
 
     phases = parse_choices("--phase", phase, PHASES)
@@ -59,6 +60,7 @@ def bench(
         raise ValueError("--against compares phases, and --scaling times none: leave out one of them")
     if out is not None and out.is_dir():
         raise ValueError(f"--out {out} is a folder: name a file")
+    show_messages(quiet=quiet)
     runs = resolve_models(load_experiment(config, settings or []), str(config))
     names = planned_timings(runs, plan)
     earlier = read_earlier(against, conditions(runs[0], plan)) if against else []

@@ -43,12 +43,14 @@ def get(
     Example: attnbench data get multi30k --src en --tgt fr
     """
     from compare.report.corpus_catalogue import addresses, fetched
+    from compare.system.log import show_messages
 
     if dry_run:
         files = addresses(name, src, tgt)
         text = "\n".join(f"{file['file']}  {file['from'][0]}" for file in files)
         print(json.dumps(files, indent=2) if as_json else text)
         return 0
+    show_messages(quiet=quiet)
     folder = fetched(name, src, tgt, root, quiet=quiet)
     print(json.dumps({"folder": str(folder)}) if as_json else folder)
     return 0

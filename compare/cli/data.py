@@ -1,6 +1,7 @@
 """Commands for the user's own corpora: data check, data prepare."""
 
 import json
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,8 @@ from compare.cli.app import AsJson, Quiet, app
 
 if TYPE_CHECKING:
     from data.text.formats import Source
+
+logger = logging.getLogger(__name__)
 
 data_app = typer.Typer(
     help="Check, prepare and download corpora.", no_args_is_help=True, rich_markup_mode=None
@@ -49,11 +52,14 @@ def check(
     Example: attnbench data check corpus.de corpus.en
     """
     from compare.report.corpus import render_check
+    from compare.system.log import show_messages
     from compare.system.progress import Reporter
     from data.prepare.checks import check_corpus as compute
 
+    show_messages(quiet=quiet)
     splits, _ = _splits(files or [], src or [], tgt or [], columns, fields, langs)
-    found = compute(splits, progress=Reporter(quiet=quiet).counting)
+    with Reporter(quiet=quiet).pairs() as progress:
+        found = compute(splits, progress=progress)
     print(json.dumps(found.to_json(), indent=2, ensure_ascii=False) if as_json else render_check(found))
     return 1 if found.num_unusable else 0
 
@@ -97,6 +103,7 @@ def prepare(
     """
     from compare.config.starter import starter_experiment
     from compare.report.corpus import render_summary
+    from compare.system.log import show_messages
     from compare.system.progress import Reporter
     from data.prepare.filters import Filters
     from data.prepare.first_pass import PreparationPlan, run_first_pass
@@ -136,20 +143,20 @@ def prepare(
         test=test,
         seed=seed,
     )
-    reporter = Reporter(quiet=quiet)
-    if dry_run or out is None:
-        with reporter.counting("reading", None) as tick:
-            made = summary(plan, run_first_pass(plan, tick))
-    else:
-        made = make(
-            plan,
-            out,
-            lambda first_pass, sizes: starter_experiment(out, found_langs, first_pass, sizes),
-            progress=reporter.counting,
-        )
+    show_messages(quiet=quiet)
+    with Reporter(quiet=quiet).pairs() as progress:
+        if dry_run or out is None:
+            made = summary(plan, run_first_pass(plan, progress))
+        else:
+            made = make(
+                plan,
+                out,
+                lambda first_pass, sizes: starter_experiment(out, found_langs, first_pass, sizes),
+                progress=progress,
+            )
     print(json.dumps(made, indent=2, ensure_ascii=False) if as_json else render_summary(made))
     if out is not None and not dry_run:
-        reporter.say(f"next: attnbench run {out}/experiment.toml --out runs/{out.resolve().name}")
+        logger.info(f"next: attnbench run {out}/experiment.toml --out runs/{out.resolve().name}")
     return 0
 
 

@@ -1,12 +1,15 @@
 """Commands that run something: run, study."""
 
 import json
+import logging
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from compare.cli.app import AsJson, Quiet, Settings, app
+
+logger = logging.getLogger(__name__)
 
 
 @app.command()
@@ -32,19 +35,23 @@ def run(
     from compare.experiment import run_all
     from compare.report.publish import write_views
     from compare.report.tables.table import render_table
+    from compare.system.log import show_messages
     from compare.system.progress import Reporter
 
+    show_messages(quiet=quiet)
     experiment = load_experiment(config, settings or [])
     folder = out or Path("runs") / experiment.name
-    reporter, drawn = Reporter(quiet=quiet), _seeds(seeds)
+    drawn = _seeds(seeds)
     if dry_run:
         runs = run_all.dry_run(experiment, folder, seeds=drawn, context=str(config))
         names = [run.name for run in runs]
         print(json.dumps(names) if as_json else "\n".join(names))
         return 0
-    results = run_all.run_experiment(experiment, folder, reporter, seeds=drawn, context=str(config))
+    results = run_all.run_experiment(
+        experiment, folder, Reporter(quiet=quiet), seeds=drawn, context=str(config)
+    )
     print(render_table(results, "json" if as_json else "markdown"), end="", flush=True)
-    write_views(folder, reporter.say)
+    write_views(folder)
     return 0 if all(result.status == "done" for result in results) else 1
 
 
@@ -66,15 +73,15 @@ def study(
     Example: attnbench study scaling
     """
     from compare.studies import list_studies, run_study
-    from compare.system.progress import Reporter
+    from compare.system.log import show_messages
 
     if name is None:
         print(list_studies(as_json=as_json))
         return 0
-    reporter = Reporter(quiet=quiet)
-    report = run_study(name, out, seed=seed, runs=runs, say=reporter.say)
+    show_messages(quiet=quiet)
+    report = run_study(name, out, seed=seed, runs=runs)
     print(report.to_json() if as_json else report.to_markdown(), end="")
-    reporter.say(f"written to {out / name}")
+    logger.info(f"written to {out / name}")
     return 0
 
 

@@ -48,14 +48,15 @@ def plot(
     """
     from compare.report.plots.gallery import FIGURES, draw_figure
     from compare.report.publish import draw_plots
-    from compare.system.progress import Reporter
+    from compare.system.log import show_messages
 
     if kind == "list":
         print("\n".join(f"{name:<17} {found.about}" for name, found in FIGURES.items()))
     elif kind:
         print("\n".join(map(str, draw_figure(folder, kind, forms.split(",")))))
     else:
-        for path in draw_plots(folder, sentence=sentence, line=line, say=Reporter(quiet=quiet).say):
+        show_messages(quiet=quiet)
+        for path in draw_plots(folder, sentence=sentence, line=line):
             print(path)
     return 0
 
@@ -75,9 +76,10 @@ def report(
     Example: attnbench report runs/demo
     """
     from compare.report.html import build_report
-    from compare.system.progress import Reporter
+    from compare.system.log import show_messages
 
-    print(build_report(folder, Reporter(quiet=quiet).say, baseline=baseline))
+    show_messages(quiet=quiet)
+    print(build_report(folder, baseline=baseline))
     return 0
 
 
@@ -92,9 +94,10 @@ def check(
     Lists what differs from the recorded results; the exit status is 1 if anything does.
     """
     from compare.check.recompute import check_experiment as compute
-    from compare.system.progress import Reporter
+    from compare.system.log import show_messages
 
-    found = compute(folder, Reporter(quiet=quiet).say)
+    show_messages(quiet=quiet)
+    found = compute(folder)
     differences = [str(finding) for finding in found.differences]
     summary = f"{len(found.findings)} figures and files compared, {len(differences)} differ"
     if as_json:

@@ -1,6 +1,7 @@
 """Commands on text: translate, score, align."""
 
 import json
+import logging
 import sys
 from collections.abc import Iterator
 from io import TextIOWrapper
@@ -10,6 +11,8 @@ from typing import Annotated
 import typer
 
 from compare.cli.app import AsJson, Quiet, app
+
+logger = logging.getLogger(__name__)
 
 
 @app.command()
@@ -92,11 +95,12 @@ def align(
     from compare.analysis.table import markdown
     from compare.results.trained_model import load_model
     from compare.system.cpu import tune_cpu
-    from compare.system.progress import Reporter
+    from compare.system.log import show_messages
 
+    show_messages(quiet=quiet)
     found = read_gold(gold, *((tgt, src) if turned else (src, tgt)), first_word=first_word)
     for line in found.skipped:
-        Reporter(quiet=quiet).say(line)
+        logger.info(line)
     tune_cpu()
     measured = measure_alignment(load_model(run), found.turned() if turned else found)
     if measured is None:

@@ -67,7 +67,7 @@ def prepare_data(settings: Experiment | Run, folder: Path) -> PreparedData:
     for test in corpus.tests:
         if overlap := corpus.overlap(test):
             logger.warning(
-                f"warning: {overlap} of {len(corpus.splits[test].src)} sources of {test} also stand in train"
+                f"{overlap} of {len(corpus.splits[test].src)} sources of {test} also stand in train"
             )
     times.append(perf_counter())
     vocabularies = build_vocabularies(pairs, settings.vocabulary)
@@ -78,7 +78,7 @@ def prepare_data(settings: Experiment | Run, folder: Path) -> PreparedData:
     times.append(perf_counter())
     if encoded.dropped:
         logger.warning(
-            f"warning: {encoded.dropped} of {len(pairs.src)} training pairs are left out: over {limit} tokens"
+            f"{encoded.dropped} of {len(pairs.src)} training pairs are left out: over {limit} tokens"
         )
     train = settings.train
     stream = BatchStream(encoded, batch_tokens=train.batch_tokens, seed=train.seed)

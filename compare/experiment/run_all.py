@@ -26,6 +26,7 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_result, read_results, save_result, write_json_lines
 from compare.system.cpu import tune_cpu
 from compare.system.hints import first_line
+from compare.system.log import log_to_file
 from compare.system.progress import Reporter
 from compare.system.version import code_version
 from compare.training.trainer import TrainingDiverged
@@ -37,8 +38,8 @@ logger = logging.getLogger(__name__)
 
 def run_experiment(
     experiment: Experiment,
-    folder: Path,
-    reporter: Reporter,
+    folder: str | Path,
+    reporter: Reporter | None = None,
     *,
     seeds: Sequence[int] = (),
     context: str = "config",
@@ -50,7 +51,7 @@ def run_experiment(
     Args:
         experiment: the models and what they share.
         folder: where the runs are kept.
-        reporter: shows the progress of training.
+        reporter: shows the progress of training; by default log messages do.
         seeds: each model is trained once from each; by default from ``[train] seed`` alone.
         context: the file that error messages name.
 
@@ -61,7 +62,9 @@ def run_experiment(
         ValueError: bad settings or data, or ``folder`` holds another experiment.
         Interrupted: a signal arrived; everything is saved.
     """
+    reporter = reporter or Reporter(quiet=True)
     code_version()  # of the sources as they are now: they may be edited during a long run
+    folder = Path(folder)
     tune_cpu(batch_tokens=experiment.train.batch_tokens)
     models = resolve_models(experiment, context)
     _check_settings(models, folder)
@@ -87,7 +90,7 @@ def run_experiment(
         logger.info(f"[{number}/{len(runs)}] {run.name}: {'done before' if ended else 'start'}")
         if not ended:
             _begin(run, prepared)
-            with reporter.logging_to(run.folder / "log.txt"):
+            with log_to_file(run.folder / "log.txt"):
                 _finish(run, prepared.for_seed(run.run.train.seed), reporter)
     return read_results(folder)
 
@@ -136,13 +139,13 @@ def _finish(run: RunFolder, prepared: PreparedData, reporter: Reporter) -> None:
     try:
         result = run_one(run, prepared, reporter)
     except TrainingDiverged as error:
-        logger.info(f"{run.name}: failed: {error}")
+        logger.error(f"{run.name}: failed: {error}")
         result = dataclasses.replace(unfinished_result(run, prepared), status="failed", reason=str(error))
     except (MemoryError, RuntimeError) as error:
         if not _out_of_memory(error):
             raise
         reason = f"out of memory: {first_line(error)}"
-        logger.info(f"{run.name}: {reason}; the same command tries again")
+        logger.error(f"{run.name}: {reason}; the same command tries again")
         result = dataclasses.replace(unfinished_result(run, prepared), reason=reason)
     save_result(run.folder, result)
     write_json_lines(run.folder.parent)

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from compare.system.progress import Reporter
-from compare.system.transfer_progress import transfers
 from data.download.corpora.parts import NamedCorpus
 from data.download.download import Remote
 from data.download.named import CORPORA, fetch, named_corpus
@@ -60,8 +59,8 @@ def render_catalogue() -> str:
 
 def fetched(name: str, src: str, tgt: str, root: Path, *, quiet: bool) -> Path:
     """Download a named corpus and show the progress; see ``fetch`` for arguments, result and errors."""
-    with transfers(quiet=quiet) as show:
-        return fetch(name, src, tgt, root, Reporter(quiet=quiet).say, show)
+    with Reporter(quiet=quiet).downloads() as progress:
+        return fetch(name, src, tgt, root, progress)
 
 
 def _paragraph(corpus: NamedCorpus) -> str:

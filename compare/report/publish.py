@@ -1,6 +1,6 @@
 """Writing of an experiment's tables and plots into its folder."""
 
-from collections.abc import Callable
+import logging
 from pathlib import Path
 
 import numpy as np
@@ -12,27 +12,27 @@ from compare.training.metrics_log import read_metrics
 from data.text.files import write_atomically
 from data.text.lines import read_lines
 
+logger = logging.getLogger(__name__)
+
 SUFFIX = {TableForm.MARKDOWN: "md", TableForm.CSV: "csv", TableForm.JSON: "json"}
-Say = Callable[[str], None]
 
 
-def write_views(folder: Path, say: Say) -> None:
+def write_views(folder: Path) -> None:
     """Write table.md, table.csv and table.json, and draw the plots of ``draw_plots``."""
     results = read_results(folder)
     for form, suffix in SUFFIX.items():
         write_atomically(folder / f"table.{suffix}", render_table(results, form))
-    written = draw_plots(folder, say=say)
-    say(f"tables in {folder}/table.*, {len(written)} plots in {folder}/plots")
+    written = draw_plots(folder)
+    logger.info(f"tables in {folder}/table.*, {len(written)} plots in {folder}/plots")
 
 
-def draw_plots(folder: Path, *, sentence: str | None = None, line: int = 1, say: Say) -> list[Path]:
+def draw_plots(folder: Path, *, sentence: str | None = None, line: int = 1) -> list[Path]:
     """Draw learning curves of all runs, and heat maps of each run's attention for one sentence.
 
     Args:
         folder: of an experiment.
         sentence: the source sentence; by default line ``line`` of the first test set.
         line: counted from 1.
-        say: called with a line on what cannot be drawn.
 
     Returns:
         The PNG and SVG files written to ``folder``/plots.
@@ -41,7 +41,7 @@ def draw_plots(folder: Path, *, sentence: str | None = None, line: int = 1, say:
     several_seeds = len({result.seed for result in finished}) > 1
     runs = {(result.run if several_seeds else result.label): folder / result.run for result in finished}
     if not runs:
-        say(f"{folder}: no finished run to plot")
+        logger.info(f"{folder}: no finished run to plot")
         return []
     sentence = _test_line(folder, line) if sentence is None else sentence
     metrics = {label: read_metrics(run / "metrics.jsonl") for label, run in runs.items()}

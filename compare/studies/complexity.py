@@ -8,6 +8,7 @@ multiply-adds and the sum over V takes N M d_v. Vaswani et al. 2017 state the or
 layer (table 1), and that heads of width d/h together cost as much as one head of width d (section 3.2.2).
 """
 
+import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -24,6 +25,8 @@ from compare.studies.measurement import multiply_adds, saved_bytes
 from compare.studies.study import Claim, Settings, StudyResult, near
 from compare.system.timing import best_of
 from transformer.attention import plain_attention
+
+logger = logging.getLogger(__name__)
 
 D, HEADS = 256, 4
 CROSS_KEYS = 512
@@ -80,10 +83,10 @@ def run(settings: Settings) -> StudyResult:
     lengths = [16, 32, 64] if settings.quick else [128, 256, 512, 1024]
     rows = []
     for kind, shape in KINDS.items():
-        settings.say(f"complexity: {kind}")
+        logger.info(f"complexity: {kind}")
         rows += [{"attention": kind, "n": n, **measure(shape(n), quick=settings.quick)} for n in lengths]
     exponents = [fit(kind, [row for row in rows if row["attention"] == kind]) for kind in KINDS]
-    settings.say("complexity: parameters, crossing, second language")
+    logger.info("complexity: parameters, crossing, second language")
     models = {
         "parameters": parameters(D),
         "crossing": crossing(D, HEADS, quick=settings.quick),

@@ -8,6 +8,7 @@ constant length (Vaswani et al. 2017, table 1, "maximum path length"). The rate 
 equations at initialisation; see ``METHOD`` and ``mean_squared_gain``.
 """
 
+import logging
 import math
 from collections import defaultdict
 
@@ -19,6 +20,8 @@ from compare.report.plots.style import make_panels
 from compare.studies.families import FAMILIES, Model, source_embedding
 from compare.studies.figures import draw_lines
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most
+
+logger = logging.getLogger(__name__)
 
 METHOD = """\
 Fresh encoder-decoders of width {d} in float64: one LSTM layer per side that reads from left to right, the
@@ -46,7 +49,7 @@ def run(settings: Settings) -> StudyResult:
     outputs = list(range(0, length, 4))
     curves: dict[str, Curve] = {}
     for name, build in FAMILIES.items():
-        settings.say(f"distance: {name}")
+        logger.info(f"distance: {name}")
         models = [build(d, length).double() for _ in range(draws)]
         curves[name] = by_distance(
             {i: [gradients(model, length, i) for model in models] for i in outputs}, length

@@ -5,6 +5,7 @@ are one linear map of X, and a residual connection adds linear terms only. Weigh
 feed-forward layer of Vaswani et al. 2017 (section 3.3), make the map nonlinear.
 """
 
+import logging
 from collections.abc import Callable
 
 from matplotlib.figure import Figure
@@ -16,6 +17,8 @@ from compare.report.plots.style import PALETTE, REFERENCE_LINE, make_panels, tid
 from compare.studies.measurement import draw, relative_error
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most
 from transformer.attention import plain_attention
+
+logger = logging.getLogger(__name__)
 
 Layer = Callable[[Tensor], Tensor]
 """(N, d) to (N, d)."""
@@ -85,7 +88,7 @@ def run(settings: Settings) -> StudyResult:
         "A computed from X": lambda stack: stack.attend,
         "A fixed, feed-forward between": lambda stack: stack.attend_with_feed_forward,
     }
-    settings.say(f"linearity: {trials} draws of {len(maps)} stacks")
+    logger.info(f"linearity: {trials} draws of {len(maps)} stacks")
     rows: dict[str, list[Row]] = {name: [] for name in maps}
     for _ in range(trials):
         stack, x, y = AttentionStack(length, d), draw(length, d), draw(length, d)

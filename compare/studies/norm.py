@@ -1,5 +1,6 @@
 """Gradients of each layer at initialisation with pre-norm and post-norm (Xiong et al. 2020, section 3)."""
 
+import logging
 from typing import Literal
 
 import torch
@@ -14,6 +15,8 @@ from compare.studies.figures import draw_lines
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most, near
 from transformer.config import TransformerConfig
 from transformer.model import Transformer
+
+logger = logging.getLogger(__name__)
 
 Norm = Literal["pre", "post"]
 NORMS: tuple[Norm, ...] = ("pre", "post")
@@ -33,7 +36,7 @@ def run(settings: Settings) -> StudyResult:
     depths, d, draws = ([1, 2, 4], 16, 2) if settings.quick else ([4, 8, 16, 32], 64, 10)
     norms_by_depth: dict[int, dict[Norm, Sides]] = {}
     for depth in depths:
-        settings.say(f"norm: {depth} layers")
+        logger.info(f"norm: {depth} layers")
         norms_by_depth[depth] = {norm: measure(norm, depth, d, draws) for norm in NORMS}
     summary = [
         summarise(norm, depth, norms_by_depth[depth][norm]["decoder"]) for norm in NORMS for depth in depths

@@ -8,6 +8,7 @@ that sinusoids may extrapolate to longer sequences.
 Shapes: B sentences, S source positions, d model width.
 """
 
+import logging
 from dataclasses import replace
 
 import torch
@@ -23,6 +24,8 @@ from compare.studies.study import Claim, Settings, StudyResult, at_least, at_mos
 from transformer.config import Positions
 from transformer.model import Transformer
 from transformer.positions import sinusoids
+
+logger = logging.getLogger(__name__)
 
 POSITIONS: tuple[Positions, ...] = ("none", "sinusoidal", "learned")
 ROUNDING = 1e-11
@@ -49,7 +52,7 @@ def run(settings: Settings) -> StudyResult:
     )
     rows: list[Row] = [{"length": n} for n in lengths]
     for positions in POSITIONS[1:]:
-        settings.say(f"order: training with {positions} positions, {updates:,} updates")
+        logger.info(f"order: training with {positions} positions, {updates:,} updates")
         model = learn_to_copy(positions, longest, updates, tokens, settings.seed)
         for row in rows:
             row |= probe_copying(model, positions, row["length"], longest, tests, settings.seed)

@@ -3,6 +3,7 @@
 Vaswani et al. 2017, table 1: a recurrent layer needs O(n) sequential operations, self-attention O(1).
 """
 
+import logging
 from collections.abc import Sequence
 from functools import partial
 
@@ -20,6 +21,8 @@ from compare.studies.measurement import multiply_adds
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most, near
 from compare.system.timing import best_of
 from compare.training.loss import TranslationLoss
+
+logger = logging.getLogger(__name__)
 
 PRODUCTS = ("MmBackward", "AddmmBackward", "BmmBackward", "BaddbmmBackward")
 """Prefixes of the names of autograd nodes that are matrix products."""
@@ -41,7 +44,7 @@ def run(settings: Settings) -> StudyResult:
     lengths = [2, 4, 8] if settings.quick else [8, 16, 32, 64, 128, 256]
     steps, times = [], []
     for name, build in FAMILIES.items():
-        settings.say(f"parallel: {name}")
+        logger.info(f"parallel: {name}")
         steps.append(count_steps(name, build(8, 10).double(), COUNTED))
         criterion = TranslationLoss(build(d, vocabulary), label_smoothing=0.0)
         for n in lengths:

@@ -2,7 +2,6 @@
 
 import json
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
@@ -89,7 +88,6 @@ def run_study(
     seed: int = 1,
     quick: bool = False,
     runs: Path | None = None,
-    say: Callable[[str], None] = lambda line: None,
 ) -> "StudyReport":
     """Run a study and write its report into ``folder``/<name>; restore torch's random state.
 
@@ -99,7 +97,6 @@ def run_study(
         seed: of all random numbers.
         quick: whether to use small sizes, for tests; the figures then mean nothing.
         runs: a finished experiment to read instead of training, for studies that can.
-        say: called with a line for each step of long work.
 
     Raises:
         ValueError: unknown study, or ``runs`` for a study that reads none.
@@ -118,7 +115,7 @@ def run_study(
     start = time.perf_counter()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        settings = Settings(seed=seed, quick=quick, runs=runs, say=say)
+        settings = Settings(seed=seed, quick=quick, runs=runs)
         findings: StudyResult = import_module(f".{name}", __package__).run(settings)
     seconds = time.perf_counter() - start
     report = StudyReport(

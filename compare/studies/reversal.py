@@ -4,6 +4,7 @@ Sutskever et al. 2014 (section 3.3) report that reversing the source improves a 
 too. Bahdanau et al. 2015 (figure 2, section 5.2.2) report that attention helps most for long sentences.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -25,6 +26,8 @@ from data.grammar import embedded_splits
 from data.vocabulary import VocabularyPair, build_pair
 from seq2seq.config import AttentionConfig, Seq2SeqConfig
 from seq2seq.model import Seq2Seq
+
+logger = logging.getLogger(__name__)
 
 EDGES = (0, 5, 7, 10, 15, 20, 25, 1_000)
 """Upper bounds of the length buckets in words; each bucket begins above the bound before it."""
@@ -77,7 +80,7 @@ def train(settings: Settings) -> tuple[str, Translations]:
     longest, pairs, tests, hidden, tokens, updates = (
         (6, 200, 60, 8, 128, 2) if settings.quick else (10, 60_000, 3_000, 256, 1_024, 2_000)
     )
-    settings.say("reversal: drawing the corpus")
+    logger.info("reversal: drawing the corpus")
     corpus = embedded_splits(seed=settings.seed, train=pairs, valid=1, test=tests, test_long=1)
     short, test = (
         Pairs(*zip(*[(p.src, p.tgt) for p in corpus[name] if len(p.src.split()) <= longest], strict=True))
@@ -87,7 +90,7 @@ def train(settings: Settings) -> tuple[str, Translations]:
     split = make_split(vocabularies.src.encode_all(short.src), vocabularies.tgt.encode_all(short.tgt))
     translations = Translations(test, {}, {})
     for name, config in designs(hidden).items():
-        settings.say(f"reversal: {name}, {updates:,} updates")
+        logger.info(f"reversal: {name}, {updates:,} updates")
         torch.manual_seed(settings.seed)
         model = Seq2Seq(config, len(vocabularies.src), len(vocabularies.tgt))
         optim = OptimConfig(learning_rate=3e-3, warmup_updates=min(100, updates))

@@ -5,6 +5,7 @@ variance d. For N(mu, sigma^2 I) the d products q_i k_i are independent with mea
 E[q_i^2] E[k_i^2] - mu_i^4 = sigma^4 + 2 sigma^2 mu_i^2; their sums are the formulas tested here.
 """
 
+import logging
 import math
 
 import torch
@@ -18,6 +19,8 @@ from compare.studies.figures import draw_lines
 from compare.studies.measurement import draw
 from compare.studies.saturation import KEYS, SCALES, judge_softmax, measure_softmax
 from compare.studies.study import Claim, Settings, StudyResult, at_most, near
+
+logger = logging.getLogger(__name__)
 
 NORMALS = ((0.0, 1.0), (0.5, 1.0), (0.25, 1.5))
 """(mu, sigma) of each entry of q and k."""
@@ -37,9 +40,9 @@ def run(settings: Settings) -> StudyResult:
     """Measure moments, scales and softmax over d."""
     sizes = [4, 16, 64, 256] if settings.quick else [4, 16, 64, 256, 1024]
     samples, rows = (2_000, 200) if settings.quick else (40_000, 2_000)
-    settings.say(f"scaling: {samples:,} products for each of {len(sizes) * len(NORMALS)} settings")
+    logger.info(f"scaling: {samples:,} products for each of {len(sizes) * len(NORMALS)} settings")
     moments = [measure_moments(d, mu, sigma, samples) for mu, sigma in NORMALS for d in sizes]
-    settings.say("scaling: entropy and gradient of the softmax")
+    logger.info("scaling: entropy and gradient of the softmax")
     softmax = [measure_softmax(d, rows) for d in sizes]
     scales = [fit_exponents(name, moments) for name in SCALES]
     return StudyResult(

@@ -1,7 +1,7 @@
 """Types of a study: its settings, its claims as ranges of measured numbers, and its result."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,8 +22,6 @@ class Settings:
     """Whether to use small sizes, for tests; the figures then mean nothing."""
     runs: Path | None
     """Folder of a finished experiment to read instead of training."""
-    say: Callable[[str], None]
-    """Told of each step of long work."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Settings of the processor's libraries: the same figures, sooner."""
+"""Settings of the CPU libraries under torch, for speed at the same precision."""
 
 import ctypes
 import os
@@ -9,31 +9,31 @@ import torch
 
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 """Parameters of glibc's mallopt(3)."""
-FEWEST_KEPT, MOST_KEPT = 64, 1_024
-"""Compiled products that oneDNN and torch's layer above it keep: a search needs 60; 1,024 are the default."""
-TOKENS_KEPT = 64 * 3_340
-"""Compiled products times tokens of a batch: each product that is kept costs about a tensor's memory."""
-PROBE_SIZE, EXACT = 512, 1e-5
-"""Side of the matrices that tell fp32 from less, and the most that an fp32 product is off, relatively."""
+MIN_KERNELS, MAX_KERNELS = 64, 1_024
+"""Range of the number of cached oneDNN kernels: a search needs 60; 1,024 is the default."""
+KERNELS_TIMES_TOKENS = 64 * 3_340
+"""Cached kernels times tokens per batch: each cached kernel costs about as much memory as a tensor."""
+PROBE_SIZE, FP32_ERROR = 512, 1e-5
+"""Size of the matrices that tell fp32 from lower precisions, and the largest relative error of fp32."""
 
 
 def tune_cpu(*, batch_tokens: int | None = None) -> None:
-    """Make this process train and decode as fast as its processor can; changes no precision.
+    """Make training and decoding in this process as fast as the CPU allows; the precision stays the same.
 
     Args:
-        batch_tokens: of the batches it trains on. One that only decodes has memory to spare for all that it
-            compiles, and is a tenth faster for it.
+        batch_tokens: tokens per training batch. None for a process that only decodes: it has the memory to
+            cache all compiled kernels, which makes it about 10% faster.
     """
     _keep_freed_memory()
     if batch_tokens is not None:
-        _keep_few_compiled(min(max(FEWEST_KEPT, TOKENS_KEPT // batch_tokens), MOST_KEPT))
+        _limit_kernel_cache(min(max(MIN_KERNELS, KERNELS_TIMES_TOKENS // batch_tokens), MAX_KERNELS))
     _multiply_by_onednn()
 
 
 def _keep_freed_memory() -> None:
-    """Never give freed memory back before the end of the process; does nothing without glibc.
+    """Keep freed memory in the process instead of returning it to the system; glibc only.
 
-    By default every tensor over 32 MB is mapped and unmapped, zeroed pages and all, at each update.
+    By default each tensor over 32 MB is mapped, zeroed and unmapped again at every update.
     """
     if platform.libc_ver()[0] != "glibc":
         return
@@ -43,21 +43,22 @@ def _keep_freed_memory() -> None:
         libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 
 
-def _keep_few_compiled(kept: int) -> None:
-    """Bound the products that stay compiled, unless the user's environment does; before the first product.
+def _limit_kernel_cache(capacity: int) -> None:
+    """Limit the compiled kernels that oneDNN and torch cache, unless the user's environment does.
 
-    Each batch's sizes are new, and each size is compiled, in 0.2 ms. The thousand kept by default lie between
-    the tensors, so that freed space cannot be joined: training grew from 1.2 to 3 GB within 80 updates.
+    Takes effect only before the first matrix product. Nearly every batch has new sizes, and compiling a
+    kernel for them takes 0.2 ms. The 1,024 kernels cached by default fragment the heap: training grew from
+    1.2 to 3 GB within 80 updates.
     """
     for cache in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
-        os.environ.setdefault(cache, str(kept))
+        os.environ.setdefault(cache, str(capacity))
 
 
 def _multiply_by_onednn() -> None:
-    """Send fp32 matrix products to oneDNN instead of MKL, where oneDNN computes them in fp32.
+    """Compute fp32 matrix products with oneDNN instead of MKL, if oneDNN computes them in fp32.
 
-    MKL leaves AVX-512 unused on processors that are not Intel's: 109 GFLOP/s a core against 245. torch has no
-    switch but leave to use bfloat16, which oneDNN takes where the processor has AMX, and nowhere else.
+    MKL does not use AVX-512 on processors of other makers than Intel: 109 GFLOP/s per core against 245. In
+    torch the only switch to oneDNN is to permit bfloat16, which oneDNN uses on processors with AMX alone.
     """
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return
@@ -69,8 +70,8 @@ def _multiply_by_onednn() -> None:
 
 
 def _multiplies_in_fp32() -> bool:
-    """Whether a product of fp32 matrices is what fp32 makes of it; bfloat16 is off by 2e-3."""
+    """Test whether fp32 matrices are multiplied in fp32; in bfloat16 the relative error would be 2e-3."""
     random = torch.Generator().manual_seed(0)
     left, right = torch.randn(2, PROBE_SIZE, PROBE_SIZE, generator=random)
     exact = left.double() @ right.double()
-    return bool(((left @ right) - exact).abs().max() < EXACT * exact.abs().max())
+    return bool(((left @ right) - exact).abs().max() < FP32_ERROR * exact.abs().max())

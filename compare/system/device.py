@@ -1,4 +1,4 @@
-"""What this machine is: the device a config names, its name, and whether it multiplies bfloat16 itself."""
+"""The device that a config names: choice, name, and native bfloat16 arithmetic."""
 
 import platform
 import re
@@ -9,14 +9,18 @@ if TYPE_CHECKING:
     import torch
 
 FAST_BF16 = {"amx_bf16", "avx512_bf16", "bf16"}
-"""Flags in /proc/cpuinfo of processors that multiply bfloat16 numbers themselves (x86 and Arm names)."""
+"""Flags in /proc/cpuinfo of processors with bfloat16 products in hardware (x86 and Arm names)."""
 FAST_BF16_GPU = (8, 0)
-"""The compute capability from which GPUs do."""
+"""Lowest compute capability of GPUs with bfloat16 products in hardware."""
 CPUINFO = Path("/proc/cpuinfo")
 
 
 def pick_device(name: str) -> "torch.device":
-    """The device that ``[train] device`` names; auto takes the GPU where there is one."""
+    """Return the device that ``[train] device`` names; auto means the GPU if there is one.
+
+    Raises:
+        ValueError: ``name`` is cuda, and torch finds no GPU.
+    """
     import torch
 
     if name == "cuda" and not torch.cuda.is_available():
@@ -27,14 +31,14 @@ def pick_device(name: str) -> "torch.device":
 
 
 def device_name(device: "torch.device") -> str:
-    """The GPU's or the processor's name."""
+    """Return the name of the GPU or the processor."""
     import torch
 
     return str(torch.cuda.get_device_name(device)) if device.type == "cuda" else processor()[0]
 
 
 def has_fast_bf16(device: "torch.device") -> bool:
-    """Whether bf16 is worth using there; elsewhere it is emulated: correct, but slower than fp32."""
+    """Test whether the hardware computes in bf16; elsewhere it is emulated, which is slower than fp32."""
     import torch
 
     if device.type == "cuda":
@@ -43,9 +47,9 @@ def has_fast_bf16(device: "torch.device") -> bool:
 
 
 def processor() -> tuple[str, set[str]]:
-    """The processor's name and feature flags; no flags where the system does not tell."""
+    """Return the processor's name and feature flags; no flags except on Linux."""
     text = CPUINFO.read_text(encoding="utf-8") if CPUINFO.is_file() else ""
     name = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
     flags = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, re.MULTILINE)
-    known = name[1] if name else platform.processor() or platform.machine() or "cpu"
-    return known, set(flags[1].split() if flags else ())
+    label = name[1] if name else platform.processor() or platform.machine() or "cpu"
+    return label, set(flags[1].split() if flags else ())

@@ -1,4 +1,4 @@
-"""Energy that processor and GPU have used, where the machine lets it be read."""
+"""Energy used by processor and GPU, where the machine lets it be read."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -7,23 +7,23 @@ from pathlib import Path
 import torch
 
 POWERCAP = Path("/sys/class/powercap")
-"""Where Linux shows the counters of the processor packages (RAPL); often root alone may read them."""
+"""Folder of the energy counters of the processor packages (RAPL) on Linux; often only root can read them."""
 JouleCounter = Callable[[], float]
-"""Joules since some time in the past."""
+"""Returns joules since some time in the past."""
 
 
 class EnergyMeter:
-    """Adds up the counters of what a training keeps busy: the processor packages, and its GPU."""
+    """Sum of the energy counters of the hardware that trains: the processor packages and the GPU."""
 
     def __init__(self, device: torch.device) -> None:
         self._counters = list(_packages())
         if device.type == "cuda":
             gpu = list(_gpu(device))
-            self._counters = [*self._counters, *gpu] if gpu else []  # without the GPU's the sum would deceive
+            self._counters = [*self._counters, *gpu] if gpu else []  # a sum without the GPU would mislead
         self._before = [counter() for counter in self._counters]
 
     def take(self) -> float | None:
-        """Joules since the last call; None where they cannot be read."""
+        """Return the joules since the last call; None if they cannot be read."""
         now = [counter() for counter in self._counters]
         used = sum(now) - sum(self._before)
         self._before = now
@@ -31,7 +31,7 @@ class EnergyMeter:
 
 
 def _packages() -> Iterator[JouleCounter]:
-    """A counter for each processor package; its parts, ``intel-rapl:0:1``, are within it."""
+    """Find the counter of each processor package, which includes its parts such as ``intel-rapl:0:1``."""
     for folder in sorted(POWERCAP.glob("intel-rapl:*")):
         if folder.name.count(":") == 1:
             with suppress(OSError, ValueError):
@@ -39,7 +39,7 @@ def _packages() -> Iterator[JouleCounter]:
 
 
 def _package(folder: Path) -> JouleCounter:
-    """The counter of one package, which begins again at 0 after some minutes of full load."""
+    """Make the counter of one package; the file's number restarts at 0 after minutes of full load."""
     span = int((folder / "max_energy_range_uj").read_text()) + 1
     last, total = int((folder / "energy_uj").read_text()), 0
 
@@ -54,7 +54,7 @@ def _package(folder: Path) -> JouleCounter:
 
 
 def _gpu(device: torch.device) -> Iterator[JouleCounter]:
-    """The counter of a GPU, if NVIDIA's library is installed (``pip install 'attnbench[energy]'``)."""
+    """Find the counter of a GPU; needs NVIDIA's library (``pip install 'attnbench[energy]'``)."""
     with suppress(ImportError):
         import pynvml
 

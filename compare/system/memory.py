@@ -1,5 +1,6 @@
-"""Peak memory: of the GPU, or of this process."""
+"""Peak memory of the GPU or of this process."""
 
+import ctypes
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -8,23 +9,49 @@ import torch
 
 
 def reset_peak_memory(device: torch.device) -> None:
-    """Begin to measure the peak anew, so that a row does not show an earlier row's."""
+    """Restart the measurement of the peak, so that a run does not report that of an earlier run."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return
-    with suppress(OSError):  # elsewhere the peak of the whole process is all there is
-        Path("/proc/self/clear_refs").write_text("5")  # Linux: sets VmHWM back to what is used now
+    with suppress(OSError):  # only Linux can; elsewhere the peak is that of the whole process
+        Path("/proc/self/clear_refs").write_text("5")  # sets VmHWM to the memory in use now
 
 
 def peak_memory_bytes(device: torch.device) -> int:
-    """The most memory held since ``reset_peak_memory``: of the GPU, or of this process."""
+    """Return the peak since ``reset_peak_memory``, in bytes: of the GPU if ``device`` is one."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     try:
         status = Path("/proc/self/status").read_text()
         return 1024 * int(status.split("VmHWM:")[1].split()[0])
     except (OSError, IndexError, ValueError):
-        import resource  # absent on Windows
+        if sys.platform == "win32":
+            return _windows_peak_bytes()
+        import resource  # not on Windows
 
         largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return largest if sys.platform == "darwin" else 1024 * largest
+
+
+if sys.platform == "win32":
+
+    class _ProcessMemoryCounters(ctypes.Structure):
+        """PROCESS_MEMORY_COUNTERS of the Windows API; only the peak is read."""
+
+        _fields_ = (
+            ("cb", ctypes.c_uint32),
+            ("page_fault_count", ctypes.c_uint32),
+            ("peak_working_set_size", ctypes.c_size_t),
+            ("others", ctypes.c_size_t * 7),
+        )
+
+    def _windows_peak_bytes() -> int:
+        """Return the largest working set of this process."""
+        counters = _ProcessMemoryCounters(cb=ctypes.sizeof(_ProcessMemoryCounters))
+        kernel = ctypes.WinDLL("kernel32", use_last_error=True)
+        kernel.GetCurrentProcess.restype = ctypes.c_void_p
+        read = kernel.K32GetProcessMemoryInfo
+        read.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32)
+        if not read(kernel.GetCurrentProcess(), ctypes.byref(counters), counters.cb):
+            raise ctypes.WinError(ctypes.get_last_error())
+        return int(counters.peak_working_set_size)

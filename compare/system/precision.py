@@ -1,4 +1,4 @@
-"""The precisions: fp32, and bf16: training by autocast over fp32 weights, decoding with bf16 weights."""
+"""Precisions: fp32, and bf16, which trains by autocast over fp32 weights and decodes with bf16 weights."""
 
 import copy
 from typing import TypeVar
@@ -8,17 +8,16 @@ from torch import nn
 
 Module = TypeVar("Module", bound=nn.Module)
 
-
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-"""What matrix products multiply, by the names in configs and results; auto is settled before."""
+"""Data type of matrix products by its name in configs and results; auto has been replaced by one of them."""
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:
-    """The context in which a model computes in ``precision``."""
+    """Return the context manager in which a model computes in ``precision``."""
     return torch.autocast(device.type, torch.bfloat16, enabled=DTYPES[precision] is torch.bfloat16)
 
 
 def for_decoding(model: Module, precision: str) -> Module:
-    """The model as it is in fp32; a copy of all in bf16, which decodes faster than casting at every step."""
+    """Return the model itself for fp32, or a copy in bf16, which is faster than autocast at every step."""
     dtype = DTYPES[precision]
     return model if dtype is torch.float32 else copy.deepcopy(model).to(dtype)

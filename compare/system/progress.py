@@ -1,113 +1,142 @@
-"""Tell people how the work goes: a bar on a terminal, plain lines elsewhere, all of it in log.txt."""
+"""Progress of long work: a bar on a terminal, log messages elsewhere."""
 
+import logging
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, Literal
 
-from data.text.files import append_whole
+from data.progress import ProgressCallback
 
-Report = Callable[[dict[str, Any]], None]
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
-PACE_S = 10.0
-"""Seconds between lines about work on pairs, where there is no terminal."""
+logger = logging.getLogger(__name__)
+
+MetricsCallback = Callable[[dict[str, Any]], None]
+"""Called with each line of a training run's metrics."""
+Unit = Literal["updates", "pairs", "bytes"]
+
+INTERVAL_S = 10.0
+"""Seconds between two messages about the same work, where there is no bar."""
+MB = 1e6
 
 
 class Reporter:
-    """Where messages go; ``quiet`` keeps them off the screen but not out of the log."""
+    """Display of progress: bars if standard error is a terminal, else log messages.
+
+    Args:
+        quiet: show no bars. Messages are logged all the same, for a run's log.txt needs them.
+    """
 
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet
-        self.log: Path | None = None
-        self._bar: Any = None
-
-    def say(self, text: str) -> None:
-        """Print a line to standard error and add it to the current log."""
-        if self.log is not None:
-            append_whole(self.log, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
-        if self.quiet:
-            return
-        if self._bar is not None:
-            self._bar.console.print(text, markup=False, highlight=False)
-        else:
-            print(text, file=sys.stderr, flush=True)
 
     @contextmanager
-    def logging_to(self, path: Path) -> Iterator[None]:
-        """Add all lines of a block to ``path``."""
-        self.log, before = path, self.log
-        try:
-            yield
-        finally:
-            self.log = before
-
-    @contextmanager
-    def training(self, label: str, max_updates: int) -> Iterator[Report]:
-        """Show a training run; yields what to call with each line of its metrics."""
-        if self.quiet or not sys.stderr.isatty():
-            yield lambda line: self._plain(label, max_updates, line)
+    def training(self, label: str, max_updates: int) -> Iterator[MetricsCallback]:
+        """Show a training run of ``max_updates`` updates; yields the function that takes its metrics."""
+        if not self._has_bars():
+            yield lambda line: _log_metrics(label, max_updates, line)
             return
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = ("{task.description}", BarColumn(), "{task.completed}/{task.total}", TimeRemainingColumn())
-        with Progress(*columns, TextColumn("{task.fields[note]}"), console=_stderr()) as self._bar:
-            task = self._bar.add_task(label, total=max_updates, note="")
+        with _bars("updates") as bars:
+            bars(label, 0, max_updates, note="")
 
             def show(line: dict[str, Any]) -> None:
                 if line["kind"] == "train":
                     note = f"loss {line['loss']:.3f}  {line['tokens_per_s']:,.0f} tokens/s"
-                    self._bar.update(task, completed=line["update"], note=note)
+                    bars(label, line["update"], max_updates, note=note)
                 else:
-                    self._plain(label, max_updates, line)
+                    _log_metrics(label, max_updates, line)
 
-            try:
-                yield show
-            finally:
-                bar, self._bar = self._bar, None
-                bar.refresh()
+            yield show
+
+    def pairs(self) -> AbstractContextManager[ProgressCallback]:
+        """Show work on many sentence pairs, one step at a time; yields the callback."""
+        return self._counting("pairs")
+
+    def downloads(self) -> AbstractContextManager[ProgressCallback]:
+        """Show downloads, each with a bar of its own; yields the callback, which takes bytes."""
+        return self._counting("bytes")
 
     @contextmanager
-    def counting(self, label: str, total: int | None) -> Iterator[Callable[[int], None]]:
-        """Show work on many pairs, ``total`` where that is known; yields what to call with those done."""
-        if self.quiet or not sys.stderr.isatty():
-            yield _Pace(label, total, self.say)
-            return
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+    def _counting(self, unit: Unit) -> Iterator[ProgressCallback]:
+        if self._has_bars():
+            with _bars(unit) as bars:
+                yield bars
+        else:
+            yield _Messages(unit)
 
-        columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=_stderr(), transient=True) as bar:
-            task = bar.add_task(label, total=total)
-            yield lambda done: bar.update(task, completed=done)
-
-    def _plain(self, label: str, max_updates: int, line: dict[str, Any]) -> None:
-        """One line of text for one line of metrics."""
-        place = f"{label} {line['update']}/{max_updates} {line['seconds']:.0f} s"
-        if line["kind"] == "valid":
-            self.say(f"{place}: validation loss {line['loss']:.3f}, BLEU {line['bleu']:.2f}")
-        elif line["kind"] == "final":
-            self.say(f"{place}: keeps {line['chosen']}, validation BLEU {line['bleu']:.2f}")
-        elif line["kind"] == "train":
-            self.say(f"{place}: loss {line['loss']:.3f}, {line['tokens_per_s']:,.0f} tokens/s")
+    def _has_bars(self) -> bool:
+        return not self.quiet and sys.stderr.isatty()
 
 
-class _Pace:
-    """Says every ten seconds how far work on pairs is; nothing of what is done sooner."""
+class _Bars:
+    """Progress bars by name; of pairs, only the latest is shown."""
 
-    def __init__(self, label: str, total: int | None, say: Callable[[str], None]) -> None:
-        self._say, self._label, self._total = say, label, total
-        self._start = self._said = time.monotonic()
+    def __init__(self, progress: "Progress", unit: Unit) -> None:
+        self._progress, self._unit = progress, unit
+        self._tasks: dict[str, Any] = {}
 
-    def __call__(self, done: int) -> None:
+    def __call__(self, name: str, done: int, total: int | None, **fields: Any) -> None:
+        if name not in self._tasks:
+            for task in self._tasks.values() if self._unit == "pairs" else ():
+                self._progress.update(task, visible=False)
+            self._tasks[name] = self._progress.add_task(name, total=total, **fields)
+        self._progress.update(self._tasks[name], completed=done, total=total, **fields)
+
+
+class _Messages:
+    """Log messages, at least ``INTERVAL_S`` apart, about work that takes longer than that."""
+
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+        self._last = time.monotonic()
+        self._starts: dict[str, float] = {}
+
+    def __call__(self, name: str, done: int, total: int | None) -> None:
         now = time.monotonic()
-        if now - self._said >= PACE_S:
-            self._said = now
-            of = f" of {self._total:,}" if self._total else ""
-            self._say(f"{self._label}: {done:,}{of} pairs, {done / (now - self._start):,.0f} a second")
+        if name not in self._starts:
+            self._starts[name] = now
+            if self._unit == "pairs":  # one step after the other, while downloads are one long piece of work
+                self._last = now
+        if now - self._last >= INTERVAL_S:
+            self._last = now
+            logger.info(self._text(name, done, total, now - self._starts[name]))
+
+    def _text(self, name: str, done: int, total: int | None, seconds: float) -> str:
+        if self._unit == "bytes":
+            of = f" of {total / MB:,.1f}" if total else ""
+            return f"{name}: {done / MB:,.1f}{of} MB"
+        of = f" of {total:,}" if total else ""
+        return f"{name}: {done:,}{of} pairs, {done / seconds:,.0f} a second"
 
 
-def _stderr() -> Any:
+@contextmanager
+def _bars(unit: Unit) -> Iterator[_Bars]:
+    """Show bars on standard error; while they are shown, what is printed there appears above them."""
+    from rich import progress
     from rich.console import Console
 
-    return Console(stderr=True)
+    counts: dict[Unit, list[str | progress.ProgressColumn]] = {
+        "updates": ["{task.completed}/{task.total}"],
+        "pairs": [progress.MofNCompleteColumn()],
+        "bytes": [progress.DownloadColumn(), progress.TransferSpeedColumn()],
+    }
+    columns = ["{task.description}", progress.BarColumn(), *counts[unit], progress.TimeRemainingColumn()]
+    if unit == "updates":
+        columns.append(progress.TextColumn("{task.fields[note]}"))
+    console = Console(stderr=True)
+    with progress.Progress(*columns, console=console, transient=unit == "pairs") as display:
+        yield _Bars(display, unit)
+
+
+def _log_metrics(label: str, max_updates: int, line: dict[str, Any]) -> None:
+    """Log one line of metrics, if it is of a kind that people want to see."""
+    position = f"{label} {line['update']}/{max_updates} {line['seconds']:.0f} s"
+    if line["kind"] == "valid":
+        logger.info(f"{position}: validation loss {line['loss']:.3f}, BLEU {line['bleu']:.2f}")
+    elif line["kind"] == "final":
+        logger.info(f"{position}: keeps {line['chosen']}, validation BLEU {line['bleu']:.2f}")
+    elif line["kind"] == "train":
+        logger.info(f"{position}: loss {line['loss']:.3f}, {line['tokens_per_s']:,.0f} tokens/s")

@@ -1,13 +1,14 @@
-"""Let Ctrl-C and SIGTERM end work at a safe place instead of in the middle."""
+"""Handling of Ctrl-C and SIGTERM: work ends at a safe point instead of in the middle."""
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 
 class Interrupted(Exception):
-    """Work ended on a signal, its state saved; ``signum`` says which."""
+    """The end of work, its state saved, because of signal ``signum``."""
 
     def __init__(self, signum: int, message: str) -> None:
         super().__init__(message)
@@ -15,25 +16,32 @@ class Interrupted(Exception):
 
 
 class StopRequest:
-    """Whether a signal has asked to stop, and which."""
+    """The request to stop."""
 
     signum: int | None = None
+    """The signal; None while there was none."""
 
 
 @contextmanager
 def stop_on_signals() -> Iterator[StopRequest]:
-    """Note the first SIGINT or SIGTERM instead of dying of it; a second one acts at once."""
+    """Record the first SIGINT or SIGTERM instead of acting on it; a second one acts as before.
+
+    In another thread than the main one, where Python allows no handlers, signals keep their effect.
+    """
     request = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield request
+        return
     before = {signum: signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)}
 
-    def note(signum: int, _: FrameType | None) -> None:
+    def record(signum: int, _: FrameType | None) -> None:
         request.signum = signum
         for each, handler in before.items():
             signal.signal(each, handler)
 
     try:
         for signum in before:
-            signal.signal(signum, note)
+            signal.signal(signum, record)
         yield request
     finally:
         for signum, handler in before.items():

@@ -1,25 +1,26 @@
 """Download of a file: mirrors in order, resumed after an interruption, verified, renamed when complete."""
 
-import fcntl
+import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from filelock import FileLock, Timeout
+
 from data.download.digests import RECORD, expected_digest, mismatch, record_digest
 from data.download.transfer import MirrorError, pull
+from data.progress import ProgressCallback, no_progress
 from data.text.files import sync_folder
+
+logger = logging.getLogger(__name__)
 
 ATTEMPTS = 5
 """Requests per mirror; another one is made only after progress, or after a resumed file failed its digest."""
 
 TIMEOUT_S = 30.0
-
-Say = Callable[[str], None]
-Show = Callable[[str, int, int | None], None]
-"""Called with a file's name, the bytes received, and the bytes in total if these are known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,12 +37,12 @@ class Remote:
     """Its length if known."""
 
 
-def nothing_shown(name: str, done: int, total: int | None) -> None:
-    """A ``Show`` that shows nothing."""
-
-
 def download(
-    remote: Remote, folder: Path, *, say: Say, show: Show = nothing_shown, timeout_s: float = TIMEOUT_S
+    remote: Remote,
+    folder: Path,
+    *,
+    progress: ProgressCallback = no_progress,
+    timeout_s: float = TIMEOUT_S,
 ) -> Path:
     """Download a file, or verify it if it is there already.
 
@@ -51,8 +52,7 @@ def download(
     Args:
         remote: the file.
         folder: where to put it; created if it does not exist.
-        say: called with a line about each thing done.
-        show: called with the progress of the download.
+        progress: called with the file's name and bytes.
         timeout_s: longest time without data from a server, in seconds.
 
     Returns:
@@ -66,31 +66,43 @@ def download(
     folder.mkdir(parents=True, exist_ok=True)
     digest = expected_digest(folder, remote.name, remote.digest)
     if not path.is_file():
-        with _claimed(path.with_name(f"{path.name}.part")) as part:
-            tag = path.with_name(f"{path.name}.part.tag")
-            url = _obtain(remote, part, tag, digest, timeout_s, show)
-            os.fsync(part.fileno())
-            os.replace(part.name, path)
+        part, tag = (path.with_name(f"{path.name}{suffix}") for suffix in (".part", ".part.tag"))
+        with _locked(part):
+            with _open_part(part) as file:
+                url = _obtain(remote, file, tag, digest, timeout_s, progress)
+                os.fsync(file.fileno())
+            os.replace(part, path)  # after closing: Windows does not rename open files
             sync_folder(folder)
             tag.unlink(missing_ok=True)
-        say(f"{remote.name}: {path.stat().st_size:,} bytes from {url}")
+        logger.info(f"{remote.name}: {path.stat().st_size:,} bytes from {url}")
     elif digest and (fault := mismatch(path, digest)):
         raise ValueError(f"{path}: {fault}; delete it, and it is fetched again{_or_forget(remote, folder)}")
     if not digest:
         found = record_digest(folder, remote.name, path)
-        say(f"{remote.name}: no hash of it was known; {found} is recorded, and must be found from now on")
+        logger.info(
+            f"{remote.name}: no hash of it was known; {found} is recorded, and must be found from now on"
+        )
     return path
 
 
 @contextmanager
-def _claimed(path: Path) -> Iterator[IO[bytes]]:
-    """Open the unfinished file for appending, locked against other processes."""
+def _locked(part: Path) -> Iterator[None]:
+    """Let only one process at a time download to ``part``; a process that dies releases its lock."""
+    lock = part.with_name(f"{part.name}.lock")
+    try:
+        with FileLock(lock, timeout=0):
+            yield
+            if os.name != "nt":  # Windows cannot delete open files; filelock deletes it there
+                lock.unlink(missing_ok=True)
+    except Timeout:
+        raise OSError(f"{part}: another process is fetching this file; wait for its end") from None
+
+
+@contextmanager
+def _open_part(path: Path) -> Iterator[IO[bytes]]:
+    """Open the unfinished file for appending."""
     try:
         with path.open("a+b") as part:
-            try:
-                fcntl.flock(part, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise OSError(f"{path}: another process is fetching this file; wait until it ends") from None
             yield part
     except OSError as error:
         if error.errno is not None and error.filename is None:  # such as a full disk
@@ -98,7 +110,9 @@ def _claimed(path: Path) -> Iterator[IO[bytes]]:
         raise
 
 
-def _obtain(remote: Remote, part: IO[bytes], tag: Path, digest: str, timeout_s: float, show: Show) -> str:
+def _obtain(
+    remote: Remote, part: IO[bytes], tag: Path, digest: str, timeout_s: float, progress: ProgressCallback
+) -> str:
     """Download to ``part``, trying the mirrors in order; returns the URL that had the right file."""
     faults = []
     for url in remote.mirrors:
@@ -112,7 +126,7 @@ def _obtain(remote: Remote, part: IO[bytes], tag: Path, digest: str, timeout_s: 
                     length=remote.size_bytes,
                     verified=bool(digest),
                     timeout_s=timeout_s,
-                    show=lambda done, total: show(remote.name, done, total),
+                    show=lambda done, total: progress(remote.name, done, total),
                 )
                 fault = mismatch(Path(part.name), digest) if digest else ""
                 if not fault:

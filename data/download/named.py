@@ -1,6 +1,7 @@
 """Named corpora: download, verify and convert them to folders that ``read_corpus`` reads."""
 
 import json
+import logging
 import shutil
 from pathlib import Path
 
@@ -10,11 +11,13 @@ from data.download.corpora.parts import NamedCorpus, Pair
 from data.download.corpora.tatoeba import TATOEBA
 from data.download.corpora.ted import IWSLT14, IWSLT17
 from data.download.corpora.wmt14 import WMT14
-from data.download.download import Say, Show, nothing_shown
+from data.progress import ProgressCallback, no_progress
 from data.text.files import json_bytes, write_atomically
 from data.text.new_folder import described, new_folder
 
 __all__ = ["CORPORA", "MANIFEST", "NamedCorpus", "fetch"]
+
+logger = logging.getLogger(__name__)
 
 CORPORA: dict[str, NamedCorpus] = {
     corpus.name: corpus for corpus in (MULTI30K, TATOEBA, IWSLT14, IWSLT17, WMT14)
@@ -24,7 +27,7 @@ MANIFEST = "corpus.json"
 """File in a corpus folder: licence, origin, number of pairs, and size and sha256 of each file."""
 
 
-def fetch(name: str, src: str, tgt: str, root: Path, say: Say, show: Show = nothing_shown) -> Path:
+def fetch(name: str, src: str, tgt: str, root: Path, progress: ProgressCallback = no_progress) -> Path:
     """Download a corpus and write its folder; what exists already is checked, not downloaded again.
 
     Args:
@@ -32,8 +35,7 @@ def fetch(name: str, src: str, tgt: str, root: Path, say: Say, show: Show = noth
         src: source language; if ``src`` and ``tgt`` are empty, the first language pair is taken.
         tgt: target language.
         root: parent of the folders of all corpora and language pairs, and of ``downloads``.
-        say: told what was done.
-        show: told how far a download is.
+        progress: called with each file's name and bytes.
 
     Returns:
         The corpus folder, the same for both directions of a language pair.
@@ -51,7 +53,7 @@ def fetch(name: str, src: str, tgt: str, root: Path, say: Say, show: Show = noth
         raw = building / "raw"
         try:
             parts = corpus.parts(*pair)
-            used = gather(parts, downloads, raw, say, show)
+            used = gather(parts, downloads, raw, progress)
             counts = write_splits(parts, raw, building, pair)
         except ValueError as error:  # name the download, since the temporary folder is removed
             raise ValueError(str(error).replace(str(raw), str(downloads))) from None
@@ -59,7 +61,7 @@ def fetch(name: str, src: str, tgt: str, root: Path, say: Say, show: Show = noth
         _write_manifest(corpus, pair, used, counts, building)
     for split, count in counts.items():
         left_out = f", {count.blank:,} with a blank side left out" if count.blank else ""
-        say(f"{split}: {count.kept:,} pairs{left_out}")
+        logger.info(f"{split}: {count.kept:,} pairs{left_out}")
     return folder
 
 

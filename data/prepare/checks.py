@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from data.prepare.findings import Finding
-from data.prepare.progress import EVERY, Progress, Tick, silent
 from data.prepare.split_check import SplitCheck
 from data.prepare.swapped_sides import SwappedSides
+from data.progress import PAIRS_PER_CALL, ProgressCallback, no_progress
 from data.text.compression import display_name
 from data.text.formats import PairRecord, Source
 
@@ -39,7 +39,9 @@ class CorpusCheck:
         return splits
 
 
-def check_corpus(splits: Mapping[str, Sequence[Source]], *, progress: Progress = silent) -> CorpusCheck:
+def check_corpus(
+    splits: Mapping[str, Sequence[Source]], *, progress: ProgressCallback = no_progress
+) -> CorpusCheck:
     """Measure each split and find suspicious lines; each file is read once.
 
     Args:
@@ -56,29 +58,32 @@ def check_corpus(splits: Mapping[str, Sequence[Source]], *, progress: Progress =
     """
     sides, found = SwappedSides(), {name: SplitCheck() for name in splits}
     for name, sources in splits.items():
-        with progress(f"reading {name}" if name else "reading", None) as tick:
-            for source in sources:
-                _read(source, found[name], sides, tick)
+        label = f"reading {name}" if name else "reading"
+        progress(label, 0, None)
+        for source in sources:
+            _read(source, found[name], sides, label, progress)
         found[name].finish()
     sides.finish()
     first, *others = found
     return CorpusCheck(splits=found, overlap={name: _overlap(found[first], found[name]) for name in others})
 
 
-def _read(source: Source, into: SplitCheck, sides: SwappedSides, tick: Tick) -> None:
+def _read(
+    source: Source, into: SplitCheck, sides: SwappedSides, label: str, progress: ProgressCallback
+) -> None:
     """Add all pairs of a source to the measurements ``into``."""
     before = into.pairs
     for block in _blocks(source.rows(keep_broken=True)):
         first = into.pairs + 1
         src, tgt = into.add([pair.src for pair in block], [pair.tgt for pair in block])
         sides.add(src, tgt, first, into.swapped)
-        tick(into.pairs)
+        progress(label, into.pairs, None)
     into.files.append({"paths": [display_name(path) for path in source.paths], "pairs": into.pairs - before})
 
 
 def _blocks(pairs: Iterator[PairRecord]) -> Iterator[list[PairRecord]]:
-    """Yield the pairs in lists of ``EVERY``."""
-    while block := list(islice(pairs, EVERY)):
+    """Yield the pairs in lists of ``PAIRS_PER_CALL``."""
+    while block := list(islice(pairs, PAIRS_PER_CALL)):
         yield block
 
 

@@ -1,7 +1,7 @@
 """First pass over a raw corpus: apply the filters and assign each remaining pair to a split."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,8 +17,8 @@ from data.prepare.line_hashes import (
     normalise,
     pair_hashes,
 )
-from data.prepare.progress import EVERY, Tick
 from data.prepare.splitting import DROPPED, SPLITS, TRAIN, Labels, assign_splits, held_out_size
+from data.progress import PAIRS_PER_CALL, ProgressCallback, no_progress
 from data.text.characters import unspaced
 from data.text.formats import Source
 
@@ -68,12 +68,12 @@ class FirstPass:
         return {name: int(counts[label]) for label, name in enumerate(SPLITS) if counts[label]}
 
 
-def run_first_pass(plan: PreparationPlan, tick: Tick) -> FirstPass:
+def run_first_pass(plan: PreparationPlan, progress: ProgressCallback = no_progress) -> FirstPass:
     """Read all pairs once and label each; memory holds 17 bytes per pair and no text.
 
     Args:
         plan: files and settings.
-        tick: called with the number of pairs read.
+        progress: called with the number of pairs read.
 
     Raises:
         OSError: a file cannot be read.
@@ -83,7 +83,7 @@ def run_first_pass(plan: PreparationPlan, tick: Tick) -> FirstPass:
     dropped = Counter(dict.fromkeys(REASONS, 0))
     words: set[str] = set()
     without_spaces = False
-    for left, right in pairs(plan.sources, plan.filters, tick):
+    for left, right in pairs(plan.sources, plan.filters, lambda done: progress("reading", done, None)):
         reason = plan.filters.drop_reason(left, right)
         dropped[reason] += 1
         kept.append(not reason)
@@ -107,15 +107,18 @@ def run_first_pass(plan: PreparationPlan, tick: Tick) -> FirstPass:
     )
 
 
-def pairs(sources: Sequence[Source], filters: Filters, tick: Tick) -> Iterator[tuple[str, str]]:
+def pairs(
+    sources: Sequence[Source], filters: Filters, report: Callable[[int], None]
+) -> Iterator[tuple[str, str]]:
     """Yield the pairs of all sources in order, each side cleaned by ``clean``."""
     done = 0
+    report(done)
     for source in sources:
         for pair in source.rows(keep_broken=filters.drop_broken):
             yield clean(pair.src), clean(pair.tgt)
             done += 1
-            if done % EVERY == 0:
-                tick(done)
+            if done % PAIRS_PER_CALL == 0:
+                report(done)
 
 
 def _assign_labels(

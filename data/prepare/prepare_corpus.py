@@ -10,8 +10,8 @@ from typing import Any
 
 from data.prepare.filters import clean
 from data.prepare.first_pass import FirstPass, PreparationPlan, pairs, run_first_pass
-from data.prepare.progress import Progress, Tick, silent
 from data.prepare.splitting import DROPPED, SPLITS, Labels
+from data.progress import ProgressCallback, no_progress
 from data.text.compression import BUFFER, display_name, open_text
 from data.text.files import ensure_unchanged
 from data.text.formats import Source
@@ -27,7 +27,7 @@ Starter = Callable[[FirstPass, Mapping[str, int]], str]
 
 
 def prepare_corpus(
-    plan: PreparationPlan, out: Path, starter: Starter, *, progress: Progress = silent
+    plan: PreparationPlan, out: Path, starter: Starter, *, progress: ProgressCallback = no_progress
 ) -> dict[str, Any]:
     """Filter and divide the pairs of ``plan`` into a new folder; the same plan gives the same bytes.
 
@@ -50,10 +50,8 @@ def prepare_corpus(
         spool = folder / "spool"
         local = replace(plan, sources=[_spool_streams(source, spool) for source in plan.sources])
         with ensure_unchanged(*_paths(local)):
-            with progress("reading", None) as tick:
-                found = run_first_pass(local, tick)
-            with progress("writing", len(found.labels)) as tick:
-                _write_divided(local, found.labels, folder, tick)
+            found = run_first_pass(local, progress)
+            _write_divided(local, found.labels, folder, progress)
             fixed_sizes = {
                 name: _copy_fixed_split(name, source, plan.langs, folder)
                 for name, source in plan.fixed_splits.items()
@@ -104,15 +102,19 @@ def _spool_streams(source: Source, spool: Path) -> Source:
     return replace(source, **copies)  # type: ignore[arg-type]  # only its own fields that are paths
 
 
-def _write_divided(plan: PreparationPlan, labels: Labels, folder: Path, tick: Tick) -> None:
+def _write_divided(plan: PreparationPlan, labels: Labels, folder: Path, progress: ProgressCallback) -> None:
     """Write each kept pair to the files of its split."""
+
+    def report(done: int) -> None:
+        progress("writing", done, len(labels))
+
     with ExitStack() as stack:
         files = [
             [stack.enter_context((folder / f"{split}.{lang}").open("wb", BUFFER)) for lang in plan.langs]
             for label, split in enumerate(SPLITS)
             if (labels == label).any()
         ]
-        for label, pair in zip(labels.tobytes(), pairs(plan.sources, plan.filters, tick), strict=True):
+        for label, pair in zip(labels.tobytes(), pairs(plan.sources, plan.filters, report), strict=True):
             if label != DROPPED:
                 for file, text in zip(files[label], pair, strict=True):
                     file.write(f"{text}\n".encode())

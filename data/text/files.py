@@ -123,6 +123,8 @@ def _state(path: Path) -> FileState:
 
 def sync_folder(folder: Path) -> None:
     """Fsync ``folder`` so that a rename inside it survives a power failure."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return  # Windows cannot open folders
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

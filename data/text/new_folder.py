@@ -38,9 +38,11 @@ def new_folder(out: Path) -> Iterator[Path]:
         temporary.mkdir(parents=True)
         yield temporary
         for path in temporary.iterdir():
-            with path.open("rb") as file:
+            with path.open("r+b") as file:  # Windows syncs only what is open for writing
                 os.fsync(file.fileno())
         sync_folder(temporary)
+        if out.is_dir():
+            out.rmdir()  # it is empty, and Windows does not replace folders
         os.replace(temporary, out)
         sync_folder(out.parent)
     except OSError as error:

@@ -204,7 +204,7 @@ def hanging_up(handler: Handler, content: bytes) -> None:
 
 
 def fetched(remote: Remote, folder: Path) -> bytes:
-    return download(remote, folder, say=lambda line: None, timeout_s=TIMEOUT_S).read_bytes()
+    return download(remote, folder, timeout_s=TIMEOUT_S).read_bytes()
 
 
 def refused(remote: Remote, folder: Path) -> str:

@@ -138,10 +138,6 @@ def change_result(folder: Path, run: str, **changes: Any) -> None:
     save_result(path.parent, replace(Result.from_json(path.read_bytes()), **changes))
 
 
-def quiet(line: str) -> None:
-    """Say nothing."""
-
-
 def read(folder: Path) -> ReportContent:
     """What the report of ``folder`` says, with attention made by hand."""
-    return replace(gather_content(folder, quiet), viewer=VIEWER)
+    return replace(gather_content(folder), viewer=VIEWER)

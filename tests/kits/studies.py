@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from compare.studies.study import Claim, Settings
 from compare.studies.study_report import StudyReport
 
-QUICK = Settings(seed=1, quick=True, runs=None, say=lambda line: None)
+QUICK = Settings(seed=1, quick=True, runs=None)
 
 
 def claims(study_claims: Iterable[Claim]) -> dict[str, bool]:

@@ -3,6 +3,7 @@
 Head and threshold are chosen on the validation split; the scores reported are those of a test set.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 from typing import NamedTuple
@@ -17,6 +18,8 @@ from compare.analysis.alignment.word_attention import AttentionHead
 from compare.analysis.finished_experiment import FinishedExperiment
 from compare.analysis.table import Row
 from compare.results.trained_model import load_model
+
+logger = logging.getLogger(__name__)
 
 BASELINE = "diagonal"
 """Label and method of the baseline, diagonal links that need no model."""
@@ -38,7 +41,6 @@ def align_experiment(
     *,
     test: str | None = None,
     device: str = "cpu",
-    say: Callable[[str], None] = lambda _: None,
 ) -> Alignments:
     """Align a test set with every run that has attention to the source; other runs have no rows.
 
@@ -46,7 +48,6 @@ def align_experiment(
         finished: the experiment.
         test: name of a test set; None is the first, which gives the headline.
         device: the torch device on which the models run.
-        say: told of each run.
 
     Raises:
         ValueError: the corpus has no gold links, the test set does not exist, or a run cannot be loaded.
@@ -55,7 +56,7 @@ def align_experiment(
     valid_gold, test_gold = (corpus_gold(finished.corpus, split) for split in ("valid", test))
     alignments = Alignments([baseline_row(test_gold)], [], {})
     for run in finished.runs:
-        say(f"aligning {test}: {run.folder.name}")
+        logger.info(f"aligning {test}: {run.folder.name}")
         translator = load_model(run.folder, device)
         valid, tested = measure_alignment(translator, valid_gold), measure_alignment(translator, test_gold)
         if valid is None or tested is None:

@@ -1,6 +1,7 @@
 """Paired comparison of models on a test set, on runs of the same seed, with Holm's correction."""
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from itertools import combinations
@@ -12,6 +13,8 @@ from compare.analysis.significance.comparison import ALPHA, Comparison
 from compare.analysis.significance.intervals import difference_intervals
 from compare.analysis.significance.paired_tests import all_seeds_p, holm_correction
 from compare.analysis.significance.scored_tests import ScoredRun, ScoredTestSet
+
+logger = logging.getLogger(__name__)
 
 LabelPair = tuple[str, str]
 """The labels of two models, first and second."""
@@ -25,7 +28,6 @@ def compare_models(
     baseline: str | None = None,
     trials: int = 10_000,
     resamples: int = 1000,
-    say: Callable[[str], None] = lambda step: None,
 ) -> list[Comparison]:
     """Compare every other model with ``baseline``, or all pairs of models.
 
@@ -36,7 +38,6 @@ def compare_models(
         baseline: a label; None compares all pairs, the model further down the table being the first.
         trials: shuffles of the approximate randomisation test.
         resamples: resamples of the paired bootstrap test.
-        say: told of each step.
 
     Returns:
         One comparison per pair, its ``p`` corrected for the number of comparisons.
@@ -50,7 +51,7 @@ def compare_models(
     metric = BLEU(references=[scored.references])
     comparisons = []
     for labels, runs in pairs.items():
-        say("paired tests: {} against {}".format(*labels))
+        logger.info("paired tests: %s against %s", *labels)
         comparisons.append(_compare_pair(labels, runs, metric, trials, resamples))
     corrected = holm_correction([comparison.p_randomisation for comparison in comparisons])
     return [replace(comparison, p=p) for comparison, p in zip(comparisons, corrected, strict=True)]

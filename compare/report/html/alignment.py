@@ -1,6 +1,7 @@
 """The section on attention as alignment: errors against gold links, and how widely it is spread."""
 
-from collections.abc import Callable, Iterable, Sequence
+import logging
+from collections.abc import Iterable, Sequence
 from statistics import fmean
 
 from compare.analysis.alignment.experiment_alignment import BASELINE, align_experiment, median_over_seeds
@@ -14,6 +15,8 @@ from compare.report.html.curves import bar_plot
 from compare.report.html.drawings import embed_figure
 from compare.report.html.parts import Drawing, HtmlTable, Section, explain, html_table
 
+logger = logging.getLogger(__name__)
+
 TITLE = "Attention as alignment"
 ERRORS = (
     "Against the gold links of the test set (Och and Ney 2003), by the best head or mean of heads and the "
@@ -26,16 +29,14 @@ SPREAD = (
 )
 
 
-def alignment(
-    finished: FinishedExperiment, say: Callable[[str], None]
-) -> tuple[Section, dict[tuple[str, int], AttentionHead]]:
+def alignment(finished: FinishedExperiment) -> tuple[Section, dict[tuple[str, int], AttentionHead]]:
     """The section of alignment errors and entropies, and the heads that align best."""
     notes: list[str] = []
     drawings: list[Drawing] = []
     grids: list[HtmlTable] = []
     chosen: dict[tuple[str, int], AttentionHead] = {}
     try:
-        found = align_experiment(finished, say=say)
+        found = align_experiment(finished)
         chosen = found.chosen
         drawings.append(_error_bars(found.rows, finished.labels))
         grids.append(html_table(Table(ERRORS, median_over_seeds(found.rows)), "Alignment errors"))
@@ -43,7 +44,7 @@ def alignment(
     except (OSError, ValueError) as error:
         notes.append(f"No alignment errors: {explain(error)}")
     try:
-        say("report: entropy of attention")
+        logger.info("report: entropy of attention")
         grids.append(
             html_table(mean_over_seeds(Table(SPREAD, attention_spread(finished))), "Entropy of attention")
         )

@@ -1,5 +1,6 @@
 """The parts of the page that an analysis fills: its plots, its tables, or why it cannot be made."""
 
+import logging
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -17,6 +18,8 @@ from compare.report.html.speed import speed
 from compare.report.plots import distance_plot, length_plot, pareto_plot, progress_plot, word_plot
 from compare.report.plots.costs import SPENT, Rival
 
+logger = logging.getLogger(__name__)
+
 NO_TEXTS = "Not made: the texts cannot be read."
 
 Make = Callable[[FinishedExperiment], Iterator[Part]]
@@ -31,24 +34,22 @@ class _Plan(NamedTuple):
     make: Make
 
 
-def sections(finished: FinishedExperiment, no_texts: str | None, say: Callable[[str], None]) -> list[Section]:
+def sections(finished: FinishedExperiment, no_texts: str | None) -> list[Section]:
     """Every analysis of an experiment; one that cannot be made says why."""
-    return [_section(plan, finished, no_texts, say) for plan in PLANS]
+    return [_section(plan, finished, no_texts) for plan in PLANS]
 
 
-def _section(
-    plan: _Plan, finished: FinishedExperiment, no_texts: str | None, say: Callable[[str], None]
-) -> Section:
+def _section(plan: _Plan, finished: FinishedExperiment, no_texts: str | None) -> Section:
     if plan.needs_texts and no_texts:
         return Section(name=plan.name, title=plan.title, notes=[NO_TEXTS])
-    say(f"report: {plan.title.lower()}")
+    logger.info(f"report: {plan.title.lower()}")
     parts: list[Part] = []
     notes = []
     try:
         parts.extend(plan.make(finished))
     except (OSError, ValueError) as error:
         notes.append(f"Not made: {explain(error)}")
-        say(f"report: {plan.title.lower()}: {notes[0]}")
+        logger.info(f"report: {plan.title.lower()}: {notes[0]}")
     return Section(
         name=plan.name,
         title=plan.title,

@@ -1,6 +1,7 @@
 """All that the page says, gathered from an experiment's folder before anything is laid out."""
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from compare.report.html.significance import (
 )
 from compare.report.html.viewer import AttentionViewer, attention_viewer
 from compare.report.tables.layout import find_warnings
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,12 +51,11 @@ class ReportContent:
     methods: MethodsSection
 
 
-def gather_content(folder: Path, say: Callable[[str], None], *, baseline: str = "") -> ReportContent:
+def gather_content(folder: Path, *, baseline: str = "") -> ReportContent:
     """Read an experiment and analyse it.
 
     Args:
         folder: of the experiment.
-        say: told of each step, for the paired tests and the alignment take minutes.
         baseline: the label to set the other models against; empty: that of the highest BLEU.
 
     Raises:
@@ -66,10 +68,10 @@ def gather_content(folder: Path, say: Callable[[str], None], *, baseline: str = 
     scored: dict[str, ScoredTestSet] = {}
     comparisons: list[Comparison] = []
     if loaded.no_texts is None:
-        say("report: scores of resampled test sets")
+        logger.info("report: scores of resampled test sets")
         scored = score_tests(finished)
-        comparisons = run_comparisons(scored[finished.corpus.tests[0]], reference, say)
-    aligned, shown = _attention(loaded, seed, say)
+        comparisons = run_comparisons(scored[finished.corpus.tests[0]], reference)
+    aligned, shown = _attention(loaded, seed)
     return ReportContent(
         title=folder.resolve().name,
         facts=_facts(loaded),
@@ -78,7 +80,7 @@ def gather_content(folder: Path, say: Callable[[str], None], *, baseline: str = 
         unknown=unknown(loaded),
         results=result_table(loaded, scored, comparison_matrix(comparisons), reference),
         significance=_significance(loaded, comparisons),
-        sections=sections(finished, loaded.no_texts, say),
+        sections=sections(finished, loaded.no_texts),
         alignment=aligned,
         viewer=shown,
         sentences=draw_sentences(finished, scored, seed),
@@ -128,14 +130,12 @@ def _significance(loaded: LoadedExperiment, comparisons: Sequence[Comparison]) -
     return significance(comparisons, loaded.labels, loaded.finished.corpus.tests[0])
 
 
-def _attention(
-    loaded: LoadedExperiment, seed: int, say: Callable[[str], None]
-) -> tuple[Section, AttentionViewer]:
+def _attention(loaded: LoadedExperiment, seed: int) -> tuple[Section, AttentionViewer]:
     """The section of alignment, and what its viewer shows."""
     finished = loaded.finished
     if loaded.no_texts:
         section = Section(name="alignment", title=TITLE, notes=[NO_TEXTS])
         return section, AttentionViewer(models=[], sentences=[])
-    section, chosen = alignment(finished, say)
+    section, chosen = alignment(finished)
     numbers = draw_numbers(len(finished.corpus.splits[finished.corpus.tests[0]].src), seed)
-    return section, attention_viewer(finished, numbers, chosen, say)
+    return section, attention_viewer(finished, numbers, chosen)

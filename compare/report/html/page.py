@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Callable
+import logging
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
@@ -13,23 +13,24 @@ from markupsafe import Markup
 from compare.report.html.content import ReportContent, gather_content
 from data.text.files import write_atomically
 
+logger = logging.getLogger(__name__)
+
 NAME = "report.html"
 
 
-def build_report(folder: Path, say: Callable[[str], None], *, baseline: str = "") -> Path:
+def build_report(folder: Path, *, baseline: str = "") -> Path:
     """Write ``folder``/report.html, one file that holds all it needs; returns its path.
 
     Args:
         folder: of an experiment with one finished run or more.
-        say: told of each step.
         baseline: the label to set the other models against; empty: that of the highest BLEU.
 
     Raises:
         ValueError: no finished run, or a result or its settings cannot be read, or no such baseline.
     """
     path = folder / NAME
-    write_atomically(path, render(gather_content(folder, say, baseline=baseline)))
-    say(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
+    write_atomically(path, render(gather_content(folder, baseline=baseline)))
+    logger.info(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
     return path
 
 

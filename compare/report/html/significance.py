@@ -1,6 +1,6 @@
 """Which models differ: every pair's paired tests as a matrix, and the model that all are set against."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import combinations
@@ -44,12 +44,12 @@ def choose_reference(finished: FinishedExperiment, baseline: str) -> str:
     return baseline or max(means, key=lambda label: means[label])
 
 
-def run_comparisons(scored: ScoredTestSet, reference: str, say: Callable[[str], None]) -> list[Comparison]:
+def run_comparisons(scored: ScoredTestSet, reference: str) -> list[Comparison]:
     """All pairs, or where these would take too long, ``reference`` against each."""
     shared = [len(one.keys() & other.keys()) for one, other in combinations(scored.models.values(), 2)]
     if sum(shared) > MOST_TESTS:
-        return compare_models(scored, baseline=reference, trials=TRIALS, say=say)
-    return compare_models(scored, trials=max(TRIALS, round(len(shared) / ALPHA)), say=say)
+        return compare_models(scored, baseline=reference, trials=TRIALS)
+    return compare_models(scored, trials=max(TRIALS, round(len(shared) / ALPHA)))
 
 
 def significance(comparisons: Sequence[Comparison], labels: Sequence[str], test: str) -> SignificanceSection:

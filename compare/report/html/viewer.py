@@ -1,7 +1,8 @@
 """The weights that the page's alignment viewer draws, every head of every model, small enough to send."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,8 @@ from compare.analysis.alignment.word_attention import AttentionHead, WordAttenti
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun
 from compare.report.html.parts import explain
 from compare.results.trained_model import load_model
+
+logger = logging.getLogger(__name__)
 
 MOST_BYTES = 1_500_000
 """What the weights may add to the page; sentences are left out until they fit."""
@@ -56,7 +59,7 @@ class AttentionViewer:
 
 
 def attention_viewer(
-    finished: FinishedExperiment, numbers: Sequence[int], chosen: ChosenHeads, say: Callable[[str], None]
+    finished: FinishedExperiment, numbers: Sequence[int], chosen: ChosenHeads
 ) -> AttentionViewer:
     """The attention of each model's first seed over sentences of the first test set, every head of it.
 
@@ -64,7 +67,6 @@ def attention_viewer(
         finished: the experiment.
         numbers: places of sentences in the test set, from 0; the last are left out if all would be too much.
         chosen: the head to show first; a run that is not in it shows the mean over all its heads.
-        say: told of each model.
     """
     test = finished.corpus.tests[0]
     pairs = finished.corpus.splits[test]
@@ -72,7 +74,7 @@ def attention_viewer(
     shown = [words[number] for number in numbers]
     models, maps = [], []
     for run, *_ in finished.labels.values():
-        say(f"report: attention of {run.folder.name}")
+        logger.info(f"report: attention of {run.folder.name}")
         model, found = _attended(run, shown, chosen)
         models.append(model)
         maps.append(found)

@@ -9,7 +9,8 @@ from typing import IO, NamedTuple
 from data.download.archives import extract
 from data.download.corpora.parts import Pair, Part, Side, pairs_of
 from data.download.digests import file_digest
-from data.download.download import Say, Show, download
+from data.download.download import download
+from data.progress import ProgressCallback
 
 
 class FileCounts(NamedTuple):
@@ -20,15 +21,14 @@ class FileCounts(NamedTuple):
     """Pairs left out because a side is blank: ``read_corpus`` would reject them."""
 
 
-def gather(parts: Sequence[Part], downloads: Path, raw: Path, say: Say, show: Show) -> dict[str, str]:
+def gather(parts: Sequence[Part], downloads: Path, raw: Path, progress: ProgressCallback) -> dict[str, str]:
     """Download the files of the parts and unpack them.
 
     Args:
         parts: the parts of a corpus.
         downloads: folder for the downloads.
         raw: folder for the unpacked texts.
-        say: called with a line about each download.
-        show: called with the progress of each download.
+        progress: called with each file's name and bytes.
 
     Returns:
         The sha256 of each download, by file name.
@@ -40,7 +40,7 @@ def gather(parts: Sequence[Part], downloads: Path, raw: Path, say: Say, show: Sh
     sides = [side for part in parts for side in (part.src, part.tgt)]
     digests = {}
     for remote in dict.fromkeys(side.remote for side in sides):
-        path = download(remote, downloads, say=say, show=show)
+        path = download(remote, downloads, progress=progress)
         digests[remote.name] = file_digest(path)
         members = {side.member: _raw_path(raw, side) for side in sides if side.remote == remote}
         if "" in members:  # the download is the text itself

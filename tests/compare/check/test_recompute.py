@@ -17,9 +17,7 @@ RUN = ROWS[0]
 
 
 def differences(folder: Path) -> list[str]:
-    return [
-        f"{value.context}: {value.name}" for value in check_experiment(folder, lambda line: None).differences
-    ]
+    return [f"{value.context}: {value.name}" for value in check_experiment(folder).differences]
 
 
 def edit(path: Path, change: Callable[[str], str]) -> None:
@@ -38,7 +36,7 @@ def change_figure(path: Path, name: str, factor: int) -> None:
 
 
 def test_an_unchanged_experiment_has_no_difference(finished: Path, capsys: pytest.CaptureFixture[str]):
-    result = check_experiment(finished, lambda line: None)
+    result = check_experiment(finished)
     assert not result.differences
     assert not result.notes
     checked = {(finding.context, finding.name) for finding in result.findings}

@@ -3,9 +3,10 @@
 import csv
 import io
 import json
+import logging
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from compare.models.presets import PRESETS
 from compare.models.registry import build
 from compare.results.store import Result
 from compare.scoring.score import corpus_bleu
+from compare.system.log import log_to_file
 from compare.system.progress import Reporter
 from tests.kits.cli import ROWS, real
 from tests.kits.paths import SHARED
@@ -170,18 +172,23 @@ def metrics_lines() -> Iterator[dict[str, object]]:
 @pytest.mark.parametrize("terminal", [False, True])
 @pytest.mark.parametrize("quiet", [False, True])
 def test_people_see_how_training_goes(
-    terminal: bool, quiet: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    terminal: bool,
+    quiet: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    show_log: Callable[..., None],
 ):
     """A bar on a terminal, lines elsewhere, nothing when quiet; the log gets every line but the bar's."""
     stream = Terminal() if terminal else io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setenv("COLUMNS", "120")
-    reporter = Reporter(quiet=quiet)
-    with reporter.logging_to(tmp_path / "log.txt"), reporter.training("lstm", 2) as report:
+    show_log(quiet=quiet)
+    logger, reporter = logging.getLogger("compare.somewhere"), Reporter(quiet=quiet)
+    with log_to_file(tmp_path / "log.txt"), reporter.training("lstm", 2) as report:
         for line in metrics_lines():
             report(line)
-        reporter.say("[red]as it is[/red]")
-    reporter.say("afterwards")
+        logger.info("[red]as it is[/red]")
+    logger.info("afterwards")
     shown, log = stream.getvalue(), (tmp_path / "log.txt").read_text()
     assert ("validation loss 2.250, BLEU 12.00" in shown) is not quiet
     assert ("[red]as it is[/red]" in shown) is not quiet

@@ -9,7 +9,7 @@ import pytest
 
 from compare.cli import main
 from compare.report.corpus_catalogue import entries
-from compare.system.transfer_progress import LINE_EVERY_S, Lines, transfers
+from compare.system.progress import INTERVAL_S, Reporter
 from data.corpus import read_corpus
 from data.download.named import CORPORA
 from tests.kits.cli import Refusal
@@ -79,18 +79,22 @@ def test_the_list_has_every_field(capsys):
     assert "No address was asked by us" in text
 
 
-def test_without_a_terminal_a_line_now_and_then(capsys):
-    times = iter([0.0, LINE_EVERY_S - 1, LINE_EVERY_S, LINE_EVERY_S, LINE_EVERY_S + 1])
-    show = Lines(lambda: next(times))
-    for done in (1_000_000, 2_000_000, 3_000_000):
-        show("x.zip", done, 4_000_000)
-    assert capsys.readouterr().err == "x.zip: 2.0 of 4.0 MB\n"
+def test_without_a_terminal_a_line_now_and_then(capsys, monkeypatch: pytest.MonkeyPatch, show_log):
+    """The clock runs on from file to file."""
+    times = iter([0.0, INTERVAL_S - 1, INTERVAL_S, INTERVAL_S + 1, 2 * INTERVAL_S])
+    monkeypatch.setattr("time.monotonic", lambda: next(times))
+    show_log()
+    with Reporter().downloads() as progress:
+        for done in (1_000_000, 2_000_000, 3_000_000):
+            progress("x.zip", done, 4_000_000)
+        progress("y.zip", 500_000, None)
+    assert capsys.readouterr().err == "x.zip: 2.0 of 4.0 MB\ny.zip: 0.5 MB\n"
 
 
 def test_on_a_terminal_a_bar(capsys, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
-    with transfers() as show:
+    with Reporter().downloads() as show:
         for done in (0, 2_000_000, 4_000_000):
             show("x.zip", done, 4_000_000)
         show("y.zip", 5, None)
@@ -99,8 +103,11 @@ def test_on_a_terminal_a_bar(capsys, monkeypatch: pytest.MonkeyPatch):
     assert "4.0/4.0 MB" in shown
 
 
-def test_quiet_shows_nothing(capsys):
-    with transfers(quiet=True) as show:
+def test_quiet_shows_nothing(capsys, monkeypatch: pytest.MonkeyPatch, show_log):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr("compare.system.progress.INTERVAL_S", 0)
+    show_log(quiet=True)
+    with Reporter(quiet=True).downloads() as show:
         show("x.zip", 1, 2)
     assert capsys.readouterr().err == ""
 

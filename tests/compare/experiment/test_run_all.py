@@ -178,16 +178,18 @@ def test_a_second_seed_joins_the_rows_of_the_first(
 # --- plots
 
 
-def test_heat_maps_where_there_is_attention(mixed: tuple[Path, int], finished: Path):
+def test_heat_maps_where_there_is_attention(
+    mixed: tuple[Path, int], finished: Path, caplog: pytest.LogCaptureFixture
+):
     plots = {path.name for path in (mixed[0] / "plots").iterdir()}
     curves = {f"learning-curves{kind}.{form}" for kind in ("", "-seconds") for form in ("png", "svg")}
     assert plots == curves  # the lstm has no attention, and what failed has no weights
-    said: list[str] = []
-    plotted = draw_plots(finished, sentence="red dog sees tree", say=said.append)
+    with caplog.at_level("INFO", logger="compare"):
+        plotted = draw_plots(finished, sentence="red dog sees tree")
     names = ("luong-cross", "transformer-cross.0")
     maps = {f"attention-{name}.{form}" for name in names for form in ("png", "svg")}
     assert {path.name for path in plotted} == curves | maps
-    assert said == []
+    assert caplog.messages == []
     for path in plotted:
         if path.suffix == ".png":
             assert path.read_bytes().startswith(b"\x89PNG")
@@ -216,13 +218,13 @@ def test_seeds_have_curves_and_heat_maps_of_their_own(finished: Path, tmp_path: 
     other = Path(shutil.copytree(copy / ROWS[0], copy / "luong-seed2"))
     result = json.loads((other / "result.json").read_text())
     (other / "result.json").write_text(json.dumps({**result, "seed": 2}))
-    names = {path.name for path in draw_plots(copy, say=lambda text: None)}
+    names = {path.name for path in draw_plots(copy)}
     assert {f"attention-luong-seed{seed}-cross.svg" for seed in (1, 2)} < names
 
 
-def test_nothing_to_plot_is_said(tmp_path: Path):
+def test_nothing_to_plot_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     (tmp_path / "lstm-seed1").mkdir()
     (tmp_path / "lstm-seed1" / "config.toml").touch()
-    said: list[str] = []
-    assert draw_plots(tmp_path, say=said.append) == []
-    assert said == [f"{tmp_path}: no finished run to plot"]
+    with caplog.at_level("INFO", logger="compare"):
+        assert draw_plots(tmp_path) == []
+    assert caplog.messages == [f"{tmp_path}: no finished run to plot"]

@@ -53,14 +53,14 @@ def test_a_tuned_process_multiplies_in_fp32():
     """In a process of its own, with the real switch: as exact as fp32 for shapes of every kind."""
     code = """
 import torch
-from compare.system.cpu import EXACT, tune_cpu
+from compare.system.cpu import FP32_ERROR, tune_cpu
 tune_cpu()
 for rows, inner, columns in [(1, 512, 2048), (64, 256, 777), (2048, 2048, 64), (333, 1000, 333)]:
     left, right = torch.randn(rows, inner), torch.randn(inner, columns)
     exact = left.double() @ right.double()
     added = torch.addmm(torch.zeros(columns), left, right)
     for found in (left @ right, added, (left[None] @ right[None])[0]):
-        assert (found - exact).abs().max() < EXACT * exact.abs().max()
+        assert (found - exact).abs().max() < FP32_ERROR * exact.abs().max()
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -49,7 +49,7 @@ def test_an_existing_file_is_verified_and_not_downloaded_again(server: Server, t
 def test_progress_ends_with_the_whole(server: Server, tmp_path: Path):
     seen: list[tuple[str, int, int | None]] = []
     remote = server.remote(server.at("/f", plain), digest=SHA256)
-    download(remote, tmp_path, say=lambda line: None, show=lambda *call: seen.append(call))
+    download(remote, tmp_path, progress=lambda *call: seen.append(call))
     counts = [done for _, done, _ in seen]
     assert counts == sorted(counts)
     assert seen[0] == ("file.bin", 0, len(CONTENT))
@@ -148,11 +148,13 @@ def test_a_file_of_unknown_length_needs_a_digest(server: Server, tmp_path: Path)
     assert fetched(server.remote(url, digest=SHA256), tmp_path) == CONTENT
 
 
-def test_the_first_download_records_an_unpublished_digest(server: Server, tmp_path: Path):
-    said: list[str] = []
+def test_the_first_download_records_an_unpublished_digest(
+    server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level("INFO")
     remote = server.remote(server.at("/f", plain))
-    download(remote, tmp_path, say=said.append)
-    assert any("is recorded" in line and SHA256 in line for line in said)
+    download(remote, tmp_path)
+    assert any("is recorded" in line and SHA256 in line for line in caplog.messages)
     (tmp_path / "file.bin").unlink()
     changed = server.remote(server.at("/f", tampering))
     assert f"take its line out of {tmp_path / RECORD}" in refused(changed, tmp_path)

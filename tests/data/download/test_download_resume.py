@@ -129,7 +129,7 @@ def test_two_processes_do_not_write_one_file(server: Server, tmp_path: Path):
             fetched(server.remote(url, digest=SHA256), tmp_path)
 
     remote = server.remote(url, digest=SHA256)
-    assert download(remote, tmp_path, say=lambda line: None, show=interfere).read_bytes() == CONTENT
+    assert download(remote, tmp_path, progress=interfere).read_bytes() == CONTENT
 
 
 def test_a_full_disk_is_reported_and_the_partial_file_kept(server: Server, tmp_path: Path):
@@ -156,7 +156,7 @@ def test_a_killed_download_is_resumed(server: Server, tmp_path: Path):
     code = (
         "import sys, pathlib; from data.download.download import Remote, download; "
         "download(Remote(name='file.bin', mirrors=(sys.argv[1],), digest=sys.argv[2]), "
-        "pathlib.Path(sys.argv[3]), say=print)"
+        "pathlib.Path(sys.argv[3]))"
     )
     environment = {**os.environ, "no_proxy": "*"}
     process = subprocess.Popen([sys.executable, "-c", code, url, SHA256, str(tmp_path)], env=environment)

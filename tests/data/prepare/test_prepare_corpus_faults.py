@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -123,30 +122,20 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path, error: BaseException):
 @pytest.mark.parametrize("change", ["grown", "cut", "touched", "gone"])
 def test_a_file_that_changes_between_the_passes_is_an_error(tmp_path: Path, change: str):
     src, tgt = two_files(tmp_path, made_up(50))
-    stretches: list[str] = []
 
-    class Meddling:
-        """A ``Progress`` that changes the source before the second pass."""
-
-        def __init__(self, label: str, _total: int | None) -> None:
-            stretches.append(label)
-
-        def __enter__(self) -> Any:
-            if stretches == ["reading", "writing"]:
-                content = src.read_bytes()
-                {
-                    "grown": lambda: src.write_bytes(content + b"one more\n"),
-                    "cut": lambda: src.write_bytes(content[: len(content) // 2]),
-                    "touched": lambda: os.utime(src, ns=(1, 1)),
-                    "gone": src.unlink,
-                }[change]()
-            return lambda _: None
-
-        def __exit__(self, *_: object) -> None:
-            pass
+    def meddle(name: str, done: int, _total: int | None) -> None:
+        """Change the source before the second pass."""
+        if (name, done) == ("writing", 0):
+            content = src.read_bytes()
+            {
+                "grown": lambda: src.write_bytes(content + b"one more\n"),
+                "cut": lambda: src.write_bytes(content[: len(content) // 2]),
+                "touched": lambda: os.utime(src, ns=(1, 1)),
+                "gone": src.unlink,
+            }[change]()
 
     refused(
-        lambda: prepare_corpus(plan_of(src, tgt), tmp_path / "out", lambda *_: "", progress=Meddling),
+        lambda: prepare_corpus(plan_of(src, tgt), tmp_path / "out", lambda *_: "", progress=meddle),
         f"{src}: no such file" if change == "gone" else f"{src} was changed while it was read",
     )
     assert not list(tmp_path.glob("*out*"))

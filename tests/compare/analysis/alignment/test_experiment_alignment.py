@@ -55,10 +55,10 @@ def experiment(monkeypatch: pytest.MonkeyPatch) -> FinishedExperiment:
     return finished_of(labels, reversed_corpus(SENTENCES, ("a b c d", "e f")))
 
 
-def test_rows_of_an_experiment(experiment: FinishedExperiment):
-    messages: list[str] = []
-    alignments = align_experiment(experiment, say=messages.append)
-    assert messages == [f"aligning test: {run.folder.name}" for run in experiment.runs]
+def test_rows_of_an_experiment(experiment: FinishedExperiment, caplog: pytest.LogCaptureFixture):
+    with caplog.at_level("INFO", logger="compare"):
+        alignments = align_experiment(experiment)
+    assert caplog.messages == [f"aligning test: {run.folder.name}" for run in experiment.runs]
     diagonal, *rows = alignments.rows
     assert (diagonal["label"], diagonal["seed"], diagonal["aer"]) == ("diagonal", None, 1.0)
     assert {(row["label"], row["seed"]) for row in rows} == {("good", 1), ("good", 2), ("deep", 1)}

@@ -132,10 +132,10 @@ def test_too_few_trials_are_refused():
     assert min(each.p for each in compare_models(THREE, trials=60, resamples=10)) < 0.05
 
 
-def test_each_comparison_is_announced():
-    messages: list[str] = []
-    compare_models(THREE, baseline="good", trials=100, resamples=10, say=messages.append)
-    assert messages == ["paired tests: bad against good", "paired tests: alike against good"]
+def test_each_comparison_is_announced(caplog: pytest.LogCaptureFixture):
+    with caplog.at_level("INFO", logger="compare"):
+        compare_models(THREE, baseline="good", trials=100, resamples=10)
+    assert caplog.messages == ["paired tests: bad against good", "paired tests: alike against good"]
 
 
 @pytest.mark.parametrize(

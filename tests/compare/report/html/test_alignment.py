@@ -16,7 +16,6 @@ from compare.report.html.parts import Section
 from compare.report.html.viewer import AttendedModel, attention_viewer
 from compare.results.trained_model import load_model
 from data.corpus import Pairs
-from tests.kits.report import quiet
 
 NUMBERS = [0, 3, 5]
 
@@ -43,11 +42,11 @@ def links(pairs: Pairs) -> tuple[str, ...]:
 
 @pytest.fixture(scope="module")
 def aligned(with_gold: FinishedExperiment) -> tuple[Section, dict[tuple[str, int], AttentionHead]]:
-    return alignment(with_gold, quiet)
+    return alignment(with_gold)
 
 
 def test_the_viewer_holds_every_head_in_hundredths(experiment: FinishedExperiment):
-    found = attention_viewer(experiment, NUMBERS, {}, quiet)
+    found = attention_viewer(experiment, NUMBERS, {})
     assert [model.label for model in found.models] == ["luong", "transformer"]
     assert found.models[0].heads == ["cross head 0"]
     assert len(found.models[1].heads) == 3  # two heads and their mean
@@ -64,28 +63,28 @@ def test_the_viewer_holds_every_head_in_hundredths(experiment: FinishedExperimen
 
 def test_gold_links_and_the_best_head_are_shown_first(with_gold: FinishedExperiment, aligned):
     _, chosen = aligned
-    found = attention_viewer(with_gold, NUMBERS, chosen, quiet)
+    found = attention_viewer(with_gold, NUMBERS, chosen)
     for sentence in found.sentences:
         n = len(sentence.src)
         assert sentence.links == [[j, n - 1 - j] for j in range(n)]
     for model in found.models:
         assert model.heads[model.chosen] == str(chosen[model.label, model.seed])
-    first = attention_viewer(with_gold, NUMBERS, {("transformer", 1): AttentionHead("cross.0", 0)}, quiet)
+    first = attention_viewer(with_gold, NUMBERS, {("transformer", 1): AttentionHead("cross.0", 0)})
     assert first.models[1].chosen == 0
 
 
 def test_sentences_are_left_out_until_the_weights_fit(experiment: FinishedExperiment, monkeypatch):
-    whole = attention_viewer(experiment, NUMBERS, {}, quiet)
+    whole = attention_viewer(experiment, NUMBERS, {})
     sizes = [len(json.dumps(sentence.weights, separators=(",", ":"))) for sentence in whole.sentences]
     monkeypatch.setattr(viewer_module, "MOST_BYTES", sizes[0] + sizes[1])
-    assert attention_viewer(experiment, NUMBERS, {}, quiet).sentences == whole.sentences[:2]
+    assert attention_viewer(experiment, NUMBERS, {}).sentences == whole.sentences[:2]
     monkeypatch.setattr(viewer_module, "MOST_BYTES", 0)
-    assert attention_viewer(experiment, NUMBERS, {}, quiet).sentences == whole.sentences[:1]
+    assert attention_viewer(experiment, NUMBERS, {}).sentences == whole.sentences[:1]
 
 
 def test_a_model_that_cannot_be_loaded_is_named(copy: Path):
     (copy / "luong-seed1" / "checkpoints" / "final.safetensors").unlink()
-    found = attention_viewer(load_finished(copy), NUMBERS, {}, quiet)
+    found = attention_viewer(load_finished(copy), NUMBERS, {})
     lost, kept = found.models
     assert isinstance(lost, AttendedModel)
     assert "final.safetensors" in lost.trouble
@@ -109,7 +108,7 @@ def test_errors_stand_beside_the_diagonal(aligned):
 
 
 def test_without_gold_links_entropies_remain(experiment: FinishedExperiment):
-    section, chosen = alignment(experiment, quiet)
+    section, chosen = alignment(experiment)
     assert chosen == {}
     assert section.drawings == []
     assert [grid.title for grid in section.grids] == ["Entropy of attention"]

@@ -13,7 +13,7 @@ from compare.report.html import significance
 from compare.report.html.content import ReportContent, gather_content, unknown
 from compare.report.html.load import load_for_report
 from compare.results.store import Result
-from tests.kits.report import change_result, quiet, write_experiment
+from tests.kits.report import change_result, write_experiment
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -31,7 +31,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def content(made: Path) -> ReportContent:
-    return gather_content(made, quiet)
+    return gather_content(made)
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_the_table_holds_means_over_seeds_and_each_run(content: ReportContent, m
 def test_several_seeds_have_three_intervals_one_seed_has_one(content: ReportContent, tmp_path: Path):
     named = {head.text for head in content.results.heads}
     assert {"test set 95%", "seeds 95%", "combined 95%", "test_long combined 95%"} <= named
-    single = gather_content(write_experiment(tmp_path / "single", seeds=[1]), quiet)
+    single = gather_content(write_experiment(tmp_path / "single", seeds=[1]))
     named = {head.text for head in single.results.heads}
     assert {"test set 95%", "test_long test set 95%"} <= named
     assert not {"seeds 95%", "combined 95%"} & named
@@ -86,10 +86,10 @@ def test_models_are_set_against_the_best_or_the_baseline(content: ReportContent,
     against = column(content, "against transformer")
     assert against["transformer"] == "itself"
     assert against["lstm"].startswith("▼ −")
-    other = gather_content(made, quiet, baseline="lstm")
+    other = gather_content(made, baseline="lstm")
     assert column(other, "against lstm")["transformer"] == against["lstm"].replace("▼ −", "▲ +")
     with pytest.raises(ValueError, match="no finished model is labelled 'lsmt'; did you mean 'lstm'"):
-        gather_content(made, quiet, baseline="lsmt")
+        gather_content(made, baseline="lsmt")
 
 
 def test_the_matrix_is_the_same_from_both_sides(content: ReportContent):
@@ -107,20 +107,20 @@ def test_the_matrix_is_the_same_from_both_sides(content: ReportContent):
 def test_where_pairs_are_too_many_one_model_is_set_against_each(made: Path, monkeypatch):
     scored = score_tests(load_for_report(made).finished)["test"]
     monkeypatch.setattr(significance, "MOST_TESTS", 5)  # three pairs of two seeds each are six
-    some = significance.run_comparisons(scored, "rnn", quiet)
+    some = significance.run_comparisons(scored, "rnn")
     assert [(each.first, each.second) for each in some] == [("lstm", "rnn"), ("transformer", "rnn")]
     shown = significance.significance(some, list(scored.models), "test")
     assert shown.matrix is None
     assert len(shown.details.rows) == 2
     monkeypatch.setattr(significance, "MOST_TESTS", 6)
-    assert len(significance.run_comparisons(scored, "rnn", quiet)) == 3
+    assert len(significance.run_comparisons(scored, "rnn")) == 3
 
 
 def test_failed_and_unfinished_rows_stand_in_the_table(copied: Path):
     change_result(copied, "rnn-seed2", status="failed", reason="loss became NaN", bleu=None)
     for run in ("lstm-seed1", "lstm-seed2"):
         shutil.rmtree(copied / run)
-    found = gather_content(copied, quiet)
+    found = gather_content(copied)
     assert column(found, "status") == {
         "lstm": "0 of 2 done; unfinished",
         "rnn": "1 of 2 done; failed: loss became NaN",
@@ -136,7 +136,7 @@ def test_failed_and_unfinished_rows_stand_in_the_table(copied: Path):
 
 def test_without_its_corpus_the_rows_are_shown_and_the_rest_says_why(copied: Path, content: ReportContent):
     shutil.rmtree(copied.with_name("corpus"))
-    found = gather_content(copied, quiet)
+    found = gather_content(copied)
     assert any("no such folder" in line for line in found.unknown)
     assert column(found, "BLEU")["rnn"] == column(content, "BLEU")["rnn"].split(" ±")[0]
     assert found.significance.matrix is None
@@ -156,12 +156,12 @@ def test_nothing_finished_is_an_error(copied: Path):
     for run in copied.glob("*-seed*"):
         change_result(copied, run.name, status="failed")
     with pytest.raises(ValueError, match="holds no finished run"):
-        gather_content(copied, quiet)
+        gather_content(copied)
 
 
 def test_an_analysis_that_cannot_be_made_says_why(copied: Path):
     (copied / "lstm-seed1" / "metrics.jsonl").unlink()
-    found = {section.name: section for section in gather_content(copied, quiet).sections}
+    found = {section.name: section for section in gather_content(copied).sections}
     assert found["learning-curves"].drawings == []
     assert "metrics.jsonl" in found["learning-curves"].notes[0]
     assert found["lengths"].notes == []

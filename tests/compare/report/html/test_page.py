@@ -17,7 +17,7 @@ from compare.report.html.content import ReportContent
 from compare.report.html.curves import bar_plot
 from compare.report.html.drawings import to_svg
 from compare.report.html.sentences import differences
-from tests.kits.report import quiet, read, write_experiment
+from tests.kits.report import read, write_experiment
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)> \"&'<!--"
 
@@ -160,10 +160,10 @@ def test_marks_tell_more_than_colour(made: ReportContent, shown: Page):
 def test_the_same_folder_gives_the_same_page(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(significance, "TRIALS", 200)
     folder = write_experiment(tmp_path / "made", labels=["lstm", "rnn"], sentences=8)
-    path = build_report(folder, quiet)
+    path = build_report(folder)
     first = path.read_bytes()
     assert path == folder / "report.html"
-    assert build_report(folder, quiet).read_bytes() == first
+    assert build_report(folder).read_bytes() == first
 
 
 def test_what_was_not_compared_is_not_marked(made: ReportContent):
