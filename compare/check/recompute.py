@@ -14,6 +14,8 @@ from compare.report.publish import SUFFIX
 from compare.report.tables.table import render_table
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_results, to_json_lines
+from compare.scoring.metrics import metric_of
+from compare.scoring.score import HEADLINE
 from compare.system.version import code_version
 from data.vocabulary import load_pair
 
@@ -101,9 +103,15 @@ def check_run(run: RunFolder, row: Result, prepared: PreparedData) -> Iterator[C
         yield ComparedValue(run.name, "figures", "done", str(error))
         return
     for name, recorded in row.flat().items():
-        if recorded is None and name.partition("_")[0] == "ter":
+        if recorded is None and _is_optional(name):
             continue  # earlier versions did not compute it
         yield ComparedValue(run.name, name, recorded, derived.get(name))
+
+
+def _is_optional(column: str) -> bool:
+    """Return whether ``column`` belongs to a metric that results may lack."""
+    metric = metric_of(column)
+    return metric is not None and metric.name not in HEADLINE.metrics
 
 
 def check_views(folder: Path, rows: list[Result]) -> Iterator[ComparedValue]:

@@ -5,9 +5,10 @@ import sys
 from collections.abc import Iterator
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from compare.cli.app import AsJson, Quiet, app
 
@@ -34,7 +35,21 @@ def translate(
     return 0
 
 
-@app.command()
+class _ScoreCommand(TyperCommand):
+    """The command ``score``, whose help lists the registered metrics."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Name the metrics in the help of ``--metrics``; other commands need not import them."""
+        from compare.scoring.metrics import METRICS
+        from compare.scoring.score import HEADLINE
+
+        names = [f"{name} ({metric.note})" if metric.note else name for name, metric in METRICS.items()]
+        (option,) = (option for option in self.params if option.name == "metrics")
+        option.help = f"Some of {','.join(names)} [default: {','.join(HEADLINE.metrics)}]."
+        super().format_help(ctx, formatter)
+
+
+@app.command(cls=_ScoreCommand)
 def score(
     hypotheses: Annotated[
         list[Path], typer.Argument(help="Translations by one or more systems, detokenised, plain or .gz.")
@@ -42,7 +57,7 @@ def score(
     ref: Annotated[list[Path], typer.Option(help="References, plain or .gz; repeat for several a sentence.")],
     metrics: Annotated[
         list[str] | None,
-        typer.Option("--metrics", "-m", help="Some of bleu,chrf,ter (slow) [default: bleu,chrf]."),
+        typer.Option("--metrics", "-m", help="Names of metrics."),
     ] = None,
     tokenize: Annotated[
         str, typer.Option(help="For BLEU: 13a, intl, char, zh, ja-mecab, ko-mecab or none.")

@@ -8,7 +8,7 @@ from sacrebleu.significance import PairedTest, Result
 
 from compare.analysis.significance.comparison import seeds_agree
 from compare.analysis.significance.scored_tests import ScoredRun
-from compare.scoring.score import fixed_seed
+from compare.scoring.metrics.bleu import fixed_seed
 
 Kind = Literal["ar", "bs"]
 """Approximate randomisation (Riezler and Maxwell 2005) or the paired bootstrap (Koehn 2004)."""

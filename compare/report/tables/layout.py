@@ -3,6 +3,9 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from compare.scoring.metrics import METRICS
+from compare.scoring.score import HEADLINE
+
 Row = dict[str, Any]
 """One row of a table by column name; what is not known is None."""
 CellFormat = Callable[[Row], str]
@@ -50,8 +53,11 @@ def _readable(rows: Sequence[Row]) -> dict[str, CellFormat]:
         "params (M)": _number("params", "{:.2f}", 1e-6),
         **matched,
         **quality,
-        "chrF": _number("chrf", "{:.1f}"),
-        **({"TER": _number("ter", "{:.1f}")} if _distinct(rows, "ter") else {}),
+        **{
+            metric.heading: _number(name, f"{{:.{metric.decimals}f}}")
+            for name, metric in METRICS.items()
+            if name != "bleu" and (name in HEADLINE.metrics or _distinct(rows, name))
+        },
         "train tokens/s": _number("train_tokens_per_s", "{:,.0f}"),
         "greedy sent/s": _number("greedy_sentences_per_s", "{:,.1f}"),
         "beam sent/s": _number("beam_sentences_per_s", "{:,.1f}"),
@@ -145,10 +151,13 @@ def _distinct(rows: Iterable[Row], name: str, length: int | None = None) -> list
 
 def _conditions(rows: Sequence[Row]) -> list[str]:
     """One line each: how it was scored, on what it ran, what it was trained on."""
-    signatures = [name for name in rows[0] if name.startswith("bleu_signature")]
-    scored = dict.fromkeys(value for name in signatures for value in _distinct(rows, name))
     lines = {
-        "BLEU": [", ".join(scored)],
+        **{
+            METRICS[name].heading: list(
+                dict.fromkeys(value for column in columns for value in _distinct(rows, column))
+            )
+            for name, columns in signature_columns(rows[0]).items()
+        },
         "Hardware": [
             *_distinct(rows, "device"),
             *(f"torch {version}" for version in _distinct(rows, "torch")),
@@ -163,6 +172,16 @@ def _conditions(rows: Sequence[Row]) -> list[str]:
         ],
     }
     return [f"{name}: {', '.join(values)}" for name, values in lines.items() if any(values)]
+
+
+def signature_columns(columns: Iterable[str]) -> dict[str, list[str]]:
+    """List the signature columns of all test sets by metric, for metrics that record one for the first."""
+    columns = list(columns)
+    return {
+        name: [column for column in columns if column.startswith(f"{name}_signature")]
+        for name in METRICS
+        if f"{name}_signature" in columns
+    }
 
 
 def find_warnings(rows: Sequence[Row]) -> list[str]:

@@ -12,9 +12,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from compare.report.tables.latex import latex
-from compare.report.tables.layout import Row, layout_table
+from compare.report.tables.layout import Row, layout_table, signature_columns
 from compare.report.tables.markdown import markdown
 from compare.results.store import Result, to_frame
+from compare.scoring.metrics import METRICS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,13 +65,14 @@ def render_table(
 
 def _check_signatures(frame: "pd.DataFrame") -> None:
     """Refuse to put scores side by side that cannot be compared."""
-    for column in (name for name in frame.columns if name.startswith("bleu_signature")):
-        signatures = frame[column].dropna().unique()
-        if len(signatures) > 1:
-            raise ValueError(
-                f"{column}: BLEU is comparable under one signature only, "
-                f"found {signatures[0]} and {signatures[1]}; put these rows into tables of their own"
-            )
+    for metric, columns in signature_columns(frame.columns).items():
+        for column in columns:
+            signatures = frame[column].dropna().unique()
+            if len(signatures) > 1:
+                raise ValueError(
+                    f"{column}: {METRICS[metric].heading} is comparable under one signature only, "
+                    f"found {signatures[0]} and {signatures[1]}; put these rows into tables of their own"
+                )
 
 
 def _known(name: str, frame: "pd.DataFrame") -> str:
