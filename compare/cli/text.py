@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperOption
 
 from compare.cli.app import AsJson, Quiet, app
 
@@ -44,8 +44,9 @@ class _ScoreCommand(TyperCommand):
         from compare.scoring.score import HEADLINE
 
         names = [f"{name} ({metric.note})" if metric.note else name for name, metric in METRICS.items()]
-        (option,) = (option for option in self.params if option.name == "metrics")
-        option.help = f"Some of {','.join(names)} [default: {','.join(HEADLINE.metrics)}]."
+        for option in self.params:
+            if isinstance(option, TyperOption) and option.name == "metrics":
+                option.help = f"Some of {','.join(names)} [default: {','.join(HEADLINE.metrics)}]."
         super().format_help(ctx, formatter)
 
 
@@ -100,7 +101,7 @@ def align(
     """
     from compare.analysis.alignment.gold import read_gold
     from compare.analysis.alignment.measurement import measure_alignment
-    from compare.analysis.table import markdown
+    from compare.results.markdown import markdown_table
     from compare.results.trained_model import load_model
     from compare.system.cpu import tune_cpu
     from compare.system.progress import Reporter
@@ -113,7 +114,7 @@ def align(
     if measured is None:
         raise ValueError(f"{run}: this model has no attention to align by")
     rows = measured.rows(method)
-    print(json.dumps(rows, indent=2) if as_json else markdown(rows))
+    print(json.dumps(rows, indent=2) if as_json else markdown_table(rows))
     return 0
 
 

@@ -64,8 +64,9 @@ class SystemScores:
 
     def columns(self) -> dict[str, float | str | None]:
         """List every score, signature and end of an interval by column name."""
-        columns = asdict(self)
-        return columns | columns.pop("scores")
+        columns: dict[str, float | str | None] = asdict(self)
+        del columns["scores"]
+        return columns | dict(self.scores)
 
     def interval(self, metric: str) -> str:
         """Format the confidence interval of a metric: "[36.50, 39.75]"; empty where it has none."""

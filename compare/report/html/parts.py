@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from compare.analysis.table import Row, Table, format_number
+from compare.analysis.table import Row, Table
+from compare.results.numbers import format_number
 
 HEADINGS = {"bleu": "BLEU", "chrf": "chrF", "aer": "AER", "f1": "F1", "flops": "FLOPs", "percent": "(%)"}
 """Words of column names that are written otherwise than they are spelled there."""

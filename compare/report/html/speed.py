@@ -5,10 +5,11 @@ from statistics import fmean
 
 from compare.analysis.finished_experiment import FinishedExperiment
 from compare.analysis.seed_means import mean_over_seeds
-from compare.analysis.table import Table, format_number
+from compare.analysis.table import Table
 from compare.report.html.curves import bar_plot
 from compare.report.html.drawings import embed_figure
 from compare.report.html.parts import Part, html_table
+from compare.results.numbers import format_number
 
 SPEEDS = {
     "train_tokens_per_s": "training: tokens/s",

@@ -3,7 +3,8 @@
 import json
 from collections.abc import Mapping
 
-from compare.analysis.table import Row, markdown
+from compare.analysis.table import Row
+from compare.results.markdown import markdown_table
 from compare.scoring.metrics import METRICS
 from compare.scoring.score import SystemScores
 
@@ -24,7 +25,7 @@ def render_scores(scores: Mapping[str, SystemScores], *, as_json: bool = False) 
     first, *others = scores.values()
     if not others:
         return str(first)
-    table = markdown([_row(name, system) for name, system in scores.items()])
+    table = markdown_table([_row(name, system) for name, system in scores.items()])
     columns = first.columns()
     signatures = {metric.heading: columns.get(f"{name}_signature") for name, metric in METRICS.items()}
     return "\n".join([table, "", *(f"- {heading}: {text}" for heading, text in signatures.items() if text)])

@@ -15,10 +15,10 @@ import torch
 from torch import nn
 
 from compare.benchmark.growth import exponent
+from compare.results.markdown import markdown_table
 from compare.studies import STUDIES, measurement, registry, study_report
 from compare.studies.registry import run_study
 from compare.studies.study import at_least, at_most, between, near
-from compare.studies.study_report import markdown
 from tests.kits.studies import rows
 
 EXACT = ["scaling", "order", "distance", "reversal", "linearity", "norm"]
@@ -111,7 +111,7 @@ def test_a_claim_says_its_range():
 
 
 def test_a_table_in_markdown_keeps_gaps_and_bars():
-    text = markdown([{"model": "a|b", "n": 1_234_567}, {"model": "c", "x": 0.5, "y": True}])
+    text = markdown_table([{"model": "a|b", "n": 1_234_567}, {"model": "c", "x": 0.5, "y": True}])
     cells = [[cell.strip() for cell in line.strip("|").split(" |")] for line in text.splitlines()]
     assert cells[0] == ["model", "n", "x", "y"]
     assert cells[2:] == [["a\\|b", "1,234,567", "–", "–"], ["c", "–", "0.5", "yes"]]
