@@ -1,6 +1,7 @@
 """A table with its notes as Markdown."""
 
-from compare.report.tables.layout import WORDS, TextTable
+from compare.report.tables.layout import TextTable
+from compare.results.columns import LEFT_ALIGNED
 from compare.results.markdown import markdown_table
 
 
@@ -8,4 +9,4 @@ def markdown(table: TextTable) -> str:
     """Format the table, and below it a list of its notes."""
     rows = [dict(zip(table.headings, cells, strict=True)) for cells in table.lines]
     notes = "".join(f"- {note}\n" for note in table.notes)
-    return f"{markdown_table(rows, left=WORDS)}\n" + (f"\n{notes}" if notes else "")
+    return f"{markdown_table(rows, left=LEFT_ALIGNED)}\n" + (f"\n{notes}" if notes else "")

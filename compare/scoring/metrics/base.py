@@ -49,7 +49,7 @@ class Metric(ABC):
     heading: str
     """Name in tables and reports."""
     help: str
-    """One sentence on what it measures, with its source."""
+    """Explanation of the score with its source, as a phrase for tooltips."""
     note: str = ""
     """Remark behind its name in the help of ``--metrics``, such as "slow"."""
     decimals: int = 1

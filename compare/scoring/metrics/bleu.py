@@ -15,7 +15,7 @@ class Bleu(Metric):
 
     name = "bleu"
     heading = "BLEU"
-    help = "Overlap of 1- to 4-grams (Papineni et al. 2002), cased."
+    help = "overlap of 1- to 4-grams (Papineni et al. 2002), cased"
 
     def compute(
         self, hypotheses: Sequence[str], references: Sequence[Sequence[str]], options: MetricOptions

@@ -10,7 +10,7 @@ class Chrf(Metric):
 
     name = "chrf"
     heading = "chrF"
-    help = "Overlap of character 1- to 6-grams (Popović 2015), cased."
+    help = "overlap of character 1- to 6-grams (Popović 2015), cased"
 
     def compute(
         self, hypotheses: Sequence[str], references: Sequence[Sequence[str]], options: MetricOptions

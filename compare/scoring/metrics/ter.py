@@ -13,7 +13,7 @@ class Ter(Metric):
 
     name = "ter"
     heading = "TER"
-    help = "Edits per reference word (Snover et al. 2006), uncased."
+    help = "edits per reference word (Snover et al. 2006), uncased"
     note = "slow"
     higher_is_better = False
 

@@ -33,7 +33,7 @@ class ExactMatch(Metric):
 
     name = "exact"
     heading = "exact"
-    help = "Share of exact translations."
+    help = "share of exact translations"
     decimals = 2
 
     def compute(
