@@ -24,10 +24,7 @@ def run_name(label: str, seed: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """Result of one run; units are part of the names, scores are 0 to 100.
-
-    ``compare.results.columns`` describes each field.
-    """
+    """Result of one run; units are part of the names, and ``compare.results.columns`` explains the fields."""
 
     # Identity and outcome.
     label: str
@@ -50,7 +47,7 @@ class Result:
     valid_loss: float | None = None
     valid_perplexity: float | None = None
 
-    # Quality on the first test set, as in ``compare.scoring.score.SystemScores``.
+    # Quality on the first test set, 0 to 100, as in ``compare.scoring.score.SystemScores``.
     bleu: float | None = None
     bleu_ci_low: float | None = None
     bleu_ci_high: float | None = None

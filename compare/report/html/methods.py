@@ -70,17 +70,19 @@ def _settings(experiment: Experiment) -> Settings:
 
 
 def _shared(settings: Mapping[str, Settings], names: Sequence[str]) -> HtmlTable:
+    """Build the table of the settings ``names``, which are the same for all models."""
     first = next(iter(settings.values()))
     rows = [[Cell(text=name), _setting(first[name])] for name in names]
     heads = [ColumnHeading(text="setting"), ColumnHeading(text="value")]
-    return HtmlTable(title="What all models share, the seed aside", caption="", heads=heads, rows=rows)
+    return HtmlTable(title="Settings of all models, except the seed", caption="", heads=heads, rows=rows)
 
 
 def _differing(settings: Mapping[str, Settings], names: Sequence[str]) -> HtmlTable:
+    """Build the table of the settings ``names``, one column per model."""
     rows = [[Cell(text=name), *(_setting(model.get(name)) for model in settings.values())] for name in names]
     caption = "A dash: the model has no such setting."
     heads = [ColumnHeading(text=text) for text in ("setting", *settings)]
-    return HtmlTable(title="What differs by model", caption=caption, heads=heads, rows=rows)
+    return HtmlTable(title="Settings that differ by model", caption=caption, heads=heads, rows=rows)
 
 
 def _setting(value: Any) -> Cell:
@@ -100,7 +102,7 @@ def _hashes(runs: Sequence[FinishedRun]) -> HtmlTable:
         weights = row.files.get(f"checkpoints/{FINAL}")
         values = [row.data_hash, row.batch_hash, row.config_hash, weights, row.code_version]
         rows.append([Cell(text=f"{row.label}, seed {row.seed}"), *(cell(value) for value in values)])
-    title = "Hashes (sha256) of what each run was made from and came to"
+    title = "Hashes (sha256) of the inputs and weights of each run"
     return HtmlTable(title=title, caption="", heads=[ColumnHeading(text=text) for text in heads], rows=rows)
 
 
@@ -118,7 +120,7 @@ def _conditions(loaded: LoadedExperiment) -> list[tuple[str, str]]:
 
 
 def _signature(metric: Metric, rows: Sequence[Row]) -> str:
-    """Return the signatures in ``rows``, or that of this version where results of one test set lack it."""
+    """Return the signatures in ``rows``, or today's where none is recorded, as for TER of one test set."""
     columns = dict.fromkeys(
         name for row in rows for name in row if name.startswith(f"{metric.name}_signature")
     )

@@ -78,10 +78,9 @@ def _means(loaded: LoadedExperiment, scored: Mapping[str, ScoredTestSet]) -> lis
         means: list[Row] = json.loads(render_table(frame, "json"))  # with None instead of NaN
         return means
     rows = [run.result.flat() for run in loaded.finished.runs]
-    figures = [
-        {name: value for name, value in row.items() if name == "label" or not isinstance(value, str)}
-        for row in rows
-    ]
+    union = dict.fromkeys(name for row in rows for name in row)
+    texts = {name for row in rows for name, value in row.items() if isinstance(value, str)} - {"label"}
+    figures = [{name: row.get(name) for name in union if name not in texts} for row in rows]
     return list(mean_over_seeds(Table("", figures)).rows)
 
 

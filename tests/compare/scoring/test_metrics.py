@@ -1,4 +1,4 @@
-"""A metric added to the registry: in ``attnbench score``, results, tables and ``attnbench check``."""
+"""A metric added to the registry: in ``attnbench score``, results, tables, report and check."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -11,7 +11,13 @@ from compare.check.recompute import check_experiment
 from compare.cli import main
 from compare.experiment.compute_result import compute_figures
 from compare.experiment.prepare import prepare_data
+from compare.report.html.columns import columns_of
+from compare.report.html.load import load_for_report
+from compare.report.html.methods import methods
+from compare.report.html.parts import Cell
+from compare.report.html.results import result_table
 from compare.report.publish import SUFFIX
+from compare.report.tables.shapes import load_table
 from compare.report.tables.table import render_table
 from compare.results.run_folder import RunFolder
 from compare.results.store import (
@@ -24,6 +30,7 @@ from compare.results.store import (
 )
 from compare.scoring.metrics import METRICS, Metric, MetricOptions, MetricScore, metric_of
 from compare.scoring.score import SystemScores, all_metrics, score_texts
+from tests.kits.report import change_result, write_experiment
 
 HYPOTHESES, REFERENCES = ["the cat", "a dog sleeps"], ["the dog", "a dog sleeps"]
 
@@ -145,6 +152,17 @@ def test_results_tables_and_the_check_hold_it(scored: Path):
     assert (run, "exact") in {(value.place, value.what) for value in differences}
 
 
+def test_means_over_seeds_and_the_report_hold_it(scored: Path):
+    exact = read_results(scored)[0].scores["exact"]
+    assert f" {exact:.2f} |" in render_table(load_table([scored], "aggregated")).splitlines()[2]
+    loaded = load_for_report(scored)
+    columns = {column.head.text: column for column in columns_of(loaded, False, {}, "")}
+    assert columns["exact"].cell(loaded.rows[0].flat()) == Cell(text=f"{exact:.2f}", order=exact)
+    assert columns["exact"].head.hint == "on test; share of exact translations"
+    assert ("exact", "exact|v:1") in methods(loaded).conditions
+    assert [name for name, _ in methods(loaded).conditions][:4] == ["BLEU", "chrF", "TER", "exact"]
+
+
 def test_results_of_before_its_registration_are_right(copy: Path):
     assert all("exact" not in result.flat() for result in read_results(copy))
     assert not check_experiment(copy, lambda line: None).differences
@@ -173,3 +191,13 @@ def test_a_metric_cannot_take_the_column_of_something_else():
 def test_a_result_without_further_metrics_is_written_as_before():
     result = Result(label="a", preset="lstm", seed=1, status="done")
     assert "scores" not in json.loads(result.to_json())
+
+
+def test_a_mean_over_seeds_of_which_one_lacks_it_is_unknown(tmp_path: Path):
+    folder = write_experiment(tmp_path / "made", labels=["lstm"], seeds=[1, 2])
+    change_result(folder, "lstm-seed2", scores={"exact": 12.5, "exact_signature": "exact|v:1"})
+    table = result_table(load_for_report(folder), {}, {}, "")
+    place = [head.text for head in table.heads].index("exact")
+    (model,) = table.rows
+    cells = [model.cells, *(run for _, run in model.runs)]
+    assert [row[place].text for row in cells] == ["–", "–", "12.50"]
