@@ -195,9 +195,9 @@ def test_a_result_without_further_metrics_is_written_as_before():
 
 def test_a_mean_over_seeds_of_which_one_lacks_it_is_unknown(tmp_path: Path):
     folder = write_experiment(tmp_path / "made", labels=["lstm"], seeds=[1, 2])
-    change_result(folder, "lstm-seed2", scores={"exact": 12.5, "exact_signature": "exact|v:1"})
+    change_result(folder, "lstm-seed1", scores={"exact": 12.5, "exact_signature": "exact|v:1"})
     table = result_table(load_for_report(folder), {}, {}, "")
     place = [head.text for head in table.heads].index("exact")
     (model,) = table.rows
     cells = [model.cells, *(run for _, run in model.runs)]
-    assert [row[place].text for row in cells] == ["–", "–", "12.50"]
+    assert [row[place].text for row in cells] == ["–", "12.50", "–"]
