@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from compare.results.markdown import markdown_table
+from compare.results.numbers import format_number
 from compare.system.timing import Speed, TimedRepeat
 
 Unit = Literal["tokens/s", "sentences/s", "ms"]
@@ -78,16 +80,12 @@ class Measurement(Speed):
 
 
 def figure(value: float) -> str:
-    """Three digits or more."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    """Format a float with three significant digits or all of its integer part."""
+    return format_number(value, digits=3)
 
 
 def markdown(rows: Sequence[Mapping[str, str]]) -> str:
-    """Cells by their headings as a table without empty columns, words to the left, figures to the right."""
-    import pandas as pd
-
+    """Format cells by heading as a Markdown table without the columns that are empty in every row."""
     headings = [heading for heading in rows[0] if any(row[heading] != NONE for row in rows)]
-    sides = ["left" if heading in WORDS else "right" for heading in headings]
-    frame = pd.DataFrame(rows, columns=headings)
-    table: str = frame.to_markdown(index=False, disable_numparse=True, colalign=sides)
-    return table + "\n"
+    cells = [{heading: row[heading] for heading in headings} for row in rows]
+    return markdown_table(cells, left=WORDS) + "\n"

@@ -15,6 +15,8 @@ from compare.report.publish import SUFFIX
 from compare.report.tables.table import render_table
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_results, to_json_lines
+from compare.scoring.metrics import metric_of
+from compare.scoring.score import HEADLINE
 from compare.system.log import no_messages
 from compare.system.version import code_version
 from data.vocabulary import load_pair
@@ -116,9 +118,15 @@ def check_run(run: RunFolder, result: Result, prepared: PreparedData) -> Iterato
         yield ComparedValue(run.name, "figures", "done", str(error))
         return
     for name, recorded in result.flat().items():
-        if recorded is None and name.partition("_")[0] == "ter":
-            continue  # earlier versions did not compute TER
+        if recorded is None and _is_optional(name):
+            continue  # earlier versions did not compute it
         yield ComparedValue(run.name, name, recorded, recomputed.get(name))
+
+
+def _is_optional(column: str) -> bool:
+    """Return whether ``column`` belongs to a metric that results may lack."""
+    metric = metric_of(column)
+    return metric is not None and metric.name not in HEADLINE.metrics
 
 
 def check_tables(folder: Path, results: list[Result]) -> Iterator[ComparedValue]:

@@ -6,9 +6,10 @@ import sys
 from collections.abc import Iterator
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperOption
 
 from compare.cli.app import AsJson, Quiet, app
 
@@ -39,7 +40,22 @@ def translate(
     return 0
 
 
-@app.command()
+class _ScoreCommand(TyperCommand):
+    """The command ``score``, whose help lists the registered metrics."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Name the metrics in the help of ``--metrics``; other commands need not import them."""
+        from compare.scoring.metrics import METRICS
+        from compare.scoring.score import HEADLINE
+
+        names = [f"{name} ({metric.note})" if metric.note else name for name, metric in METRICS.items()]
+        for option in self.params:
+            if isinstance(option, TyperOption) and option.name == "metrics":
+                option.help = f"Some of {','.join(names)} [default: {','.join(HEADLINE.metrics)}]."
+        super().format_help(ctx, formatter)
+
+
+@app.command(cls=_ScoreCommand)
 def score(
     hypotheses: Annotated[
         list[Path], typer.Argument(help="Translations by one or more systems, detokenised, plain or .gz.")
@@ -47,7 +63,7 @@ def score(
     ref: Annotated[list[Path], typer.Option(help="References, plain or .gz; repeat for several a sentence.")],
     metrics: Annotated[
         list[str] | None,
-        typer.Option("--metrics", "-m", help="Some of bleu,chrf,ter (slow) [default: bleu,chrf]."),
+        typer.Option("--metrics", "-m", help="Names of metrics."),
     ] = None,
     tokenize: Annotated[
         str, typer.Option(help="For BLEU: 13a, intl, char, zh, ja-mecab, ko-mecab or none.")
@@ -92,7 +108,7 @@ def align(
     """
     from compare.analysis.alignment.gold import read_gold
     from compare.analysis.alignment.measurement import measure_alignment
-    from compare.analysis.table import markdown
+    from compare.results.markdown import markdown_table
     from compare.results.trained_model import load_model
     from compare.system.cpu import tune_cpu
     from compare.system.log import show_messages
@@ -106,7 +122,7 @@ def align(
     if measured is None:
         raise ValueError(f"{run}: this model has no attention to align by")
     rows = measured.rows(method)
-    print(json.dumps(rows, indent=2) if as_json else markdown(rows))
+    print(json.dumps(rows, indent=2) if as_json else markdown_table(rows))
     return 0
 
 

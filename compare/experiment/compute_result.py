@@ -17,7 +17,7 @@ from compare.models.flops import train_flops_per_token
 from compare.models.registry import Architecture, build
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result
-from compare.scoring.score import ALL, score_texts
+from compare.scoring.score import all_metrics, score_texts
 from compare.system.timing import Speed, percentile
 from compare.training.checkpoint import load_weights, set_weights
 from compare.training.metrics_log import read_metrics
@@ -127,7 +127,7 @@ def quality_figures(folder: RunFolder, corpus: Corpus) -> Figures:
     """Score the translations; the first test set gives the headline figures."""
     scores = {
         test: score_texts(
-            read_lines(folder.output(test), allow_blank=True), corpus.splits[test].tgt, scoring=ALL
+            read_lines(folder.output(test), allow_blank=True), corpus.splits[test].tgt, scoring=all_metrics()
         )
         for test in corpus.tests
     }
@@ -136,7 +136,7 @@ def quality_figures(folder: RunFolder, corpus: Corpus) -> Figures:
     headline = dataclasses.asdict(scores[first])
     return {
         **{name: value for name, value in headline.items() if name in names},
-        "tests": {test: dataclasses.asdict(scores[test]) for test in further},
+        "tests": {test: scores[test].columns() for test in further},
     }
 
 

@@ -1,6 +1,6 @@
-"""What a run has to say for itself: one ``Result``, a row of the comparison.
+"""Result record of one run.
 
-A figure that is not known (not measured, or the run failed before it) is None, never 0.
+An unknown figure (not measured, or the run failed before it) is None, never 0.
 """
 
 import json
@@ -20,15 +20,15 @@ Status = Literal["done", "failed", "unfinished"]
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One row of a comparison; units stand in the names, scores are 0 to 100."""
+    """Result of one run; units are part of the names, and ``compare.results.columns`` explains the fields."""
 
-    # Which run, and how it ended.
+    # Identity and outcome.
     label: str
     preset: str
     seed: int
     status: Status
     reason: str | None = None
-    """Why a run failed, in one line."""
+    """Cause of a failure, in one line."""
 
     # Size.
     params: int | None = None
@@ -43,7 +43,7 @@ class Result:
     valid_loss: float | None = None
     valid_perplexity: float | None = None
 
-    # Quality on the test set, as ``compare.scoring.score.Score`` has it.
+    # Quality on the first test set, 0 to 100, as in ``compare.scoring.score.SystemScores``.
     bleu: float | None = None
     bleu_ci_low: float | None = None
     bleu_ci_high: float | None = None
@@ -52,9 +52,11 @@ class Result:
     length_ratio: float | None = None
     bleu_signature: str | None = None
     tests: Mapping[str, Mapping[str, float | str | None]] = field(default_factory=dict)
-    """The same scores of further test sets by name; column ``bleu_test_long`` in a frame."""
+    """Score columns of each further test set by its name; column ``bleu_test_long`` in a frame."""
+    scores: Mapping[str, float | str | None] = field(default_factory=dict)
+    """Score columns, as in ``tests``, of metrics without a field above; left out of JSON where empty."""
 
-    # Speed: tokens are source without EOS + target with EOS, padding not counted; latency is of batch 1.
+    # Speed: tokens are source without EOS + target with EOS, without padding; latency is of batch size 1.
     train_tokens_per_s: float | None = None
     train_tgt_tokens_per_s: float | None = None
     train_mfu: float | None = None
@@ -65,16 +67,16 @@ class Result:
     latency_ms_p95: float | None = None
     peak_memory_bytes: int | None = None
     energy_j_per_1k_tokens: float | None = None
-    """Joules of training by processor and GPU; None where they cannot be read."""
+    """Joules of CPU and GPU in training; None where they cannot be read."""
 
-    # Where the time went.
+    # Seconds of each activity.
     data_s: float | None = None
     train_s: float | None = None
     validation_s: float | None = None
     checkpoint_s: float | None = None
     decode_s: float | None = None
 
-    # What the figures hold for.
+    # Conditions.
     beam: int | None = None
     batch_tokens: int | None = None
     precision: str | None = None
@@ -86,41 +88,61 @@ class Result:
     config_hash: str | None = None
     code_version: str | None = None
     budget: str | None = None
-    """What was made equal over the models: params, flops or time; None: nothing beside the batches."""
+    """Quantity made equal over the models: params, flops or time; None: only the batches are equal."""
     budget_off: float | None = None
-    """Share by which the row misses that budget; positive: over it."""
+    """Relative deviation from that budget; positive: above it."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """The sha256 of each file that the figures come from, by its path in the run's folder."""
+    """sha256 of each file that the figures come from, by its path in the run's folder."""
 
     def __post_init__(self) -> None:
-        """Reject a status no view would know how to show."""
+        """Reject an unknown status."""
         if self.status not in get_args(Status):
             raise ValueError(f"status is {self.status!r}, not one of {', '.join(get_args(Status))}")
 
     @property
     def run(self) -> str:
-        """The name of its folder."""
+        """Name of the run's folder."""
         return run_name(self.label, self.seed)
 
     def to_json(self, indent: int | None = 2) -> str:
-        """The row as one JSON object; a loss of NaN or infinity is no figure and becomes null."""
-        return json.dumps(without_nan(asdict(self)), indent=indent, ensure_ascii=False, allow_nan=False)
+        """Format as one JSON object; NaN and infinity become null."""
+        record = without_nan(asdict(self))
+        if not self.scores:
+            del record["scores"]  # as written by versions without that field
+        return json.dumps(record, indent=indent, ensure_ascii=False, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str | bytes, source: str | Path = "result.json") -> "Result":
-        """Undo ``to_json``; ``source`` is the file to name where ``text`` is no such row."""
+        """Parse the output of ``to_json``.
+
+        Args:
+            text: JSON.
+            source: file to name in error messages.
+
+        Raises:
+            ValueError: ``text`` is not a result.
+        """
         try:
-            row = parse_json(text)
+            record = parse_json(text)
         except ValueError as error:  # of JSON or of UTF-8
             raise ValueError(f"{source}: not a result row: {error}") from None
-        _check(row, source)
-        return cls(**row)
+        _check(record, source)
+        return cls(**record)
 
     def flat(self) -> dict[str, Any]:
-        """The row without nesting or hashes of files: score s of further test set t becomes ``s_t``."""
+        """Return one value per column, without hashes of files; score s of further test set t is ``s_t``.
+
+        Raises:
+            ValueError: two values have the same column name.
+        """
         row = asdict(self)
         del row["files"]
-        for test, scores in row.pop("tests").items():
+        tests = row.pop("tests")
+        for name, value in row.pop("scores").items():
+            if name in row:
+                raise ValueError(f"a metric cannot have the column {name!r}: it is a field already")
+            row[name] = value
+        for test, scores in tests.items():
             for name, value in scores.items():
                 if f"{name}_{test}" in row:
                     raise ValueError(
@@ -131,7 +153,7 @@ class Result:
 
 
 def without_nan(value: Any) -> Any:
-    """``value`` with NaN and infinities, which JSON does not know, replaced by None at any depth."""
+    """Replace NaN and infinities, which JSON lacks, by None at any depth of ``value``."""
     if isinstance(value, Mapping):
         return {key: without_nan(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -139,19 +161,19 @@ def without_nan(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _check(row: Any, source: str | Path) -> None:
-    """Refuse what ``Result.to_json`` would not have written."""
-    if not isinstance(row, dict):
-        raise ValueError(f"{source}: expected one JSON object, found {type(row).__name__}")
+def _check(record: Any, source: str | Path) -> None:
+    """Reject a record that ``Result.to_json`` cannot have written."""
+    if not isinstance(record, dict):
+        raise ValueError(f"{source}: expected one JSON object, found {type(record).__name__}")
     types = {item.name: item.type for item in fields(Result)}
-    if unknown := sorted(row.keys() - types.keys()):
+    if unknown := sorted(record.keys() - types.keys()):
         raise ValueError(f"{source}: unknown key {abbreviate(unknown[0])}")
-    needed = [item.name for item in fields(Result) if item.default is item.default_factory is MISSING]
-    if missing := [name for name in needed if name not in row]:  # earlier versions had fewer figures
+    required = [item.name for item in fields(Result) if item.default is item.default_factory is MISSING]
+    if missing := [name for name in required if name not in record]:  # earlier versions had fewer figures
         raise ValueError(f"{source}: key {missing[0]!r} is missing")
-    if wrong := [name for name, value in row.items() if not _fits(value, types[name])]:
-        raise ValueError(f"{source}: {wrong[0]} cannot be {abbreviate(row[wrong[0]])}")
-    for test, scores in row.get("tests", {}).items():
+    if wrong := [name for name, value in record.items() if not _fits(value, types[name])]:
+        raise ValueError(f"{source}: {wrong[0]} cannot be {abbreviate(record[wrong[0]])}")
+    for test, scores in record.get("tests", {}).items():
         for name, value in scores.items():
             if name in types and not _fits(value, types[name]):
                 raise ValueError(
@@ -160,13 +182,13 @@ def _check(row: Any, source: str | Path) -> None:
 
 
 def _fits(value: Any, annotation: Any) -> bool:
-    """Whether a value read from JSON may stand in a field annotated so; a whole number is a float too."""
+    """Return whether a value from JSON matches a field's annotation; an integer is a valid float."""
     if get_origin(annotation) is abc.Mapping:
         inner = get_args(annotation)[1]
         return isinstance(value, dict) and all(_fits(item, inner) for item in value.values())
     if get_origin(annotation) is Literal:
         return value in get_args(annotation)
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        return False  # no column of a frame could hold it
+        return False  # beyond the 64 bits of a data frame's column
     kinds = get_args(annotation) or (annotation,)
     return not isinstance(value, bool) and isinstance(value, kinds + (int,) * (float in kinds))

@@ -1,6 +1,6 @@
-"""The rows of an experiment on disk: ``runs/<experiment>/<label>-seed<k>/result.json``.
+"""Results of an experiment on disk: ``runs/<experiment>/<label>-seed<k>/result.json``.
 
-A run's result.json is the truth of its row; results.jsonl, frames, tables and plots are views of it.
+result.json is the only source of a run's result; results.jsonl, data frames, tables and plots derive from it.
 """
 
 import re
@@ -33,13 +33,17 @@ RUN_NAME = re.compile(r"(?P<label>.+)-seed(?P<seed>\d{1,18})")
 
 
 def save_result(folder: Path, result: Result) -> None:
-    """Write ``result`` to ``folder``/result.json, making the folder where there is none."""
+    """Write ``result`` to ``folder``/result.json and create the folder where it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / "result.json", result.to_json() + "\n")
 
 
 def read_result(folder: Path) -> Result:
-    """The row of the run in ``folder``; where it has no result.json yet, an unfinished row of that name."""
+    """Read the result of the run in ``folder``; without a result.json it is an unfinished run of that name.
+
+    Raises:
+        ValueError: result.json is damaged.
+    """
     path = folder / "result.json"
     if path.exists():
         return Result.from_json(path.read_bytes(), path)
@@ -48,33 +52,43 @@ def read_result(folder: Path) -> Result:
 
 
 def read_results(experiment: Path) -> list[Result]:
-    """The row of every run of an experiment, of a run that has only begun too.
+    """Read the results of all runs of an experiment, unfinished ones included.
 
-    The order is that of ``"runs"``, a list of folder names in experiment.json, where there is one: what
-    it names and nobody has started yet is a row too. Other runs follow by label and seed.
+    The runs listed under ``"runs"`` in experiment.json come first, in that order, even if not yet started.
+    Other runs follow by label and seed.
+
+    Raises:
+        ValueError: no runs, or a file that cannot be read.
     """
     planned = _planned_runs(experiment / "experiment.json")
-    begun = [child.name for child in experiment.glob("*/") if _is_run(child)]
-    if not planned and not begun:
+    started = [child.name for child in experiment.glob("*/") if _is_run(child)]
+    if not planned and not started:
         raise ValueError(f"{experiment} holds no runs: expected <label>-seed<k>/result.json in it")
-    others = sorted(set(begun) - set(planned), key=_label_and_seed)
+    others = sorted(set(started) - set(planned), key=_label_and_seed)
     return [read_result(experiment / name) for name in [*planned, *others]]
 
 
 def write_json_lines(experiment: Path) -> Path:
-    """Rebuild results.jsonl, one row a line, from the result files; returns its path."""
+    """Rebuild results.jsonl, one result per line, from the result files; return its path."""
     path = experiment / "results.jsonl"
     write_atomically(path, to_json_lines(read_results(experiment)))
     return path
 
 
 def to_json_lines(results: Iterable[Result]) -> str:
-    """What results.jsonl holds."""
-    return "".join(row.to_json(indent=None) + "\n" for row in results)
+    """Format ``results`` as the content of results.jsonl."""
+    return "".join(result.to_json(indent=None) + "\n" for result in results)
 
 
 def load_results(*folders: str | Path) -> "pd.DataFrame":
-    """One row a run for experiments and single runs alike; column ``experiment`` says whence it came."""
+    """Read experiments and single runs into a data frame.
+
+    Args:
+        folders: folders of experiments or of single runs.
+
+    Returns:
+        One row per run, as ``to_frame``, with the experiment's name in the first column ``experiment``.
+    """
     rows: list[tuple[str, Result]] = []
     for folder in (Path(folder).resolve() for folder in folders):
         if _is_run(folder):
@@ -87,21 +101,24 @@ def load_results(*folders: str | Path) -> "pd.DataFrame":
 
 
 def to_frame(results: Iterable[Result]) -> "pd.DataFrame":
-    """One row a result, a column for each of its fields and for each score of each further test set."""
+    """Convert results to a data frame of one row per result.
+
+    Columns are the fields of ``Result`` in their order, then further metrics and test sets (``Result.flat``).
+    """
     import pandas as pd
 
-    names = [item.name for item in fields(Result) if item.name not in ("tests", "files")]
+    names = [item.name for item in fields(Result) if item.name not in ("tests", "scores", "files")]
     rows = [result.flat() for result in results]
     further = dict.fromkeys(name for row in rows for name in row if name not in names)
     frame = pd.DataFrame(rows, columns=[*names, *further], dtype=object)
-    # pandas left alone would make floats of integers beside a None.
+    # By default, pandas converts integers beside a None to floats.
     kinds = {item.name: DTYPES[item.type] for item in fields(Result) if item.type in DTYPES}
     texts = {name for row in rows for name, value in row.items() if isinstance(value, str)}
     return frame.astype(kinds | {name: "float64" for name in further if name not in texts})
 
 
 def _planned_runs(path: Path) -> list[str]:
-    """The folder names listed under "runs" in an experiment.json; none where it has no such list."""
+    """Read the folder names under "runs" in an experiment.json; none where it has no such list."""
     if not path.exists():
         return []
     try:
@@ -114,25 +131,25 @@ def _planned_runs(path: Path) -> list[str]:
 
 
 def _is_name(name: Any) -> bool:
-    """Whether ``name`` can be that of a folder in another, and leads nowhere else."""
+    """Return whether ``name`` names a direct child of a folder."""
     return isinstance(name, str) and Path(name).name == name and "\0" not in name and len(name) < 200
 
 
 def _is_run(folder: Path) -> bool:
-    """Whether ``folder`` is that of one run; an experiment may hold a config.toml too."""
+    """Return whether ``folder`` is a run; an experiment's folder may have a config.toml too."""
     if (folder / "result.json").exists():
         return True
     return (folder / "config.toml").is_file() and RUN_NAME.fullmatch(folder.name) is not None
 
 
 def _label_and_seed(name: str) -> tuple[str, int]:
-    """Take <label>-seed<k> apart; a folder renamed by hand is all label."""
+    """Split <label>-seed<k>; another name is a label with seed 0."""
     match = RUN_NAME.fullmatch(name)
     return (match["label"], int(match["seed"])) if match else (name, 0)
 
 
 def _preset(folder: Path) -> str:
-    """The preset in a run's config.toml; empty where that is not there or not ours."""
+    """Read the preset from a run's config.toml; empty where it cannot be read."""
     try:
         return str(read_toml(folder / "config.toml")["models"][0]["preset"])
     except (OSError, ValueError, LookupError, TypeError):

@@ -1,1 +1,1 @@
-"""Translation metrics: BLEU, chrF and TER by sacreBLEU, with their signatures."""
+"""Translation metrics and their signatures: BLEU, chrF and TER by sacrebleu."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compare.analysis.table import Table, format_number
+from compare.analysis.table import Table
+from compare.results.numbers import format_number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

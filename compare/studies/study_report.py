@@ -8,8 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from compare.analysis.table import Row, format_number, markdown
+from compare.analysis.table import Row
 from compare.report.plots.plots import save_figure
+from compare.results.markdown import markdown_table
+from compare.results.numbers import format_number
 from compare.results.result import without_nan
 from compare.studies.references import bibliography
 from compare.studies.study import StudyResult
@@ -48,11 +50,11 @@ class StudyReport:
             "\n".join([f"Source: {self.source}", "", *(f"- {entry}" for entry in bibliography(self.source))]),
             self.findings.method,
             f"## Verdict: {held} of {len(claims)} claims hold",
-            markdown(self.verdict),
+            markdown_table(self.verdict),
             "![plot](plot.png)",
         ]
         for name, table in self.findings.tables.items():
-            parts += [f"## {name.replace('-', ' ').capitalize()}", table.caption, markdown(table.rows)]
+            parts += [f"## {name.replace('-', ' ').capitalize()}", table.caption, markdown_table(table.rows)]
         conditions = ", ".join(f"{name} {format_number(value)}" for name, value in self.conditions.items())
         return "\n\n".join([*parts, f"Measured with: {conditions}."]) + "\n"
 

@@ -3,7 +3,7 @@
 import json
 import random
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,7 @@ def _write_run(
     for test in corpus.tests:
         lines = [_spoil(line, rng, (rank + 1) / (models + 1)) for line in corpus.splits[test].tgt]
         (place / f"{test}.hyp").write_text("".join(f"{line}\n" for line in lines))
-        scores[test] = asdict(score_texts(lines, corpus.splits[test].tgt, n_bootstrap=50))
+        scores[test] = score_texts(lines, corpus.splits[test].tgt, n_bootstrap=50).columns()
     headline, further = scores["test"], {"test_long": scores["test_long"]}
     known = {name: value for name, value in headline.items() if name in Result.__dataclass_fields__}
     updates = [10 * (number + 1) for number in range(validations)]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from sacrebleu.metrics.bleu import BLEU
 
-from compare.scoring.score import BOOTSTRAP_SEED
+from compare.scoring.metrics.bleu import BOOTSTRAP_SEED
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

@@ -8,7 +8,7 @@ from sacrebleu.significance import PairedTest, Result
 
 from compare.analysis.significance.comparison import same_sign
 from compare.analysis.significance.scored_tests import ScoredRun
-from compare.scoring.score import fixed_seed
+from compare.scoring.metrics.bleu import fixed_seed
 
 TestKind = Literal["ar", "bs"]
 """Approximate randomisation (Noreen 1989; Riezler and Maxwell 2005) or paired bootstrap (Koehn 2004)."""

@@ -10,10 +10,11 @@ from compare.analysis.alignment.links import ARG_MAX
 from compare.analysis.alignment.word_attention import AttentionHead
 from compare.analysis.finished_experiment import FinishedExperiment
 from compare.analysis.seed_means import mean_over_seeds
-from compare.analysis.table import Row, Table, format_number
+from compare.analysis.table import Row, Table
 from compare.report.html.curves import bar_plot
 from compare.report.html.drawings import embed_figure
 from compare.report.html.parts import Drawing, HtmlTable, Section, explain, html_table
+from compare.results.numbers import format_number
 
 logger = logging.getLogger(__name__)
 

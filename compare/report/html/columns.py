@@ -1,6 +1,6 @@
-"""The columns of the page's result table, and how each shows its figures."""
+"""Columns of the report's result table."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from compare.analysis.significance.comparison import Comparison
@@ -8,115 +8,90 @@ from compare.analysis.table import Row
 from compare.report.html.load import LoadedExperiment
 from compare.report.html.parts import Cell, ColumnHeading
 from compare.report.html.significance import verdict
-
-UNKNOWN = Cell(text="–")
-KINDS = {
-    "test_set": ("test set 95%", "for other sentences, these very models (bootstrap)"),
-    "seeds": ("seeds 95%", "for other seeds, these very sentences (Student's t)"),
-    "combined": (
-        "combined 95%",
-        "for other seeds and other sentences (variances added, Satterthwaite: with more degrees of freedom "
-        "than the seeds alone have, so it may be the narrower of the two)",
-    ),
-}
-"""Heading and hint of each interval."""
-COSTS = (
-    ("params", "params (M)", "millions of trained weights", "{:.2f}", 1e-6),
-    ("budget_off", "budget (%)", "by which the matched budget is missed", "{:+.1f}", 100),
-    ("train_tokens_per_s", "train tokens/s", "source and target, padding not counted", "{:,.0f}", 1),
-    ("train_s", "train (min)", "validation and checkpoints left out", "{:,.1f}", 1 / 60),
-    ("greedy_sentences_per_s", "greedy sent/s", "", "{:,.1f}", 1),
-    ("beam_sentences_per_s", "beam sent/s", "", "{:,.1f}", 1),
-    ("latency_ms_p50", "latency (ms)", "median, one sentence at a time", "{:,.1f}", 1),
-    ("energy_j_per_1k_tokens", "J/1k tokens", "", "{:,.1f}", 1),
-)
-"""Fields of a row that are shown where known: heading, hint, form, and what the field is multiplied by."""
+from compare.results.column import Column, Group, Shown
+from compare.results.columns import COLUMNS
+from compare.results.numbers import UNKNOWN
+from compare.results.score_columns import INTERVALS, PRIMARY, bleu_interval_column, score_column
+from compare.scoring.metrics import METRICS
 
 
-class Column(NamedTuple):
+class ReportColumn(NamedTuple):
     """A column of the result table."""
 
     head: ColumnHeading
     cell: Callable[[Row], Cell]
 
 
+def report_column(column: Column, rows: Sequence[Row], note: str = "") -> ReportColumn:
+    """Convert a column of result tables.
+
+    Args:
+        column: the column.
+        rows: rows of the table, which tell whether the column is sorted by number.
+        note: remark before the column's help.
+    """
+    numeric = any(column.order(row) is not None for row in rows)
+    hint = "; ".join(filter(None, [note, column.help]))
+    return ReportColumn(
+        ColumnHeading(text=column.heading, hint=hint, numeric=numeric),
+        lambda row: Cell(text=column.text(row), order=column.order(row)),
+    )
+
+
 def columns_of(
-    loaded: LoadedExperiment, texts: bool, against: Mapping[str, Comparison], reference: str
-) -> list[Column]:
-    """The columns that an experiment has anything to say in.
+    loaded: LoadedExperiment, texts: bool, comparisons: Mapping[str, Comparison], reference: str
+) -> list[ReportColumn]:
+    """List the columns in which any run of an experiment has a value.
 
     Args:
         loaded: the experiment.
         texts: whether there are intervals over seeds.
-        against: comparisons of the reference with the other models, by label; may be empty.
-        reference: the label of the model that the others are set against.
+        comparisons: comparisons of the reference with the other models, by label; may be empty.
+        reference: label of the model that the others are compared with.
     """
+    rows: list[Row] = [run.result.flat() for run in loaded.finished.runs]
     several = any(len(runs) > 1 for runs in loaded.finished.labels.values())
-    kinds = list(KINDS) if several and texts else ["test_set"]
+    kinds = list(INTERVALS) if several and texts else ["test_set"]
     first, *further = loaded.finished.corpus.tests
-    columns = [_column("BLEU", f"on {first}, mean ± standard deviation", _figure("bleu"))]
-    columns += [_interval(kind) for kind in kinds]
-    if against:
-        columns.append(_column(f"against {reference}", "", _verdict(against, reference)))
-    results = [run.result for run in loaded.finished.runs]
-    columns.append(_column("chrF", f"on {first}", _figure("chrf")))
-    if any(row.ter is not None for row in results):
-        columns.append(_column("TER", f"on {first}, lower is better", _figure("ter")))
+    note = f"on {first}, mean ± standard deviation"
+    columns = [report_column(score_column(PRIMARY), rows, note)]
+    columns += [_bleu_interval(kind) for kind in kinds]
+    if comparisons:
+        heading = ColumnHeading(text=f"against {reference}", numeric=True)
+        columns.append(ReportColumn(heading, _verdict(comparisons, reference)))
+    scores = [score_column(metric) for metric in METRICS if metric != PRIMARY]
+    columns += [report_column(column, rows, f"on {first}") for column in scores if _is_known(column, rows)]
     for test in further:
-        columns += [_column(f"BLEU {test}", "", _figure(f"bleu_{test}")), _interval(kinds[-1], test)]
-    for name, text, hint, form, factor in COSTS:
-        if any(getattr(row, name) is not None for row in results):
-            columns.append(_column(text, hint, _figure(name, form, factor)))
-    if any(row.status != "done" for row in loaded.rows):
-        columns.append(Column(ColumnHeading(text="status"), lambda row: Cell(text=row["status"])))
+        columns += [report_column(score_column(PRIMARY, test), rows), _bleu_interval(kinds[-1], test)]
+    columns += [
+        report_column(column, rows)
+        for column in COLUMNS.values()
+        if column.group is not Group.IDENTITY and column.shown is not Shown.NEVER and _is_known(column, rows)
+    ]
+    if any(result.status != "done" for result in loaded.rows):
+        columns.append(report_column(COLUMNS["status"], rows))
     return columns
 
 
-def _column(text: str, hint: str, show: Callable[[Row], Cell]) -> Column:
-    return Column(ColumnHeading(text=text, hint=hint, numeric=True), show)
+def _is_known(column: Column, rows: Sequence[Row]) -> bool:
+    """Return whether any row has a value in ``column``."""
+    return any(row.get(column.name) is not None for row in rows)
 
 
-def _figure(name: str, form: str = "{:.1f}", factor: float = 1) -> Callable[[Row], Cell]:
-    """Cells that show a figure, and its standard deviation where there is one."""
-
-    def show(row: Row) -> Cell:
-        value = row.get(name)
-        if value is None:
-            return UNKNOWN
-        text, spread = form.format(value * factor), row.get(f"{name}_sd")
-        if spread:
-            text += f" ± {form.replace('+', '').format(spread * factor)}"
-        return Cell(text=text, order=value * factor)
-
-    return show
+def _bleu_interval(kind: str, test: str = "") -> ReportColumn:
+    """Return the column of an interval, which is sorted as numbers even where no run has one."""
+    column = bleu_interval_column(kind, test)
+    heading = ColumnHeading(text=column.heading, hint="" if test else column.help, numeric=True)
+    return ReportColumn(heading, lambda row: Cell(text=column.text(row), order=column.order(row)))
 
 
-def _interval(kind: str, test: str = "") -> Column:
-    """One of the three intervals; that of a single run is of the test set.
+def _verdict(comparisons: Mapping[str, Comparison], reference: str) -> Callable[[Row], Cell]:
+    """Return cells that compare a model with the reference."""
 
-    ``test`` is a further test set; empty: the first.
-    """
-    name, hint = KINDS[kind]
-    end = f"_{test}" if test else ""
-
-    def show(row: Row) -> Cell:
-        low, high = (row.get(f"bleu_{kind}_{side}{end}") for side in ("low", "high"))
-        if kind == "test_set" and low is None:
-            low, high = (row.get(f"bleu_ci_{side}{end}") for side in ("low", "high"))
-        if low is None or high is None:
-            return UNKNOWN
-        return Cell(text=f"{low:.1f} to {high:.1f}", order=low)
-
-    return _column(f"{test} {name}".strip(), "" if test else f"BLEU {hint}", show)
-
-
-def _verdict(against: Mapping[str, Comparison], reference: str) -> Callable[[Row], Cell]:
-    """Cells that say how a model did against the reference."""
-
-    def show(row: Row) -> Cell:
+    def cell(row: Row) -> Cell:
         if row["label"] == reference:
             return Cell(text="itself", order=0.0)
-        found = against.get(row["label"])
-        return verdict(found.swapped()) if found else UNKNOWN
+        comparison = comparisons.get(row["label"])
+        return verdict(comparison.swapped()) if comparison else Cell(text=UNKNOWN)
 
-    return show
+    return cell

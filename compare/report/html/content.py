@@ -8,6 +8,7 @@ from pathlib import Path
 from compare.analysis.significance.comparison import Comparison, comparison_matrix
 from compare.analysis.significance.headline import headlines
 from compare.analysis.significance.scored_tests import ScoredTestSet, score_tests
+from compare.report.conditions import find_warnings
 from compare.report.html.alignment import TITLE, alignment
 from compare.report.html.analyses import NO_TEXTS, sections
 from compare.report.html.load import LoadedExperiment, load_for_report
@@ -22,7 +23,6 @@ from compare.report.html.significance import (
     significance,
 )
 from compare.report.html.viewer import AttentionViewer, attention_viewer
-from compare.report.tables.layout import find_warnings
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Read an experiment for its report; where its texts are gone or others, the rest is shown all the same."""
+"""Read an experiment for its report, even where its texts are missing or have changed."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,49 +13,49 @@ from data.corpus import Corpus, Pairs
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedExperiment:
-    """Every row of an experiment, and what its finished runs left."""
+    """Results of an experiment and the files of its finished runs."""
 
     rows: tuple[Result, ...]
-    """Failed and unfinished ones too."""
+    """Results of all runs, failed and unfinished ones included."""
     finished: FinishedExperiment
-    """Without texts, its test sets are empty and its runs have no outputs."""
+    """Finished runs; without texts, the test sets are empty and the runs have no outputs."""
     no_texts: str | None = None
-    """Why corpus or translations cannot be read."""
+    """Reason why corpus or translations cannot be read; None if they can."""
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Every label, in the order of the table."""
+        """Labels in the order of the table."""
         return tuple(dict.fromkeys(row.label for row in self.rows))
 
 
 def load_for_report(folder: Path) -> LoadedExperiment:
-    """Read an experiment's folder, and its corpus if that is where it was.
+    """Read an experiment's folder, and its corpus where it is still there.
 
     Raises:
         ValueError: no finished run, or a result or its settings cannot be read.
     """
     rows = tuple(read_results(folder))
-    done = [row for row in rows if row.status == "done"]
+    done = [result for result in rows if result.status == "done"]
     if not done:
         raise ValueError(f"{folder} holds no finished run: run the experiment to its end first")
-    bare = _without_texts(folder, done)
+    without_texts = _without_texts(folder, done)
     try:
         finished = load_finished(folder)
     except (OSError, ValueError) as error:
-        return LoadedExperiment(rows=rows, finished=bare, no_texts=explain(error))
-    trained_on, found = done[0].data_hash, finished.corpus.content_hash
-    if trained_on is not None and trained_on != found:
-        changed = f"the corpus is another than that of the runs (data {trained_on[:12]}, now {found[:12]})."
-        return LoadedExperiment(rows=rows, finished=bare, no_texts=changed)
+        return LoadedExperiment(rows=rows, finished=without_texts, no_texts=explain(error))
+    recorded, current = done[0].data_hash, finished.corpus.content_hash
+    if recorded is not None and recorded != current:
+        changed = f"the corpus is another than that of the runs (data {recorded[:12]}, now {current[:12]})."
+        return LoadedExperiment(rows=rows, finished=without_texts, no_texts=changed)
     return LoadedExperiment(rows=rows, finished=finished)
 
 
 def _without_texts(folder: Path, done: list[Result]) -> FinishedExperiment:
-    """What the run folders alone say."""
-    places = [folder / row.run for row in done]
+    """Return what can be read from the run folders without corpus and translations."""
+    paths = [folder / result.run for result in done]
     runs = tuple(
-        FinishedRun(result=row, folder=place, run=RunFolder.read(place).run, outputs={})
-        for row, place in zip(done, places, strict=True)
+        FinishedRun(result=result, folder=path, run=RunFolder.read(path).run, outputs={})
+        for result, path in zip(done, paths, strict=True)
     )
     first = runs[0]
     tests = sorted(path.stem for path in first.folder.glob("*.hyp")) or ["test"]
@@ -63,6 +63,7 @@ def _without_texts(folder: Path, done: list[Result]) -> FinishedExperiment:
 
 
 def _empty_corpus(data: DataConfig, tests: list[str]) -> Corpus:
+    """Return a corpus with the names of the test sets and no sentences."""
     return Corpus(
         name=Path(data.root).name or "embedded",
         src_lang=data.src,

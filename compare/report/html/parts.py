@@ -1,32 +1,36 @@
-"""What the page is made of, as plain values: texts, numbers, lists."""
+"""Parts of the page as plain values: texts, numbers, lists."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from compare.analysis.table import Row, Table, format_number
+from compare.analysis.table import Row, Table
+from compare.results.numbers import format_number
+from compare.scoring.metrics import METRICS
 
-HEADINGS = {"bleu": "BLEU", "chrf": "chrF", "aer": "AER", "f1": "F1", "flops": "FLOPs", "percent": "(%)"}
-"""Words of column names that are written otherwise than they are spelled there."""
+SPELLINGS = {"aer": "AER", "f1": "F1", "flops": "FLOPs", "percent": "(%)"}
+"""Words of column names that headings spell differently; metrics have their own headings."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """A cell of a table, and what it is sorted by where that is not its text."""
+    """A cell of a table."""
 
     text: str
     order: float | None = None
+    """Number to sort by; None: sorted by its text."""
     title: str = ""
-    """Said of the cell when it is pointed at."""
+    """Tooltip."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnHeading:
-    """The heading of a column, and what the column holds where that needs saying."""
+    """Heading of a column."""
 
     text: str
     hint: str = ""
+    """Explanation of the column's values."""
     numeric: bool = False
 
 
@@ -35,53 +39,52 @@ class HtmlTable:
     """A table of cells."""
 
     title: str
-    """What it is, in a few words."""
     caption: str
-    """How to read it; may be empty."""
+    """Explanation of how to read it; may be empty."""
     heads: Sequence[ColumnHeading]
     rows: Sequence[Sequence[Cell]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """A plot as an <svg> element, which holds title and description too, and its figures as a table."""
+    """A plot as an <svg> element, which contains its title and description."""
 
     name: str
-    """An id of the page."""
+    """id of its element."""
     title: str
     description: str
     svg: str
     choice: str = ""
-    """Its name among the drawings of its section of which one is seen at a time; empty: always seen."""
+    """Its name in a selection that shows one drawing of a section at a time; empty: always visible."""
 
 
 Part = Drawing | HtmlTable
-"""What a section is made of."""
+"""A part of a section."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A part of the page under its heading."""
+    """A part of the page under its own heading."""
 
     name: str
-    """An id of the page."""
+    """id of its element."""
     title: str
     notes: Sequence[str] = ()
-    """What one should know: first how to read it, then what is missing and why."""
+    """Notes: first how to read the section, then what is missing and why."""
     drawings: Sequence[Drawing] = ()
     grids: Sequence[HtmlTable] = ()
 
 
 def cell(value: object) -> Cell:
-    """A value of an analysis' table as people read it."""
-    known = isinstance(value, int | float) and math.isfinite(value)
-    return Cell(text=format_number(value), order=float(value) if known else None)  # type: ignore[arg-type]
+    """Return the cell of a value of an analysis."""
+    order = float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+    return Cell(text=format_number(value), order=order)
 
 
 def html_table(table: Table, title: str) -> HtmlTable:
-    """A table of an analysis; a column that any row has stands in all, and one that knows nothing goes."""
-    named = dict.fromkeys(name for row in table.rows for name in row)
-    names = [name for name in named if any(row.get(name) is not None for row in table.rows)]
+    """Convert a table of an analysis: with the union of all columns, without empty ones."""
+    union = dict.fromkeys(name for row in table.rows for name in row)
+    names = [name for name in union if any(row.get(name) is not None for row in table.rows)]
     return HtmlTable(
         title=title,
         caption=table.caption,
@@ -95,28 +98,33 @@ def _numeric(name: str, rows: Sequence[Row]) -> bool:
 
 
 def heading(name: str) -> str:
-    """The name of a column in words: "bleu_difference" is BLEU difference."""
-    return " ".join(HEADINGS.get(word, word) for word in name.split("_"))
+    """Return a column's name in words: "BLEU difference" for "bleu_difference"."""
+    spellings = SPELLINGS | {name: metric.heading for name, metric in METRICS.items()}
+    return " ".join(spellings.get(word, word) for word in name.split("_"))
 
 
 def explain(error: Exception) -> str:
-    """What an error says, in one line that ends as a sentence does."""
+    """Return the message of an error as one sentence in one line."""
     text = " ".join(str(error).split())
     return text if text.endswith((".", "?")) else f"{text}."
 
 
 def signed(value: float) -> str:
-    """A difference in BLEU with its sign."""
+    """Format a difference in BLEU with its sign."""
     return f"{value:+.1f}".replace("-", "−")
 
 
 def first_to_last(rows: Sequence[Row], column: str) -> str:
-    """What each model's line in a plot says, as means over seeds: "lstm 0.2 to 12.6; gru 0.1 to 9.1"."""
-    found: dict[str, dict[int, list[float]]] = {}
+    """Describe the line of each model in a plot by its ends, as means over seeds.
+
+    Returns:
+        Text such as "lstm 0.2 to 12.6; gru 0.1 to 9.1".
+    """
+    curves: dict[str, dict[int, list[float]]] = {}
     for row in rows:
         if row[column] is not None:
-            found.setdefault(row["label"], {}).setdefault(row["seed"], []).append(row[column])
-    ends = {label: [(line[0], line[-1]) for line in lines.values()] for label, lines in found.items()}
+            curves.setdefault(row["label"], {}).setdefault(row["seed"], []).append(row[column])
+    ends = {label: [(line[0], line[-1]) for line in lines.values()] for label, lines in curves.items()}
     means = {
         label: [format_number(fmean(end)) for end in zip(*pairs, strict=True)]
         for label, pairs in ends.items()

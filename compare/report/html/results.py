@@ -1,4 +1,4 @@
-"""The result table of the page: a row a model, which unfolds into a row a run."""
+"""Result table of the page: one row per model, which unfolds into one row per run."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,6 +13,7 @@ from compare.report.html.columns import columns_of
 from compare.report.html.load import LoadedExperiment
 from compare.report.html.parts import Cell, ColumnHeading
 from compare.report.tables.table import render_table
+from compare.results.columns import COLUMNS
 from compare.results.store import Result
 
 
@@ -24,7 +25,7 @@ class ModelRow:
     cells: Sequence[Cell]
     """Means over its finished runs."""
     runs: Sequence[tuple[str, Sequence[Cell]]]
-    """What each run is called, and its cells."""
+    """Name and cells of each run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,7 @@ class ResultTable:
     heads: Sequence[ColumnHeading]
     rows: Sequence[ModelRow]
     reference: str
-    """The model that the others are set against; empty where nothing is compared."""
+    """Model that the others are compared with; empty where nothing is compared."""
 
 
 def result_table(
@@ -43,21 +44,21 @@ def result_table(
     sides: Mapping[str, Mapping[str, Comparison]],
     reference: str,
 ) -> ResultTable:
-    """Put together what is known of every model.
+    """Build the result table.
 
     Args:
         loaded: the experiment.
-        scored: its test sets; none where the texts are gone.
-        sides: comparisons by both labels, as ``matrix`` gives them.
-        reference: the model that the others are set against.
+        scored: its test sets; empty where the texts cannot be read.
+        sides: comparisons by both labels, as ``comparison_matrix`` gives them.
+        reference: model that the others are compared with.
     """
     means = {row["label"]: row for row in _means(loaded, scored)}
     columns = columns_of(loaded, bool(scored), sides.get(reference, {}), reference)
     rows = []
     for label in loaded.labels:
-        own = [row for row in loaded.rows if row.label == label]
-        mean = {**means.get(label, {}), "label": label, "status": _status(own)}
-        runs = [(f"seed {row.seed}", {**row.flat(), "label": None, "status": _status([row])}) for row in own]
+        results = [result for result in loaded.rows if result.label == label]
+        mean = {**means.get(label, {}), "label": label, "status": _status(results)}
+        runs = [(f"seed {result.seed}", {**result.flat(), "label": None}) for result in results]
         rows.append(
             ModelRow(
                 label=label,
@@ -65,31 +66,27 @@ def result_table(
                 runs=[(name, [column.cell(run) for column in columns]) for name, run in runs],
             )
         )
-    shown = reference if sides else ""
-    return ResultTable(heads=[column.head for column in columns], rows=rows, reference=shown)
+    return ResultTable(
+        heads=[column.head for column in columns], rows=rows, reference=reference if sides else ""
+    )
 
 
 def _means(loaded: LoadedExperiment, scored: Mapping[str, ScoredTestSet]) -> list[Row]:
-    """One row a label; without texts there are no intervals."""
+    """Return one row per label; without texts there are no intervals."""
     if scored:
-        known: list[Row] = json.loads(
-            render_table(aggregate_seeds(loaded.finished, scored), "json")
-        )  # None, not NaN
-        return known
+        frame = aggregate_seeds(loaded.finished, scored)
+        means: list[Row] = json.loads(render_table(frame, "json"))  # with None instead of NaN
+        return means
     rows = [run.result.flat() for run in loaded.finished.runs]
-    figures = [
-        {name: value for name, value in row.items() if name == "label" or not isinstance(value, str)}
-        for row in rows
-    ]
+    union = dict.fromkeys(name for row in rows for name in row)
+    texts = {name for row in rows for name, value in row.items() if isinstance(value, str)} - {"label"}
+    figures = [{name: row.get(name) for name in union if name not in texts} for row in rows]
     return list(mean_over_seeds(Table("", figures)).rows)
 
 
-def _status(rows: Sequence[Result]) -> str:
-    """How many of a model's runs ended as they should, and what befell the others."""
-    troubles = [
-        f"{row.status}: {row.reason}" if row.reason else row.status for row in rows if row.status != "done"
-    ]
-    done = f"{len(rows) - len(troubles)} of {len(rows)} done"
-    if len(rows) == 1 or not troubles:
-        return troubles[0] if troubles else "done"
-    return "; ".join([done, *dict.fromkeys(troubles)])
+def _status(results: Sequence[Result]) -> str:
+    """Count the finished runs of a model, and list the status of the others."""
+    others = [COLUMNS["status"].text(result.flat()) for result in results if result.status != "done"]
+    if len(results) == 1 or not others:
+        return others[0] if others else "done"
+    return "; ".join([f"{len(results) - len(others)} of {len(results)} done", *dict.fromkeys(others)])

@@ -1,8 +1,9 @@
-"""A table as LaTeX in the style of booktabs: a whole document, whose tabular can be taken into a paper."""
+"""A table as a LaTeX document with booktabs, whose tabular can be copied into a paper."""
 
 import re
 
-from compare.report.tables.layout import WORDS, TextTable
+from compare.report.tables.layout import TextTable
+from compare.results.columns import LEFT_ALIGNED
 
 DOCUMENT = r"""\documentclass{article}
 \usepackage[utf8]{inputenc}
@@ -35,19 +36,19 @@ SIGNS = {
     "|": r"\textbar{}",
     "[": "{[}",  # a [ at the start of a line would be an argument of the \\ before it
 }
-"""What LaTeX takes for its own, and how to write it as text."""
+"""LaTeX for characters that are special in LaTeX or missing from its fonts."""
 PATTERN = re.compile("|".join(map(re.escape, SIGNS)))
 
 
-def latex(grid: TextTable) -> str:
-    """The table with its notes as the caption; it compiles as it is."""
-    alignment = "".join("l" if heading in WORDS else "r" for heading in grid.headings)
-    lines = [" & ".join(map(_escape, line)) + r" \\" for line in grid.lines]
-    headings = " & ".join(map(_escape, grid.headings))
-    caption = "; ".join(map(_escape, grid.notes))
+def latex(table: TextTable) -> str:
+    """Format the table, with its notes as the caption, as a document that compiles."""
+    alignment = "".join("l" if heading in LEFT_ALIGNED else "r" for heading in table.headings)
+    lines = [" & ".join(map(_escape, line)) + r" \\" for line in table.lines]
+    headings = " & ".join(map(_escape, table.headings))
+    caption = "; ".join(map(_escape, table.notes))
     return DOCUMENT % (alignment, headings, "\n".join(lines), caption)
 
 
 def _escape(text: str) -> str:
-    """``text`` as LaTeX shows it."""
+    """Escape ``text`` for LaTeX."""
     return PATTERN.sub(lambda match: SIGNS[match.group()], " ".join(text.split()))

@@ -1,180 +1,84 @@
-"""The table people read: a choice of columns in handy units, and below it what the figures hold for."""
+"""Cells, headings and notes of a result table, before they are written in a form such as Markdown."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
-Row = dict[str, Any]
-"""One row of a table by column name; what is not known is None."""
-CellFormat = Callable[[Row], str]
-"""What a column of the table shows of a row."""
-
-UNKNOWN = "–"
-WORDS = ("model", "label", "status", "experiment", "matched")
-"""Columns of words, set to the left."""
+from compare.report.conditions import distinct, find_warnings, list_conditions
+from compare.results.column import Column, Group, Row, Shown
+from compare.results.columns import COLUMNS
+from compare.results.numbers import UNKNOWN
+from compare.results.score_columns import (
+    INTERVALS,
+    PRIMARY,
+    bleu_interval_column,
+    further_tests,
+    score_and_interval_column,
+    score_column,
+)
+from compare.scoring.metrics import METRICS
 
 
 class TextTable(NamedTuple):
-    """A table as text, not yet in the signs of any form."""
+    """A table as text."""
 
     headings: list[str]
     lines: list[list[str]]
-    """One a row, a cell for each heading."""
+    """Rows, each with one cell per heading."""
     notes: list[str]
-    """What the figures hold for, and warnings where they do not compare."""
+    """Conditions of the figures, and warnings where rows do not compare."""
 
 
 def layout_table(rows: Sequence[Row], names: Sequence[str] | None = None) -> TextTable:
-    """Lay out ``rows``, all columns ``names`` of them or else a readable choice."""
-    columns = _readable(rows) if names is None else {name: _plain(name) for name in names}
-    if any(row.get("status", "done") != "done" for row in rows):
-        columns["status"] = _status
-    lines = [[cell(row) for cell in columns.values()] for row in rows]
-    return TextTable(list(columns), lines, [*_conditions(rows), *find_warnings(rows)])
+    """Lay out ``rows``.
 
-
-def _readable(rows: Sequence[Row]) -> dict[str, CellFormat]:
-    """The columns most comparisons need, by heading; further test sets and seeds where there are any."""
-    several = [name for name in ("experiment", "seed") if len(_distinct(rows, name)) > 1]
-    if all("seeds" in row for row in rows):
-        quality = _over_seeds(rows)
-        several.append("seeds")
+    Args:
+        rows: one or more rows; every row has the same columns.
+        names: columns to show under their names; by default those that ``Column.shown`` selects.
+    """
+    if names is None:
+        columns = {column.heading: column for column in _default_columns(rows) if _is_shown(column, rows)}
     else:
-        quality = {
-            "BLEU [95%]": _interval("bleu_ci", ""),
-            **{f"BLEU {test} [95%]": _interval("bleu_ci", f"_{test}") for test in _further_tests(rows)},
-        }
-    matched = {"matched": _matched} if _distinct(rows, "budget") else {}
-    return {
-        "model": _plain("label"),
-        **{name: _plain(name) for name in several},
-        "params (M)": _number("params", "{:.2f}", 1e-6),
-        **matched,
-        **quality,
-        "chrF": _number("chrf", "{:.1f}"),
-        **({"TER": _number("ter", "{:.1f}")} if _distinct(rows, "ter") else {}),
-        "train tokens/s": _number("train_tokens_per_s", "{:,.0f}"),
-        "greedy sent/s": _number("greedy_sentences_per_s", "{:,.1f}"),
-        "beam sent/s": _number("beam_sentences_per_s", "{:,.1f}"),
-        "latency p50 (ms)": _number("latency_ms_p50", "{:,.1f}"),
-        "train (min)": _number("train_s", "{:,.1f}", 1 / 60),
-        "updates": _number("updates", "{:,.0f}"),
-    }
+        columns = {name: _named_column(name) for name in names}
+    if any(row.get("status", "done") != "done" for row in rows):
+        columns["status"] = COLUMNS["status"]
+    lines = [[column.text(row) for column in columns.values()] for row in rows]
+    notes = [f"{name}: {values}" for name, values in list_conditions(rows)]
+    return TextTable(list(columns), lines, [*notes, *find_warnings(rows)])
 
 
-def _over_seeds(rows: Sequence[Row]) -> dict[str, CellFormat]:
-    """BLEU of each test set with its standard deviation, and the three intervals of the first."""
-    return {
-        "BLEU": _number("bleu", "{:.1f}"),
-        "test set [95%]": _ends("bleu_test_set", ""),
-        "seeds [95%]": _ends("bleu_seeds", ""),
-        "combined [95%]": _ends("bleu_combined", ""),
-        **{f"BLEU {test}": _number(f"bleu_{test}", "{:.1f}") for test in _further_tests(rows)},
-    }
+def _default_columns(rows: Sequence[Row]) -> list[Column]:
+    """List the columns of all groups, with scores in the place of the group of quality."""
+    before = [column for column in COLUMNS.values() if column.group.value < Group.QUALITY.value]
+    after = [column for column in COLUMNS.values() if column.group.value > Group.QUALITY.value]
+    tests = further_tests(rows[0])
+    if all("seeds" in row for row in rows):
+        primary = [
+            score_column(PRIMARY),
+            *(bleu_interval_column(kind) for kind in INTERVALS),
+            *(score_column(PRIMARY, test) for test in tests),
+        ]
+    else:
+        primary = [score_and_interval_column(PRIMARY, test) for test in ("", *tests)]
+    return [*before, *primary, *(score_column(metric) for metric in METRICS if metric != PRIMARY), *after]
 
 
-def _further_tests(rows: Sequence[Row]) -> list[str]:
-    """The names of the test sets that have columns of their own, as ``bleu_test_long`` for test_long."""
-    prefix = "bleu_signature_"
-    return list(
-        dict.fromkeys(name.removeprefix(prefix) for row in rows for name in row if name.startswith(prefix))
-    )
+def _is_shown(column: Column, rows: Sequence[Row]) -> bool:
+    """Return whether a table without an explicit choice has ``column``."""
+    match column.shown:
+        case Shown.IF_KNOWN:
+            return bool(distinct(rows, column.name))
+        case Shown.IF_DIFFERENT:
+            return len(distinct(rows, column.name)) > 1
+    return column.shown is Shown.ALWAYS
 
 
-def _number(name: str, form: str, factor: float = 1) -> CellFormat:
-    """A cell that shows column ``name`` times ``factor``, and its standard deviation where there is one."""
+def _named_column(name: str) -> Column:
+    """Return a column of stored values under their own name."""
 
-    def cell(row: Row) -> str:
-        value, spread = row.get(name), row.get(f"{name}_sd")
-        if value is None:
-            return UNKNOWN
-        return form.format(value * factor) + (f" ± {form.format(spread * factor)}" if spread else "")
-
-    return cell
-
-
-def _interval(name: str, test: str) -> CellFormat:
-    """A cell that shows BLEU and the ends of its interval: 38.1 [36.6, 39.7]."""
-    ends = _ends(name, test)
-
-    def cell(row: Row) -> str:
-        bleu = row.get(f"bleu{test}")
-        if bleu is None:
-            return UNKNOWN
-        return f"{bleu:.1f}" if ends(row) == UNKNOWN else f"{bleu:.1f} {ends(row)}"
-
-    return cell
-
-
-def _ends(name: str, test: str) -> CellFormat:
-    """A cell that shows the ends of an interval: [36.6, 39.7]."""
-
-    def cell(row: Row) -> str:
-        low, high = (row.get(f"{name}_{end}{test}") for end in ("low", "high"))
-        return UNKNOWN if low is None or high is None else f"[{low:.1f}, {high:.1f}]"
-
-    return cell
-
-
-def _matched(row: Row) -> str:
-    """The cell that says what was made equal, and how closely: "params +0.4%"."""
-    off = row.get("budget_off")
-    return UNKNOWN if row.get("budget") is None else f"{row['budget']} {off:+.1%}"
-
-
-def _plain(name: str) -> CellFormat:
-    """A cell that shows whatever stands in column ``name``."""
-
-    def cell(row: Row) -> str:
+    def text(row: Row) -> str:
         value = row.get(name)
         if value is None:
             return UNKNOWN
         return f"{value:,.6g}" if isinstance(value, float) else str(value)
 
-    return cell
-
-
-def _status(row: Row) -> str:
-    """The cell that says how a run ended: "failed: loss became NaN at update 37"."""
-    return f"{row['status']}: {row['reason']}" if row.get("reason") else str(row.get("status"))
-
-
-def _distinct(rows: Iterable[Row], name: str, length: int | None = None) -> list[str]:
-    """The values of column ``name``, each once, in the order of the rows; hashes cut to ``length``."""
-    return list(dict.fromkeys(str(row[name])[:length] for row in rows if row.get(name) is not None))
-
-
-def _conditions(rows: Sequence[Row]) -> list[str]:
-    """One line each: how it was scored, on what it ran, what it was trained on."""
-    signatures = [name for name in rows[0] if name.startswith("bleu_signature")]
-    scored = dict.fromkeys(value for name in signatures for value in _distinct(rows, name))
-    lines = {
-        "BLEU": [", ".join(scored)],
-        "Hardware": [
-            *_distinct(rows, "device"),
-            *(f"torch {version}" for version in _distinct(rows, "torch")),
-            *(f"{threads} threads" for threads in _distinct(rows, "threads")),
-            *_distinct(rows, "precision"),
-        ],
-        "Search": [f"beam {size}" for size in _distinct(rows, "beam")],
-        "Data": [
-            *_distinct(rows, "data_hash", 12),
-            *(f"batches {value}" for value in _distinct(rows, "batch_hash", 12)),
-            *(f"code {version}" for version in _distinct(rows, "code_version")),
-        ],
-    }
-    return [f"{name}: {', '.join(values)}" for name, values in lines.items() if any(values)]
-
-
-def find_warnings(rows: Sequence[Row]) -> list[str]:
-    """One line for each reason why these rows do not compare."""
-    lines = []
-    if len(found := _distinct(rows, "data_hash", 12)) > 1:
-        lines.append(f"Warning: these rows were trained or tested on different data ({', '.join(found)})")
-    for seed in _distinct(rows, "seed"):
-        same = [row for row in rows if str(row.get("seed")) == seed]
-        if len(found := _distinct(same, "batch_hash", 12)) > 1:
-            lines.append(f"Warning: rows of seed {seed} saw different batches ({', '.join(found)})")
-    settings = ("device", "torch", "threads", "precision")
-    if several := [name for name in settings if len(_distinct(rows, name)) > 1]:
-        lines.append(f"Warning: {', '.join(several)} differ between rows, so their speeds do not compare")
-    return lines
+    return Column(name, name, Group.IDENTITY, render=text)

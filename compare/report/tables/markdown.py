@@ -1,23 +1,12 @@
-"""A table as Markdown."""
+"""A table with its notes as Markdown."""
 
-from compare.report.tables.layout import WORDS, TextTable
-
-
-def markdown(grid: TextTable) -> str:
-    """The table, and below it a list of its notes."""
-    import pandas as pd
-
-    cells = [[_escape(cell) for cell in line] for line in grid.lines]
-    table = pd.DataFrame(cells, columns=[_escape(heading) for heading in grid.headings]).to_markdown(
-        index=False,
-        tablefmt="pipe",
-        disable_numparse=True,  # or tabulate would round 38.10 to 38.1
-        colalign=["left" if heading in WORDS else "right" for heading in grid.headings],
-    )
-    notes = "".join(f"- {note}\n" for note in grid.notes)
-    return f"{table}\n\n{notes}" if notes else f"{table}\n"
+from compare.report.tables.layout import TextTable
+from compare.results.columns import LEFT_ALIGNED
+from compare.results.markdown import markdown_table
 
 
-def _escape(text: str) -> str:
-    """``text`` made fit for a cell, which ends at a | or at the end of the line."""
-    return " ".join(text.replace("|", r"\|").split())
+def markdown(table: TextTable) -> str:
+    """Format the table, and below it a list of its notes."""
+    rows = [dict(zip(table.headings, cells, strict=True)) for cells in table.lines]
+    notes = "".join(f"- {note}\n" for note in table.notes)
+    return f"{markdown_table(rows, left=LEFT_ALIGNED)}\n" + (f"\n{notes}" if notes else "")

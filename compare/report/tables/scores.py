@@ -1,33 +1,44 @@
-"""The scores of one text or several against the same references, as text or JSON."""
+"""Scores of one or several systems against the same references, as text, Markdown or JSON."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 
-from compare.analysis.table import Row, markdown
-from compare.scoring.score import METRICS, SystemScores
+from compare.analysis.table import Row
+from compare.results.markdown import markdown_table
+from compare.scoring.metrics import METRICS
+from compare.scoring.score import SystemScores
 
 
 def render_scores(scores: Mapping[str, SystemScores], *, as_json: bool = False) -> str:
-    """Show the ``scores`` of systems by name, scored alike.
+    """Format the scores of systems.
 
-    One system takes a line a score, or one JSON object; several are a Markdown table with the signatures
-    below it, or a JSON array of objects, each with its "system".
+    Args:
+        scores: by the system's name, all computed with the same options.
+        as_json: whether to give JSON: an object for one system, else a list of objects; each has a "system".
+
+    Returns:
+        Without ``as_json``, one line per score for one system, a Markdown table with signatures for several.
     """
     if as_json:
-        rows = [{"system": name, **asdict(found)} for name, found in scores.items()]
-        return json.dumps(rows if len(rows) > 1 else rows[0], indent=2)
+        records = [{"system": name, **system.columns()} for name, system in scores.items()]
+        return json.dumps(records if len(records) > 1 else records[0], indent=2)
     first, *others = scores.values()
     if not others:
         return str(first)
-    table = markdown([_row(name, found) for name, found in scores.items()])
-    signatures = [getattr(first, f"{metric}_signature") for metric in METRICS]
-    titles = zip(("BLEU", "chrF", "TER"), signatures, strict=True)
-    return "\n".join([table, "", *(f"- {title}: {text}" for title, text in titles if text)])
+    table = markdown_table([_row(name, system) for name, system in scores.items()])
+    columns = first.columns()
+    signatures = {metric.heading: columns.get(f"{name}_signature") for name, metric in METRICS.items()}
+    return "\n".join([table, "", *(f"- {heading}: {text}" for heading, text in signatures.items() if text)])
 
 
-def _row(name: str, found: SystemScores) -> Row:
-    """One line of the table, with only those scores that there are."""
-    bleu = {"BLEU": found.bleu, "[95%]": found.interval} if found.bleu is not None else {}
-    cells: Row = {**bleu, "chrF": found.chrf, "TER": found.ter, "length ratio": found.length_ratio}
-    return {"system": name, **{title: value for title, value in cells.items() if value is not None}}
+def _row(name: str, system: SystemScores) -> Row:
+    """Return one row of the table, with the computed scores only."""
+    columns = system.columns()
+    row: Row = {"system": name}
+    for metric, definition in METRICS.items():
+        if (score := columns.get(metric)) is None:
+            continue
+        row[definition.heading] = score
+        if interval := system.interval(metric):
+            row["[95%]" if "[95%]" not in row else f"{definition.heading} [95%]"] = interval
+    return row if system.length_ratio is None else {**row, "length ratio": system.length_ratio}

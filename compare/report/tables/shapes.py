@@ -1,4 +1,4 @@
-"""The shapes of a table: a row a run, a row a model over its seeds, or a row a model with a column a seed."""
+"""Shapes of a table: one row per run, or one row per model with means over seeds or one column per seed."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SPREAD_OUT = ("bleu", "chrf", "train_tokens_per_s")
-"""The columns that a wide table has for each seed, unless others are asked for."""
+"""Columns that a wide table has once per seed."""
 
 
 class TableShape(StrEnum):
-    """The shapes that ``load_table`` knows."""
+    """Shapes of tables."""
 
     ROWS = "rows"
     AGGREGATED = "aggregated"
@@ -23,11 +23,11 @@ class TableShape(StrEnum):
 
 
 def load_table(folders: Sequence[Path], shape: str) -> "pd.DataFrame":
-    """The results of experiments in one of the shapes.
+    """Load the results of experiments in one of the shapes.
 
-    - rows: a row a run.
-    - aggregated: a row a model, the mean over its seeds and ``<column>_sd``; BLEU has three intervals.
-    - wide: a row a model, and of the columns ``SPREAD_OUT`` one for each seed.
+    - rows: one row per run.
+    - aggregated: one row per model with means over seeds and ``<column>_sd``; BLEU has three intervals.
+    - wide: one row per model, with the columns ``SPREAD_OUT`` once per seed.
 
     Raises:
         ValueError: an unknown shape, or (aggregated) no finished run or a corpus that cannot be read.
@@ -43,7 +43,7 @@ def load_table(folders: Sequence[Path], shape: str) -> "pd.DataFrame":
 
 
 def _aggregated(folders: Sequence[Path]) -> "pd.DataFrame":
-    """The models of each folder, one after the other."""
+    """Aggregate the seeds of each folder's models."""
     import pandas as pd
 
     from compare.analysis.finished_experiment import load_finished
@@ -60,7 +60,7 @@ def _aggregated(folders: Sequence[Path]) -> "pd.DataFrame":
 
 
 def _wide(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """One row a label of an experiment, in the order of the rows."""
+    """Return one row per label of an experiment, in the order of the rows."""
     keys = ["experiment", "label"]
     several = frame["experiment"].nunique() > 1
     wide = frame.pivot(index=keys, columns="seed", values=list(SPREAD_OUT))

@@ -1,7 +1,7 @@
-"""The comparison as one table: Markdown to read, CSV and JSON to compute with.
+"""Results as one table in Markdown, LaTeX, CSV or JSON.
 
-CSV and JSON hold every column in full precision. Markdown holds what people compare, and below it what
-the figures hold for. What is not known shows as a dash (CSV: empty, JSON: null), never as 0.
+CSV and JSON have every column in full precision. Markdown and LaTeX have a choice of columns, with the
+conditions of the figures below. An unknown value is a dash (CSV: empty, JSON: null), never 0.
 """
 
 import json
@@ -11,17 +11,20 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from compare.analysis.table import Row
+from compare.report.conditions import signature_columns
 from compare.report.tables.latex import latex
-from compare.report.tables.layout import Row, layout_table
+from compare.report.tables.layout import layout_table
 from compare.report.tables.markdown import markdown
 from compare.results.store import Result, to_frame
+from compare.scoring.metrics import METRICS
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 class TableForm(StrEnum):
-    """The forms ``render_table`` knows."""
+    """Formats of tables."""
 
     MARKDOWN = "markdown"
     CSV = "csv"
@@ -32,16 +35,17 @@ class TableForm(StrEnum):
 def render_table(
     rows: "pd.DataFrame | Iterable[Result]", form: str = "markdown", columns: Sequence[str] | None = None
 ) -> str:
-    """Put ``rows`` into one table, in their order.
+    """Format ``rows`` as one table, in their order.
 
     Args:
         rows: results, or a frame as ``load_results`` gives it.
         form: a ``TableForm``.
-        columns: names of the frame's columns to show; by default all, in Markdown a readable choice.
+        columns: names of the frame's columns to show; by default all (CSV, JSON) or those that
+            ``compare.results.columns`` selects (Markdown, LaTeX).
 
     Raises:
-        ValueError: two rows were scored under different BLEU signatures, a column or form is unknown,
-            or there are no rows.
+        ValueError: two rows have different signatures of a metric, a column or form is unknown, or there
+            are no rows.
     """
     import pandas as pd
 
@@ -49,7 +53,7 @@ def render_table(
     if frame.empty:
         raise ValueError("no results to put into a table")
     _check_signatures(frame)
-    chosen = frame if columns is None else frame[[_known(name, frame) for name in columns]]
+    chosen = frame if columns is None else frame[[_check_column(name, frame) for name in columns]]
     match form:
         case TableForm.CSV:
             return str(chosen.to_csv(index=False))
@@ -63,18 +67,19 @@ def render_table(
 
 
 def _check_signatures(frame: "pd.DataFrame") -> None:
-    """Refuse to put scores side by side that cannot be compared."""
-    for column in (name for name in frame.columns if name.startswith("bleu_signature")):
-        signatures = frame[column].dropna().unique()
-        if len(signatures) > 1:
-            raise ValueError(
-                f"{column}: BLEU is comparable under one signature only, "
-                f"found {signatures[0]} and {signatures[1]}; put these rows into tables of their own"
-            )
+    """Reject scores with different signatures, which cannot be compared."""
+    for metric, columns in signature_columns(frame.columns).items():
+        for column in columns:
+            signatures = frame[column].dropna().unique()
+            if len(signatures) > 1:
+                raise ValueError(
+                    f"{column}: {METRICS[metric].heading} is comparable under one signature only, "
+                    f"found {signatures[0]} and {signatures[1]}; put these rows into tables of their own"
+                )
 
 
-def _known(name: str, frame: "pd.DataFrame") -> str:
-    """``name``, if ``frame`` has such a column."""
+def _check_column(name: str, frame: "pd.DataFrame") -> str:
+    """Return ``name``; reject it where ``frame`` has no such column."""
     if name not in frame.columns:
         hint = get_close_matches(name, frame.columns, n=1)
         raise ValueError(f"no column {name!r}" + (f"; did you mean {hint[0]!r}?" if hint else ""))
@@ -82,7 +87,7 @@ def _known(name: str, frame: "pd.DataFrame") -> str:
 
 
 def _rows(frame: "pd.DataFrame") -> list[Row]:
-    """The rows of ``frame`` as plain Python values, None for what is not known."""
+    """Return the rows of ``frame`` as plain Python values, None for unknown ones."""
     known = frame.notna() & ~frame.isin([math.inf, -math.inf])
     rows = frame.astype(object).where(known, None).to_dict("records")
     return [{str(name): value for name, value in row.items()} for row in rows]

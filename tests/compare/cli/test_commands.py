@@ -149,7 +149,7 @@ def test_every_field_of_a_row_is_known_in_the_end(finished: Path):
     optional = {"reason", "energy_j_per_1k_tokens", "budget", "budget_off"}
     for row in ROWS:
         result = json.loads((finished / row / "result.json").read_text())
-        assert result.keys() == {item.name for item in fields(Result)}
+        assert result.keys() == {item.name for item in fields(Result)} - {"scores"}  # no further metrics here
         assert {name for name, value in result.items() if value is None} <= optional
 
 

@@ -37,6 +37,7 @@ VALUES = {
     str | None: st.none() | st.text(),
     Status: st.sampled_from(get_args(Status)),
     Mapping[str, str]: st.dictionaries(st.text(), st.text(), max_size=2),
+    Mapping[str, float | str | None]: SCORES,
 }
 RESULTS = st.builds(
     Result,

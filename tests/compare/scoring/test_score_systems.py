@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from compare.cli import main
-from compare.scoring.score import ALL, METRICS, TOKENIZERS, ScoringOptions, score_texts
+from compare.scoring.metrics import METRICS
+from compare.scoring.score import TOKENIZERS, ScoringOptions, all_metrics, score_texts
 from tests.kits.cli import Refusal
 
 HYPOTHESES = ["the cat sat on mat", "Hello , Dear friend ."]
@@ -28,7 +29,8 @@ def texts(tmp_path: Path) -> list[str]:
 
 def test_several_references_match_hand_computation():
     """Each n-gram stands in one of the two, the nearer length is the shorter; one edit of 5 words."""
-    found = score_texts(HYPOTHESES[:1], *(lines[:1] for lines in REFERENCES), scoring=ALL, n_bootstrap=2)
+    references = [lines[:1] for lines in REFERENCES]
+    found = score_texts(HYPOTHESES[:1], *references, scoring=all_metrics(), n_bootstrap=2)
     assert found.bleu == pytest.approx(100)
     assert found.length_ratio == pytest.approx(5 / 4)
     assert found.ter == pytest.approx(100 * 1 / 5)

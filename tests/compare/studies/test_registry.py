@@ -15,11 +15,11 @@ import torch
 from torch import nn
 
 from compare.benchmark.growth import fit_power_law
+from compare.results.markdown import markdown_table
 from compare.studies import STUDIES, measurement, registry, study_report
 from compare.studies.references import REFERENCES, bibliography
 from compare.studies.registry import run_study
 from compare.studies.study import at_least, at_most, between, near
-from compare.studies.study_report import markdown
 from tests.kits.studies import rows
 
 EXACT = ["scaling", "order", "distance", "reversal", "linearity", "norm"]
@@ -112,7 +112,7 @@ def test_a_claim_describes_its_range():
 
 
 def test_a_markdown_table_keeps_gaps_and_escapes_bars():
-    text = markdown([{"model": "a|b", "n": 1_234_567}, {"model": "c", "x": 0.5, "y": True}])
+    text = markdown_table([{"model": "a|b", "n": 1_234_567}, {"model": "c", "x": 0.5, "y": True}])
     cells = [[cell.strip() for cell in line.strip("|").split(" |")] for line in text.splitlines()]
     assert cells[0] == ["model", "n", "x", "y"]
     assert cells[2:] == [["a\\|b", "1,234,567", "–", "–"], ["c", "–", "0.5", "yes"]]

@@ -66,16 +66,16 @@ def test_the_table_holds_means_over_seeds_and_each_run(content: ReportContent, m
     assert [runs[f"seed {seed}"][0].text for seed in (1, 2)] == [f"{score:.1f}" for score in scores]
     assert [runs[f"seed {seed}"][0].order for seed in (1, 2)] == scores
     one = result(made, "rnn-seed2")
-    assert runs["seed 2"][1].text == f"{one.bleu_ci_low:.1f} to {one.bleu_ci_high:.1f}"
+    assert runs["seed 2"][1].text == f"[{one.bleu_ci_low:.1f}, {one.bleu_ci_high:.1f}]"
 
 
 def test_several_seeds_have_three_intervals_one_seed_has_one(content: ReportContent, tmp_path: Path):
     named = {head.text for head in content.results.heads}
-    assert {"test set 95%", "seeds 95%", "combined 95%", "test_long combined 95%"} <= named
+    assert {"test set [95%]", "seeds [95%]", "combined [95%]", "test_long combined [95%]"} <= named
     single = gather_content(write_experiment(tmp_path / "single", seeds=[1]))
     named = {head.text for head in single.results.heads}
-    assert {"test set 95%", "test_long test set 95%"} <= named
-    assert not {"seeds 95%", "combined 95%"} & named
+    assert {"test set [95%]", "test_long test set [95%]"} <= named
+    assert not {"seeds [95%]", "combined [95%]"} & named
     assert "Every model ran with one seed: what other seeds would give is not known." in single.unknown
     assert "▲" not in "".join(column(single, "against transformer").values())
     assert "cannot be said to beat" in single.summary[0]

@@ -1,0 +1,61 @@
+"""Conditions under which results hold, and warnings where results do not compare."""
+
+from collections.abc import Iterable, Sequence
+
+from compare.results.column import Row
+from compare.scoring.metrics import METRICS
+
+
+def distinct(rows: Iterable[Row], name: str, length: int | None = None) -> list[str]:
+    """List the known values of column ``name`` once each, cut to ``length`` characters."""
+    return list(dict.fromkeys(str(row[name])[:length] for row in rows if row.get(name) is not None))
+
+
+def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """List metric signatures, hardware, search and data as (name, values); unknown ones are left out."""
+    lines = {
+        **{
+            METRICS[metric].heading: list(
+                dict.fromkeys(signature for column in columns for signature in distinct(rows, column))
+            )
+            for metric, columns in signature_columns(rows[0]).items()
+        },
+        "Hardware": [
+            *distinct(rows, "device"),
+            *(f"torch {version}" for version in distinct(rows, "torch")),
+            *(f"{threads} threads" for threads in distinct(rows, "threads")),
+            *distinct(rows, "precision"),
+        ],
+        "Search": [f"beam {size}" for size in distinct(rows, "beam")],
+        "Data": [
+            *distinct(rows, "data_hash", 12),
+            *(f"batches {value}" for value in distinct(rows, "batch_hash", 12)),
+            *(f"code {version}" for version in distinct(rows, "code_version")),
+        ],
+    }
+    return [(name, ", ".join(values)) for name, values in lines.items() if any(values)]
+
+
+def signature_columns(columns: Iterable[str]) -> dict[str, list[str]]:
+    """List the signature columns of all test sets by metric, for metrics that record one for the first."""
+    names = list(columns)
+    return {
+        metric: [name for name in names if name.startswith(f"{metric}_signature")]
+        for metric in METRICS
+        if f"{metric}_signature" in names
+    }
+
+
+def find_warnings(rows: Sequence[Row]) -> list[str]:
+    """List the reasons why these rows do not compare, one line each."""
+    lines = []
+    if len(hashes := distinct(rows, "data_hash", 12)) > 1:
+        lines.append(f"Warning: these rows were trained or tested on different data ({', '.join(hashes)})")
+    for seed in distinct(rows, "seed"):
+        same_seed = [row for row in rows if str(row.get("seed")) == seed]
+        if len(hashes := distinct(same_seed, "batch_hash", 12)) > 1:
+            lines.append(f"Warning: rows of seed {seed} saw different batches ({', '.join(hashes)})")
+    settings = ("device", "torch", "threads", "precision")
+    if different := [name for name in settings if len(distinct(rows, name)) > 1]:
+        lines.append(f"Warning: {', '.join(different)} differ between rows, so their speeds do not compare")
+    return lines

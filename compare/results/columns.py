@@ -1,0 +1,151 @@
+"""Columns of result tables: one list for Markdown, LaTeX, CSV and JSON tables and the HTML report.
+
+A new figure is a field of ``Result`` and one ``Column`` here; the columns of scores come from ``METRICS``.
+"""
+
+from collections.abc import Mapping
+
+from compare.results.column import Column, Group, Row, Shown
+from compare.results.numbers import UNKNOWN
+
+
+def _seed(row: Row) -> str:
+    return str(row.get("seed", UNKNOWN))
+
+
+def _matched(row: Row) -> str:
+    """Format the matched budget and the deviation from it: "params +0.4%"."""
+    budget, deviation = row.get("budget"), row.get("budget_off")
+    return UNKNOWN if budget is None or deviation is None else f"{budget} {deviation:+.1%}"
+
+
+def _status(row: Row) -> str:
+    """Format the status with its reason: "failed: loss became NaN at update 37"."""
+    return f"{row['status']}: {row['reason']}" if row.get("reason") else str(row.get("status"))
+
+
+COLUMNS: Mapping[str, Column] = {
+    column.name: column
+    for column in (
+        Column("label", "model", Group.IDENTITY, shown=Shown.ALWAYS, left=True),
+        Column("experiment", "experiment", Group.IDENTITY, shown=Shown.IF_DIFFERENT, left=True),
+        Column("seed", "seed", Group.IDENTITY, shown=Shown.IF_DIFFERENT, render=_seed),
+        Column("seeds", "seeds", Group.IDENTITY, help="number of runs behind a mean", shown=Shown.IF_KNOWN),
+        Column("preset", "preset", Group.IDENTITY),
+        Column("status", "status", Group.IDENTITY, left=True, render=_status),
+        Column("reason", "reason", Group.IDENTITY, help="cause of a failure"),
+        Column(
+            "params",
+            "params",
+            Group.SIZE,
+            unit="M",
+            help="trained weights",
+            factor=1e-6,
+            decimals=2,
+            shown=Shown.ALWAYS,
+        ),
+        Column(
+            "params_no_embedding", "params without embeddings", Group.SIZE, unit="M", factor=1e-6, decimals=2
+        ),
+        Column(
+            "train_flops_per_token", "training FLOPs per token", Group.SIZE, unit="M", factor=1e-6, decimals=2
+        ),
+        Column(
+            "budget_off",
+            "matched",
+            Group.SIZE,
+            help="budget that is equal over the models, and the deviation from it",
+            shown=Shown.IF_KNOWN,
+            left=True,
+            render=_matched,
+        ),
+        Column("budget", "budget", Group.SIZE, help="quantity that is equal over the models"),
+        Column(
+            "length_ratio",
+            "length ratio",
+            Group.QUALITY,
+            help="tokens of the translations over tokens of the references",
+            decimals=3,
+        ),
+        Column(
+            "train_tokens_per_s",
+            "train tokens/s",
+            Group.SPEED,
+            help="source and target, without padding",
+            decimals=0,
+            shown=Shown.ALWAYS,
+        ),
+        Column("train_tgt_tokens_per_s", "train target tokens/s", Group.SPEED, decimals=0),
+        Column(
+            "train_mfu",
+            "train MFU",
+            Group.SPEED,
+            unit="%",
+            help="model FLOPs utilisation",
+            factor=100,
+            decimals=1,
+        ),
+        Column("greedy_sentences_per_s", "greedy sent/s", Group.SPEED, decimals=1, shown=Shown.ALWAYS),
+        Column("beam_sentences_per_s", "beam sent/s", Group.SPEED, decimals=1, shown=Shown.ALWAYS),
+        Column("decode_tokens_per_s", "beam tokens/s", Group.SPEED, decimals=0),
+        Column(
+            "latency_ms_p50",
+            "latency p50",
+            Group.SPEED,
+            unit="ms",
+            help="median, one sentence at a time",
+            decimals=1,
+            shown=Shown.ALWAYS,
+        ),
+        Column(
+            "latency_ms_p95",
+            "latency p95",
+            Group.SPEED,
+            unit="ms",
+            help="95th percentile, one sentence at a time",
+            decimals=1,
+        ),
+        Column("peak_memory_bytes", "peak memory", Group.SPEED, unit="GB", factor=1e-9, decimals=2),
+        Column(
+            "train_s",
+            "train",
+            Group.SPEED,
+            unit="min",
+            help="without validation and checkpoints",
+            factor=1 / 60,
+            decimals=1,
+            shown=Shown.ALWAYS,
+        ),
+        Column(
+            "energy_j_per_1k_tokens",
+            "J/1k tokens",
+            Group.SPEED,
+            help="energy of CPU and GPU in training",
+            decimals=1,
+            shown=Shown.IN_REPORT,
+        ),
+        Column("data_s", "data", Group.SPEED, unit="s", help="waiting for batches in training"),
+        Column("validation_s", "validation", Group.SPEED, unit="s"),
+        Column("checkpoint_s", "checkpoints", Group.SPEED, unit="s"),
+        Column("decode_s", "decoding", Group.SPEED, unit="s", help="translation of the test sets"),
+        Column("updates", "updates", Group.TRAINING, decimals=0, shown=Shown.ALWAYS),
+        Column("epochs", "epochs", Group.TRAINING, decimals=2),
+        Column("tokens_seen", "training tokens", Group.TRAINING, unit="M", factor=1e-6, decimals=2),
+        Column("best_update", "best update", Group.TRAINING, decimals=0),
+        Column("valid_loss", "validation loss", Group.TRAINING),
+        Column("valid_perplexity", "validation perplexity", Group.TRAINING),
+        Column("beam", "beam size", Group.CONDITIONS),
+        Column("batch_tokens", "tokens per batch", Group.CONDITIONS),
+        Column("precision", "precision", Group.CONDITIONS),
+        Column("device", "device", Group.CONDITIONS),
+        Column("torch", "torch", Group.CONDITIONS),
+        Column("threads", "threads", Group.CONDITIONS),
+        Column("data_hash", "data", Group.CONDITIONS, help="sha256 of the corpus"),
+        Column("batch_hash", "batches", Group.CONDITIONS, help="sha256 of the order of batches"),
+        Column("config_hash", "config", Group.CONDITIONS, help="sha256 of the settings"),
+        Column("code_version", "code", Group.CONDITIONS),
+    )
+}
+"""Every column except scores, by name, in the order of tables."""
+LEFT_ALIGNED = {text for column in COLUMNS.values() if column.left for text in (column.name, column.heading)}
+"""Names and headings of the columns that tables align left."""

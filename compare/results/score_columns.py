@@ -1,0 +1,78 @@
+"""Columns of scores in result tables, from the registry of metrics."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from compare.results.column import Column, Group, IntervalColumn, Row, Shown
+from compare.scoring.metrics import METRICS
+from compare.scoring.score import HEADLINE
+
+PRIMARY = "bleu"
+"""The metric with confidence intervals over seeds and columns of further test sets."""
+INTERVALS = {
+    "test_set": ("test set [95%]", "for other sentences and these very models (bootstrap)"),
+    "seeds": ("seeds [95%]", "for other seeds and these very sentences (Student's t)"),
+    "combined": (
+        "combined [95%]",
+        "for other seeds and other sentences (variances added, Satterthwaite: with more degrees of freedom "
+        "than the seeds alone have, so it may be the narrower of the two)",
+    ),
+}
+"""Headings and explanations of the confidence intervals of BLEU over seeds."""
+
+
+def score_column(metric: str, test: str = "") -> Column:
+    """Return the column of a metric.
+
+    Args:
+        metric: name in ``METRICS``.
+        test: a further test set; empty: the first.
+    """
+    definition = METRICS[metric]
+    return Column(
+        f"{metric}_{test}" if test else metric,
+        f"{definition.heading} {test}".strip(),
+        Group.QUALITY,
+        help=definition.help + ("" if definition.higher_is_better else "; lower is better"),
+        decimals=definition.decimals,
+        shown=Shown.ALWAYS if metric in HEADLINE.metrics else Shown.IF_KNOWN,
+    )
+
+
+def score_and_interval_column(metric: str, test: str = "") -> Column:
+    """Return the column of a metric with the interval of a single run: "38.1 [36.6, 39.7]"."""
+    score = score_column(metric, test)
+    interval = IntervalColumn(
+        metric, "", Group.QUALITY, intervals=("ci",), test=test, decimals=score.decimals
+    )
+
+    def text(row: Row) -> str:
+        return score.text(row) if interval.order(row) is None else f"{score.text(row)} {interval.text(row)}"
+
+    return replace(score, title=f"{score.title} [95%]", render=text)
+
+
+def bleu_interval_column(kind: str, test: str = "") -> Column:
+    """Return the column of an interval of mean BLEU.
+
+    Args:
+        kind: name in ``INTERVALS``; a single run has its own interval in the column of "test_set".
+        test: a further test set; empty: the first.
+    """
+    title, explanation = INTERVALS[kind]
+    return IntervalColumn(
+        "bleu",
+        f"{test} {title}".strip(),
+        Group.QUALITY,
+        help=f"BLEU {explanation}",
+        shown=Shown.ALWAYS,
+        decimals=METRICS["bleu"].decimals,
+        intervals=(kind, "ci") if kind == "test_set" else (kind,),
+        test=test,
+    )
+
+
+def further_tests(columns: Iterable[str]) -> list[str]:
+    """List the test sets after the first, which have columns such as ``bleu_signature_test_long``."""
+    prefix = "bleu_signature_"
+    return list(dict.fromkeys(name.removeprefix(prefix) for name in columns if name.startswith(prefix)))

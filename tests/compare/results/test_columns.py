@@ -1,0 +1,79 @@
+"""Columns of result tables: complete, unique, and formatted as headings say."""
+
+from dataclasses import fields
+
+import pytest
+
+from compare.results.columns import COLUMNS
+from compare.results.result import Result
+from compare.results.score_columns import (
+    INTERVALS,
+    bleu_interval_column,
+    score_and_interval_column,
+    score_column,
+)
+from compare.scoring.metrics import METRICS, metric_of
+
+ROW = {"bleu": 38.125, "bleu_ci_low": 36.5625, "bleu_ci_high": 39.6875, "bleu_long": 9.5, "ter": 41.26}
+
+
+def test_every_figure_of_a_result_has_a_column():
+    nested = {"tests", "scores", "files"}
+    names = {item.name for item in fields(Result)} - nested
+    assert {name for name in names if metric_of(name) is None} <= COLUMNS.keys()
+    assert COLUMNS.keys() - names == {"experiment", "seeds"}  # of several experiments, of aggregated tables
+
+
+def test_no_two_columns_share_a_heading():
+    headings = [column.heading for column in COLUMNS.values()]
+    headings += [score_column(metric).heading for metric in METRICS]
+    headings += [bleu_interval_column(kind).heading for kind in INTERVALS]
+    assert len(set(headings)) == len(headings)
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "heading", "text", "order"),
+    [
+        ("params", {"params": 7_126_000}, "params (M)", "7.13", 7.126),
+        ("train_s", {"train_s": 810.0, "train_s_sd": 6.0}, "train (min)", "13.5 ± 0.1", 13.5),
+        ("latency_ms_p50", {"latency_ms_p50": None}, "latency p50 (ms)", "–", None),
+        ("updates", {"updates": 6000, "updates_sd": 0.0}, "updates", "6,000", 6000),
+        ("valid_loss", {"valid_loss": 1.23456}, "validation loss", "1.235", 1.23456),
+        ("seed", {"seed": 12345}, "seed", "12345", 12345),
+        ("device", {"device": "a CPU"}, "device", "a CPU", None),
+        ("budget_off", {"budget": "params", "budget_off": -0.004}, "matched", "params -0.4%", -0.004),
+        ("budget_off", {"budget": None, "budget_off": None}, "matched", "–", None),
+        ("status", {"status": "failed", "reason": "NaN"}, "status", "failed: NaN", None),
+        ("status", {"status": "done", "reason": None}, "status", "done", None),
+    ],
+)
+def test_cells_are_formatted_values(name: str, row: dict, heading: str, text: str, order: float | None):
+    column = COLUMNS[name]
+    assert (column.heading, column.text(row)) == (heading, text)
+    assert column.order(row) == pytest.approx(order)
+
+
+def test_scores_come_with_the_interval_of_a_run_where_there_is_one():
+    column = score_and_interval_column("bleu")
+    assert (column.heading, column.text(ROW), column.order(ROW)) == (
+        "BLEU [95%]",
+        "38.1 [36.6, 39.7]",
+        38.125,
+    )
+    assert score_and_interval_column("bleu", "long").text(ROW) == "9.5"
+    assert score_and_interval_column("bleu", "long").heading == "BLEU long [95%]"
+    assert score_and_interval_column("bleu").text({}) == "–"
+    assert score_column("ter").text(ROW) == "41.3"
+    assert score_column("ter").help.endswith("; lower is better")
+    assert score_column("chrf").text(ROW) == "–"
+
+
+def test_the_interval_of_the_test_set_is_that_of_the_mean_or_of_the_run():
+    column = bleu_interval_column("test_set")
+    assert (column.text(ROW), column.order(ROW)) == ("[36.6, 39.7]", 36.5625)
+    assert column.text(ROW | {"bleu_test_set_low": 1.0, "bleu_test_set_high": 2.0}) == "[1.0, 2.0]"
+    assert bleu_interval_column("seeds").text(ROW) == "–"
+    assert bleu_interval_column("seeds", "long").text(
+        {"bleu_seeds_low_long": 3, "bleu_seeds_high_long": 4}
+    ) == ("[3.0, 4.0]")
+    assert column.text({"bleu_ci_low": 1.0, "bleu_ci_high": None}) == "–"
