@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 
 from compare.experiment.compute_result import Figures, compute_figures
 from compare.experiment.prepare import PreparedData, prepare_data
-from compare.report.publish import SUFFIX
-from compare.report.tables.table import render_table
+from compare.report.publish import render_views
 from compare.results.run_folder import RunFolder
-from compare.results.store import Result, read_results, to_json_lines
+from compare.results.store import Result, read_results
 from compare.scoring.metrics import metric_of
 from compare.scoring.score import HEADLINE
 from compare.system.log import no_messages
@@ -131,8 +130,7 @@ def _is_optional(column: str) -> bool:
 
 def check_tables(folder: Path, results: list[Result]) -> Iterator[ComparedValue]:
     """Compare those tables that exist, and results.jsonl, with their rendering from ``results``."""
-    tables = {f"table.{suffix}": render_table(results, form) for form, suffix in SUFFIX.items()}
-    for name, text in {**tables, "results.jsonl": to_json_lines(results)}.items():
+    for name, text in render_views(results).items():
         if (folder / name).is_file():
             same = (folder / name).read_text(encoding="utf-8") == text
             yield ComparedValue(

@@ -58,16 +58,18 @@ def main(arguments: list[str] | None = None) -> int:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors=__name__)
     from compare.system.log import hide_messages
+    from compare.system.signals import raise_on_sigterm
 
     try:
-        return _flushed(_run(arguments))
+        with raise_on_sigterm():
+            return _flushed(_run(arguments))
     finally:
         hide_messages()
 
 
 def _run(arguments: list[str] | None) -> int:
     """Run a command; a failure is one line on standard error."""
-    from compare.system.signals import Interrupted
+    from compare.system.signals import Interrupted, Terminated
 
     try:
         status: Any = app(args=arguments, standalone_mode=False)
@@ -75,9 +77,9 @@ def _run(arguments: list[str] | None) -> int:
     except Interrupted as stop:
         print(f"{stop}; the same command goes on from there", file=sys.stderr)
         return 128 + stop.signum
-    except (KeyboardInterrupt, typer.Abort):
+    except (KeyboardInterrupt, typer.Abort, Terminated) as stop:
         print("stopped; a run goes on from its last saved state when it is started again", file=sys.stderr)
-        return 130
+        return 143 if isinstance(stop, Terminated) else 130
     except (ValueError, OSError) as error:
         print(f"error: {_one_line(error)}", file=sys.stderr)
         return 2
@@ -95,9 +97,8 @@ def _flushed(status: int) -> int:
         sys.stdout.flush()
         return status
     except OSError as error:
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # else Python tries to flush again at exit
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, sys.stdout.fileno())  # else Python tries to flush again at exit
         if status or isinstance(error, BrokenPipeError):  # the reader closed the pipe: exit quietly
             return status or 1
         print(f"error: {_one_line(error)}", file=sys.stderr)

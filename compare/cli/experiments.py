@@ -35,6 +35,7 @@ def run(
     from compare.experiment import run_all
     from compare.report.publish import write_views
     from compare.report.tables.table import render_table
+    from compare.results.store import read_results
     from compare.system.log import show_messages
     from compare.system.progress import Reporter
 
@@ -50,7 +51,7 @@ def run(
     results = run_all.run_experiment(
         experiment, folder, Reporter(quiet=quiet), seeds=drawn, context=str(config)
     )
-    print(render_table(results, "json" if as_json else "markdown"), end="", flush=True)
+    print(render_table(read_results(folder), "json" if as_json else "markdown"), end="", flush=True)
     write_views(folder)
     return 0 if all(result.status == "done" for result in results) else 1
 

@@ -20,9 +20,12 @@ def table(
     as_json: AsJson = False,
 ) -> int:
     """Print the results of experiments as one table."""
+    from compare.report.publish import refresh_views
     from compare.report.tables.shapes import TableShape, load_table
     from compare.report.tables.table import render_table
 
+    for folder in folders:
+        refresh_views(folder)
     frame = load_table(folders, shape)
     chosen = columns.split(",") if columns else list(frame.columns) if shape == TableShape.WIDE else None
     print(render_table(frame, "json" if as_json else form, chosen), end="")
@@ -47,12 +50,14 @@ def plot(
     Example: attnbench plot runs/demo length --format pdf
     """
     from compare.report.plots.gallery import FIGURES, draw_figure
-    from compare.report.publish import draw_plots
+    from compare.report.publish import draw_plots, refresh_views
     from compare.system.log import show_messages
 
     if kind == "list":
-        print("\n".join(f"{name:<17} {found.about}" for name, found in FIGURES.items()))
-    elif kind:
+        print("\n".join(f"{name:<17} {figure.about}" for name, figure in FIGURES.items()))
+        return 0
+    refresh_views(folder)
+    if kind:
         print("\n".join(map(str, draw_figure(folder, kind, forms.split(",")))))
     else:
         show_messages(quiet=quiet)
@@ -76,9 +81,11 @@ def report(
     Example: attnbench report runs/demo
     """
     from compare.report.html import build_report
+    from compare.report.publish import refresh_views
     from compare.system.log import show_messages
 
     show_messages(quiet=quiet)
+    refresh_views(folder)
     print(build_report(folder, baseline=baseline))
     return 0
 

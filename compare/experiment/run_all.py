@@ -26,11 +26,13 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_result, read_results, save_result, write_json_lines
 from compare.system.cpu import tune_cpu
 from compare.system.hints import first_line
+from compare.system.locks import Locked, lock_folder
 from compare.system.log import log_to_file
 from compare.system.progress import Reporter
 from compare.system.version import code_version
+from compare.training.file_names import CHECKPOINTS
 from compare.training.trainer import TrainingDiverged
-from data.text.files import write_atomically
+from data.text.files import remove_leftovers, write_atomically
 from data.vocabulary import load_pair
 
 logger = logging.getLogger(__name__)
@@ -55,8 +57,11 @@ def run_experiment(
         seeds: each model is trained once from each; by default from ``[train] seed`` alone.
         context: the file that error messages name.
 
+    Several processes may work in one folder: a run that another process is working on is left to it.
+
     Returns:
-        The result of every run in ``folder``, those of earlier calls included.
+        The result of every run that was asked for, in order; ``read_results(folder)`` gives those of earlier
+        calls too.
 
     Raises:
         ValueError: bad settings or data, or ``folder`` holds another experiment.
@@ -73,8 +78,9 @@ def run_experiment(
         _refuse_other_settings(runs)
         if all(_has_ended(run) for run in runs):
             logger.info(f"{folder}: all {len(runs)} rows have ended; delete a row's folder to run it again")
-            return read_results(folder)
-    with _remove_leftovers_of_mistakes(folder):
+            return [read_result(run.folder) for run in runs]
+    with _remove_leftovers_of_mistakes(folder), lock_folder(folder, wait=True):
+        remove_leftovers(folder)
         prepared = prepare_data(experiment, folder / "encoded")
         registry = _read_registry(folder, prepared)
         if experiment.budget.match == "time":
@@ -84,15 +90,9 @@ def run_experiment(
             models = match_budget(models, prepared, registry.get("seconds_per_update", {}))
             runs = _with_seeds(models, folder, seeds)
             _refuse_other_settings(runs)
-    _write_registry(folder, registry, runs, prepared)
-    for number, run in enumerate(runs, start=1):
-        ended = _has_ended(run)
-        logger.info(f"[{number}/{len(runs)}] {run.name}: {'done before' if ended else 'start'}")
-        if not ended:
-            _begin(run, prepared)
-            with log_to_file(run.folder / "log.txt"):
-                _finish(run, prepared.for_seed(run.run.train.seed), reporter)
-    return read_results(folder)
+        _write_registry(folder, registry, runs, prepared)
+    _run_each(runs, prepared, reporter)
+    return [read_result(run.folder) for run in runs]
 
 
 def dry_run(
@@ -134,6 +134,34 @@ def _check_settings(models: Sequence[Run], folder: Path) -> None:
         read_results(folder)  # names what is damaged
 
 
+def _run_each(runs: Sequence[RunFolder], prepared: PreparedData, reporter: Reporter) -> None:
+    """Finish each run that has not ended; a run that fails does not keep the others from running.
+
+    Raises:
+        ValueError: a run could not be finished, such as one with damaged files; all others have been run.
+    """
+    errors: list[ValueError] = []
+    for number, run in enumerate(runs, start=1):
+        position = f"[{number}/{len(runs)}] {run.name}"
+        try:
+            with lock_folder(run.folder):
+                if _has_ended(run):
+                    logger.info(f"{position}: done before")
+                    continue
+                logger.info(f"{position}: start")
+                _begin(run, prepared)
+                with log_to_file(run.folder / "log.txt"):
+                    _finish(run, prepared.for_seed(run.run.train.seed), reporter)
+        except Locked as locked:
+            logger.warning(f"{position}: left out: {locked}")
+        except ValueError as error:
+            errors.append(error)
+            if len(errors) > 1 or number < len(runs):
+                logger.error(f"{position}: {error}")
+    if errors:
+        raise errors[0]
+
+
 def _finish(run: RunFolder, prepared: PreparedData, reporter: Reporter) -> None:
     """Finish one run and write its result; divergence and lack of memory are results too."""
     try:
@@ -148,7 +176,8 @@ def _finish(run: RunFolder, prepared: PreparedData, reporter: Reporter) -> None:
         logger.error(f"{run.name}: {reason}; the same command tries again")
         result = dataclasses.replace(unfinished_result(run, prepared), reason=reason)
     save_result(run.folder, result)
-    write_json_lines(run.folder.parent)
+    with lock_folder(run.folder.parent, wait=True):
+        write_json_lines(run.folder.parent)
 
 
 def _out_of_memory(error: Exception) -> bool:
@@ -181,7 +210,7 @@ def _refuse_other_settings(runs: Sequence[RunFolder]) -> None:
     """A folder made with other settings is neither continued nor overwritten."""
     for run in runs:
         if not run.config.exists():
-            if (run.folder / "checkpoints").exists():
+            if (run.folder / CHECKPOINTS).exists():
                 raise ValueError(
                     f"{run.folder} has checkpoints but no config.toml to say of what: move it away"
                 )
@@ -225,6 +254,9 @@ def _write_registry(
 
 def _begin(run: RunFolder, prepared: PreparedData) -> None:
     """Make a run's folder; config.toml is written last, so that the rest is there if it is."""
+    _refuse_other_settings([run])  # another process may have begun it since the first check
+    for folder in (run.folder, run.folder / CHECKPOINTS):
+        remove_leftovers(folder)
     if not run.config.is_file():
         prepared.vocabularies.save(run.folder)
         write_atomically(run.config, run.run.to_toml())

@@ -1,13 +1,16 @@
 """Writing of an experiment's tables and plots into its folder."""
 
 import logging
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from compare.report.plots.plots import heatmap, learning_curves, save_figure
 from compare.report.tables.table import TableForm, render_table
-from compare.results.store import read_results
+from compare.results.result import Result
+from compare.results.store import read_results, to_json_lines
 from compare.training.metrics_log import read_metrics
 from data.text.files import write_atomically
 from data.text.lines import read_lines
@@ -17,11 +20,29 @@ logger = logging.getLogger(__name__)
 SUFFIX = {TableForm.MARKDOWN: "md", TableForm.CSV: "csv", TableForm.JSON: "json"}
 
 
+def render_views(results: Sequence[Result]) -> dict[str, str]:
+    """Render the files of an experiment that only repeat its results; returns their contents by name."""
+    tables = {f"table.{suffix}": render_table(results, form) for form, suffix in SUFFIX.items()}
+    return {**tables, "results.jsonl": to_json_lines(results)}
+
+
+def refresh_views(folder: Path) -> None:
+    """Write those tables and results.jsonl of an experiment again that exist but are out of date.
+
+    A read-only folder, such as a published one, is left as it is.
+    """
+    if not (folder / "experiment.json").is_file() or not os.access(folder, os.W_OK):
+        return
+    for name, text in render_views(read_results(folder)).items():
+        path = folder / name
+        if path.is_file() and path.read_text(encoding="utf-8", errors="replace") != text:
+            write_atomically(path, text)
+
+
 def write_views(folder: Path) -> None:
-    """Write table.md, table.csv and table.json, and draw the plots of ``draw_plots``."""
-    results = read_results(folder)
-    for form, suffix in SUFFIX.items():
-        write_atomically(folder / f"table.{suffix}", render_table(results, form))
+    """Write the tables and results.jsonl, and draw the plots of ``draw_plots``."""
+    for name, text in render_views(read_results(folder)).items():
+        write_atomically(folder / name, text)
     written = draw_plots(folder)
     logger.info(f"tables in {folder}/table.*, {len(written)} plots in {folder}/plots")
 

@@ -15,6 +15,30 @@ class Interrupted(Exception):
         self.signum = signum
 
 
+class Terminated(BaseException):
+    """SIGTERM outside of ``stop_on_signals``; as with KeyboardInterrupt, no ``except Exception`` stops it."""
+
+
+@contextmanager
+def raise_on_sigterm() -> Iterator[None]:
+    """Let SIGTERM raise ``Terminated`` in a block, so that ``finally`` clauses clean up.
+
+    Without effect in another thread than the main one.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def terminate(_signum: int, _frame: FrameType | None) -> None:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 class StopRequest:
     """The request to stop."""
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from data.text.files import append_whole, parse_json, write_atomically
+from data.text.files import append_whole, parse_json, sync_file, write_atomically
 
 
 class MetricsLog:
@@ -17,15 +17,25 @@ class MetricsLog:
         """Append one line; only the death of the process can cut it short."""
         append_whole(self.path, _encode(line))
 
+    def sync(self) -> None:
+        """Make the lines durable; a state that relies on them may be saved afterwards."""
+        if self.path.exists():
+            sync_file(self.path)
+
     def clear(self) -> None:
         """Delete all lines."""
         self.path.unlink(missing_ok=True)
 
-    def rewind(self, update: int) -> None:
-        """Delete all lines but the "train" and "valid" lines up to ``update``."""
+    def rewind(self, update: int) -> int:
+        """Delete all lines but the "train" and "valid" lines up to ``update``.
+
+        Returns:
+            The number of updates that the remaining lines cover.
+        """
         lines = read_metrics(self.path) if self.path.exists() else []
         lines = [line for line in lines if line["update"] <= update and line["kind"] in ("train", "valid")]
         write_atomically(self.path, "".join(map(_encode, lines)))
+        return sum(line["updates"] for line in lines if line["kind"] == "train")
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
@@ -54,5 +64,7 @@ def _validate(line: Any) -> dict[str, Any]:
     if not (isinstance(line, dict) and isinstance(line.get("kind"), str)):
         raise ValueError
     if type(line.get("update")) is not int:
+        raise ValueError
+    if line["kind"] == "train" and type(line.get("updates")) is not int:
         raise ValueError
     return line

@@ -220,6 +220,7 @@ class Trainer:
                 "rng": torch.get_rng_state(),
                 "rng_cuda": cuda,
             }
+            self.metrics.sync()  # a power failure must not leave a state without its log lines
             save_state(self.checkpoints / STATE, state)
             needed = {self._snapshot(update) for update in (*self.state.snapshots, self.state.best_update)}
             for path in self.checkpoints.glob("update-*.safetensors"):
@@ -234,12 +235,17 @@ class Trainer:
             return
         try:
             self._restore(state)
-        except (LookupError, TypeError, ValueError, RuntimeError) as error:
+        except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
             raise ValueError(
                 f"{self.checkpoints / STATE}: the state of another model or version ({first_line(error)}): "
                 f"delete {self.checkpoints} to train this row anew"
             ) from None
-        self.metrics.rewind(self.state.update)
+        logged = self.metrics.rewind(self.state.update) + self.running_metrics.updates
+        if logged != self.state.update:
+            raise ValueError(
+                f"{self.metrics.path} covers {logged} of the {self.state.update} updates that "
+                f"{self.checkpoints / STATE} has: delete {self.checkpoints} to train this row anew"
+            )
 
     def _restore(self, state: dict[str, Any]) -> None:
         """Restore the state that ``_save`` wrote."""

@@ -1,12 +1,19 @@
 """Atomic writing of files, detection of changed files, and JSON."""
 
+import hashlib
 import json
 import os
+import re
+import shutil
+import socket
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+_HOST = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
+_TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<host>[0-9a-f]{8})-(?P<pid>[0-9]+)-[0-9a-f]{12}\.tmp")
 
 FileState = tuple[int, ...] | None
 """Inode, size in bytes and modification time in ns of a file; None if it does not exist."""
@@ -24,8 +31,8 @@ def write_atomically(path: Path, content: str | bytes) -> None:
             ``path``.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Not by the tempfile module: its files can be read by their owner only, whatever the umask.
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    remove_leftovers(path.parent, path.name)
+    temporary = temporary_path(path)  # the tempfile module would ignore the umask
     with _errors_name(path):
         try:
             with temporary.open("xb") as file:
@@ -36,6 +43,46 @@ def write_atomically(path: Path, content: str | bytes) -> None:
             sync_folder(path.parent)
         finally:
             temporary.unlink(missing_ok=True)  # no longer there if the replacement succeeded
+
+
+def temporary_path(path: Path) -> Path:
+    """Make a name beside ``path`` for its new content; it tells which process is writing there."""
+    return path.with_name(f".{path.name}.{_HOST}-{os.getpid()}-{uuid.uuid4().hex[:12]}.tmp")
+
+
+def remove_leftovers(folder: Path, name: str = "") -> None:
+    """Delete temporary files and folders in ``folder`` that killed processes of this machine left.
+
+    Args:
+        folder: where to look; it need not exist.
+        name: delete only those that were to become the file or folder of this name; empty: all.
+    """
+    try:
+        entries = os.listdir(folder)
+    except OSError:
+        return
+    for entry in entries:
+        match = _TEMPORARY.fullmatch(entry)
+        if match is None or match["host"] != _HOST or (name and match["name"] != name):
+            continue
+        if not _is_running(int(match["pid"])):
+            leftover = folder / entry
+            is_folder = leftover.is_dir() and not leftover.is_symlink()
+            with suppress(OSError):
+                shutil.rmtree(leftover) if is_folder else leftover.unlink()
+
+
+def _is_running(pid: int) -> bool:
+    """Tell whether a process of this machine is running; where that cannot be asked, say yes."""
+    if os.name == "nt":
+        return True  # os.kill would end it
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
 
 
 def append_whole(path: Path, text: str) -> None:
@@ -53,6 +100,13 @@ def append_whole(path: Path, text: str) -> None:
         except OSError:
             file.truncate(end)
             raise
+
+
+def sync_file(path: Path) -> None:
+    """Fsync a file and its folder, so that what was appended survives a power failure."""
+    with _errors_name(path), path.open("r+b") as file:
+        os.fsync(file.fileno())
+    sync_folder(path.parent)
 
 
 def file_states(*paths: Path) -> dict[Path, FileState]:

@@ -59,7 +59,7 @@ def test_a_result_is_written_and_compared_with(
 def test_precision_auto_is_settled(
     tiny_toml: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("compare.experiment.resolve.has_fast_bf16", lambda device: True)
+    monkeypatch.setattr("compare.config.run.has_fast_bf16", lambda device: True)
     command = ["bench", str(tiny_toml), *SMALL, "-q", "--json", "--set", "train.precision=auto"]
     assert main([*command, "--phase", "train"]) == 0
     assert {row["precision"] for row in json.loads(capsys.readouterr().out)["rows"]} == {"bf16"}

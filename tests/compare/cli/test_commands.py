@@ -125,7 +125,7 @@ def test_a_preset_is_taken_apart(capsys: pytest.CaptureFixture[str]):
     assert main(["models", "luong-local-p", "--vocabulary", "50"]) == 0
     out = capsys.readouterr().out
     assert "scope = local-p" in out
-    assert "GeneralScore: s W h" in out
+    assert "GeneralScore: e = s . (W h)" in out
     assert re.search(r"^ +output +Linear +12,850 +2 x 6 x 50$", out, re.MULTILINE)  # 256 x 50 + 50
     assert main(["models", "luong-local-p", "--vocabulary", "50", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

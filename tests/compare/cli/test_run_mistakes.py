@@ -142,8 +142,8 @@ def test_a_folder_begun_with_other_data(tiny_toml: Path, copy: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("name", "content", "commands", "part"),
     [
-        ("config.toml", b"\xff", ["run"], "holds another experiment"),
-        ("config.toml", b"[x", ["run"], "holds another experiment"),
+        ("config.toml", b"\xff", ["run"], "config.toml: not TOML"),
+        ("config.toml", b"[x", ["run"], "config.toml: not TOML"),
         ("config.toml", b"[x", ["plot", "translate"], "config.toml: not TOML"),
         ("result.json", b"{", ["run", "table", "plot"], "result.json: not a result row"),
         ("result.json", b"", ["run", "table", "plot"], "result.json: not a result row"),

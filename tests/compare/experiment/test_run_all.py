@@ -14,6 +14,7 @@ from compare.experiment import run_all
 from compare.experiment.run_all import dry_run, run_experiment
 from compare.report.publish import draw_plots
 from compare.results.run_folder import RunFolder
+from compare.results.store import read_results
 from compare.scoring.score import corpus_bleu
 from compare.system.progress import Reporter
 from tests.kits.runs import ROWS, files
@@ -164,7 +165,9 @@ def test_a_second_seed_joins_the_rows_of_the_first(
     copy = Path(shutil.copytree(finished, tmp_path / "copy"))
     monkeypatch.setattr(run_all, "run_one", lambda row, *_: run_all.unfinished_result(row, _[0]))
     experiment = load_experiment(tiny_toml, ["train.seed=2"])
-    results = run_experiment(experiment, copy, Reporter(quiet=True))
+    asked = run_experiment(experiment, copy, Reporter(quiet=True))
+    assert [(result.label, result.seed) for result in asked] == [("luong", 2), ("transformer", 2)]
+    results = read_results(copy)
     assert [(row.label, row.seed, row.status) for row in results] == [
         ("luong", 1, "done"),
         ("transformer", 1, "done"),
