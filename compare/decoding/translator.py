@@ -1,7 +1,7 @@
 """Translate lines of text with a trained model, and show what it attended to."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 import numpy as np
 import torch
@@ -32,7 +32,7 @@ class SentenceAttention(NamedTuple):
 
 
 class Translator:
-    """A model with its vocabularies: lines in, lines out."""
+    """A model with its vocabularies: lines in, as many lines out."""
 
     def __init__(
         self,
@@ -43,9 +43,29 @@ class Translator:
     ) -> None:
         self.model, self.vocabularies, self.decode, self.device = model, vocabularies, decode, device
 
-    def translate(self, lines: Sequence[str], *, beam_size: int | None = None) -> list[str]:
-        """Translate each line; the result does not depend on which lines stand beside it."""
-        return [self.vocabularies.tgt.decode(found.tokens) for found in self.search(lines, beam_size)]
+    @overload  # a string is a sequence of strings too, which mypy cannot tell apart
+    def translate(self, lines: str, *, beam_size: int | None = None) -> str: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def translate(self, lines: Sequence[str], *, beam_size: int | None = None) -> list[str]: ...
+
+    def translate(self, lines: str | Sequence[str], *, beam_size: int | None = None) -> str | list[str]:
+        """Translate one line or several; a result does not depend on the other lines.
+
+        Args:
+            lines: the source lines. A string is one line.
+            beam_size: hypotheses per line; by default that of the run.
+
+        Returns:
+            One line of text per source line, or one string if ``lines`` is a string. The translation of a
+            blank line is empty.
+        """
+        if isinstance(lines, str):
+            return self.translate([lines], beam_size=beam_size)[0]
+        lines = list(lines)
+        hypotheses = iter(self.search([line for line in lines if line.strip()], beam_size))
+        decode = self.vocabularies.tgt.decode
+        return [decode(next(hypotheses).tokens) if line.strip() else "" for line in lines]
 
     def search(self, lines: Sequence[str], beam_size: int | None = None) -> list[Hypothesis]:
         """The best hypothesis of each line, in their order; batches hold lines of like length."""
