@@ -215,13 +215,35 @@ def test_another_pair_in_the_same_folder_replaces_the_first(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_an_unreachable_size_names_the_largest_possible(kind: str) -> None:
-    with pytest.raises(ValueError, match=r"size 50000 .* the largest possible size is (\d+)$") as caught:
-        build_vocabulary(kind, LINES, size=50_000)
-    largest = int(str(caught.value).split()[-1])
-    assert len(build_vocabulary(kind, LINES, size=largest)) == largest
-    with pytest.raises(ValueError, match=f"largest possible size is {largest}$"):
-        build_vocabulary(kind, LINES, size=largest + 1)
+def test_an_unreachable_size_is_reduced_with_a_note(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    largest = build_vocabulary(kind, LINES, size=50_000)
+    note = f"warning: a {kind} vocabulary of size 50000 cannot be built from this text: "
+    note += f"the largest possible size, {len(largest)}, is used"
+    assert [(each.levelname, each.getMessage()) for each in caplog.records] == [
+        ("WARNING", f"warning: {note}")
+    ]
+    caplog.clear()
+    asked = build_vocabulary(kind, LINES, size=len(largest))
+    assert not caplog.records
+    assert asked.to_json() == largest.to_json()
+    assert len(build_vocabulary(kind, iter(LINES), size=len(largest) + 1)) == len(largest)
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+@pytest.mark.parametrize("joint", [True, False])
+def test_a_pair_of_small_text_gets_the_largest_possible_size(kind: str, joint: bool) -> None:
+    pair = build_pair(Pairs(LINES[::2], LINES[1::2]), kind=kind, size=8_000, joint=joint)
+    for vocabulary, lines in zip(pair, (LINES[::2], LINES[1::2]), strict=True):
+        assert 260 < len(vocabulary) < 8_000
+        assert [vocabulary.decode(vocabulary.encode(line)) for line in lines] == list(lines)
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+@pytest.mark.parametrize("lines", [["a"], ["a b"], ["ja"] * 50, ["one", "word", "per", "line"]])
+def test_the_smallest_texts_have_a_vocabulary(kind: str, lines: list[str]) -> None:
+    vocabulary = build_vocabulary(kind, lines, size=8_000)
+    assert [vocabulary.decode(vocabulary.encode(line)) for line in lines] == lines
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
