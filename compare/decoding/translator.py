@@ -1,4 +1,4 @@
-"""Translate lines of text with a trained model, and show what it attended to."""
+"""Translation of text with a trained model, and its attention weights."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, overload
@@ -19,20 +19,22 @@ if TYPE_CHECKING:
 
 SPECIAL = SpecialIds(pad=PAD, bos=BOS, eos=EOS)
 EXTRA_TOKENS = 10
-"""Tokens that a translation may have beyond max_ratio times its source's."""
+"""A translation has at most max_ratio times the tokens of its source, plus this number."""
 
 
 class SentenceAttention(NamedTuple):
-    """A sentence, its translation, and the weights with which each target piece was chosen."""
+    """Attention weights of one sentence and its translation."""
 
     src: list[str]
+    """S source pieces, end of sentence included."""
     tgt: list[str]
+    """T target pieces, end of sentence included; row t of the weights was used to predict piece t."""
     weights: Mapping[str, NDArray[np.float32]]
-    """By name, (heads, T, S); empty for a model without attention."""
+    """Weights by name, (heads, T, S) for cross-attention; empty for a model without attention."""
 
 
 class Translator:
-    """A model with its vocabularies: lines in, as many lines out."""
+    """A model with its vocabularies, which translates text."""
 
     def __init__(
         self,
@@ -41,6 +43,14 @@ class Translator:
         decode: DecodeConfig,
         device: torch.device,
     ) -> None:
+        """Combine model and vocabularies.
+
+        Args:
+            model: a trained model, on ``device``.
+            vocabularies: source and target vocabulary.
+            decode: beam size, length penalty, limits and batch size of search.
+            device: device that search runs on.
+        """
         self.model, self.vocabularies, self.decode, self.device = model, vocabularies, decode, device
 
     @overload  # a string is a sequence of strings too, which mypy cannot tell apart
@@ -50,15 +60,15 @@ class Translator:
     def translate(self, lines: Sequence[str], *, beam_size: int | None = None) -> list[str]: ...
 
     def translate(self, lines: str | Sequence[str], *, beam_size: int | None = None) -> str | list[str]:
-        """Translate one line or several; a result does not depend on the other lines.
+        """Translate lines of text; the translation of a line does not depend on the other lines.
 
         Args:
-            lines: the source lines. A string is one line.
-            beam_size: hypotheses per line; by default that of the run.
+            lines: source sentences; a string is one sentence.
+            beam_size: open hypotheses per sentence; None means that of the run's config.
 
         Returns:
-            One line of text per source line, or one string if ``lines`` is a string. The translation of a
-            blank line is empty.
+            One detokenised translation per line, each a single line of text and empty for a blank line. If
+            ``lines`` is a string, its translation as a string.
         """
         if isinstance(lines, str):
             return self.translate([lines], beam_size=beam_size)[0]
@@ -68,15 +78,15 @@ class Translator:
         return [decode(next(hypotheses).tokens) if line.strip() else "" for line in lines]
 
     def search(self, lines: Sequence[str], beam_size: int | None = None) -> list[Hypothesis]:
-        """The best hypothesis of each line, in their order; batches hold lines of like length."""
+        """Find the best hypothesis of each line; lines of similar length share a batch."""
         beam_size = beam_size or self.decode.beam_size
         sources = self.vocabularies.src.encode_all(lines)
         lengths = np.array([len(ids) for ids in sources], dtype=np.int64)
-        found: dict[int, Hypothesis] = {}
+        hypotheses: dict[int, Hypothesis] = {}
         for rows in decode_batches(lengths, max(1, self.decode.batch_tokens // beam_size)):
             batch = self._search_batch([sources[row] for row in rows], beam_size)
-            found.update(zip(rows.tolist(), batch, strict=True))
-        return [found[row] for row in range(len(sources))]
+            hypotheses.update(zip(rows.tolist(), batch, strict=True))
+        return [hypotheses[row] for row in range(len(sources))]
 
     def _search_batch(self, sources: list[list[int]], beam_size: int) -> list[Hypothesis]:
         src, src_mask = (part.to(self.device) for part in make_source_batch(sources))
@@ -94,7 +104,7 @@ class Translator:
 
     @torch.inference_mode()
     def attend(self, line: str) -> SentenceAttention:
-        """Translate one line and give the attention weights of every piece of the translation."""
+        """Translate one line and compute the attention weights of every piece of the translation."""
         ids = self.search([line])[0].tokens
         src, src_mask = (
             part.to(self.device) for part in make_source_batch([self.vocabularies.src.encode(line)])

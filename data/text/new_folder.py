@@ -64,13 +64,15 @@ def new_folder(out: Path) -> Iterator[Path]:
         temporary.mkdir(parents=True)
         yield temporary
         for path in temporary.iterdir():
-            with path.open("rb") as file:
+            with path.open("r+b") as file:  # Windows syncs only what is open for writing
                 os.fsync(file.fileno())
         sync_folder(temporary)
         _ensure_empty(target, out, except_for=name)
         if exists:
             _move_files(temporary, target)
         else:
+            if target.is_dir():
+                target.rmdir()  # it is empty, and Windows does not replace folders
             os.replace(temporary, target)
             sync_folder(target.parent)
     except OSError as error:
