@@ -2,12 +2,15 @@
 
 import base64
 import io
+import logging
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from data.symbols import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
+
+logger = logging.getLogger(__name__)
 
 SPACE = "▁"
 """SentencePiece's symbol for a space. It would decode this character of a text as a space too."""
@@ -18,6 +21,8 @@ UNESCAPED = {sequence: character for character, sequence in ESCAPED.items()}
 ESCAPE_SEQUENCE = re.compile("|".join(UNESCAPED))
 
 KINDS = ("unigram", "bpe")
+LARGEST_SIZE = re.compile(r"value <= (\d+)")
+"""The largest possible size, in SentencePiece's message about one that is too large."""
 LOG_LEVEL_ERROR = 3
 """SentencePiece's level for errors alone; the exceptions that it raises say enough."""
 
@@ -82,47 +87,61 @@ def _escape(text: str) -> str:
 def train_subwords(kind: str, lines: Iterable[str], *, size: int, seed: int) -> SubwordVocabulary:
     """Train a SentencePiece model, in one thread so that the same text gives the same model.
 
+    A size that is larger than the text allows is reduced to the largest possible one, with a warning.
+
     Args:
         kind: "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016).
         lines: the training text, without line ends.
-        size: exact number of ids, the 4 specials and 256 single bytes included.
+        size: number of ids, the 4 specials and 256 single bytes included.
         seed: seed of SentencePiece's generator.
 
     Raises:
-        ValueError: no model of this size can be trained on this text.
+        ValueError: the size is too small for this text, or the text has no words.
     """
+    if iter(lines) is lines:  # an iterator; a second training would find it exhausted
+        lines = list(lines)
+    try:
+        return SubwordVocabulary(kind, _train(kind, lines, size=size, seed=seed))
+    except RuntimeError as error:
+        largest = LARGEST_SIZE.search(str(error))
+        if largest is None or int(largest[1]) >= size:
+            raise _size_error(kind, size, str(error)) from None
+    logger.warning(
+        f"warning: a {kind} vocabulary of size {size} cannot be built from this text: "
+        f"the largest possible size, {largest[1]}, is used"
+    )
+    return train_subwords(kind, lines, size=int(largest[1]), seed=seed)
+
+
+def _train(kind: str, lines: Iterable[str], *, size: int, seed: int) -> bytes:
+    """Train a SentencePiece model of exactly ``size`` ids; raises RuntimeError if that is not possible."""
     import sentencepiece
 
     sentencepiece.set_random_generator_seed(seed)
     model = io.BytesIO()
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=map(_escape, lines),
-            model_writer=model,
-            model_type=kind,
-            vocab_size=size,
-            pad_id=PAD,
-            unk_id=UNK,
-            bos_id=BOS,
-            eos_id=EOS,
-            byte_fallback=True,
-            normalization_rule_name="identity",
-            remove_extra_whitespaces=False,
-            character_coverage=0.9999,  # the rarest characters become bytes
-            max_sentence_length=1 << 30,  # longer lines would be skipped silently
-            num_threads=1,
-            minloglevel=LOG_LEVEL_ERROR,
-        )
-    except RuntimeError as error:
-        raise _size_error(kind, size, str(error)) from None
-    return SubwordVocabulary(kind, model.getvalue())
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=map(_escape, lines),
+        model_writer=model,
+        model_type=kind,
+        vocab_size=size,
+        pad_id=PAD,
+        unk_id=UNK,
+        bos_id=BOS,
+        eos_id=EOS,
+        byte_fallback=True,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        character_coverage=0.9999,  # the rarest characters become bytes
+        max_sentence_length=1 << 30,  # longer lines would be skipped silently
+        num_threads=1,
+        minloglevel=LOG_LEVEL_ERROR,
+    )
+    return model.getvalue()
 
 
 def _size_error(kind: str, size: int, message: str) -> ValueError:
     """Translate SentencePiece's message about a size into one that says which sizes are possible."""
     context = f"a {kind} vocabulary of size {size} cannot be built from this text"
-    if match := re.search(r"value <= (\d+)", message):
-        return ValueError(f"{context}: the largest possible size is {match[1]}")
     if match := re.search(r"required_chars\. \d+ vs (\d+)", message):
         return ValueError(
             f"{context}: its specials, bytes and characters alone need {match[1]}; set a larger size"

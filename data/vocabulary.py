@@ -3,8 +3,8 @@
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from itertools import chain, islice
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -76,26 +76,33 @@ def build_pair(train: Pairs, *, kind: str, size: int, joint: bool, min_count: in
     Args:
         train: the training pairs.
         kind: "words", "characters", "unigram" or "bpe".
-        size: number of ids per vocabulary; see ``build_vocabulary``.
+        size: upper bound on the ids per vocabulary; see ``build_vocabulary``.
         joint: build one vocabulary over both sides instead of one per side.
         min_count: leave out words and characters that occur less often; must be 1 for subwords.
 
     Raises:
         ValueError: see ``build_vocabulary``.
     """
-    sides: Iterable[Iterable[str]] = train[:2]
-    if kind in SUBWORD_KINDS:
-        sides = [_evenly_spaced(side) for side in train[:2]]
+    step = -(-len(train.src) // MAX_SUBWORD_PAIRS) if kind in SUBWORD_KINDS else 1
     if joint:
-        shared = build_vocabulary(kind, chain(*sides), size=size, min_count=min_count)
+        shared = build_vocabulary(kind, _EveryKthLine(train[:2], step), size=size, min_count=min_count)
         return VocabularyPair(shared, shared)
-    src, tgt = (build_vocabulary(kind, side, size=size, min_count=min_count) for side in sides)
+    src, tgt = (
+        build_vocabulary(kind, _EveryKthLine([side], step), size=size, min_count=min_count)
+        for side in train[:2]
+    )
     return VocabularyPair(src, tgt)
 
 
-def _evenly_spaced(lines: Sequence[str]) -> Iterable[str]:
-    """Take every k-th line, with the smallest k that gives at most ``MAX_SUBWORD_PAIRS``."""
-    return islice(lines, 0, None, -(-len(lines) // MAX_SUBWORD_PAIRS))
+class _EveryKthLine:
+    """Every ``step``-th line of each of ``sides``; can be iterated again, unlike an iterator."""
+
+    def __init__(self, sides: Sequence[Sequence[str]], step: int) -> None:
+        self._sides, self._step = sides, step
+
+    def __iter__(self) -> Iterator[str]:
+        for lines in self._sides:
+            yield from islice(lines, 0, None, self._step)
 
 
 def load_pair(folder: Path) -> VocabularyPair:
@@ -123,8 +130,8 @@ def build_vocabulary(
     Args:
         kind: "words", "characters", "unigram" or "bpe".
         lines: the text, without line ends.
-        size: number of ids, the 4 specials included: an upper bound for words and characters, the exact
-            number for unigram and bpe.
+        size: number of ids, the 4 specials included. It is an upper bound: fewer are used if the text has
+            no more, which for unigram and bpe is logged as a warning.
         min_count: leave out words and characters that occur less often; must be 1 for unigram and bpe.
         seed: seed of SentencePiece's generator; words and characters do not depend on it.
 

@@ -67,7 +67,7 @@ def check(
 @data_app.command()
 def prepare(
     files: Corpus = None,
-    out: Annotated[Path | None, typer.Option(help="The new folder.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder to create, or an empty one.")] = None,
     src: SrcFiles = None,
     tgt: TgtFiles = None,
     columns: Columns = "",
@@ -151,7 +151,7 @@ def prepare(
             made = make(
                 plan,
                 out,
-                lambda first_pass, sizes: starter_experiment(out, found_langs, first_pass, sizes),
+                lambda first_pass, sizes: starter_experiment(found_langs, first_pass, sizes),
                 progress=progress,
             )
     print(json.dumps(made, indent=2, ensure_ascii=False) if as_json else render_summary(made))

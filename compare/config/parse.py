@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import os
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -36,12 +37,18 @@ MAX_BYTES = 1_000_000
 """Largest config file that is read; a thousand models fit in."""
 
 
-def load_experiment(path: str | Path, overrides: Iterable[str] = ()) -> Experiment:
+def load_experiment(
+    path: str | Path, overrides: Iterable[str] = (), *, base: Path | None = None
+) -> Experiment:
     """Read an experiment from a TOML file.
+
+    A relative ``data.root`` in the file is resolved against the folder of the file, so that a corpus and its
+    experiment can be moved together. One in ``overrides`` remains relative to the working directory.
 
     Args:
         path: the file, such as configs/demo.toml.
         overrides: ``section.key=value`` settings that replace those of the file.
+        base: another folder than that of the file to resolve a relative ``data.root`` against.
 
     Raises:
         OSError: the file cannot be read.
@@ -49,9 +56,19 @@ def load_experiment(path: str | Path, overrides: Iterable[str] = ()) -> Experime
     """
     path = Path(path)
     table = current_config(read_toml(path), path)
+    data = table.get("data")
+    if isinstance(data, dict) and isinstance(root := data.get("root"), str):
+        data["root"] = absolute_root(root, path.parent if base is None else base)
     for override in overrides:
         _apply(table, override)
     return experiment_from(table, name=path.stem, context=str(path))
+
+
+def absolute_root(root: str, base: Path) -> str:
+    """Resolve a relative ``data.root`` against ``base``; "" (the built-in corpus) and ~ stay as they are."""
+    if not root or root.startswith("~") or Path(root).is_absolute():
+        return root
+    return os.path.abspath(base / root)
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from compare.config.parse import SECTIONS, to_toml
+from compare.config.parse import SECTIONS, absolute_root, to_toml
 from compare.config.resolve_model import resolve_model
 from compare.config.schema import SCHEMA
 from compare.config.sections import (
@@ -31,6 +32,7 @@ class Run:
     model: ResolvedModel
     """Architecture and optimizer settings."""
     data: DataConfig
+    """``root`` is absolute, or empty."""
     vocabulary: VocabularyConfig
     train: TrainConfig
     """Device and precision are decided: never "auto"."""
@@ -69,7 +71,10 @@ class Run:
 
 
 def resolve_models(experiment: Experiment, context: str = "config") -> list[Run]:
-    """Decide the settings of each model, and device and precision where they are "auto".
+    """Decide the settings of each model, device and precision where they are "auto", and ``data.root``.
+
+    A ``data.root`` that is still relative is so to the working directory. It becomes absolute, so that the
+    config.toml of a run is right from anywhere.
 
     A matched budget is decided later, by ``match_budget``, which needs the data.
 
@@ -88,7 +93,8 @@ def resolve_models(experiment: Experiment, context: str = "config") -> list[Run]
     if precision == "auto":
         precision = "bf16" if has_fast_bf16(device) else "fp32"
     train = dataclasses.replace(experiment.train, device=device.type, precision=precision)
-    sections = {name: getattr(experiment, name) for name in SECTIONS} | {"train": train}
+    data = dataclasses.replace(experiment.data, root=absolute_root(experiment.data.root, Path()))
+    sections = {name: getattr(experiment, name) for name in SECTIONS} | {"data": data, "train": train}
     return [
         Run(label=row.label, preset=row.preset, model=resolve_model(row, context), **sections)
         for row in experiment.models

@@ -13,7 +13,10 @@ class DataConfig:
     """The corpus and the direction of translation."""
 
     root: str = ""
-    """Folder with train, valid and test files; empty: the built-in grammar corpus."""
+    """Folder with train, valid and test files; empty: the built-in grammar corpus.
+
+    In a TOML file it is relative to the folder of the file, in ``--set`` to the working directory.
+    """
     src: str = "en"
     """Source language: the suffix of its files, such as en."""
     tgt: str = "de"

@@ -1,7 +1,6 @@
 """Starter experiment for a new corpus: the model families of configs/multi30k.toml, scaled to its size."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from compare.config.parse import toml_assignments
@@ -37,13 +36,10 @@ LEARNING_RATES = {"lstm": 3e-3, "bahdanau": 1.5e-3, "luong-general": 1.5e-3, "tr
 """Learning rates that suit Multi30k, by preset."""
 
 
-def starter_experiment(
-    root: Path, langs: tuple[str, str], first_pass: FirstPass, splits: Mapping[str, int]
-) -> str:
-    """Compose an ``experiment.toml`` for a prepared corpus.
+def starter_experiment(langs: tuple[str, str], first_pass: FirstPass, splits: Mapping[str, int]) -> str:
+    """Compose the ``experiment.toml`` of a prepared corpus; it belongs in the corpus folder.
 
     Args:
-        root: the corpus folder.
         langs: source and target language.
         first_pass: results of the first pass over the corpus.
         splits: number of pairs of each split.
@@ -71,7 +67,7 @@ def starter_experiment(
         f"# Four families on the same {updates:,} batches, about {size.epochs} epochs of {pairs:,} pairs"
     ]
     for header, values in (
-        ("[data]", {"root": str(root.resolve()), "src": langs[0], "tgt": langs[1]}),
+        ("[data]", {"root": ".", "src": langs[0], "tgt": langs[1]}),
         ("[vocabulary]", vocabulary),
         ("[train]", train),
         *(("[[models]]", model) for model in models),

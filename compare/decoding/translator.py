@@ -1,7 +1,7 @@
 """Translation of text with a trained model, and its attention weights."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 import numpy as np
 import torch
@@ -53,18 +53,29 @@ class Translator:
         """
         self.model, self.vocabularies, self.decode, self.device = model, vocabularies, decode, device
 
-    def translate(self, lines: Sequence[str], *, beam_size: int | None = None) -> list[str]:
+    @overload  # a string is a sequence of strings too, which mypy cannot tell apart
+    def translate(self, lines: str, *, beam_size: int | None = None) -> str: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def translate(self, lines: Sequence[str], *, beam_size: int | None = None) -> list[str]: ...
+
+    def translate(self, lines: str | Sequence[str], *, beam_size: int | None = None) -> str | list[str]:
         """Translate lines of text; the translation of a line does not depend on the other lines.
 
         Args:
-            lines: source sentences.
+            lines: source sentences; a string is one sentence.
             beam_size: open hypotheses per sentence; None means that of the run's config.
 
         Returns:
-            One detokenised translation per line.
+            One detokenised translation per line, each a single line of text and empty for a blank line. If
+            ``lines`` is a string, its translation as a string.
         """
-        hypotheses = self.search(lines, beam_size)
-        return [self.vocabularies.tgt.decode(hypothesis.tokens) for hypothesis in hypotheses]
+        if isinstance(lines, str):
+            return self.translate([lines], beam_size=beam_size)[0]
+        lines = list(lines)
+        hypotheses = iter(self.search([line for line in lines if line.strip()], beam_size))
+        decode = self.vocabularies.tgt.decode
+        return [decode(next(hypotheses).tokens) if line.strip() else "" for line in lines]
 
     def search(self, lines: Sequence[str], beam_size: int | None = None) -> list[Hypothesis]:
         """Find the best hypothesis of each line; lines of similar length share a batch."""

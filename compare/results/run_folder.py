@@ -24,7 +24,8 @@ class RunFolder:
             ValueError: config.toml cannot be read, or describes no run.
         """
         path = folder / "config.toml"
-        runs = resolve_models(load_experiment(path), str(path))
+        # Earlier versions wrote data.root as it was given, relative to the working directory.
+        runs = resolve_models(load_experiment(path, base=Path()), str(path))
         if len(runs) > 1:
             raise ValueError(f"{path} has {len(runs)} [[models]] tables, but a run has one")
         return cls(run=runs[0], folder=folder)

@@ -47,29 +47,47 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 def temporary_path(path: Path) -> Path:
     """Make a name beside ``path`` for its new content; it tells which process is writing there."""
-    return path.with_name(f".{path.name}.{_HOST}-{os.getpid()}-{uuid.uuid4().hex[:12]}.tmp")
+    return path.with_name(f".{_short(path.name)}.{_HOST}-{os.getpid()}-{uuid.uuid4().hex[:12]}.tmp")
 
 
-def remove_leftovers(folder: Path, name: str = "") -> None:
-    """Delete temporary files and folders in ``folder`` that killed processes of this machine left.
+def find_leftovers(folder: Path, name: str = "") -> list[Path]:
+    """List the temporary files and folders in ``folder`` that killed processes of this machine left.
 
     Args:
         folder: where to look; it need not exist.
-        name: delete only those that were to become the file or folder of this name; empty: all.
+        name: list only those that were to become the file or folder of this name; empty: all.
     """
     try:
         entries = os.listdir(folder)
     except OSError:
-        return
-    for entry in entries:
-        match = _TEMPORARY.fullmatch(entry)
-        if match is None or match["host"] != _HOST or (name and match["name"] != name):
-            continue
-        if not _is_running(int(match["pid"])):
-            leftover = folder / entry
-            is_folder = leftover.is_dir() and not leftover.is_symlink()
-            with suppress(OSError):
-                shutil.rmtree(leftover) if is_folder else leftover.unlink()
+        return []
+    matches = [match for entry in entries if (match := _TEMPORARY.fullmatch(entry))]
+    return [
+        folder / match[0]
+        for match in matches
+        if match["host"] == _HOST
+        and (not name or match["name"] == _short(name))
+        and not _is_running(int(match["pid"]))
+    ]
+
+
+def remove_leftovers(folder: Path, name: str = "") -> None:
+    """Delete what ``find_leftovers`` lists."""
+    for path in find_leftovers(folder, name):
+        with suppress(OSError):
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def is_temporary(entry: str, name: str) -> bool:
+    """Tell whether ``entry`` is the name of a temporary file or folder that is to become ``name``."""
+    match = _TEMPORARY.fullmatch(entry)
+    return match is not None and match["name"] == _short(name)
+
+
+def _short(name: str) -> str:
+    """Return ``name``, or its hash if a longer name would be too long for a file system (255 bytes)."""
+    encoded = os.fsencode(name)
+    return name if len(encoded) <= 180 else hashlib.sha256(encoded).hexdigest()
 
 
 def _is_running(pid: int) -> bool:

@@ -1,39 +1,63 @@
-"""Atomic creation of a folder with its files."""
+"""Creation of a folder whose files appear only when they are complete."""
 
+import json
 import os
 import shutil
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from data.download.digests import file_digest
-from data.text.files import sync_folder
+from data.text.files import find_leftovers, is_temporary, sync_folder, temporary_path
+
+MOVED = "moved.json"
+"""File in a temporary folder with the names of the files that are being moved to an existing folder."""
 
 
-def check_vacant(out: Path) -> None:
-    """Check that nothing would be overwritten, such as a corpus that models were trained on.
+def check_vacant(out: Path) -> Path:
+    """Check that a folder can be created, and that nothing would be overwritten.
+
+    Temporary folders that killed processes left for ``out`` are removed.
+
+    Args:
+        out: a new name, an existing empty folder, or a symbolic link to either.
+
+    Returns:
+        The absolute path of the folder, with symbolic links resolved.
 
     Raises:
-        FileExistsError: ``out`` is a file or a folder that is not empty.
+        FileExistsError: ``out`` is a file or a folder that is not empty, another process is writing to it, or
+            it is a symbolic link to itself.
+        NotADirectoryError: ``out`` would be inside a file.
     """
-    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise FileExistsError(f"{out} holds something already; name a new folder, or take this one away")
+    target = Path(os.path.realpath(out))
+    if target.is_symlink():
+        raise FileExistsError(f"{out} is a symbolic link that leads back to itself; take it away")
+    ancestor = next(path for path in (target, *target.parents) if os.path.lexists(path))
+    if ancestor != target and not ancestor.is_dir():
+        raise NotADirectoryError(f"{out} cannot be created: {ancestor} is a file, not a folder")
+    _remove_leftovers(target)
+    _ensure_empty(target, out)
+    return target
 
 
 @contextmanager
 def new_folder(out: Path) -> Iterator[Path]:
     """Create a folder whose files appear all together or not at all.
 
-    The context manager gives a temporary folder beside ``out``. The folder is renamed to ``out`` if the
-    ``with`` block succeeds, and deleted otherwise.
+    The context manager gives a temporary folder. If the ``with`` block succeeds, it is renamed to ``out``;
+    otherwise it is deleted. If ``out`` is an existing empty folder, the files are moved into it instead,
+    because a mount point or the working directory of a shell must not be replaced.
 
     Raises:
         FileExistsError: see ``check_vacant``.
-        OSError: ``out`` cannot be written; it names ``out`` if the system names no file (disk full).
+        OSError: ``out`` cannot be written; the error names ``out`` if it would name a temporary file or none
+            (disk full).
     """
-    check_vacant(out)
-    temporary = out.with_name(f".{out.name}.{uuid.uuid4().hex}.tmp")
+    target = check_vacant(out)
+    exists = target.is_dir()
+    name = temporary_path(target).name
+    temporary = (target if exists else target.parent) / name
     try:
         temporary.mkdir(parents=True)
         yield temporary
@@ -41,12 +65,16 @@ def new_folder(out: Path) -> Iterator[Path]:
             with path.open("r+b") as file:  # Windows syncs only what is open for writing
                 os.fsync(file.fileno())
         sync_folder(temporary)
-        if out.is_dir():
-            out.rmdir()  # it is empty, and Windows does not replace folders
-        os.replace(temporary, out)
-        sync_folder(out.parent)
+        _ensure_empty(target, out, except_for=name)
+        if exists:
+            _move_files(temporary, target)
+        else:
+            if target.is_dir():
+                target.rmdir()  # it is empty, and Windows does not replace folders
+            os.replace(temporary, target)
+            sync_folder(target.parent)
     except OSError as error:
-        if error.errno is not None and error.filename is None:
+        if error.errno is not None and str(error.filename or temporary).startswith(str(temporary)):
             error.filename = str(out)
         raise
     finally:
@@ -56,3 +84,49 @@ def new_folder(out: Path) -> Iterator[Path]:
 def described(path: Path) -> dict[str, int | str]:
     """Return the size in bytes and the sha256 of a file."""
     return {"bytes": path.stat().st_size, "sha256": file_digest(path)}
+
+
+def _ensure_empty(target: Path, out: Path, *, except_for: str = "") -> None:
+    """Raise FileExistsError, which names ``out``, if ``target`` is a file or holds another entry."""
+    if not target.exists():
+        return
+    entries = [name for name in os.listdir(target) if name != except_for] if target.is_dir() else [""]
+    if entries and all(is_temporary(name, target.name) for name in entries):
+        raise FileExistsError(f"{out}: another process is writing to this folder; wait until it has ended")
+    if entries:
+        raise FileExistsError(f"{out} holds something already; name a new folder, or take this one away")
+
+
+def _move_files(temporary: Path, target: Path) -> None:
+    """Move all files of ``temporary`` to ``target``, or none."""
+    names = sorted(os.listdir(temporary))
+    (temporary / MOVED).write_text(json.dumps(names))
+    sync_folder(temporary)
+    try:
+        for name in names:
+            os.rename(temporary / name, target / name)
+        sync_folder(target)
+    except BaseException:
+        _undo_moves(temporary, target)
+        raise
+
+
+def _undo_moves(temporary: Path, target: Path) -> None:
+    """Delete the files that ``_move_files`` has moved, unless it has moved all of them."""
+    try:
+        names = json.loads((temporary / MOVED).read_text())
+    except (OSError, ValueError):
+        return  # nothing has been moved
+    waiting = [name for name in names if (temporary / name).exists()]
+    if waiting:
+        for name in set(names).difference(waiting):
+            (target / name).unlink(missing_ok=True)
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove the temporary folders of killed processes for ``target``, and what they had moved to it."""
+    for parent in (target, target.parent):
+        for leftover in find_leftovers(parent, target.name):
+            if parent == target:
+                _undo_moves(leftover, target)
+            shutil.rmtree(leftover, ignore_errors=True)

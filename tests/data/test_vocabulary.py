@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from data import word_tokenizer
 from data.corpus import Pairs
-from data.symbols import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
+from data.symbols import BOS, CONTROL, EOS, PAD, SPECIALS, UNK, Vocabulary
 from data.vocabulary import KINDS, build_pair, build_vocabulary, load_pair, load_vocabulary
 from data.word_tokenizer import detokenize, tokenize
 from data.word_vocabulary import CountedVocabulary
@@ -37,6 +38,14 @@ def built() -> dict[str, Vocabulary]:
     return {kind: build_vocabulary(kind, LINES, size=SIZES[kind]) for kind in KINDS}
 
 
+@pytest.fixture(scope="module")
+def odd() -> dict[str, Vocabulary]:
+    """Vocabularies of text with control characters and line separators in it."""
+    breaks = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029\x00\t\x1b\x7f\x9f"
+    lines = [*LINES, *(f"a{character}b {character} {character}" for character in breaks)]
+    return {kind: build_vocabulary(kind, lines, size=SIZES[kind]) for kind in KINDS}
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_known_text_survives_encoding_and_decoding(built: dict[str, Vocabulary], kind: str) -> None:
     vocabulary = built[kind]
@@ -53,9 +62,42 @@ def test_known_text_survives_encoding_and_decoding(built: dict[str, Vocabulary],
 @example(text=" ▁ ␛␛1  \x00 ▁")
 @example(text="\ufeff\ufb01 e\u0301 \u3000 \u00a0 \U0001f600")
 def test_subwords_are_lossless_for_any_text(built: dict[str, Vocabulary], kind: str, text: str) -> None:
+    """Except for control characters and line separators, which become spaces."""
     ids = built[kind].encode(text)
     assert UNK not in ids
-    assert built[kind].decode(ids) == text
+    assert built[kind].decode(ids) == CONTROL.sub(" ", text)
+
+
+def test_control_characters_are_those_of_unicode_and_all_that_end_a_line() -> None:
+    for character in map(chr, range(sys.maxunicode + 1)):
+        ends_line = len(f"a{character}b".splitlines()) > 1
+        assert bool(CONTROL.match(character)) == (unicodedata.category(character) == "Cc" or ends_line)
+
+
+def assert_one_line(text: str) -> None:
+    assert len(f"{text}.".splitlines()) == 1
+    assert not [character for character in text if unicodedata.category(character) == "Cc"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_any_ids_decode_to_one_line(odd: dict[str, Vocabulary], kind: str, data: st.DataObject) -> None:
+    """A model can write any ids; the subwords' ids of bytes are drawn more often than other ids."""
+    any_id = st.integers(0, len(odd[kind]) - 1)
+    ids = data.draw(st.lists(any_id | st.integers(0, min(len(odd[kind]), 260) - 1), max_size=40))
+    assert_one_line(odd[kind].decode(ids))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("character", "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029\x00\t\x1b\x7f\x9f")
+def test_no_character_breaks_a_line(odd: dict[str, Vocabulary], kind: str, character: str) -> None:
+    """Those beyond ASCII need two or three pieces of one byte each."""
+    vocabulary = odd[kind]
+    text = vocabulary.decode(vocabulary.encode(f"a{character}b"))
+    assert_one_line(text)
+    if kind != "words":  # these lose white space that no word needs
+        assert text == "a b"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -173,13 +215,33 @@ def test_another_pair_in_the_same_folder_replaces_the_first(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_an_unreachable_size_names_the_largest_possible(kind: str) -> None:
-    with pytest.raises(ValueError, match=r"size 50000 .* the largest possible size is (\d+)$") as caught:
-        build_vocabulary(kind, LINES, size=50_000)
-    largest = int(str(caught.value).split()[-1])
-    assert len(build_vocabulary(kind, LINES, size=largest)) == largest
-    with pytest.raises(ValueError, match=f"largest possible size is {largest}$"):
-        build_vocabulary(kind, LINES, size=largest + 1)
+def test_an_unreachable_size_is_reduced_with_a_note(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    largest = build_vocabulary(kind, LINES, size=50_000)
+    note = f"warning: a {kind} vocabulary of size 50000 cannot be built from this text: "
+    note += f"the largest possible size, {len(largest)}, is used"
+    assert [(each.levelname, each.getMessage()) for each in caplog.records] == [("WARNING", note)]
+    caplog.clear()
+    asked = build_vocabulary(kind, LINES, size=len(largest))
+    assert not caplog.records
+    assert asked.to_json() == largest.to_json()
+    assert len(build_vocabulary(kind, iter(LINES), size=len(largest) + 1)) == len(largest)
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+@pytest.mark.parametrize("joint", [True, False])
+def test_a_pair_of_small_text_gets_the_largest_possible_size(kind: str, joint: bool) -> None:
+    pair = build_pair(Pairs(LINES[::2], LINES[1::2]), kind=kind, size=8_000, joint=joint)
+    for vocabulary, lines in zip(pair, (LINES[::2], LINES[1::2]), strict=True):
+        assert 260 < len(vocabulary) < 8_000
+        assert [vocabulary.decode(vocabulary.encode(line)) for line in lines] == list(lines)
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+@pytest.mark.parametrize("lines", [["a"], ["a b"], ["ja"] * 50, ["one", "word", "per", "line"]])
+def test_the_smallest_texts_have_a_vocabulary(kind: str, lines: list[str]) -> None:
+    vocabulary = build_vocabulary(kind, lines, size=8_000)
+    assert [vocabulary.decode(vocabulary.encode(line)) for line in lines] == lines
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])

@@ -59,7 +59,7 @@ def test_a_config_that_is_no_file(tmp_path: Path, refusal: Refusal):
         ("train.batch_tokens=5", "batch_tokens (5) must hold the longest target (8 tokens with EOS)"),
         ("data.max_tokens=1", "max_tokens (1) leaves none of 400 pairs"),
         ("data.tgt=fr", "has no counterpart train.fr"),
-        ("vocabulary.kind=unigram", "the largest possible size is"),
+        ("vocabulary.kind=unigram vocabulary.size=100", "bytes and characters alone need "),
         ("data.root=/no/such/folder", "/no/such/folder: no such folder"),
     ],
 )
@@ -68,7 +68,8 @@ def test_a_setting_that_cannot_be_leaves_nothing(
     tiny_toml: Path, tmp_path: Path, refusal: Refusal, setting: str, part: str, rehearsed: bool
 ):
     """Found in the config, in the corpus, in the vocabulary or once all is encoded: no folder is left."""
-    command = ["run", tiny_toml, "--out", tmp_path / "a" / "b", "-q", "--set", setting]
+    command = ["run", tiny_toml, "--out", tmp_path / "a" / "b", "-q"]
+    command += [word for each in setting.split() for word in ("--set", each)]
     assert part in refusal(*command, *(["--dry-run"] if rehearsed else []))
     assert not list(tmp_path.iterdir())
 

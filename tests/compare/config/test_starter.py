@@ -23,9 +23,10 @@ def test_each_size_of_corpus_gets_an_experiment(tmp_path: Path, size: Any, words
     first_pass = FirstPass(
         labels=np.zeros(0, dtype=np.uint8), dropped={}, distinct_words=words, unspaced=unspaced
     )
+    (tmp_path / 'a "b"').mkdir()
     path = write(
-        tmp_path / "e.toml",
-        starter_experiment(tmp_path / 'a "b"', ("en", "de"), first_pass, {"train": pairs}).encode(),
+        tmp_path / 'a "b"' / "e.toml",
+        starter_experiment(("en", "de"), first_pass, {"train": pairs}).encode(),
     )
     experiment = load_experiment(path)
     assert experiment.data.root == str(tmp_path / 'a "b"')
@@ -51,6 +52,16 @@ def test_two_commands_lead_from_two_files_to_a_table(tmp_path: Path, capsys: pyt
     assert main(["run", str(path), "--out", str(tmp_path / "runs"), "-q", *settings]) == 0
     labels = [line.split("|")[1].strip() for line in capsys.readouterr().out.splitlines()[2:6]]
     assert labels == ["lstm", "bahdanau", "luong-general", "transformer"]
+
+
+def test_a_prepared_folder_can_be_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = prepare(tmp_path, made_up(60))
+    moved = (tmp_path / "mine").rename(tmp_path / "yours") / path.name
+    assert str(tmp_path) not in moved.read_text()
+    for folder, name in ((tmp_path, "yours/experiment.toml"), (moved.parent, "experiment.toml")):
+        monkeypatch.chdir(folder)
+        assert load_experiment(name).data.root == str(moved.parent)
+    assert main(["run", str(moved), "--out", str(tmp_path / "runs"), "-q", "--dry-run"]) == 0
 
 
 def test_a_language_without_spaces_gets_a_vocabulary_that_can_be_built(tmp_path: Path):

@@ -27,7 +27,7 @@ POSITIVE = st.floats(0, 1e300, exclude_min=True)
 LABELS = st.text("abcXYZ019-_+ä漢", min_size=1, max_size=6)
 DATA = st.builds(
     DataConfig,
-    root=TEXT.map("r".__add__),
+    root=TEXT.map("/r".__add__),
     src=TEXT,
     tgt=TEXT.map("t".__add__),
     max_tokens=COUNT,

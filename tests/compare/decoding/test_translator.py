@@ -77,9 +77,20 @@ def test_no_lines_give_no_translations(translator: Translator):
 
 
 @pytest.mark.parametrize("line", ["", "   ", "\t"])
-def test_an_empty_line_is_translated_beside_others(sharp: Translator, line: str):
-    assert sharp.translate([LINES[1], line, LINES[0]])[::2] == sharp.translate([LINES[1], LINES[0]])
-    assert "\n" not in sharp.translate([line])[0]
+def test_the_translation_of_a_blank_line_is_empty(
+    sharp: Translator, line: str, monkeypatch: pytest.MonkeyPatch
+):
+    first, last = sharp.translate([LINES[1], LINES[0]])
+    assert sharp.translate([line, LINES[1], line, line, LINES[0]]) == ["", first, "", "", last]
+    monkeypatch.setattr(sharp, "model", None)  # not needed for it
+    assert sharp.translate([line, line]) == ["", ""]
+    assert sharp.translate(line) == ""
+
+
+def test_a_string_is_one_line(sharp: Translator):
+    assert sharp.translate(LINES[1]) == sharp.translate([LINES[1]])[0]
+    assert sharp.translate(LINES[1], beam_size=1) == sharp.translate(LINES[1:2], beam_size=1)[0]
+    assert sharp.translate(iter(LINES)) == sharp.translate(LINES)  # type: ignore[call-overload]
 
 
 def test_words_never_seen_and_signs_are_no_error(translator: Translator):
