@@ -34,7 +34,7 @@ class _Tanh(torch.autograd.Function):
         flat = x.view(-1)
         dtype = torch.promote_types(x.dtype, torch.float32)
         buffer = torch.empty(min(CHUNK, flat.numel()), dtype=dtype)
-        for chunk in flat.split(CHUNK):
+        for chunk in torch.split(flat, CHUNK):
             chunk.copy_(buffer[: chunk.numel()].copy_(chunk).tanh_())
         ctx.mark_dirty(x)
         ctx.save_for_backward(x)
