@@ -1,9 +1,9 @@
 """Structural interface that a translation model must implement; models need not import it.
 
 Shapes: B sentences, K hypotheses each, S source and T target positions, D hidden size, V vocabulary.
-Masks are bool, True = may be attended. A ``Memory`` or ``State`` is a nesting of tuples. Its leaves are
-tensors, (B, ...) in a memory and (B, K, ...) in a state, or objects with methods ``select(parents)`` and
-``keep(rows)`` that do what the functions of these names do for tensors.
+Masks are bool, True = may be attended; padding is on the right. A ``Memory`` or ``State`` is a nesting of
+tuples. Its leaves are tensors, (B, ...) in a memory and (B, K, ...) in a state, or objects with methods
+``select(parents)`` and ``keep(rows)`` that do what the functions of these names do for tensors.
 """
 
 from collections.abc import Mapping
@@ -38,16 +38,18 @@ class EncoderDecoder(Protocol[Memory, State]):
     output: nn.Linear
     """Layer from features (..., D) to logits (..., V)."""
 
-    def features(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Features:
+    def features(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Features:
         """Compute the input of ``output`` at all target positions.
 
         Args:
             src: source ids, (B, S).
-            src_mask: True at real source tokens, (B, S).
+            src_mask: True at real source tokens, which come first, at least one per sentence, (B, S). None:
+                all are real. The models of this project take 0 and 1 of any type too, and reject other masks
+                with a ValueError.
             tgt_in: target ids, beginning with the begin-of-sentence id, (B, T).
         """
 
-    def encode(self, src: Tensor, src_mask: Tensor) -> Memory:
+    def encode(self, src: Tensor, src_mask: Tensor | None) -> Memory:
         """Encode src (B, S) with src_mask (B, S); every tensor of the memory has one row per sentence."""
 
     def init_state(self, memory: Memory, beam: int, capacity: int) -> State:
@@ -65,7 +67,7 @@ class EncoderDecoder(Protocol[Memory, State]):
             The logits of the next token (B, K, V), and the next state.
         """
 
-    def attention(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Mapping[str, Tensor]:
+    def attention(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Mapping[str, Tensor]:
         """Compute attention weights by name; arguments as for ``features``.
 
         Cross-attention is (B, heads, T, S), and its row t holds the weights used to predict tgt_out[t].

@@ -46,6 +46,19 @@ def gru_step(inputs: Tensor, recurrent: Tensor, h: Tensor) -> Tensor:
     return n + (z_x + z_h).sigmoid() * (h - n)
 
 
+def refuse_second_derivatives(*grads: Tensor) -> None:
+    """Raise a RuntimeError in a backward pass with ``create_graph=True``; usable as a hook of a tensor.
+
+    ``once_differentiable`` would not do: ``torch.autograd.grad`` skips the node that raises its error, and
+    returns a second derivative in which its part is missing.
+    """
+    if torch.is_grad_enabled():
+        raise RuntimeError(
+            "a recurrent decoder that runs step by step has no second derivatives, so create_graph=True "
+            "would give wrong ones: its weight gradients are computed once for all steps, outside the graph"
+        )
+
+
 class _WeightGradientOfAllSteps(torch.autograd.Function):
     """The identity on the offsets; its backward pass computes the weight's gradient of all steps at once."""
 
@@ -56,6 +69,7 @@ class _WeightGradientOfAllSteps(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        refuse_second_derivatives()
         inputs = torch.cat(ctx.inputs).to(grad.dtype)
         return grad, grad.flatten(0, 1).t() @ inputs, None
 
@@ -66,6 +80,8 @@ class StepwiseLinear:
     Autograd would compute the gradient of W with one matrix product per step and add them up, reading and
     writing a matrix of some MB each time. The gradients of offset[t] and of y[t] are equal, so a single
     product of those of all steps with all inputs x gives the gradient of W.
+
+    There are no second derivatives: call ``refuse_second_derivatives`` on the gradients of what depends on y.
 
     Call it exactly once for each step, in order: the backward pass pairs inputs with offsets by this order.
     """

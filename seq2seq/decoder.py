@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, pad
 
 from .attention import Attention, AttentionOutput, Queries, Source
+from .cells import refuse_second_derivatives
 from .config import Seq2SeqConfig
 from .encoder import EncoderOutput
 from .readout import Readout
@@ -91,6 +92,7 @@ class Decoder(nn.Module):
         """Return the state of ``beam`` hypotheses per sentence before their first token."""
         start, size = memory.start.unsqueeze(1).expand(-1, beam, -1, -1), self.config.hidden_size
         h, c, rows = start[..., :size], start[..., size:], start.shape[:2]
+        c = c.to(torch.promote_types(c.dtype, torch.float32))
         feedback_size = self.config.output_size * self.input_feeding
         feedback = h[:, :, -1] if self.attends_before else h.new_zeros(*rows, feedback_size)
         position = torch.zeros(rows, dtype=torch.long, device=h.device)
@@ -134,7 +136,7 @@ class Decoder(nn.Module):
     def _run_fused(self, inputs: Tensor, state: State, memory: Memory) -> DecoderOutput:
         """Run inputs (T, B, X) in one call of the RNN and one of attention; possible without feedback."""
         h, c = (part.squeeze(1).transpose(0, 1).contiguous() for part in (state.h, state.c))
-        top = self.rnn(inputs, (h, c))[0].transpose(0, 1)  # (B, T, H)
+        top = self.rnn(inputs, (h, c.to(h.dtype)))[0].transpose(0, 1)  # (B, T, H)
         position, self_attention = torch.arange(len(inputs), device=inputs.device), None
         if self.own is not None:
             top, self_attention = self.own(top, top, visible=position < position.unsqueeze(1))
@@ -175,7 +177,12 @@ class Decoder(nn.Module):
             output = output._replace(readout=self._compute_readout(output.readout, output.attention, inputs))
         next_h = torch.stack(h, dim=1).view(state.h.shape)
         next_c = torch.stack(c, dim=1).view(state.c.shape)
-        return output, State(next_h, next_c, feedback, position, past)
+        state = State(next_h, next_c, feedback, position, past)
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            for tensor in (output.readout, output.self_attention, *(output.attention or ()), *state):
+                if tensor is not None and tensor.requires_grad:
+                    tensor.register_hook(refuse_second_derivatives)
+        return output, state
 
     def _attend(self, query: Tensor, position: Tensor, memory: Memory) -> AttentionOutput:
         """Attend to the source from query (B, Q, H) at target position (B, Q)."""

@@ -12,6 +12,7 @@ from torch.nn.functional import dropout
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from .config import Seq2SeqConfig
+from .masks import real_tokens
 from .self_attention import EncoderSelfAttention
 from .stack import RecurrentStack
 
@@ -58,17 +59,21 @@ class Encoder(nn.Module):
         self.num_layers, self.state_size = config.num_layers, config.states_size
         self.summary_size = config.num_layers * config.states_size * (2 if config.cell == "lstm" else 1)
 
-    def forward(self, src: Tensor, mask: Tensor) -> EncoderOutput:
+    def forward(self, src: Tensor, src_mask: Tensor | None = None) -> EncoderOutput:
         """Read the source sentences.
 
         Args:
             src: token ids, padded on the right, (B, S).
-            mask: True for real tokens, at least one per sentence, (B, S).
+            src_mask: True or 1 for real tokens, at least one per sentence, (B, S); None: all are real.
 
         Returns:
             States (B, S, E), 0 in the padding, and the summary (B, ``summary_size``). The summary is, layer
             by layer, the final h and then the final c of an LSTM, each with its directions concatenated.
+
+        Raises:
+            ValueError: ``src_mask`` is not such a mask.
         """
+        mask = real_tokens(src, src_mask)
         lengths = mask.sum(1)
         if self.reverse:
             src = src.gather(1, reversal_index(lengths, src.size(1)))

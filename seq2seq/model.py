@@ -65,7 +65,7 @@ class Seq2Seq(nn.Module):
         if config.tie == "all":
             self.encoder.embedding.weight = self.decoder.embedding.weight
 
-    def forward(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Tensor:
+    def forward(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Tensor:
         """Compute the logits of every target position; arguments as for ``features``.
 
         Returns:
@@ -74,20 +74,23 @@ class Seq2Seq(nn.Module):
         logits: Tensor = self.output(self.features(src, src_mask, tgt_in).hidden)
         return logits
 
-    def features(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Features:
+    def features(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Features:
         """Run a whole target with teacher forcing, up to the output layer.
 
         Args:
             src: source token ids, padded on the right, (B, S).
-            src_mask: True for real tokens, at least one per sentence, (B, S).
+            src_mask: True or 1 for real tokens, at least one per sentence, (B, S); None: all are real.
             tgt_in: target token ids, each sentence beginning with its start token, (B, T).
+
+        Raises:
+            ValueError: ``src_mask`` is not such a mask.
         """
         readout, attention, _ = self.decoder(tgt_in, self.encode(src, src_mask))
         if attention is None:
             return Features(self._dropout(readout))
         return Features(self._dropout(readout), attention.choice_logp, attention.value)
 
-    def encode(self, src: Tensor, src_mask: Tensor) -> Memory:
+    def encode(self, src: Tensor, src_mask: Tensor | None = None) -> Memory:
         """Encode the source, once for all steps and hypotheses; arguments as for ``features``."""
         return self.decoder.remember(self.encoder(src, src_mask))
 
@@ -116,7 +119,7 @@ class Seq2Seq(nn.Module):
         logits: Tensor = self.output(self._dropout(readout))
         return logits, state
 
-    def attention(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> dict[str, Tensor]:
+    def attention(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> dict[str, Tensor]:
         """Compute the attention weights of a whole target; arguments as for ``features``.
 
         Returns:

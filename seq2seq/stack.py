@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .cells import StepwiseLinear, gru_step, lstm_step
 from .config import Seq2SeqConfig
+from .half_precision import is_half
 
 Steps = TypeVar("Steps", Tensor, PackedSequence)
 
@@ -132,7 +133,10 @@ class _StepwiseLayer:
         """Compute step ``t`` from x (N, F), h and c (N, H); return the next h and c."""
         inputs = self.input_linear(self.input_offsets[t], x)
         if self.is_lstm:
-            return lstm_step(self.recurrent_linear(inputs, h), c)
+            gates = self.recurrent_linear(inputs, h)
+            # With bfloat16 weights c stays float32: a sum over all steps, which bfloat16 would round.
+            next_h, next_c = lstm_step(gates.to(c.dtype) if is_half(h) else gates, c)
+            return next_h.to(h.dtype), next_c
         return gru_step(inputs, self.recurrent_linear(self.recurrent_offsets[t], h), h), c
 
 

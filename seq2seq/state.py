@@ -28,7 +28,7 @@ class State(NamedTuple):
     h: Tensor
     """Hidden states, (B, K, L, H)."""
     c: Tensor
-    """Cell states of an LSTM, (B, K, L, H or 0)."""
+    """Cell states of an LSTM, (B, K, L, H or 0), float32 with 16-bit weights too."""
     feedback: Tensor
     """Output of the previous step that the next step reads: with placement "before" the decoder state that
     attends, (B, K, H); with input feeding the attentional vector, (B, K, D)."""

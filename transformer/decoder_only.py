@@ -10,7 +10,7 @@ from torch import Tensor
 from .attention import Attend, KeysValues, fused_attention, record_weights
 from .config import DecoderOnlyConfig
 from .encoder import LayerStack
-from .masks import prefix_mask
+from .masks import prefix_mask, real_tokens
 from .parts import STANDARD, Parts
 from .state import Features, Memory, State, empty_state
 from .weights import build_embeddings, build_output_layer, initialise
@@ -57,25 +57,28 @@ class DecoderOnly(LayerStack):
         """Draw fresh weights; see ``transformer.weights.initialise``."""
         initialise(self, self.output)
 
-    def forward(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Tensor:
+    def forward(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Tensor:
         """Compute the logits of the token after each target position.
 
         Args:
             src: source ids, (B, S).
-            src_mask: True at real source tokens, (B, S).
+            src_mask: True or 1 at real source tokens, padding on the right, (B, S); None: all are real.
             tgt_in: target ids, (B, T), beginning with the begin-of-sentence id.
 
         Returns:
             The logits, (B, T, V).
+
+        Raises:
+            ValueError: ``src_mask`` is not such a mask.
         """
         logits: Tensor = self.output(self.features(src, src_mask, tgt_in).hidden)
         return logits
 
-    def features(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Features:
+    def features(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Features:
         """Compute the input (B, T, D) of ``output`` at all positions; arguments as for ``forward``."""
         return Features(self._states(src, src_mask, tgt_in)[:, src.size(1) :])
 
-    def attention(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> dict[str, Tensor]:
+    def attention(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> dict[str, Tensor]:
         """Compute the attention weights of the target positions; arguments as for ``forward``.
 
         Returns:
@@ -91,7 +94,7 @@ class DecoderOnly(LayerStack):
             weights[f"decoder.{layer}"] = from_target[..., src_len:]
         return weights
 
-    def encode(self, src: Tensor, src_mask: Tensor) -> Memory:
+    def encode(self, src: Tensor, src_mask: Tensor | None = None) -> Memory:
         """Compute the keys and values of src (B, S) once per sentence; src_mask (B, S) marks real tokens."""
         layers: list[KeysValues] = []
 
@@ -101,7 +104,7 @@ class DecoderOnly(LayerStack):
             layers.append(KeysValues(keys.contiguous(), values.contiguous()))
             return self.attend(queries, keys, values, mask, causal, dropout)
 
-        mask = src_mask[:, None, None, :]
+        mask = real_tokens(src, src_mask)[:, None, None, :]
         self.run(self._embed_source(src), mask, attend_and_store)
         return Memory(tuple(layers), mask)
 
@@ -130,9 +133,11 @@ class DecoderOnly(LayerStack):
         embedded: Tensor = self.place(self.src_table(src), torch.arange(src.size(1), device=src.device))
         return embedded
 
-    def _states(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor, attend: Attend | None = None) -> Tensor:
+    def _states(
+        self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor, attend: Attend | None = None
+    ) -> Tensor:
         """Compute the states of source and target, (B, S + T, D)."""
-        tgt_len = tgt_in.size(1)
+        tgt_len, src_mask = tgt_in.size(1), real_tokens(src, src_mask)
         positions = src_mask.sum(1, keepdim=True) + torch.arange(tgt_len, device=src.device)  # (B, T)
         target = self.place(self.table(tgt_in), positions)
         sequence = torch.cat((self._embed_source(src), target), dim=1)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from .attention import Attend, record_weights
 from .config import LayerConfig, TransformerConfig
 from .layers import EncoderLayer, final_norm
-from .masks import combine_masks
+from .masks import combine_masks, general_mask, real_tokens
 from .parts import STANDARD, Parts
 from .state import Memory, State
 
@@ -44,6 +44,7 @@ class LayerStack(nn.Module):
         layers = nn.ModuleList(EncoderLayer(config, parts, causal=causal) for _ in range(num_layers))
         self.layers = cast("Sequence[EncoderLayer]", layers)  # ModuleList does not know its element type
         self.norm = final_norm(config)
+        self.num_heads = config.num_heads
 
     def run(self, x: Tensor, mask: Tensor | None, attend: Attend | None = None) -> Tensor:
         """Apply all layers to all positions.
@@ -88,7 +89,7 @@ class Encoder(LayerStack):
     def forward(
         self,
         src: Tensor,
-        src_mask: Tensor,
+        src_mask: Tensor | None = None,
         *,
         allowed: Tensor | None = None,
         attend: Attend | None = None,
@@ -97,26 +98,30 @@ class Encoder(LayerStack):
 
         Args:
             src: ids, (B, S).
-            src_mask: True at real tokens, (B, S).
-            allowed: further restriction, True where position i may attend to position j: (S, S), (B, S, S) or
-                (B, H, S, S). Padding is never attended.
+            src_mask: True or 1 at real tokens, padding on the right, (B, S); None: all are real.
+            allowed: further restriction, True or 1 where position i may attend to position j: (S, S),
+                (B, S, S) or (B, H, S, S). Padding is never attended.
             attend: used in this call instead of ``parts.attend``.
 
         Returns:
-            The states (B, S, D), ``src_mask`` unchanged, and the mean of each sentence's real states (B, D).
+            The states (B, S, D), the mask as bool, and the mean of each sentence's real states (B, D).
 
         Raises:
-            ValueError: ``allowed`` is not such a mask, or leaves a token nothing to attend to.
+            ValueError: ``src_mask`` or ``allowed`` is not such a mask, or a token has nothing to attend to.
         """
+        src_mask = real_tokens(src, src_mask)
         mask = src_mask[:, None, None, :]
         if allowed is not None:
+            allowed = general_mask(allowed, src.size(0), self.num_heads)
             mask = combine_masks(mask, allowed, src_mask[:, None, :, None])
         positions = torch.arange(src.size(1), device=src.device)
         states = self.run(self.place(self.table(src), positions), mask, attend)
         real = src_mask.unsqueeze(-1).to(states.dtype)
         return states, src_mask, (states * real).sum(1) / real.sum(1)
 
-    def attention(self, src: Tensor, src_mask: Tensor, *, allowed: Tensor | None = None) -> dict[str, Tensor]:
+    def attention(
+        self, src: Tensor, src_mask: Tensor | None = None, *, allowed: Tensor | None = None
+    ) -> dict[str, Tensor]:
         """Compute the attention weights of every layer; arguments as for ``forward``.
 
         Returns:

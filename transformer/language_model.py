@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from .attention import Attend, record_weights
 from .config import DecoderOnlyConfig
 from .encoder import LayerStack
-from .masks import causal_mask, combine_masks
+from .masks import causal_mask, combine_masks, general_mask
 from .parts import STANDARD, Parts
 from .state import State, empty_state
 from .weights import build_output_layer, initialise
@@ -44,8 +44,8 @@ class LanguageModel(LayerStack):
 
         Args:
             tokens: ids, (B, T).
-            allowed: further restriction, True where position t may attend to position s: (T, T), (B, T, T) or
-                (B, H, T, T).
+            allowed: further restriction, True or 1 where position t may attend to position s: (T, T),
+                (B, T, T) or (B, H, T, T).
 
         Returns:
             The logits, (B, T, V).
@@ -96,6 +96,7 @@ class LanguageModel(LayerStack):
     def _states(self, tokens: Tensor, allowed: Tensor | None, attend: Attend | None = None) -> Tensor:
         length, device = tokens.size(1), tokens.device
         if allowed is not None:
+            allowed = general_mask(allowed, tokens.size(0), self.num_heads)
             allowed = combine_masks(causal_mask(length, device), allowed)
         x = self.place(self.table(tokens), torch.arange(length, device=device))
         return self.run(x, allowed, attend)

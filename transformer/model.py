@@ -52,25 +52,28 @@ class Transformer(nn.Module):
         """Draw fresh weights; see ``transformer.weights.initialise``."""
         initialise(self, self.output)
 
-    def forward(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Tensor:
+    def forward(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Tensor:
         """Compute the logits of the token after each target position.
 
         Args:
             src: source ids, (B, S).
-            src_mask: True at real source tokens, (B, S).
+            src_mask: True or 1 at real source tokens, padding on the right, (B, S); None: all are real.
             tgt_in: target ids, (B, T), beginning with the begin-of-sentence id.
 
         Returns:
             The logits, (B, T, V).
+
+        Raises:
+            ValueError: ``src_mask`` is not such a mask.
         """
         logits: Tensor = self.output(self.features(src, src_mask, tgt_in).hidden)
         return logits
 
-    def features(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Features:
+    def features(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Features:
         """Compute the input (B, T, D) of ``output`` at all positions; arguments as for ``forward``."""
         return Features(self.decoder(tgt_in, self.encode(src, src_mask)))
 
-    def attention(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> dict[str, Tensor]:
+    def attention(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> dict[str, Tensor]:
         """Compute the attention weights of every layer; arguments as for ``forward``.
 
         Returns:
@@ -80,7 +83,7 @@ class Transformer(nn.Module):
         encoder_weights = self.encoder.attention(src, src_mask)
         return encoder_weights | self.decoder.attention(tgt_in, self.encode(src, src_mask))
 
-    def encode(self, src: Tensor, src_mask: Tensor) -> Memory:
+    def encode(self, src: Tensor, src_mask: Tensor | None = None) -> Memory:
         """Encode src (B, S) once per sentence; src_mask (B, S) marks real tokens."""
         states, mask, _ = self.encoder(src, src_mask)
         return self.decoder.remember(states, mask)

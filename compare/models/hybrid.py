@@ -40,7 +40,10 @@ def build_hybrid(config: HybridConfig, src_vocabulary: int, tgt_vocabulary: int)
 
 
 class Hybrid(nn.Module):
-    """Base class of both hybrids; implements ``compare.protocol.EncoderDecoder``."""
+    """Base class of both hybrids; implements ``compare.protocol.EncoderDecoder``.
+
+    ``src_mask`` None means that all source tokens are real; the encoder checks the mask.
+    """
 
     decoder: Any
     output: nn.Linear
@@ -49,16 +52,16 @@ class Hybrid(nn.Module):
         super().__init__()
         self.config = config
 
-    def forward(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Tensor:
+    def forward(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Tensor:
         """Compute logits (B, T, V) for src (B, S), src_mask (B, S) and tgt_in (B, T)."""
         logits: Tensor = self.output(self.features(src, src_mask, tgt_in).hidden)
         return logits
 
-    def features(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Features:
+    def features(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Features:
         """Compute the input of ``output`` for src (B, S), src_mask (B, S) and tgt_in (B, T)."""
         raise NotImplementedError
 
-    def encode(self, src: Tensor, src_mask: Tensor) -> Any:
+    def encode(self, src: Tensor, src_mask: Tensor | None = None) -> Any:
         """Encode src (B, S) once per sentence; src_mask (B, S) marks real tokens."""
         raise NotImplementedError
 
@@ -74,7 +77,7 @@ class Hybrid(nn.Module):
         hidden, state = self.decoder.step(tokens, state, memory)  # no dropout: decoding is in eval mode
         return self.output(hidden), state
 
-    def attention(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> dict[str, Tensor]:
+    def attention(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> dict[str, Tensor]:
         """Compute attention weights by name; each half names its own."""
         raise NotImplementedError
 
@@ -104,12 +107,12 @@ class TransformerRNN(Hybrid):
         initialise_transformer(self.encoder)
         self._tie(decoder.tie, src_embedding, self.decoder.embedding)
 
-    def features(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Features:
+    def features(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Features:
         """Compute the input of ``output`` for src (B, S), src_mask (B, S) and tgt_in (B, T)."""
         readout, attended, _ = self.decoder(tgt_in, self.encode(src, src_mask))
         return seq2seq.Features(self.dropout(readout), attended.choice_logp, attended.value)
 
-    def encode(self, src: Tensor, src_mask: Tensor) -> seq2seq.Memory:
+    def encode(self, src: Tensor, src_mask: Tensor | None = None) -> seq2seq.Memory:
         """Encode src (B, S) once per sentence; src_mask (B, S) marks real tokens."""
         memory: seq2seq.Memory = self.decoder.remember(seq2seq.EncoderOutput(*self.encoder(src, src_mask)))
         return memory
@@ -119,7 +122,7 @@ class TransformerRNN(Hybrid):
         state: seq2seq.State = self.decoder.init_state(memory, beam)
         return state
 
-    def attention(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> dict[str, Tensor]:
+    def attention(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> dict[str, Tensor]:
         """Compute the weights "encoder.<layer>" (B, H, S, S) and "cross" (B, H, T, S)."""
         _, attended, _ = self.decoder(tgt_in, self.encode(src, src_mask))
         return {**self.encoder.attention(src, src_mask), "cross": attended.weights}
@@ -142,11 +145,11 @@ class RNNTransformer(Hybrid):
         nn.init.normal_(self.output.weight, std=decoder.d_model**-0.5)
         self._tie(decoder.tie, self.encoder.embedding, tgt_embedding)
 
-    def features(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Features:
+    def features(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Features:
         """Compute the input of ``output`` for src (B, S), src_mask (B, S) and tgt_in (B, T)."""
         return transformer.Features(self.decoder(tgt_in, self.encode(src, src_mask)))
 
-    def encode(self, src: Tensor, src_mask: Tensor) -> transformer.Memory:
+    def encode(self, src: Tensor, src_mask: Tensor | None = None) -> transformer.Memory:
         """Encode src (B, S) once per sentence; src_mask (B, S) marks real tokens."""
         states, mask, *_ = self.encoder(src, src_mask)
         memory: transformer.Memory = self.decoder.remember(states, mask)
@@ -157,7 +160,7 @@ class RNNTransformer(Hybrid):
         state: transformer.State = self.decoder.init_state(memory, beam, capacity)
         return state
 
-    def attention(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> dict[str, Tensor]:
+    def attention(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> dict[str, Tensor]:
         """Compute the weights "decoder.<layer>" (B, H, T, T) and "cross.<layer>" (B, H, T, S)."""
         weights: dict[str, Tensor] = self.decoder.attention(tgt_in, self.encode(src, src_mask))
         return weights

@@ -135,6 +135,11 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "the training loss has no second derivatives, so create_graph=True would give wrong ones: "
+                "use torch.nn.functional.cross_entropy on the logits of model(src, src_mask, tgt_in)"
+            )
         hidden, weight, bias = (stored * grad for stored in ctx.grads)
         return hidden, weight, bias, None, None
 

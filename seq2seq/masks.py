@@ -1,0 +1,76 @@
+"""Check of the source mask that a caller passes in.
+
+Shapes: B sentences, S source positions.
+"""
+
+import torch
+from torch import Tensor
+
+
+def real_tokens(src: Tensor, src_mask: Tensor | None) -> Tensor:
+    """Return the source mask as bool; reject masks that the model would misread.
+
+    Values are checked on a CPU, and on CUDA by a device-side assertion, which does not wait for the device.
+    Inside ``torch.compile`` and ``torch.export`` only the shape is checked.
+
+    Args:
+        src: token ids, (B, S).
+        src_mask: True or 1 at real tokens, which come first, at least one per sentence, (B, S). None means
+            that all tokens are real.
+
+    Returns:
+        The mask, bool, (B, S); ``src_mask`` itself if it is bool.
+
+    Raises:
+        ValueError: the mask has another shape, values other than 0 and 1, padding before a real token, or a
+            sentence without real tokens.
+    """
+    if src.dim() != 2 or src.size(1) == 0:
+        raise ValueError(f"src must be token ids of shape (sentences, tokens >= 1): got {tuple(src.shape)}")
+    if src_mask is None:
+        return torch.ones_like(src, dtype=torch.bool)
+    if src_mask.shape != src.shape:
+        raise ValueError(
+            f"src_mask must have the shape of src, {tuple(src.shape)}: got {tuple(src_mask.shape)}; pass "
+            "`src != pad_id`, or None if no token is padding"
+        )
+    real = src_mask if src_mask.dtype == torch.bool else src_mask == 1
+    if has_checkable_values(src_mask):
+        valid = real[:, 0].all() & (real[:, :-1] >= real[:, 1:]).all()
+        if real is not src_mask:
+            valid &= (real | (src_mask == 0)).all()
+        if src_mask.is_cuda:
+            torch._assert_async(valid, "src_mask must be 1 at real tokens, then 0 at padding, per sentence")
+        elif not valid:
+            raise ValueError(_describe_fault(real, src_mask))
+    return real
+
+
+def _describe_fault(real: Tensor, src_mask: Tensor) -> str:
+    """Describe the first sentence whose mask breaks a rule, and the remedy."""
+    other = (src_mask != real).nonzero()
+    if len(other):
+        row, position = other[0].tolist()
+        return (
+            f"src_mask must be bool, or 1 at real tokens and 0 at padding: row {row} holds "
+            f"{src_mask[row, position].item()} at position {position}; an additive mask (0 and -inf) becomes "
+            "such a mask by `src_mask == 0`"
+        )
+    empty = (~real.any(1)).nonzero()
+    if len(empty):
+        return (
+            f"src_mask must mark at least one real token per sentence: row {int(empty[0])} has none; drop "
+            "this sentence, or give it an end-of-sentence token"
+        )
+    row = int((real[:, :-1] < real[:, 1:]).any(1).nonzero()[0])
+    return (
+        f"src_mask must mark real tokens first and padding after them: row {row} has padding before a real "
+        "token; pad on the right, and pass `~src_mask` if True marks padding (nn.MultiheadAttention)"
+    )
+
+
+def has_checkable_values(mask: Tensor) -> bool:
+    """Return whether values can be checked: on CPU and CUDA, outside torch.compile and torch.export."""
+    if torch.compiler.is_compiling() or torch.compiler.is_exporting():
+        return False
+    return mask.device.type in ("cpu", "cuda") and type(mask) is Tensor  # a FakeTensor has no values

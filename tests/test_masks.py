@@ -1,0 +1,170 @@
+"""Source masks that people pass in: None, 0/1 of any type, and masks that a model would misread."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import seq2seq
+import seq2seq.masks
+import transformer
+import transformer.masks
+from compare.decoding.search import search
+from compare.models.presets import PRESETS
+from tests.kits.contract import SPECIAL, V, float64, leaves, make, sources, targets
+
+_float64 = pytest.fixture(autouse=True)(float64)
+NAMES = ["lstm-reversed", "bahdanau", "luong-general", "transformer", "decoder-only", "transformer-rnn"]
+NAMES += ["rnn-transformer"]
+CHECKS = [seq2seq.masks, transformer.masks]
+METHODS: dict[str, Callable[[Any, Tensor, Tensor | None, Tensor], Any]] = {
+    "forward": lambda model, src, mask, tgt: model(src, mask, tgt),
+    "features": lambda model, src, mask, tgt: model.features(src, mask, tgt).hidden,
+    "encode": lambda model, src, mask, _: leaves(model.encode(src, mask)),
+    "attention": lambda model, src, mask, tgt: list(model.attention(src, mask, tgt).values()),
+}
+
+
+@pytest.fixture(params=NAMES)
+def model(request: pytest.FixtureRequest) -> nn.Module:
+    assert request.param in PRESETS
+    return make(request.param).eval()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_none_means_that_all_tokens_are_real(model: nn.Module, method: str):
+    (src, _), tgt, call = sources(), targets(), METHODS[method]
+    expected = call(model, src, torch.ones_like(src, dtype=torch.bool), tgt)
+    torch.testing.assert_close(call(model, src, None, tgt), expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.float32, torch.bfloat16])
+def test_zeros_and_ones_of_any_type_are_a_mask(model: nn.Module, method: str, dtype: torch.dtype):
+    (src, mask), tgt, call = sources(), targets(), METHODS[method]
+    expected = call(model, src, mask, tgt)
+    torch.testing.assert_close(call(model, src, mask.to(dtype), tgt), expected, rtol=0, atol=0)
+
+
+def left(mask: Tensor) -> Tensor:
+    return mask.flip(1)
+
+
+def gap(mask: Tensor) -> Tensor:
+    return mask & (torch.arange(mask.size(1)) != 1)
+
+
+def empty(mask: Tensor) -> Tensor:
+    return mask & (torch.arange(len(mask)) != 2).unsqueeze(1)
+
+
+def additive(mask: Tensor) -> Tensor:
+    return torch.zeros(mask.shape).masked_fill(~mask, float("-inf"))
+
+
+FAULTS: list[tuple[Callable[[Tensor], Tensor], str]] = [
+    (
+        left,
+        "src_mask must mark real tokens first .*: row 1 has padding before a real token; pad on the right",
+    ),
+    (gap, "src_mask must mark real tokens first .*: row 0 has padding before a real token"),
+    (empty, "src_mask must mark at least one real token per sentence: row 2 has none; drop this sentence"),
+    (torch.logical_not, "src_mask must mark at least one real token per sentence: row 0 has none"),
+    (additive, "src_mask must be bool, or 1 at .*: row 1 holds -inf at position 3; .* `src_mask == 0`"),
+    (lambda mask: 2 * mask, "src_mask must be bool, or 1 at .*: row 0 holds 2 at position 0"),
+    (lambda mask: mask[:, :-1], r"src_mask must have the shape of src, \(4, 5\): got \(4, 4\); pass `src !="),
+    (lambda mask: mask[:, None, None], r"src_mask must have the shape of src, \(4, 5\): got \(4, 1, 1, 5\)"),
+    (lambda mask: mask.t(), r"src_mask must have the shape of src, \(4, 5\): got \(5, 4\)"),
+]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_masks_that_a_model_would_misread_are_refused(model: nn.Module, method: str):
+    (src, mask), tgt = sources(), targets()
+    for fault, message in FAULTS:
+        with pytest.raises(ValueError, match=message):
+            METHODS[method](model, src, fault(mask), tgt)
+
+
+def test_sources_of_another_shape_are_refused(model: nn.Module):
+    for src in (torch.zeros(5, dtype=torch.long), torch.zeros(4, 0, dtype=torch.long)):
+        with pytest.raises(
+            ValueError, match=r"src must be token ids of shape \(sentences, tokens >= 1\): got"
+        ):
+            model.encode(src, None)
+
+
+def test_search_checks_the_mask_once(model: nn.Module, monkeypatch: pytest.MonkeyPatch):
+    calls = []
+    for module in CHECKS:
+        describe = module.has_checkable_values
+        monkeypatch.setattr(
+            module, "has_checkable_values", lambda mask, run=describe: calls.append(1) or run(mask)
+        )
+    src, mask = sources()
+    search(model, src, mask, limits=torch.full((4,), 6), special=SPECIAL, beam_size=2)
+    assert len(calls) == 1
+
+
+class Source(nn.Module):
+    """An encoder on its own, as torch.export takes it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = make("transformer").eval()
+
+    def forward(self, src: Tensor, src_mask: Tensor) -> Tensor:
+        states: Tensor = self.model.encoder(src, src_mask)[0]
+        return states
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_no_value_is_read_under_export(strict: bool):
+    src, mask = sources()
+    model = Source()
+    exported = torch.export.export(model, (src, mask), strict=strict).module()
+    torch.testing.assert_close(exported(src, mask), model(src, mask))
+
+
+def test_no_value_is_read_under_compile():
+    src, mask = sources()
+    model = Source()
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(src, mask), model(src, mask))
+    torch.testing.assert_close(compiled(src, mask.long()), model(src, mask))
+
+
+@pytest.mark.parametrize("module", CHECKS)
+def test_masks_without_values_are_taken_as_they_are(module: Any):
+    src = torch.zeros(2, 3, dtype=torch.long, device="meta")
+    assert module.real_tokens(src, src).device.type == "meta"
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("module", CHECKS)
+def test_a_check_on_cuda_does_not_wait(module: Any):
+    (src, mask) = (part.cuda() for part in sources())
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        assert module.real_tokens(src, mask) is mask
+        module.real_tokens(src, mask.float())
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_general_masks_of_a_language_model():
+    config = transformer.DecoderOnlyConfig(d_model=8, num_heads=2, ffn_size=8, num_layers=1)
+    model, ids = transformer.LanguageModel(config, V).eval(), targets()
+    window = torch.ones(6, 6, dtype=torch.bool).triu(-1)
+    for mask in (window.long(), window.double(), window.expand(4, 2, 6, 6).float()):
+        torch.testing.assert_close(model(ids, mask), model(ids, window))
+    for mask in (window.expand(3, 6, 6), window.expand(4, 3, 6, 6), window.expand(1, 4, 2, 6, 6)):
+        with pytest.raises(
+            ValueError, match=r"allowed must be .* for B = 4 sentences and H = 2 heads: got \("
+        ):
+            model(ids, mask)
+    with pytest.raises(ValueError, match=r"allowed must be bool, or 1 .* got other values .*`mask == 0`"):
+        model(ids, torch.zeros(6, 6).masked_fill(~window, float("-inf")))

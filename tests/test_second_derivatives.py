@@ -1,0 +1,133 @@
+"""Second derivatives: right, or refused; never silently wrong."""
+
+import importlib
+import pkgutil
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.autograd import gradcheck, gradgradcheck
+
+import compare
+import data
+import seq2seq
+import transformer
+from compare.training.loss import linear_cross_entropy
+from seq2seq.cells import StepwiseLinear
+from seq2seq.half_precision import _Tanh
+from tests.kits.contract import float64, make, sources, targets
+from transformer.dropout import _MaskAndScale
+
+_float64 = pytest.fixture(autouse=True)(float64)
+REFUSED = ["bahdanau", "luong-general", "hard-st", "self-attentive-rnn", "transformer-rnn"]
+
+
+def loss(model: Any) -> Tensor:
+    (src, mask), tgt = sources(), targets()
+    total: Tensor = model(src, mask, tgt).logsumexp(-1).square().sum()
+    return total
+
+
+@pytest.fixture
+def model(request: pytest.FixtureRequest) -> nn.Module:
+    return make(request.param).eval()
+
+
+def slope(model: nn.Module, direction: list[Tensor], *, create_graph: bool) -> Tensor:
+    """Compute the derivative of the loss along a direction in the space of all parameters."""
+    grads = torch.autograd.grad(loss(model), list(model.parameters()), create_graph=create_graph)
+    total = sum((grad * part).sum() for grad, part in zip(grads, direction, strict=True))
+    assert isinstance(total, Tensor)
+    return total
+
+
+@pytest.mark.parametrize(
+    "model", ["lstm", "gru-context", "transformer", "decoder-only", "rnn-transformer"], indirect=True
+)
+def test_second_derivatives_equal_difference_quotients(model: nn.Module):
+    torch.manual_seed(1)
+    parameters = list(model.parameters())
+    direction = [torch.randn_like(parameter) for parameter in parameters]
+    grads = torch.autograd.grad(slope(model, direction, create_graph=True), parameters)
+    second = sum(float((grad * part).sum()) for grad, part in zip(grads, direction, strict=True))
+    slopes = []
+    for shift in (1e-5, -2e-5):
+        with torch.no_grad():
+            for parameter, part in zip(parameters, direction, strict=True):
+                parameter.add_(part, alpha=shift)
+        slopes.append(float(slope(model, direction, create_graph=False)))
+    assert second == pytest.approx((slopes[0] - slopes[1]) / 2e-5, rel=1e-5)
+
+
+@pytest.mark.parametrize("model", REFUSED, indirect=True)
+def test_second_derivatives_that_would_be_wrong_are_refused(model: nn.Module):
+    """Of all parameters and of a few, such as the source embedding, which no custom function touches."""
+    for chosen in (list(model.parameters()), [next(model.parameters())], [*model.decoder.parameters()][-2:]):
+        with pytest.raises(RuntimeError, match="step by step has no second derivatives"):
+            torch.autograd.grad(loss(model), chosen, create_graph=True, allow_unused=True)
+    with pytest.raises(RuntimeError, match="step by step has no second derivatives"):
+        loss(model).backward(create_graph=True)
+    loss(model).backward()
+
+
+def test_second_derivatives_through_single_steps_are_refused():
+    model = make("bahdanau")
+    (src, mask), tgt = sources(), targets()
+    memory = model.encode(src, mask)
+    state = model.init_state(memory, 1, 6)
+    for t in range(3):
+        logits, state = model.step(tgt[:, t : t + 1], state, memory)
+    with pytest.raises(RuntimeError, match="step by step has no second derivatives"):
+        torch.autograd.grad(state.c.square().sum(), list(model.encoder.parameters()), create_graph=True)
+    assert logits.requires_grad
+
+
+def test_a_stepwise_linear_layer_refuses_second_derivatives():
+    weight, offsets = torch.randn(3, 2, requires_grad=True), torch.randn(1, 4, 3, requires_grad=True)
+    layer = StepwiseLinear(weight, offsets)
+    y = layer(layer.offsets[0], torch.randn(4, 2)).square().sum()
+    with pytest.raises(RuntimeError, match="no second derivatives"):
+        torch.autograd.grad(y, (weight, offsets), create_graph=True)
+
+
+def test_the_training_loss_refuses_second_derivatives():
+    """Of its square too, whose gradient has a graph even though that of the loss has none."""
+    parts = [torch.randn(shape, requires_grad=True) for shape in ((5, 3), (7, 3), (7,))]
+    for power in (1, 2):
+        smoothed, _ = linear_cross_entropy(*parts, torch.arange(5), 0.1)
+        with pytest.raises(RuntimeError, match="training loss has no second derivatives"):
+            torch.autograd.grad(smoothed**power, parts, create_graph=True)
+
+
+def test_dropout_has_right_second_derivatives():
+    x = torch.randn(3, 5, requires_grad=True)
+
+    def dropped(x: Tensor) -> Tensor:
+        torch.manual_seed(1)
+        result: Tensor = _MaskAndScale.apply(x.tanh(), 20_000)
+        return result
+
+    assert gradcheck(dropped, x)
+    assert gradgradcheck(dropped, x)
+
+
+def test_tanh_has_right_second_derivatives():
+    x = torch.randn(3, 5, requires_grad=True)
+    assert gradcheck(lambda x: _Tanh.apply(2 * x), x)
+    assert gradgradcheck(lambda x: _Tanh.apply(2 * x), x)
+
+
+def test_every_custom_function_is_tested_here():
+    """A new subclass of torch.autograd.Function needs right second derivatives, or has to refuse them."""
+    for package in (compare, data, seq2seq, transformer):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+    packages = ("compare", "data", "seq2seq", "transformer")
+    functions = {
+        function.__qualname__
+        for function in torch.autograd.Function.__subclasses__()
+        if function.__module__.split(".")[0] in packages
+    }
+    assert functions == {"_LinearCrossEntropy", "_MaskAndScale", "_Tanh", "_WeightGradientOfAllSteps"}
