@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from compare.cli.app import AsJson, Folders, Quiet, app
+from compare.cli.app import AsJson, Folders, Quiet, app, print_visible
+from data.text.control_characters import visible
 
 
 @app.command()
@@ -25,7 +26,7 @@ def table(
 
     frame = load_table(folders, shape)
     chosen = columns.split(",") if columns else list(frame.columns) if shape == TableShape.WIDE else None
-    print(render_table(frame, "json" if as_json else form, chosen), end="")
+    print_visible(render_table(frame, "json" if as_json else form, chosen), end="")
     return 0
 
 
@@ -51,13 +52,13 @@ def plot(
     from compare.system.log import show_messages
 
     if kind == "list":
-        print("\n".join(f"{name:<17} {found.about}" for name, found in FIGURES.items()))
+        print_visible("\n".join(f"{name:<17} {found.about}" for name, found in FIGURES.items()))
     elif kind:
-        print("\n".join(map(str, draw_figure(folder, kind, forms.split(",")))))
+        print_visible("\n".join(map(str, draw_figure(folder, kind, forms.split(",")))))
     else:
         show_messages(quiet=quiet)
         for path in draw_plots(folder, sentence=sentence, line=line):
-            print(path)
+            print_visible(path)
     return 0
 
 
@@ -79,7 +80,7 @@ def report(
     from compare.system.log import show_messages
 
     show_messages(quiet=quiet)
-    print(build_report(folder, baseline=baseline))
+    print_visible(build_report(folder, baseline=baseline))
     return 0
 
 
@@ -101,7 +102,8 @@ def check(
     differences = [str(finding) for finding in found.differences]
     summary = f"{len(found.findings)} figures and files compared, {len(differences)} differ"
     if as_json:
-        print(json.dumps({"compared": len(found.findings), "differ": differences, "notes": found.notes}))
+        content = {"compared": len(found.findings), "differ": differences, "notes": found.notes}
+        print_visible(json.dumps(content))
     else:
-        print("\n".join([*differences, *found.notes, summary]))
+        print_visible("\n".join(map(visible, [*differences, *found.notes, summary])))
     return 1 if differences else 0
