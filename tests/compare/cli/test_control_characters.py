@@ -30,11 +30,11 @@ def test_an_error_of_the_system(tmp_path: Path, refusal: Refusal, tiny_toml: Pat
     assert SHOWN in refusal("run", tiny_toml, "--out", tmp_path / ESCAPE / "x", "-q")
 
 
-@pytest.mark.parametrize("arguments", [[ESCAPE], ["table", f"--{ESCAPE}"], ["data", "list", ESCAPE]])
+@pytest.mark.parametrize("arguments", [[], ["table"], ["data"]])
 def test_a_mistaken_argument(arguments: list[str], capsys: pytest.CaptureFixture[str]):
-    assert main(arguments) == 2
+    assert main([*arguments, f"--{ESCAPE}\u202e"]) == 2
     error = capsys.readouterr().err
-    assert SHOWN in error
+    assert f"{SHOWN}\\u202e" in error
     assert not any(map(obeyed, error.split("\n")))
 
 
