@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from compare.cli.app import AsJson, app
+from compare.cli.app import AsJson, app, print_visible
 
 
 @app.command()
@@ -26,11 +26,11 @@ def models(
 
     if name is not None:
         found = describe(name, vocabulary)
-        print(json.dumps(found, indent=2) if as_json else render_description(found))
+        print_visible(json.dumps(found, indent=2) if as_json else render_description(found))
         return 0
     entries = catalogue(vocabulary)
     as_text = json.dumps([asdict(entry) for entry in entries], indent=2)
-    print(as_text if as_json else render_list(entries, vocabulary))
+    print_visible(as_text if as_json else render_list(entries, vocabulary))
     return 0
 
 
@@ -46,7 +46,7 @@ def doctor(
     from compare.system.doctor import diagnose, render_diagnoses
 
     findings = diagnose(measure_peak=peak or yardstick)
-    print(
+    print_visible(
         json.dumps([asdict(item) for item in findings], indent=2) if as_json else render_diagnoses(findings)
     )
     return 1 if any(item.level == "missing" for item in findings) else 0

@@ -7,9 +7,11 @@ import os
 import sys
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
+
+from data.text.control_characters import visible, visible_lines
 
 app = typer.Typer(
     name="attnbench",
@@ -34,7 +36,7 @@ def _print_version(asked: bool) -> None:
     if asked:
         from compare import __version__
 
-        print(f"attnbench {__version__}")
+        print_visible(f"attnbench {__version__}")
         raise typer.Exit
 
 
@@ -49,6 +51,11 @@ def _root(
 
 SIGNS = {"–": "-", "±": "+/-", "×": "x"}
 """Replacements for the non-ASCII signs of our tables, for terminals without Unicode."""
+
+
+def print_visible(text: object, *, end: str = "\n", file: TextIO | None = None, flush: bool = False) -> None:
+    r"""Print output or a message; control characters in it are shown as ``\x1b``, never obeyed."""
+    print(visible_lines(str(text)), end=end, file=file, flush=flush)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -75,18 +82,22 @@ def _run(arguments: list[str] | None) -> int:
         status: Any = app(args=arguments, standalone_mode=False)
         return int(status or 0)
     except Interrupted as stop:
-        print(f"{stop}; the same command goes on from there", file=sys.stderr)
+        print_visible(f"{stop}; the same command goes on from there", file=sys.stderr)
         return 128 + stop.signum
     except (KeyboardInterrupt, typer.Abort, Terminated) as stop:
-        print("stopped; a run goes on from its last saved state when it is started again", file=sys.stderr)
+        print_visible(
+            "stopped; a run goes on from its last saved state when it is started again", file=sys.stderr
+        )
         return 143 if isinstance(stop, Terminated) else 130
     except (ValueError, OSError) as error:
-        print(f"error: {_one_line(error)}", file=sys.stderr)
+        print_visible(f"error: {_one_line(error)}", file=sys.stderr)
         return 2
     except Exception as error:
         show = getattr(error, "show", None)  # typer's own errors; their class differs between versions
         if show is None:
             raise
+        message = visible_lines(error.format_message())  # type: ignore[attr-defined]
+        error.format_message = lambda: message  # type: ignore[attr-defined]
         show()
         return 2
 
@@ -101,17 +112,17 @@ def _flushed(status: int) -> int:
         os.dup2(devnull, sys.stdout.fileno())  # else Python tries to flush again at exit
         if status or isinstance(error, BrokenPipeError):  # the reader closed the pipe: exit quietly
             return status or 1
-        print(f"error: {_one_line(error)}", file=sys.stderr)
+        print_visible(f"error: {_one_line(error)}", file=sys.stderr)
         return 2
 
 
 def _one_line(error: ValueError | OSError) -> str:
-    """The message of an error, prefixed with the file name if the system reports one."""
+    """Return the message of an error in one line, with the file name if the system reports one."""
     text = str(error)
     if isinstance(error, OSError) and error.strerror:
         place = "standard output: " if error.errno == errno.ENOSPC else ""  # our own files are named already
         text = f"{error.filename}: {error.strerror}" if error.filename else f"{place}{error.strerror}"
-    return " ".join(text.splitlines())
+    return " ".join(map(visible, text.splitlines()))
 
 
 def _spelled(error: UnicodeError) -> tuple[str, int]:

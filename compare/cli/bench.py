@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from compare.cli.app import AsJson, Quiet, Settings, app
+from compare.cli.app import AsJson, Quiet, Settings, app, print_visible
 
 
 @app.command()
@@ -66,7 +66,7 @@ def bench(
     earlier = read_earlier(against, conditions(runs[0], plan)) if against else []
     if dry_run:
         names = [f"{run.label} {axis}" for axis in axes for run in runs] or names
-        print(json.dumps(names) if as_json else "\n".join(names))
+        print_visible(json.dumps(names) if as_json else "\n".join(names))
         return 0
     found: BenchmarkResult | Scaling
     if axes:
@@ -76,5 +76,5 @@ def bench(
         found = run_benchmark(runs, plan, earlier=earlier)
     if out is not None:
         write_atomically(out, found.to_json())
-    print(found.to_json() if as_json else found.render(), end="")
+    print_visible(found.to_json() if as_json else found.render(), end="")
     return 0

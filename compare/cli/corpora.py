@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from compare.cli.app import AsJson, Quiet
+from compare.cli.app import AsJson, Quiet, print_visible
 from compare.cli.data import data_app
 
 Root = Annotated[Path, typer.Option(help="Folder for the corpora and the downloads.")]
@@ -20,7 +20,7 @@ def list_corpora(as_json: AsJson = False) -> int:
     """
     from compare.report.corpus_catalogue import entries, render_catalogue
 
-    print(json.dumps(entries(), indent=2, ensure_ascii=False) if as_json else render_catalogue())
+    print_visible(json.dumps(entries(), indent=2, ensure_ascii=False) if as_json else render_catalogue())
     return 0
 
 
@@ -48,9 +48,9 @@ def get(
     if dry_run:
         files = addresses(name, src, tgt)
         text = "\n".join(f"{file['file']}  {file['from'][0]}" for file in files)
-        print(json.dumps(files, indent=2) if as_json else text)
+        print_visible(json.dumps(files, indent=2) if as_json else text)
         return 0
     show_messages(quiet=quiet)
     folder = fetched(name, src, tgt, root, quiet=quiet)
-    print(json.dumps({"folder": str(folder)}) if as_json else folder)
+    print_visible(json.dumps({"folder": str(folder)}) if as_json else folder)
     return 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from compare.cli.app import AsJson, Quiet, app
+from compare.cli.app import AsJson, Quiet, app, print_visible
 
 if TYPE_CHECKING:
     from data.text.formats import Source
@@ -60,7 +60,9 @@ def check(
     splits, _ = _splits(files or [], src or [], tgt or [], columns, fields, langs)
     with Reporter(quiet=quiet).pairs() as progress:
         found = compute(splits, progress=progress)
-    print(json.dumps(found.to_json(), indent=2, ensure_ascii=False) if as_json else render_check(found))
+    print_visible(
+        json.dumps(found.to_json(), indent=2, ensure_ascii=False) if as_json else render_check(found)
+    )
     return 1 if found.num_unusable else 0
 
 
@@ -154,7 +156,7 @@ def prepare(
                 lambda first_pass, sizes: starter_experiment(found_langs, first_pass, sizes),
                 progress=progress,
             )
-    print(json.dumps(made, indent=2, ensure_ascii=False) if as_json else render_summary(made))
+    print_visible(json.dumps(made, indent=2, ensure_ascii=False) if as_json else render_summary(made))
     if out is not None and not dry_run:
         logger.info(f"next: attnbench run {out}/experiment.toml --out runs/{out.resolve().name}")
     return 0

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from compare.cli.app import AsJson, Quiet, Settings, app
+from compare.cli.app import AsJson, Quiet, Settings, app, print_visible
 
 logger = logging.getLogger(__name__)
 
@@ -46,12 +46,12 @@ def run(
     if dry_run:
         runs = run_all.dry_run(experiment, folder, seeds=drawn, context=str(config))
         names = [run.name for run in runs]
-        print(json.dumps(names) if as_json else "\n".join(names))
+        print_visible(json.dumps(names) if as_json else "\n".join(names))
         return 0
     results = run_all.run_experiment(
         experiment, folder, Reporter(quiet=quiet), seeds=drawn, context=str(config)
     )
-    print(render_table(read_results(folder), "json" if as_json else "markdown"), end="", flush=True)
+    print_visible(render_table(read_results(folder), "json" if as_json else "markdown"), end="", flush=True)
     write_views(folder)
     return 0 if all(result.status == "done" for result in results) else 1
 
@@ -77,11 +77,11 @@ def study(
     from compare.system.log import show_messages
 
     if name is None:
-        print(list_studies(as_json=as_json))
+        print_visible(list_studies(as_json=as_json))
         return 0
     show_messages(quiet=quiet)
     report = run_study(name, out, seed=seed, runs=runs)
-    print(report.to_json() if as_json else report.to_markdown(), end="")
+    print_visible(report.to_json() if as_json else report.to_markdown(), end="")
     logger.info(f"written to {out / name}")
     return 0
 

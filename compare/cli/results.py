@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from compare.cli.app import AsJson, Folders, Quiet, app
+from compare.cli.app import AsJson, Folders, Quiet, app, print_visible
+from data.text.control_characters import visible
 
 
 @app.command()
@@ -28,7 +29,7 @@ def table(
         refresh_views(folder)
     frame = load_table(folders, shape)
     chosen = columns.split(",") if columns else list(frame.columns) if shape == TableShape.WIDE else None
-    print(render_table(frame, "json" if as_json else form, chosen), end="")
+    print_visible(render_table(frame, "json" if as_json else form, chosen), end="")
     return 0
 
 
@@ -54,15 +55,15 @@ def plot(
     from compare.system.log import show_messages
 
     if kind == "list":
-        print("\n".join(f"{name:<17} {figure.about}" for name, figure in FIGURES.items()))
+        print_visible("\n".join(f"{name:<17} {figure.about}" for name, figure in FIGURES.items()))
         return 0
     refresh_views(folder)
     if kind:
-        print("\n".join(map(str, draw_figure(folder, kind, forms.split(",")))))
+        print_visible("\n".join(map(str, draw_figure(folder, kind, forms.split(",")))))
     else:
         show_messages(quiet=quiet)
         for path in draw_plots(folder, sentence=sentence, line=line):
-            print(path)
+            print_visible(path)
     return 0
 
 
@@ -86,7 +87,7 @@ def report(
 
     show_messages(quiet=quiet)
     refresh_views(folder)
-    print(build_report(folder, baseline=baseline))
+    print_visible(build_report(folder, baseline=baseline))
     return 0
 
 
@@ -108,7 +109,8 @@ def check(
     differences = [str(finding) for finding in found.differences]
     summary = f"{len(found.findings)} figures and files compared, {len(differences)} differ"
     if as_json:
-        print(json.dumps({"compared": len(found.findings), "differ": differences, "notes": found.notes}))
+        content = {"compared": len(found.findings), "differ": differences, "notes": found.notes}
+        print_visible(json.dumps(content))
     else:
-        print("\n".join([*differences, *found.notes, summary]))
+        print_visible("\n".join(map(visible, [*differences, *found.notes, summary])))
     return 1 if differences else 0

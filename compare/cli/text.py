@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperOption
 
-from compare.cli.app import AsJson, Quiet, app
+from compare.cli.app import AsJson, Quiet, app, print_visible
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ def translate(
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # as all our files are, whatever the terminal
     for translation in model.translate(list(_sentences()), beam_size=beam):
-        print(translation)
+        print(translation)  # the text itself, whatever it holds
     return 0
 
 
@@ -82,7 +82,7 @@ def score(
 
     asked = [name for text in metrics or HEADLINE.metrics for name in text.replace(",", " ").split()]
     scoring = ScoringOptions(metrics=asked, tokenize=tokenize, lowercase=lowercase)
-    print(render_scores(score_files(hypotheses, ref, scoring), as_json=as_json))
+    print_visible(render_scores(score_files(hypotheses, ref, scoring), as_json=as_json))
     return 0
 
 
@@ -122,7 +122,7 @@ def align(
     if measured is None:
         raise ValueError(f"{run}: this model has no attention to align by")
     rows = measured.rows(method)
-    print(json.dumps(rows, indent=2) if as_json else markdown_table(rows))
+    print_visible(json.dumps(rows, indent=2) if as_json else markdown_table(rows))
     return 0
 
 

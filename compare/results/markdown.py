@@ -1,9 +1,16 @@
 """Tables in Markdown."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from compare.results.numbers import UNKNOWN, format_number
+from data.text.control_characters import visible
+
+TAG = re.compile(r"(\\*)(<(?=[A-Za-z/!?]))")
+"""The beginning of an HTML tag with the backslashes before it, which must be escaped too."""
+TAG_OR_BAR = re.compile(r"(\\*)(<(?=[A-Za-z/!?])|\|)")
+"""The same, or the end of a cell."""
 
 
 def markdown_table(rows: Sequence[Mapping[str, Any]], left: Collection[str] | None = None) -> str:
@@ -31,6 +38,11 @@ def markdown_table(rows: Sequence[Mapping[str, Any]], left: Collection[str] | No
     return table
 
 
+def escape_markdown(text: str, special: re.Pattern[str] = TAG) -> str:
+    """Format text as one line: control characters and ``special`` are escaped, white space is one blank."""
+    return special.sub(r"\1\1\\\2", visible(" ".join(text.split())))
+
+
 def _escape(text: str) -> str:
-    """Escape ``|`` and remove line breaks, which would end the cell."""
-    return " ".join(text.replace("|", r"\|").split())
+    """Format the text of a cell, which a ``|`` or a line break would end."""
+    return escape_markdown(text, TAG_OR_BAR)

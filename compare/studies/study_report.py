@@ -10,6 +10,7 @@ import pandas as pd
 
 from compare.analysis.table import Row
 from compare.report.plots.plots import save_figure
+from compare.results.csv_table import csv_table
 from compare.results.markdown import markdown_table
 from compare.results.numbers import format_number
 from compare.results.result import without_nan
@@ -80,8 +81,7 @@ class StudyReport:
         path = folder / self.name
         written = save_figure(self.findings.figure, path / "plot")
         texts = {
-            f"{name}.csv": pd.DataFrame(table.rows).to_csv(index=False, lineterminator="\n")
-            for name, table in self.findings.tables.items()
+            f"{name}.csv": csv_table(pd.DataFrame(table.rows)) for name, table in self.findings.tables.items()
         }
         for name, text in {**texts, "study.md": self.to_markdown(), "study.json": self.to_json()}.items():
             write_atomically(path / name, text)

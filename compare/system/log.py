@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from data.text.control_characters import visible
 from data.text.files import append_whole
 
 PACKAGES = ("compare", "data")
@@ -17,11 +18,11 @@ PACKAGES = ("compare", "data")
 
 
 class _Formatter(logging.Formatter):
-    """Formats a message as one plain line; warnings begin with "warning: "."""
+    """Formats a message as one line without control characters; warnings begin with "warning: "."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        if record.levelno == logging.WARNING:
-            record.message = f"warning: {record.message}"
+        prefix = "warning: " if record.levelno == logging.WARNING else ""
+        record.message = prefix + visible(record.message)
         return super().formatMessage(record)
 
 

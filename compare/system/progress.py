@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from data.progress import ProgressCallback
+from data.text.control_characters import visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -82,7 +83,7 @@ class _Bars:
         if name not in self._tasks:
             for task in self._tasks.values() if self._unit == "pairs" else ():
                 self._progress.update(task, visible=False)
-            self._tasks[name] = self._progress.add_task(name, total=total, **fields)
+            self._tasks[name] = self._progress.add_task(visible(name), total=total, **fields)
         self._progress.update(self._tasks[name], completed=done, total=total, **fields)
 
 
@@ -123,7 +124,8 @@ def _bars(unit: Unit) -> Iterator[_Bars]:
         "pairs": [progress.MofNCompleteColumn()],
         "bytes": [progress.DownloadColumn(), progress.TransferSpeedColumn()],
     }
-    columns = ["{task.description}", progress.BarColumn(), *counts[unit], progress.TimeRemainingColumn()]
+    name = progress.TextColumn("{task.description}", markup=False)  # a label may hold [brackets]
+    columns = [name, progress.BarColumn(), *counts[unit], progress.TimeRemainingColumn()]
     if unit == "updates":
         columns.append(progress.TextColumn("{task.fields[note]}"))
     console = Console(stderr=True)

@@ -97,6 +97,11 @@ def test_a_sentence_that_is_not_utf8_is_named(monkeypatch: pytest.MonkeyPatch, c
     assert capsys.readouterr().err == "error: standard input, line 2: not UTF-8 (invalid start byte)\n"
 
 
+def test_an_escape_sequence_in_a_file_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    status = main(["table", str(tmp_path / "\x1b[31mred")])
+    as_documented("escape sequence in a file name", status, capsys.readouterr().err)
+
+
 # --- the page
 
 

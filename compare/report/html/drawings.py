@@ -7,7 +7,8 @@ from xml.etree import ElementTree as Tree
 from matplotlib.figure import Figure
 
 from compare.report.html.parts import Drawing
-from compare.report.plots.plots import reproducible_svg
+from compare.report.plots.plots import reproducible_svg, valid_svg
+from data.text.control_characters import visible
 
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 PAGE_COLOURS = {"#000000": "currentColor", "#ffffff": "var(--paper)", "#cccccc": "var(--line)"}
@@ -37,7 +38,7 @@ def to_svg(figure: Figure, name: str, title: str, description: str) -> str:
     buffer = BytesIO()
     with reproducible_svg():
         figure.savefig(buffer, format="svg", bbox_inches="tight", transparent=True)
-    root = Tree.fromstring(buffer.getvalue())
+    root = Tree.fromstring(valid_svg(buffer.getvalue()))
     for tag in ("metadata", "defs"):  # the author, and a style that would apply beyond the drawing
         root.remove(root.find(f"{{{SVG}}}{tag}"))  # type: ignore[arg-type]
     _rename(root, name)
@@ -85,5 +86,5 @@ def _describe(root: Tree.Element, name: str, title: str, description: str) -> No
     root.set("fill", "currentColor")
     for index, (tag, text) in enumerate((("title", title), ("desc", description))):
         element = Tree.Element(f"{{{SVG}}}{tag}", {"id": f"{name}-{tag}"})
-        element.text = text
+        element.text = visible(text)
         root.insert(index, element)

@@ -2,15 +2,18 @@
 
 import base64
 import hashlib
+import json
 import logging
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from compare.report.html.content import ReportContent, gather_content
+from data.text.control_characters import visible_lines
 from data.text.files import write_atomically
 
 logger = logging.getLogger(__name__)
@@ -39,10 +42,12 @@ def render(content: ReportContent) -> str:
     environment = Environment(
         loader=PackageLoader("compare.report.html", "."),
         autoescape=True,
+        finalize=_visible,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.policies["json.dumps_function"] = _dump_json
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": False}
     script = _own("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -55,6 +60,16 @@ def render(content: ReportContent) -> str:
         script_hash=f"'sha256-{digest}'",
         svg=Markup,
     )
+
+
+def _visible(value: Any) -> Any:
+    """Escape control characters in what the template prints; markup of ours stays as it is."""
+    return visible_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _dump_json(value: Any, **options: Any) -> str:
+    """Serialise to JSON, in which the characters that HTML forbids are escaped."""
+    return visible_lines(json.dumps(value, **options))
 
 
 def _own(name: str) -> str:

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from compare.report.plots.style import finish_figure, make_panels, series_style
+from data.text.control_characters import visible_lines
 from data.text.files import write_atomically
 
 FORMATS: dict[str, dict[str, Any]] = {
@@ -104,6 +105,11 @@ def reproducible_svg() -> Iterator[None]:
         yield
 
 
+def valid_svg(content: bytes) -> bytes:
+    """Escape control characters in matplotlib's SVG, which copies them from labels and is no XML then."""
+    return visible_lines(content.decode()).encode()
+
+
 def save_figure(figure: Figure, path: Path, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
     """Write ``path``.png, .svg or .pdf, atomically; the same figure always gives the same bytes.
 
@@ -122,6 +128,6 @@ def save_figure(figure: Figure, path: Path, formats: Sequence[str] = ("png", "sv
         with reproducible_svg():
             figure.savefig(buffer, format=suffix, bbox_inches="tight", **FORMATS[suffix])
         target = path.with_name(f"{path.name}.{suffix}")  # a label may hold a dot
-        write_atomically(target, buffer.getvalue())
+        write_atomically(target, valid_svg(buffer.getvalue()) if suffix == "svg" else buffer.getvalue())
         written.append(target)
     return written

@@ -4,6 +4,7 @@ import re
 
 from compare.report.tables.layout import TextTable
 from compare.results.columns import LEFT_ALIGNED
+from data.text.control_characters import visible
 
 DOCUMENT = r"""\documentclass{article}
 \usepackage[utf8]{inputenc}
@@ -34,7 +35,8 @@ SIGNS = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    "[": "{[}",  # a [ at the start of a line would be an argument of the \\ before it
+    "[": "{[}",  # a [ or * at the start of a line would be an argument of the \\ before it
+    "*": "{*}",
 }
 """LaTeX for characters that are special in LaTeX or missing from its fonts."""
 PATTERN = re.compile("|".join(map(re.escape, SIGNS)))
@@ -51,4 +53,4 @@ def latex(table: TextTable) -> str:
 
 def _escape(text: str) -> str:
     """Escape ``text`` for LaTeX."""
-    return PATTERN.sub(lambda match: SIGNS[match.group()], " ".join(text.split()))
+    return PATTERN.sub(lambda match: SIGNS[match.group()], visible(" ".join(text.split())))

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 
 from compare.analysis.table import Row
-from compare.results.markdown import markdown_table
+from compare.results.markdown import escape_markdown, markdown_table
 from compare.scoring.metrics import METRICS
 from compare.scoring.score import SystemScores
 
@@ -28,7 +28,8 @@ def render_scores(scores: Mapping[str, SystemScores], *, as_json: bool = False) 
     table = markdown_table([_row(name, system) for name, system in scores.items()])
     columns = first.columns()
     signatures = {metric.heading: columns.get(f"{name}_signature") for name, metric in METRICS.items()}
-    return "\n".join([table, "", *(f"- {heading}: {text}" for heading, text in signatures.items() if text)])
+    notes = [f"- {heading}: {text}" for heading, text in signatures.items() if text]
+    return "\n".join([table, "", *map(escape_markdown, notes)])
 
 
 def _row(name: str, system: SystemScores) -> Row:

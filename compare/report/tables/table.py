@@ -16,8 +16,10 @@ from compare.report.conditions import signature_columns
 from compare.report.tables.latex import latex
 from compare.report.tables.layout import layout_table
 from compare.report.tables.markdown import markdown
+from compare.results.csv_table import csv_table
 from compare.results.store import Result, to_frame
 from compare.scoring.metrics import METRICS
+from data.text.control_characters import visible_lines
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,9 +58,10 @@ def render_table(
     chosen = frame if columns is None else frame[[_check_column(name, frame) for name in columns]]
     match form:
         case TableForm.CSV:
-            return str(chosen.to_csv(index=False))
+            return csv_table(chosen)
         case TableForm.JSON:
-            return json.dumps(_rows(chosen), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+            text = json.dumps(_rows(chosen), indent=2, ensure_ascii=False, allow_nan=False)
+            return visible_lines(text) + "\n"
         case TableForm.MARKDOWN:
             return markdown(layout_table(_rows(frame), columns))
         case TableForm.LATEX:

@@ -1,11 +1,15 @@
 """Markdown tables and the numbers in them."""
 
 import math
+import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from compare.results.markdown import markdown_table
 from compare.results.numbers import format_number
+from tests.kits.hostile import obeyed, texts
 
 
 @pytest.mark.parametrize(
@@ -58,3 +62,35 @@ def test_text_cannot_end_a_cell_and_digits_stay():
     table = markdown_table([{"a|b": "x|y\nz", "n": "38.10"}])
     assert table.splitlines()[0].startswith(r"| a\|b ")
     assert table.splitlines()[2] == r"| x\|y z | 38.10 |"
+
+
+def cells_of(line: str) -> list[str]:
+    """The cells of a row as GitHub's parser divides it: a backslash escapes one sign after it."""
+    return re.findall(r"(?:\\[!-/:-@\[-`{-~]|[^|])*\|", line.removeprefix("|"))
+
+
+@given(st.lists(st.dictionaries(texts, texts, min_size=1, max_size=4), min_size=1, max_size=4))
+def test_a_row_has_as_many_cells_as_its_heading(rows: list[dict[str, str]]):
+    lines = markdown_table(rows).split("\n")
+    assert len(lines) == 2 + len(rows)
+    count = len({heading for row in rows for heading in row})
+    for line in lines:
+        assert len(cells_of(line)) == count
+        assert "".join(cells_of(line)) == line.removeprefix("|")
+        assert not obeyed(line)
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ("\x1b[31mred", r"\x1b[31mred"),
+        ("<script>", r"\<script>"),
+        ("</p> <!-- p < 0.05", r"\</p> \<!-- p < 0.05"),
+        (r"a\|b", r"a\\\|b"),
+        (r"a\<b>", r"a\\\<b>"),
+        ("a\x85b\u2028c", "a b c"),
+        (r"C:\runs", r"C:\runs"),
+    ],
+)
+def test_text_stays_text(text: str, cell: str):
+    assert markdown_table([{"x": text}]).splitlines()[2] == f"| {cell} |".replace("  |", " |")

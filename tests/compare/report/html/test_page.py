@@ -8,6 +8,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
+from xml.etree import ElementTree as Tree
 
 import pytest
 from matplotlib.figure import Figure
@@ -17,7 +18,9 @@ from compare.report.html.content import ReportContent
 from compare.report.html.curves import bar_plot
 from compare.report.html.drawings import to_svg
 from compare.report.html.sentences import differences
-from tests.kits.report import read, write_experiment
+from compare.report.plots.plots import save_figure
+from tests.kits.hostile import obeyed
+from tests.kits.report import change_result, read, write_experiment
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)> \"&'<!--"
 
@@ -119,6 +122,54 @@ def test_text_of_data_stays_text(made: ReportContent):
     assert EVIL in found.texts["title"]  # that of the drawing
     assert EVIL in [text.strip() for text in found.texts["th"]]
     assert found.texts["dd"].count(EVIL) == 2  # source and reference
+
+
+def test_control_characters_are_shown(made: ReportContent):
+    """A browser takes them for errors, ends a line of script at U+2028, and turns text around at U+202E."""
+    text = "\x00\x01\x1b[31m\x9b\u2028\u202e\ud800</script>"
+    shown = r"\x00\x01\x1b[31m\u009b\u2028\u202e\ud800</script>"
+    sentence = replace(made.sentences[0], src=text, ref=text)
+    attended = replace(made.viewer.sentences[1], tgt=[text])
+    drawing = replace(made.sections[0].drawings[0], title=text, svg=to_svg(Figure(), "hostile", text, text))
+    hostile = replace(
+        made,
+        title=text,
+        unknown=[text],
+        sentences=[sentence],
+        viewer=replace(made.viewer, sentences=[attended]),
+        sections=[replace(made.sections[0], notes=[text], drawings=[drawing])],
+        methods=replace(made.methods, config=f"{text}\n\tnext"),
+    )
+    written = page.render(hostile)
+    assert not any(map(obeyed, written.replace("\t", " ").split("\n")))
+    written.encode()
+    found = Page(written)
+    assert found.texts["h1"] == [shown]
+    assert found.texts["dd"].count(shown) == 2
+    assert f"{shown}\n\tnext" in found.texts["code"]
+    assert found.texts["desc"][0] == shown
+    assert json.loads(found.texts["script"][0])["sentences"][0]["tgt"] == [text]
+
+
+def test_a_drawing_with_control_characters_in_its_labels_is_valid(tmp_path: Path):
+    figure = bar_plot({"speed": {"a\x01\x1b[1m\uffff": [1.0, 2.0], "b": [3.0]}})
+    assert r"a\x01\x1b[1m\uffff" in " ".join(Page(to_svg(figure, "hostile", "t", "d")).texts["text"])
+    svg, png = save_figure(figure, tmp_path / "bars", ("svg", "png"))
+    assert r"a\x01\x1b[1m\uffff" in "".join(Tree.parse(svg).getroot().itertext())
+    assert png.stat().st_size > 1000
+
+
+def test_a_hostile_row_is_shown(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(significance, "TRIALS", 200)
+    folder = write_experiment(tmp_path / "made", labels=["lstm", "rnn"], sentences=8)
+    change_result(folder, "lstm-seed1", device=f"{EVIL}\x1b[2J")
+    change_result(folder, "rnn-seed2", status="failed", reason=f"{EVIL}\u202e\x01")
+    text = build_report(folder).read_text(encoding="utf-8")
+    found = Page(text)
+    assert not any(map(obeyed, text.replace("\t", " ").split("\n")))
+    assert f"rnn, seed 2: failed ({EVIL}\\u202e\\x01)" in found.texts["li"]
+    assert any(f"{EVIL}\\x1b[2J" in each for each in found.texts["dd"])
+    assert "img" not in {tag for tag, _ in found.elements}
 
 
 def test_drawings_speak_and_take_the_colours_of_the_page(made: ReportContent, shown: Page):
