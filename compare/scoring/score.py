@@ -51,14 +51,23 @@ class SystemScores:
     """Scores of one text; None where a metric was not computed."""
 
     bleu: float | None = None
+    """BLEU, 0 to 100."""
     bleu_ci_low: float | None = None
+    """Lower end of its 95% bootstrap interval over sentences."""
     bleu_ci_high: float | None = None
+    """Upper end of that interval."""
     chrf: float | None = None
+    """chrF2, 0 to 100."""
     ter: float | None = None
+    """TER in percent; lower is better."""
     length_ratio: float | None = None
+    """Tokens of the translations over tokens of the references."""
     bleu_signature: str | None = None
+    """sacrebleu's version and settings of BLEU."""
     chrf_signature: str | None = None
+    """Those of chrF."""
     ter_signature: str | None = None
+    """Those of TER."""
     scores: Mapping[str, float | str | None] = field(default_factory=dict)
     """Columns of metrics that have no field here: "<name>", "<name>_signature" and so on."""
 
@@ -69,7 +78,11 @@ class SystemScores:
         return columns | dict(self.scores)
 
     def interval(self, metric: str) -> str:
-        """Format the confidence interval of a metric: "[36.50, 39.75]"; empty where it has none."""
+        """Format the confidence interval of a metric: "[36.50, 39.75]"; empty where it has none.
+
+        Args:
+            metric: its name, such as "bleu".
+        """
         low, high = (self.columns().get(f"{metric}_ci_{end}") for end in ("low", "high"))
         if low is None or high is None:
             return ""
@@ -97,8 +110,18 @@ def score_texts(
 ) -> SystemScores:
     """Score line i of ``hypotheses`` against line i of each of ``references``.
 
+    Args:
+        hypotheses: detokenised translations, one string per sentence.
+        references: one or more lists of detokenised references, each as long as ``hypotheses``.
+        scoring: metrics and their options; by default BLEU and chrF.
+        n_bootstrap: resampled test sets behind the confidence interval of BLEU.
+
+    Returns:
+        Scores from 0 to 100 with their signatures; ``print`` shows one line per score.
+
     Raises:
-        ValueError: texts of different length or without lines, or a tokenizer whose package is not installed.
+        ValueError: one string instead of a list, texts of different length or without lines, or a
+            tokenizer whose package is not installed.
     """
     _check_lengths(hypotheses, references)
     options = MetricOptions(tokenize=scoring.tokenize, lowercase=scoring.lowercase, n_bootstrap=n_bootstrap)
@@ -112,14 +135,23 @@ def score_texts(
 
 
 def score_files(
-    systems: Sequence[Path], references: Sequence[Path], scoring: ScoringOptions
+    systems: Sequence[str | Path], references: Sequence[str | Path], scoring: ScoringOptions = HEADLINE
 ) -> dict[str, SystemScores]:
-    """Score each of the files ``systems`` against all of ``references``; return scores by path.
+    """Score each of the files ``systems`` against all of ``references``.
+
+    Args:
+        systems: translations of one or more systems, one line per sentence, plain, .gz or .zst.
+        references: one or more files of references, with as many lines.
+        scoring: metrics and their options.
+
+    Returns:
+        The scores by path, in the order of ``systems``.
 
     Raises:
         ValueError, OSError: a file that cannot be read, that changes meanwhile, or of another length.
     """
     scores = {}
+    systems, references = [Path(path) for path in systems], [Path(path) for path in references]
     with ensure_unchanged(*systems, *references):
         texts = [read_lines(path) for path in references]
         for path in systems:
@@ -144,6 +176,9 @@ def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 
 def _check_lengths(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
     """Reject texts that sacrebleu would truncate silently or crash on."""
+    for text in (hypotheses, *references):
+        if isinstance(text, str):
+            raise ValueError(f"expected a list of lines, found one string: {text!r:.60}")
     for lines in references:
         if len(hypotheses) != len(lines):
             raise ValueError(

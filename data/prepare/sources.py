@@ -1,6 +1,7 @@
 """From command line arguments to sources: formats (pairs of files, tables, JSON lines) and languages."""
 
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 from data.corpus_files import KINDS, corpus_files
@@ -14,14 +15,14 @@ UNNAMED = ("src", "tgt")
 
 
 def find_sources(
-    files: Sequence[Path],
+    files: Sequence[str | Path] = (),
     *,
-    src: Sequence[Path] = (),
-    tgt: Sequence[Path] = (),
+    src: Sequence[str | Path] = (),
+    tgt: Sequence[str | Path] = (),
     columns: str = "",
     fields: str = "",
 ) -> tuple[Source, ...]:
-    """Build the sources that command line arguments name.
+    """Describe the files of a raw corpus: their format follows from names and arguments.
 
     Args:
         files: tables, JSON lines, or pairs of files: source, target, source, target, ...
@@ -31,7 +32,8 @@ def find_sources(
         fields: the two fields of JSON lines, such as "en,de" or "translation.en,translation.de".
 
     Returns:
-        One source per table, file of JSON lines, or pair of files.
+        One source per table, file of JSON lines, or pair of files, for ``check_corpus`` and
+        ``PreparationPlan``.
 
     Raises:
         ValueError: the arguments fit no format, or contradict each other.
@@ -43,7 +45,7 @@ def find_sources(
         )
     if columns and fields:
         raise ValueError("--columns is for tables and --fields for JSON lines: give one of them")
-    paths = list(files) or [path for pair in zip(src, tgt, strict=True) for path in pair]
+    paths = [Path(path) for path in files or chain(*zip(src, tgt, strict=True))]
     if paths.count(STDIN) > 1:
         raise ValueError("standard input (-) is named twice, but can be read only once")
     suffixes = {Path(plain_name(path)).suffix for path in paths}
@@ -54,7 +56,9 @@ def find_sources(
     return _file_pairs(paths)
 
 
-def folder_sources(root: Path, langs: tuple[str, str] | None) -> tuple[dict[str, Source], tuple[str, str]]:
+def folder_sources(
+    root: str | Path, langs: tuple[str, str] | None = None
+) -> tuple[dict[str, Source], tuple[str, str]]:
     """Find the splits of a corpus folder.
 
     Args:
@@ -68,6 +72,7 @@ def folder_sources(root: Path, langs: tuple[str, str] | None) -> tuple[dict[str,
         FileNotFoundError: the folder or a file of a split is missing.
         ValueError: without ``langs``, the training files are not in exactly two languages.
     """
+    root = Path(root)
     langs = langs or _folder_languages(root)
     files = corpus_files(root, *langs)
     return {split: TwoFiles(src=src, tgt=tgt) for split, (src, tgt) in files.items()}, langs

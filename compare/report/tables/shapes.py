@@ -22,12 +22,19 @@ class TableShape(StrEnum):
     WIDE = "wide"
 
 
-def load_table(folders: Sequence[Path], shape: str) -> "pd.DataFrame":
+def load_table(folders: Sequence[str | Path], shape: str = "rows") -> "pd.DataFrame":
     """Load the results of experiments in one of the shapes.
 
     - rows: one row per run.
     - aggregated: one row per model with means over seeds and ``<column>_sd``; BLEU has three intervals.
     - wide: one row per model, with the columns ``SPREAD_OUT`` once per seed.
+
+    Args:
+        folders: folders of experiments or of single runs.
+        shape: rows, aggregated or wide.
+
+    Returns:
+        A data frame that ``render_table`` formats.
 
     Raises:
         ValueError: an unknown shape, or (aggregated) no finished run or a corpus that cannot be read.
@@ -42,7 +49,7 @@ def load_table(folders: Sequence[Path], shape: str) -> "pd.DataFrame":
     raise ValueError(f"no table shape {shape!r}: choose {', '.join(TableShape)}")
 
 
-def _aggregated(folders: Sequence[Path]) -> "pd.DataFrame":
+def _aggregated(folders: Sequence[str | Path]) -> "pd.DataFrame":
     """Aggregate the seeds of each folder's models."""
     import pandas as pd
 
@@ -51,7 +58,7 @@ def _aggregated(folders: Sequence[Path]) -> "pd.DataFrame":
     from compare.analysis.significance.scored_tests import score_tests
 
     frames = []
-    for folder in folders:
+    for folder in map(Path, folders):
         finished = load_finished(folder)
         frame = aggregate_seeds(finished, score_tests(finished))
         frame.insert(0, "experiment", folder.resolve().name)
