@@ -151,12 +151,12 @@ def score_files(
         ValueError, OSError: a file that cannot be read, that changes meanwhile, or of another length.
     """
     scores = {}
-    systems, references = [Path(path) for path in systems], [Path(path) for path in references]
-    with ensure_unchanged(*systems, *references):
-        texts = [read_lines(path) for path in references]
-        for path in systems:
+    paths, reference_paths = [Path(path) for path in systems], [Path(path) for path in references]
+    with ensure_unchanged(*paths, *reference_paths):
+        texts = [read_lines(path) for path in reference_paths]
+        for path in paths:
             lines = read_lines(path, allow_blank=True)
-            for reference, text in zip(references, texts, strict=True):
+            for reference, text in zip(reference_paths, texts, strict=True):
                 if len(lines) != len(text):
                     raise ValueError(
                         f"{path} has {len(lines)} lines but {reference} has {len(text)}: "
