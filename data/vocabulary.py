@@ -114,6 +114,9 @@ def load_pair(folder: str | Path) -> VocabularyPair:
     Args:
         folder: the folder that holds the file, such as that of a run.
 
+    Returns:
+        Both vocabularies.
+
     Raises:
         FileNotFoundError: there is no such file.
         ValueError: the file is damaged.

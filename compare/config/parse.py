@@ -43,6 +43,9 @@ def load_experiment(path: str | Path, overrides: Iterable[str] = ()) -> Experime
         path: the file, such as configs/demo.toml.
         overrides: ``section.key=value`` settings that replace those of the file.
 
+    Returns:
+        The experiment, checked; ``resolve_models`` and ``run_experiment`` take it.
+
     Raises:
         OSError: the file cannot be read.
         ValueError: an unknown key (with the nearest one), a value of the wrong type or out of range.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from compare.scoring.metrics import METRICS, MetricOptions
 from compare.scoring.metrics.bleu import clip
-from data.text.files import ensure_unchanged
+from data.text.files import as_paths, ensure_unchanged
 from data.text.lines import read_lines
 
 TOKENIZERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none")
@@ -135,12 +135,14 @@ def score_texts(
 
 
 def score_files(
-    systems: Sequence[str | Path], references: Sequence[str | Path], scoring: ScoringOptions = HEADLINE
+    systems: str | Path | Sequence[str | Path],
+    references: str | Path | Sequence[str | Path],
+    scoring: ScoringOptions = HEADLINE,
 ) -> dict[str, SystemScores]:
     """Score each of the files ``systems`` against all of ``references``.
 
     Args:
-        systems: translations of one or more systems, one line per sentence, plain, .gz or .zst.
+        systems: one or more files of translations, one line per sentence, plain, .gz or .zst.
         references: one or more files of references, with as many lines.
         scoring: metrics and their options.
 
@@ -151,7 +153,7 @@ def score_files(
         ValueError, OSError: a file that cannot be read, that changes meanwhile, or of another length.
     """
     scores = {}
-    paths, reference_paths = [Path(path) for path in systems], [Path(path) for path in references]
+    paths, reference_paths = as_paths(systems), as_paths(references)
     with ensure_unchanged(*paths, *reference_paths):
         texts = [read_lines(path) for path in reference_paths]
         for path in paths:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from data.corpus_files import KINDS, corpus_files
 from data.text.compression import STDIN, display_name, plain_name
+from data.text.files import as_paths
 from data.text.formats import Records, Source, Table, TwoFiles
 
 TABLES = (".tsv", ".tab")
@@ -15,10 +16,10 @@ UNNAMED = ("src", "tgt")
 
 
 def find_sources(
-    files: Sequence[str | Path] = (),
+    files: str | Path | Sequence[str | Path] = (),
     *,
-    src: Sequence[str | Path] = (),
-    tgt: Sequence[str | Path] = (),
+    src: str | Path | Sequence[str | Path] = (),
+    tgt: str | Path | Sequence[str | Path] = (),
     columns: str = "",
     fields: str = "",
 ) -> tuple[Source, ...]:
@@ -38,6 +39,7 @@ def find_sources(
     Raises:
         ValueError: the arguments fit no format, or contradict each other.
     """
+    files, src, tgt = as_paths(files), as_paths(src), as_paths(tgt)
     if bool(src) != bool(tgt) or len(src) != len(tgt) or (src and files):
         raise ValueError(
             f"--src names {len(src)} files, --tgt {len(tgt)}, and {len(files)} stand without either: "
@@ -45,7 +47,7 @@ def find_sources(
         )
     if columns and fields:
         raise ValueError("--columns is for tables and --fields for JSON lines: give one of them")
-    paths = [Path(path) for path in files or chain(*zip(src, tgt, strict=True))]
+    paths = files or list(chain(*zip(src, tgt, strict=True)))
     if paths.count(STDIN) > 1:
         raise ValueError("standard input (-) is named twice, but can be read only once")
     suffixes = {Path(plain_name(path)).suffix for path in paths}

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compare.results.store import load_results
+from data.text.files import as_paths
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +23,7 @@ class TableShape(StrEnum):
     WIDE = "wide"
 
 
-def load_table(folders: Sequence[str | Path], shape: str = "rows") -> "pd.DataFrame":
+def load_table(folders: str | Path | Sequence[str | Path], shape: str = "rows") -> "pd.DataFrame":
     """Load the results of experiments in one of the shapes.
 
     - rows: one row per run.
@@ -30,7 +31,7 @@ def load_table(folders: Sequence[str | Path], shape: str = "rows") -> "pd.DataFr
     - wide: one row per model, with the columns ``SPREAD_OUT`` once per seed.
 
     Args:
-        folders: folders of experiments or of single runs.
+        folders: one or more folders of experiments or of single runs.
         shape: rows, aggregated or wide.
 
     Returns:
@@ -39,6 +40,7 @@ def load_table(folders: Sequence[str | Path], shape: str = "rows") -> "pd.DataFr
     Raises:
         ValueError: an unknown shape, or (aggregated) no finished run or a corpus that cannot be read.
     """
+    folders = as_paths(folders)
     match shape:
         case TableShape.ROWS:
             return load_results(*folders)
@@ -49,7 +51,7 @@ def load_table(folders: Sequence[str | Path], shape: str = "rows") -> "pd.DataFr
     raise ValueError(f"no table shape {shape!r}: choose {', '.join(TableShape)}")
 
 
-def _aggregated(folders: Sequence[str | Path]) -> "pd.DataFrame":
+def _aggregated(folders: Sequence[Path]) -> "pd.DataFrame":
     """Aggregate the seeds of each folder's models."""
     import pandas as pd
 
@@ -58,7 +60,7 @@ def _aggregated(folders: Sequence[str | Path]) -> "pd.DataFrame":
     from compare.analysis.significance.scored_tests import score_tests
 
     frames = []
-    for folder in map(Path, folders):
+    for folder in folders:
         finished = load_finished(folder)
         frame = aggregate_seeds(finished, score_tests(finished))
         frame.insert(0, "experiment", folder.resolve().name)
