@@ -9,8 +9,9 @@ from pathlib import Path
 
 from compare.scoring.metrics import METRICS, MetricOptions
 from compare.scoring.metrics.bleu import clip
-from data.text.files import as_paths, ensure_unchanged
+from data.text.files import ensure_unchanged
 from data.text.lines import read_lines
+from data.text.paths import as_paths
 
 TOKENIZERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none")
 """sacrebleu's tokenizers, except those that download a model."""

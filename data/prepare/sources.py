@@ -6,8 +6,8 @@ from pathlib import Path
 
 from data.corpus_files import KINDS, corpus_files
 from data.text.compression import STDIN, display_name, plain_name
-from data.text.files import as_paths
 from data.text.formats import Records, Source, Table, TwoFiles
+from data.text.paths import as_paths
 
 TABLES = (".tsv", ".tab")
 RECORDS = (".jsonl", ".ndjson")

@@ -1,20 +1,15 @@
-"""Lists of paths, atomic writing of files, detection of changed files, and JSON."""
+"""Atomic writing of files, detection of changed files, and JSON."""
 
 import json
 import os
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 FileState = tuple[int, ...] | None
 """Inode, size in bytes and modification time in ns of a file; None if it does not exist."""
-
-
-def as_paths(paths: str | Path | Sequence[str | Path]) -> list[Path]:
-    """Convert one path or several to a list of ``Path``s; a string is one path, not a list of letters."""
-    return [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compare.results.store import load_results
-from data.text.files import as_paths
+from data.text.paths import as_paths
 
 if TYPE_CHECKING:
     import pandas as pd
