@@ -13,53 +13,91 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from compare.analysis.alignment.gold import read_gold
     from compare.analysis.alignment.measurement import measure_alignment
-    from compare.benchmark.benchmark import run_benchmark
+    from compare.analysis.finished_experiment import load_finished
+    from compare.analysis.significance.compare_models import compare_models
+    from compare.analysis.significance.scored_tests import score_tests
+    from compare.benchmark.benchmark import planned_timings, run_benchmark
+    from compare.benchmark.plan import BenchPlan
+    from compare.benchmark.report import read_benchmark
+    from compare.benchmark.scaling import measure_growth
     from compare.check.recompute import check_experiment
     from compare.config.parse import load_experiment
     from compare.config.run import Run, resolve_models
     from compare.config.sections import Experiment
     from compare.decoding.translator import Translator
     from compare.experiment.run_all import dry_run, run_experiment
+    from compare.models.catalogue import catalogue_presets, describe_preset
     from compare.models.presets import Preset, list_presets, register_preset
-    from compare.models.registry import Family, build, register_family
+    from compare.models.registry import Family, Operations, build, register_family
     from compare.optim.config import OptimConfig
     from compare.report.html import build_report
-    from compare.report.publish import draw_plots
+    from compare.report.plots.gallery import draw_figure, list_figures
+    from compare.report.publish import draw_plots, write_views
+    from compare.report.tables.shapes import load_table
     from compare.report.tables.table import render_table
+    from compare.results.result import Result
     from compare.results.store import load_results
     from compare.results.trained_model import load_model
-    from compare.scoring.score import score_texts
+    from compare.scoring.metrics import list_metrics, register_metric
+    from compare.scoring.metrics.base import Metric, MetricOptions, MetricScore
+    from compare.scoring.score import ScoringOptions, SystemScores, score_files, score_texts
     from compare.studies.registry import list_studies, run_study
     from compare.system.doctor import diagnose
+    from seq2seq.scores import list_scores, register_score
 
 _MODULES = {
+    "BenchPlan": "compare.benchmark.plan",
     "Experiment": "compare.config.sections",
     "Family": "compare.models.registry",
+    "Metric": "compare.scoring.metrics.base",
+    "MetricOptions": "compare.scoring.metrics.base",
+    "MetricScore": "compare.scoring.metrics.base",
+    "Operations": "compare.models.registry",
     "OptimConfig": "compare.optim.config",
     "Preset": "compare.models.presets",
+    "Result": "compare.results.result",
     "Run": "compare.config.run",
+    "ScoringOptions": "compare.scoring.score",
+    "SystemScores": "compare.scoring.score",
     "Translator": "compare.decoding.translator",
     "build": "compare.models.registry",
     "build_report": "compare.report.html",
+    "catalogue_presets": "compare.models.catalogue",
     "check_experiment": "compare.check.recompute",
+    "compare_models": "compare.analysis.significance.compare_models",
+    "describe_preset": "compare.models.catalogue",
     "diagnose": "compare.system.doctor",
+    "draw_figure": "compare.report.plots.gallery",
     "draw_plots": "compare.report.publish",
     "dry_run": "compare.experiment.run_all",
+    "list_figures": "compare.report.plots.gallery",
+    "list_metrics": "compare.scoring.metrics",
     "list_presets": "compare.models.presets",
+    "list_scores": "seq2seq.scores",
     "list_studies": "compare.studies.registry",
     "load_experiment": "compare.config.parse",
+    "load_finished": "compare.analysis.finished_experiment",
     "load_model": "compare.results.trained_model",
     "load_results": "compare.results.store",
+    "load_table": "compare.report.tables.shapes",
     "measure_alignment": "compare.analysis.alignment.measurement",
+    "measure_growth": "compare.benchmark.scaling",
+    "planned_timings": "compare.benchmark.benchmark",
+    "read_benchmark": "compare.benchmark.report",
     "read_gold": "compare.analysis.alignment.gold",
     "register_family": "compare.models.registry",
+    "register_metric": "compare.scoring.metrics",
     "register_preset": "compare.models.presets",
+    "register_score": "seq2seq.scores",
     "render_table": "compare.report.tables.table",
     "resolve_models": "compare.config.run",
     "run_benchmark": "compare.benchmark.benchmark",
     "run_experiment": "compare.experiment.run_all",
     "run_study": "compare.studies.registry",
+    "score_files": "compare.scoring.score",
+    "score_tests": "compare.analysis.significance.scored_tests",
     "score_texts": "compare.scoring.score",
+    "write_views": "compare.report.publish",
 }
 """The module that defines each public name."""
 
@@ -70,28 +108,53 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "dry_run",
     "run_experiment",
     "check_experiment",
+    "Experiment",
+    "Run",
     "load_results",
+    "load_table",
     "render_table",
+    "write_views",
     "build_report",
     "draw_plots",
+    "list_figures",
+    "draw_figure",
+    "Result",
     "load_model",
-    "score_texts",
-    "read_gold",
+    "Translator",
     "measure_alignment",
+    "read_gold",
+    "score_texts",
+    "score_files",
+    "ScoringOptions",
+    "SystemScores",
+    "load_finished",
+    "score_tests",
+    "compare_models",
     "run_benchmark",
+    "planned_timings",
+    "measure_growth",
+    "read_benchmark",
+    "BenchPlan",
     "list_studies",
     "run_study",
     "diagnose",
     "list_presets",
+    "catalogue_presets",
+    "describe_preset",
+    "build",
+    "Preset",
+    "OptimConfig",
     "register_preset",
     "register_family",
-    "build",
-    "Experiment",
-    "Run",
-    "Translator",
-    "Preset",
     "Family",
-    "OptimConfig",
+    "Operations",
+    "list_scores",
+    "register_score",
+    "list_metrics",
+    "register_metric",
+    "Metric",
+    "MetricOptions",
+    "MetricScore",
 ]
 
 

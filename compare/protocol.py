@@ -53,7 +53,13 @@ class EncoderDecoder(Protocol[Memory, State]):
         """Encode src (B, S) with src_mask (B, S); every tensor of the memory has one row per sentence."""
 
     def init_state(self, memory: Memory, beam: int, capacity: int) -> State:
-        """Build the state before the first token, for ``beam`` hypotheses of at most ``capacity`` tokens."""
+        """Build the state before the first token.
+
+        Args:
+            memory: result of ``encode``.
+            beam: number of hypotheses per sentence, K.
+            capacity: maximum number of tokens per hypothesis.
+        """
 
     def step(self, tokens: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
         """Decode one position.

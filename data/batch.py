@@ -42,7 +42,12 @@ class Batch:
         return len(self.rows)
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "Batch":
-        """Copy the batch to ``device``; ``non_blocking`` is that of ``Tensor.to``."""
+        """Copy the batch to another device.
+
+        Args:
+            device: the device, such as "cuda".
+            non_blocking: as for ``Tensor.to``.
+        """
         moved: dict[str, Any] = {
             name: value.to(device, non_blocking=non_blocking) if isinstance(value, Tensor) else value
             for name, value in vars(self).items()

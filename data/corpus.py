@@ -41,6 +41,7 @@ class Corpus:
     """A parallel corpus of one language pair, divided into splits."""
 
     name: str
+    """Name of its folder, or "embedded"."""
     src_lang: str
     """Code of the source language, as in the file names ("en")."""
     tgt_lang: str
@@ -66,7 +67,11 @@ class Corpus:
         return tuple(name for name in self.splits if name.startswith("test"))
 
     def with_tests_cut(self, size: int) -> "Corpus":
-        """Return a copy of the corpus with only the first ``size`` pairs of each test set."""
+        """Return a copy of the corpus with shorter test sets.
+
+        Args:
+            size: number of pairs of each test set that are kept, from the first.
+        """
         splits = {
             name: Pairs(*(lines[:size] for lines in pairs)) if name in self.tests else pairs
             for name, pairs in self.splits.items()
@@ -74,13 +79,17 @@ class Corpus:
         return replace(self, splits=splits)
 
     def overlap(self, split: str) -> int:
-        """Count the sources of ``split`` that also occur in train, repeated ones each time."""
+        """Count the sources of a split that also occur in train, repeated ones each time.
+
+        Args:
+            split: its name.
+        """
         sources = self.splits[split].src
         shared = set(sources).intersection(self.splits["train"].src)
         return sum(line in shared for line in sources)
 
 
-def read_pairs(src_path: Path, tgt_path: Path) -> Pairs:
+def read_pairs(src_path: str | Path, tgt_path: str | Path) -> Pairs:
     """Read two parallel files into memory.
 
     Args:
@@ -95,6 +104,7 @@ def read_pairs(src_path: Path, tgt_path: Path) -> Pairs:
         ValueError: the files differ in their number of lines or change while they are read, or a line is
             blank, too long or not UTF-8; see ``iter_lines``.
     """
+    src_path, tgt_path = Path(src_path), Path(tgt_path)
     with ensure_unchanged(src_path, tgt_path):
         pairs = Pairs(read_lines(src_path), read_lines(tgt_path))
     return _check_parallel(pairs, src_path, tgt_path)
@@ -105,7 +115,7 @@ def open_pairs(src_path: Path, tgt_path: Path) -> Pairs:
     return _check_parallel(Pairs(TextFile(src_path), TextFile(tgt_path)), src_path, tgt_path)
 
 
-def read_corpus(root: Path, src_lang: str, tgt_lang: str) -> Corpus:
+def read_corpus(root: str | Path, src_lang: str, tgt_lang: str) -> Corpus:
     """Read a corpus from a folder of files named NAME.LANG or NAME.LANG.gz.
 
     NAME is ``train``, then ``val``, ``valid*`` or ``dev*``, then ``test*`` for one or more test sets. The
@@ -123,6 +133,7 @@ def read_corpus(root: Path, src_lang: str, tgt_lang: str) -> Corpus:
         FileNotFoundError: see ``corpus_files``.
         ValueError: see ``corpus_files`` and ``read_pairs``.
     """
+    root = Path(root)
     files = corpus_files(root, src_lang, tgt_lang)
     splits = {
         split: (open_pairs if split == "train" else read_pairs)(*paths) for split, paths in files.items()

@@ -27,7 +27,7 @@ CHUNK_PAIRS = 10_000
 
 
 def encode_split(
-    pairs: Pairs, vocabularies: VocabularyPair, *, folder: Path, max_tokens: int | None
+    pairs: Pairs, vocabularies: VocabularyPair, *, folder: str | Path, max_tokens: int | None = None
 ) -> EncodedSplit:
     """Encode the pairs of a split, or open the cache of an earlier call for the same text and vocabularies.
 
@@ -47,7 +47,7 @@ def encode_split(
         OSError: ``folder`` cannot be written.
     """
     key = (str(FORMAT_VERSION), vocabularies.content_hash, str(max_tokens), *pairs.column_hashes())
-    cache = folder / hash_texts(key)[:32]
+    cache = Path(folder) / hash_texts(key)[:32]
     encoded = _open(cache)
     if encoded is None:
         if cache.exists():

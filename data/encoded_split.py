@@ -50,7 +50,9 @@ class EncodedSplit:
     """The N pairs of a split as ids, without BOS and EOS; over-long pairs are left out."""
 
     src: Sequences
+    """Ids of the sources."""
     tgt: Sequences
+    """Ids of the targets."""
     rows: Ints
     """Index in the corpus's split of each pair, (N,); it has gaps where pairs were left out."""
     dropped: int

@@ -95,7 +95,11 @@ class BatchStream:
             self._split.release_pages()
 
     def stream_hash(self, epoch: int = 1) -> str:
-        """Compute the sha256 over all ids of an epoch's batches, padding and order included."""
+        """Compute the sha256 over all ids of an epoch's batches, padding and order included.
+
+        Args:
+            epoch: number of the epoch.
+        """
         digest = hashlib.sha256()
         for batch in self.epoch(epoch):
             for ids in (batch.src, batch.tgt_in, batch.tgt_out):
@@ -105,6 +109,9 @@ class BatchStream:
 
     def padding(self, epoch: int = 1) -> tuple[float, float]:
         """Compute the share of positions that are padding, from 0 to 1.
+
+        Args:
+            epoch: number of the epoch.
 
         Returns:
             The share in the target, and that in source and target together.

@@ -42,7 +42,9 @@ class VocabularyPair(NamedTuple):
     """The vocabularies of source and target, the same object if they are joint."""
 
     src: Vocabulary
+    """Vocabulary of the source."""
     tgt: Vocabulary
+    """Vocabulary of the target."""
 
     @property
     def joint(self) -> bool:
@@ -54,20 +56,25 @@ class VocabularyPair(NamedTuple):
         """The sha256 of the file that ``save`` writes."""
         return hashlib.sha256(self._content()).hexdigest()
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: str | Path) -> None:
         """Write both vocabularies to one file, ``FILE_NAME`` in ``folder``.
+
+        Args:
+            folder: an existing folder.
 
         Raises:
             OSError: the file cannot be written.
         """
-        write_atomically(folder / FILE_NAME, self._content())
+        write_atomically(Path(folder) / FILE_NAME, self._content())
 
     def _content(self) -> bytes:
         sides = {"joint": self.src} if self.joint else {"src": self.src, "tgt": self.tgt}
         return json_bytes({side: vocabulary.to_json() for side, vocabulary in sides.items()})
 
 
-def build_pair(train: Pairs, *, kind: str, size: int, joint: bool, min_count: int = 1) -> VocabularyPair:
+def build_pair(
+    train: Pairs, *, kind: str = "unigram", size: int = 8_000, joint: bool = True, min_count: int = 1
+) -> VocabularyPair:
     """Build the vocabularies of both sides from the training pairs.
 
     Words and characters are counted in all pairs. Subwords are trained on at most ``MAX_SUBWORD_PAIRS``
@@ -79,6 +86,9 @@ def build_pair(train: Pairs, *, kind: str, size: int, joint: bool, min_count: in
         size: upper bound on the ids per vocabulary; see ``build_vocabulary``.
         joint: build one vocabulary over both sides instead of one per side.
         min_count: leave out words and characters that occur less often; must be 1 for subwords.
+
+    Returns:
+        Both vocabularies; their lengths are the numbers of ids.
 
     Raises:
         ValueError: see ``build_vocabulary``.
@@ -105,14 +115,20 @@ class _EveryKthLine:
             yield from islice(lines, 0, None, self._step)
 
 
-def load_pair(folder: Path) -> VocabularyPair:
-    """Load the vocabularies that ``VocabularyPair.save`` wrote to ``folder``.
+def load_pair(folder: str | Path) -> VocabularyPair:
+    """Load the vocabularies that ``VocabularyPair.save`` wrote.
+
+    Args:
+        folder: the folder that holds the file, such as that of a run.
+
+    Returns:
+        Both vocabularies.
 
     Raises:
         FileNotFoundError: there is no such file.
         ValueError: the file is damaged.
     """
-    path = folder / FILE_NAME
+    path = Path(folder) / FILE_NAME
     content = _read(path)
     if content.keys() == {"joint"}:
         shared = _from_json(path, content["joint"])

@@ -17,6 +17,8 @@ from .scores import (
     GeneralScore,
     ProductScore,
     ScaledDotScore,
+    list_scores,
+    register_score,
 )
 from .self_attention import SelfAttention
 from .state import DecoderOutput, Memory, State
@@ -54,4 +56,6 @@ __all__ = [
     "StaticFactorisedScore",
     "StaticScore",
     "initialise_weights",
+    "list_scores",
+    "register_score",
 ]

@@ -79,7 +79,11 @@ class Decoder(nn.Module):
         self.readout = Readout(readout_size, config.output_size, maxout=config.readout == "maxout")
 
     def remember(self, encoded: EncoderOutput) -> Memory:
-        """Compute keys, values and initial states, once for all steps and hypotheses."""
+        """Compute keys, values and initial states, once for all steps and hypotheses.
+
+        Args:
+            encoded: output of the encoder.
+        """
         states, mask, summary, _ = encoded
         start = summary if self.bridge is None else self.bridge(summary).tanh()
         # In the dtype of the parameters, not of autocast: bfloat16 would round the sum in a cell state.
@@ -89,7 +93,12 @@ class Decoder(nn.Module):
         return Memory(self.attention.remember(states, mask), start)
 
     def init_state(self, memory: Memory, beam: int) -> State:
-        """Return the state of ``beam`` hypotheses per sentence before their first token."""
+        """Return the state before the first token.
+
+        Args:
+            memory: result of ``remember``.
+            beam: number of hypotheses per sentence, K.
+        """
         start, size = memory.start.unsqueeze(1).expand(-1, beam, -1, -1), self.config.hidden_size
         h, c, rows = start[..., :size], start[..., size:], start.shape[:2]
         c = c.to(torch.promote_types(c.dtype, torch.float32))

@@ -42,7 +42,11 @@ class LocationBasedScore(Score):
         return pad(scores, (0, keys.size(1) - scores.size(-1)), value=float("-inf")).unsqueeze(1)
 
     def score_positions(self, queries: Queries) -> Tensor:
-        """Return e for the first M source positions, (B, Q, M)."""
+        """Return e for the first M source positions, (B, Q, M).
+
+        Args:
+            queries: Q queries per sentence.
+        """
         raise NotImplementedError
 
 

@@ -2,7 +2,7 @@
 
 Shapes: B sentences, Q queries per sentence, S source positions, H size of a decoder state s, E size of an
 encoder state h, A inner size. Most papers on attention differ only in the score e, so each class is one
-formula. To add a score, write a class and add it to ``SCORES``.
+formula. To add a score, write a class and register it (``register_score``).
 """
 
 from torch import Tensor, nn
@@ -25,6 +25,8 @@ __all__ = [
     "Score",
     "StaticFactorisedScore",
     "StaticScore",
+    "list_scores",
+    "register_score",
 ]
 
 
@@ -189,3 +191,30 @@ SCORES: dict[str, type[Score]] = {
     "dynamic-factorised": DynamicFactorisedScore,
 }
 """Score classes by ``AttentionConfig.score``."""
+
+
+def list_scores() -> list[str]:
+    """Return the names of all attention scores, registered ones included."""
+    return list(SCORES)
+
+
+def register_score(name: str, cls: type[Score]) -> None:
+    """Add an attention score, so that ``AttentionConfig(score=name)`` and ``score = name`` in a config work.
+
+    Args:
+        name: the name in configs, such as "cosine".
+        cls: a subclass of ``Score`` that defines ``score`` and ``multiply_adds``.
+
+    Raises:
+        ValueError: the name is empty or taken, or ``cls`` is not such a subclass.
+    """
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"the name of a score must be a non-empty string, found {name!r}")
+    if name in SCORES:
+        raise ValueError(f"the score {name!r} exists already: choose another name")
+    if not (isinstance(cls, type) and issubclass(cls, Score)):
+        raise ValueError(f"the score {name!r} must be a subclass of seq2seq.Score, found {cls!r:.80}")
+    for method in ("score", "multiply_adds"):
+        if getattr(cls, method).__qualname__ == f"Score.{method}":
+            raise ValueError(f"{cls.__name__} must define {method}: see seq2seq.Score")
+    SCORES[name] = cls

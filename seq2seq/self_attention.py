@@ -17,7 +17,11 @@ class SelfAttention(nn.Module):
     """
 
     def __init__(self, size: int) -> None:
-        """Create the matrix W for states of ``size`` H."""
+        """Create the matrix W.
+
+        Args:
+            size: H, the size of a state.
+        """
         super().__init__()
         self.join = nn.Linear(2 * size, size, bias=False)
 

@@ -83,7 +83,13 @@ class Decoder(nn.Module):
         return dict(zip(names, weights, strict=True))
 
     def init_state(self, memory: Memory, beam: int, capacity: int) -> State:
-        """Build the state before the first token, for ``beam`` hypotheses of at most ``capacity`` tokens."""
+        """Build the state before the first token.
+
+        Args:
+            memory: result of ``remember``.
+            beam: number of hypotheses per sentence, K.
+            capacity: maximum number of tokens per hypothesis.
+        """
         shape = (memory.mask.size(0), beam, self.attention_size)
         return empty_state(memory.layers[0].keys, len(self.layers), shape, capacity)
 

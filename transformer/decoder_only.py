@@ -109,7 +109,13 @@ class DecoderOnly(LayerStack):
         return Memory(tuple(layers), mask)
 
     def init_state(self, memory: Memory, beam: int, capacity: int) -> State:
-        """Build the state before the first token, for ``beam`` hypotheses of at most ``capacity`` tokens."""
+        """Build the state before the first token.
+
+        Args:
+            memory: result of ``encode``.
+            beam: number of hypotheses per sentence, K.
+            capacity: maximum number of tokens per hypothesis.
+        """
         shape = (memory.mask.size(0), beam, self.config.attention_size)
         return empty_state(memory.layers[0].keys, len(self.layers), shape, capacity)
 

@@ -89,7 +89,13 @@ class Transformer(nn.Module):
         return self.decoder.remember(states, mask)
 
     def init_state(self, memory: Memory, beam: int, capacity: int) -> State:
-        """Build the state before the first token, for ``beam`` hypotheses of at most ``capacity`` tokens."""
+        """Build the state before the first token.
+
+        Args:
+            memory: result of ``encode``.
+            beam: number of hypotheses per sentence, K.
+            capacity: maximum number of tokens per hypothesis.
+        """
         return self.decoder.init_state(memory, beam, capacity)
 
     def step(self, tokens: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:

@@ -47,15 +47,19 @@ class FinishedExperiment:
         return {run.folder.name if several_seeds else run.result.label: run for run in self.runs}
 
 
-def load_finished(folder: Path) -> FinishedExperiment:
+def load_finished(folder: str | Path) -> FinishedExperiment:
     """Read the finished runs of an experiment, and its corpus from the location that the config names.
 
     Args:
         folder: the folder of the experiment.
 
+    Returns:
+        Results, settings and translations of the finished runs, and the corpus.
+
     Raises:
         ValueError: no run is finished, or the translations do not fit the test sets.
     """
+    folder = Path(folder)
     results = [result for result in read_results(folder) if result.status == "done"]
     if not results:
         raise ValueError(f"{folder} holds no finished run: run the experiment to its end first")

@@ -19,9 +19,19 @@ from compare.system.timing import TimedRepeat, time_in_turn
 
 logger = logging.getLogger(__name__)
 
+DEFAULT_PLAN = BenchPlan()
 
-def planned_timings(runs: Sequence[Run], plan: BenchPlan) -> list[str]:
-    """List what ``run_benchmark`` would time: model, phase and precision."""
+
+def planned_timings(runs: Sequence[Run], plan: BenchPlan = DEFAULT_PLAN) -> list[str]:
+    """List what ``run_benchmark`` would time.
+
+    Args:
+        runs: as for ``run_benchmark``.
+        plan: the phases.
+
+    Returns:
+        Model, phase and precision of each timing, such as "transformer beam fp32".
+    """
     return [
         f"{run.label} {phase} {precision}"
         for phase in plan.phases
@@ -31,14 +41,17 @@ def planned_timings(runs: Sequence[Run], plan: BenchPlan) -> list[str]:
 
 
 def run_benchmark(
-    runs: Sequence[Run], plan: BenchPlan, *, earlier: Sequence[Measurement] = ()
+    runs: Sequence[Run], plan: BenchPlan = DEFAULT_PLAN, *, earlier: Sequence[Measurement] = ()
 ) -> BenchmarkResult:
     """Time all models in all phases of ``plan``.
 
     Args:
-        runs: one run per model, with the same data, device and precision.
+        runs: one run per model, with the same data, device and precision; see ``resolve_models``.
         plan: the phases and the amount of work of each.
         earlier: measurements under the same conditions, to compare with.
+
+    Returns:
+        The measurements with their conditions; ``render()`` gives a Markdown table.
 
     Raises:
         ValueError: bad data, or too few batches.

@@ -16,6 +16,7 @@ class BenchPlan:
     """Phases of a benchmark, and the amount of work per repeat."""
 
     phases: tuple[Phase, ...] = ("train", "greedy", "beam")
+    """Some of train, greedy, beam, latency and encode."""
     updates: int = 10
     """Training batches per repeat of train or encode."""
     repeats: int = 3

@@ -52,12 +52,19 @@ class BenchmarkResult:
         return f"{table}\n{notes}" + (f"\n{render_changes(self.changes)}" if self.changes else "")
 
 
-def read_benchmark(path: Path) -> BenchmarkResult:
+def read_benchmark(path: str | Path) -> BenchmarkResult:
     """Read a file written by ``BenchmarkResult.to_json``.
+
+    Args:
+        path: the file.
+
+    Returns:
+        The result; its ``rows`` can be the ``earlier`` measurements of ``run_benchmark``.
 
     Raises:
         ValueError: the file holds no such result.
     """
+    path = Path(path)
     try:
         content = parse_json(path.read_bytes())
         rows = [Measurement(**row) for row in content["rows"]]

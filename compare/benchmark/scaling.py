@@ -35,13 +35,16 @@ WIDTHS = {
 """Config keys that are widths, as multiples of the width axis."""
 
 
-def measure_growth(runs: Sequence[Run], sizes: Sizes, *, repeats: int) -> Scaling:
+def measure_growth(runs: Sequence[Run], sizes: Sizes = SIZES, *, repeats: int = 3) -> Scaling:
     """Time the training pass of each model on random ids along each axis; the models take turns.
 
     Args:
         runs: one run per model, with the same device and precision; the corpus is not read.
-        sizes: values of each axis, such as ``SIZES``.
+        sizes: values of each axis: length, batch, width or vocabulary.
         repeats: timed repeats, of which the median counts.
+
+    Returns:
+        Seconds of every model and size, with the exponent of the growth; ``render()`` gives tables.
     """
     tune_cpu()
     train = runs[0].train

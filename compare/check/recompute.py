@@ -62,15 +62,22 @@ class CheckResult(NamedTuple):
         return [finding for finding in self.findings if not finding.same]
 
 
-def check_experiment(folder: Path) -> CheckResult:
+def check_experiment(folder: str | Path) -> CheckResult:
     """Check the finished runs of an experiment, and its tables.
 
     The corpus is read again from the location in the config. Batches, scores, sizes, FLOPs and hashes are
     computed again, and speeds from their stored measurements, by the functions that made the results.
 
+    Args:
+        folder: the folder of the experiment.
+
+    Returns:
+        All values that were compared; ``differences`` lists those that do not agree.
+
     Raises:
         ValueError: no run is finished, or a corpus or vocabulary cannot be read.
     """
+    folder = Path(folder)
     results = read_results(folder)
     finished = [result for result in results if result.status == "done"]
     if not finished:

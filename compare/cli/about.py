@@ -22,13 +22,13 @@ def models(
     """
     from dataclasses import asdict
 
-    from compare.models.catalogue import catalogue, describe, render_description, render_list
+    from compare.models.catalogue import catalogue_presets, describe_preset, render_description, render_list
 
     if name is not None:
-        found = describe(name, vocabulary)
+        found = describe_preset(name, vocabulary)
         print_visible(json.dumps(found, indent=2) if as_json else render_description(found))
         return 0
-    entries = catalogue(vocabulary)
+    entries = catalogue_presets(vocabulary)
     as_text = json.dumps([asdict(entry) for entry in entries], indent=2)
     print_visible(as_text if as_json else render_list(entries, vocabulary))
     return 0

@@ -73,11 +73,11 @@ def study(
 
     Example: attnbench study scaling
     """
-    from compare.studies import list_studies, run_study
+    from compare.studies import render_studies, run_study
     from compare.system.log import show_messages
 
     if name is None:
-        print_visible(list_studies(as_json=as_json))
+        print_visible(render_studies(as_json=as_json))
         return 0
     show_messages(quiet=quiet)
     report = run_study(name, out, seed=seed, runs=runs)

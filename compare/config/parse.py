@@ -50,6 +50,9 @@ def load_experiment(
         overrides: ``section.key=value`` settings that replace those of the file.
         base: another folder than that of the file to resolve a relative ``data.root`` against.
 
+    Returns:
+        The experiment, checked; ``resolve_models`` and ``run_experiment`` take it.
+
     Raises:
         OSError: the file cannot be read.
         ValueError: an unknown key (with the nearest one), a value of the wrong type or out of range.

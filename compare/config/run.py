@@ -28,16 +28,21 @@ class Run:
     """One model and one seed of an experiment; made once, by ``resolve_models``, and handed down."""
 
     label: str
+    """Name of the model in tables and folders."""
     preset: str
+    """Preset that the model was made from."""
     model: ResolvedModel
     """Architecture and optimizer settings."""
     data: DataConfig
-    """``root`` is absolute, or empty."""
+    """Corpus and direction of translation; ``root`` is absolute, or empty."""
     vocabulary: VocabularyConfig
+    """Kind and size of the vocabularies."""
     train: TrainConfig
     """Device and precision are decided: never "auto"."""
     decode: DecodeConfig
+    """Search settings."""
     bench: BenchConfig
+    """Measurement of decoding speed."""
     budget: BudgetConfig
     """If the budget is matched, ``amount`` and ``reference`` are what it was matched to."""
 
@@ -62,7 +67,11 @@ class Run:
         return sections | model
 
     def with_seed(self, seed: int) -> "Run":
-        """The same run from another seed of weights, dropout and batch order."""
+        """Return the same run with another seed.
+
+        Args:
+            seed: seed of weights, dropout and batch order.
+        """
         return dataclasses.replace(self, train=dataclasses.replace(self.train, seed=seed))
 
     def to_toml(self) -> str:

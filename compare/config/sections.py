@@ -177,8 +177,11 @@ class ModelConfig:
     """A ``[[models]]`` table: a preset, a label, and the settings of the preset that it overrides."""
 
     preset: str
+    """Name of the preset."""
     label: str
+    """Name of the model in tables and folders."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
+    """Settings that differ from the preset, by name."""
 
     def __post_init__(self) -> None:
         """Reject labels that cannot name a folder."""
@@ -193,13 +196,21 @@ class Experiment:
     """A comparison as written and checked: shared sections, and one entry of ``models`` per model."""
 
     name: str
+    """Name of the file without its suffix."""
     data: DataConfig
+    """Corpus and direction of translation."""
     vocabulary: VocabularyConfig
+    """Kind and size of the vocabularies."""
     train: TrainConfig
+    """Training settings that all models share."""
     decode: DecodeConfig
+    """Search settings."""
     bench: BenchConfig
+    """Measurement of decoding speed."""
     budget: BudgetConfig
+    """Quantity in which the models are made equal."""
     models: tuple[ModelConfig, ...]
+    """Presets, labels and overrides, in the order of the table."""
 
 
 def run_name(label: str, seed: int) -> str:

@@ -78,7 +78,15 @@ class Translator:
         return [decode(next(hypotheses).tokens) if line.strip() else "" for line in lines]
 
     def search(self, lines: Sequence[str], beam_size: int | None = None) -> list[Hypothesis]:
-        """Find the best hypothesis of each line; lines of similar length share a batch."""
+        """Find the best hypothesis of each line; lines of similar length share a batch.
+
+        Args:
+            lines: source sentences.
+            beam_size: as for ``translate``.
+
+        Returns:
+            One hypothesis per line: ids of its tokens, and its score.
+        """
         beam_size = beam_size or self.decode.beam_size
         sources = self.vocabularies.src.encode_all(lines)
         lengths = np.array([len(ids) for ids in sources], dtype=np.int64)
@@ -104,7 +112,14 @@ class Translator:
 
     @torch.inference_mode()
     def attend(self, line: str) -> SentenceAttention:
-        """Translate one line and compute the attention weights of every piece of the translation."""
+        """Translate one line and compute the attention weights of every piece of the translation.
+
+        Args:
+            line: the source sentence.
+
+        Returns:
+            Source pieces, target pieces, and weights by name, (heads, T, S).
+        """
         ids = self.search([line])[0].tokens
         src, src_mask = (
             part.to(self.device) for part in make_source_batch([self.vocabularies.src.encode(line)])

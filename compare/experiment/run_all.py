@@ -51,10 +51,10 @@ def run_experiment(
     Runs that have ended stay as they are; one that was stopped continues from its last saved state.
 
     Args:
-        experiment: the models and what they share.
-        folder: where the runs are kept.
+        experiment: the models and what they share, as read by ``load_experiment``.
+        folder: where the runs are kept, such as runs/demo; created where it is missing.
         reporter: shows the progress of training; by default log messages do.
-        seeds: each model is trained once from each; by default from ``[train] seed`` alone.
+        seeds: each model is trained once from each seed; by default from ``[train] seed`` alone.
         context: the file that error messages name.
 
     Several processes may work in one folder: a run that another process is working on is left to it.
@@ -96,9 +96,15 @@ def run_experiment(
 
 
 def dry_run(
-    experiment: Experiment, folder: Path, *, seeds: Sequence[int] = (), context: str = "config"
+    experiment: Experiment, folder: str | Path, *, seeds: Sequence[int] = (), context: str = "config"
 ) -> list[Run]:
     """Check settings, folder and data as ``run_experiment`` would, and leave nothing behind.
+
+    Args:
+        experiment: as for ``run_experiment``.
+        folder: where the runs would be kept.
+        seeds: as for ``run_experiment``.
+        context: the file that error messages name.
 
     Returns:
         The runs that ``run_experiment`` would finish; a budget of time, which needs a calibration, is not yet
@@ -107,6 +113,7 @@ def dry_run(
     Raises:
         ValueError: bad settings or data, or ``folder`` holds another experiment.
     """
+    folder = Path(folder)
     models = resolve_models(experiment, context)
     _check_settings(models, folder)
     if experiment.budget.match == "none":

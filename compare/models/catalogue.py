@@ -35,11 +35,14 @@ class CatalogueEntry:
     """The paper."""
 
 
-def catalogue(vocabulary: int) -> list[CatalogueEntry]:
+def catalogue_presets(vocabulary: int = 8000) -> list[CatalogueEntry]:
     """List all presets, built on the meta device, where no model is too large.
 
     Args:
-        vocabulary: size of both vocabularies.
+        vocabulary: size of both vocabularies, which the number of parameters depends on.
+
+    Returns:
+        One entry per preset: parameters, FLOPs, description and paper.
     """
     entries = []
     for name, preset in PRESETS.items():
@@ -61,7 +64,7 @@ def catalogue(vocabulary: int) -> list[CatalogueEntry]:
 
 
 @torch.no_grad()
-def describe(name: str, vocabulary: int) -> dict[str, Any]:
+def describe_preset(name: str, vocabulary: int = 8000) -> dict[str, Any]:
     """Describe a preset: settings, formulas, and the module tree with parameter counts and output shapes.
 
     Args:
@@ -117,7 +120,7 @@ def render_list(entries: list[CatalogueEntry], vocabulary: int) -> str:
 
 
 def render_description(description: dict[str, Any]) -> str:
-    """Render the result of ``describe`` as text."""
+    """Render the result of ``describe_preset`` as text."""
     lines = [f"{description['preset']}: {description['about']} ({description['source']})", ""]
     lines += [f"  {key} = {value}" for key, value in description["settings"].items()]
     lines += ["", *(f"  {name}: {text}" for name, text in description["formulas"].items()), ""]

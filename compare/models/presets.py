@@ -276,8 +276,13 @@ def register_preset(name: str, preset: Preset) -> None:
         preset: its config must be of a registered family (see ``register_family``).
 
     Raises:
-        ValueError: the name is taken, or the config is of no registered family.
+        ValueError: the name is empty or taken, or ``preset`` is not a ``Preset``, or its config is
+            of no registered family.
     """
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"the name of a preset must be a non-empty string, found {name!r}")
+    if not isinstance(preset, Preset):
+        raise ValueError(f"the preset {name!r} must be a Preset, found {preset!r:.80}")
     if name in PRESETS:
         raise ValueError(f"the preset {name!r} exists already: choose another name")
     family_of(preset.architecture)

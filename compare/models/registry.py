@@ -96,11 +96,16 @@ FAMILIES: dict[type, Family] = {}
 
 
 def register_family(family: Family) -> None:
-    """Add a family.
+    """Add a family, so that presets with its config class can be registered.
+
+    Args:
+        family: its config class and functions.
 
     Raises:
-        ValueError: its config class is already registered.
+        ValueError: not a ``Family``, or its config class is already registered.
     """
+    if not isinstance(family, Family):
+        raise ValueError(f"a family must be a Family, found {family!r:.80}")
     if family.config in FAMILIES:
         raise ValueError(f"the config class {family.config.__name__} is registered already")
     FAMILIES[family.config] = family
@@ -159,6 +164,9 @@ def build(config: Architecture, src_vocabulary: int, tgt_vocabulary: int) -> "Mo
         config: config of the model.
         src_vocabulary: size of the source vocabulary.
         tgt_vocabulary: size of the target vocabulary.
+
+    Returns:
+        A torch module, on the CPU unless ``torch.device`` says otherwise.
 
     Raises:
         ValueError: the config belongs to no registered family, or ties embeddings of different size.

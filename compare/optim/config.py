@@ -35,7 +35,12 @@ class OptimConfig:
             raise ValueError(f"beta2 must be between 0 and 1, found {self.beta2}")
 
     def learning_rate_at(self, update: int, max_updates: int) -> float:
-        """Compute the learning rate of ``update``, counted from 1, in a training of ``max_updates``."""
+        """Compute the learning rate of one update.
+
+        Args:
+            update: number of the update, counted from 1.
+            max_updates: updates of the whole training.
+        """
         return scheduled_rate(
             self.schedule,
             self.learning_rate,

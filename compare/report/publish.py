@@ -39,25 +39,37 @@ def refresh_views(folder: Path) -> None:
             write_atomically(path, text)
 
 
-def write_views(folder: Path) -> None:
-    """Write the tables and results.jsonl, and draw the plots of ``draw_plots``."""
+def write_views(folder: str | Path) -> None:
+    """Write the tables and results.jsonl, and draw the plots of ``draw_plots``.
+
+    Args:
+        folder: the folder of an experiment.
+
+    Raises:
+        ValueError: the folder holds no runs.
+    """
+    folder = Path(folder)
     for name, text in render_views(read_results(folder)).items():
         write_atomically(folder / name, text)
     written = draw_plots(folder)
     logger.info(f"tables in {folder}/table.*, {len(written)} plots in {folder}/plots")
 
 
-def draw_plots(folder: Path, *, sentence: str | None = None, line: int = 1) -> list[Path]:
+def draw_plots(folder: str | Path, *, sentence: str | None = None, line: int = 1) -> list[Path]:
     """Draw learning curves of all runs, and heat maps of each run's attention for one sentence.
 
     Args:
-        folder: of an experiment.
+        folder: the folder of an experiment.
         sentence: the source sentence; by default line ``line`` of the first test set.
-        line: counted from 1.
+        line: number of the test sentence, counted from 1.
 
     Returns:
-        The PNG and SVG files written to ``folder``/plots.
+        The PNG and SVG files written to ``folder``/plots; none if no run is finished.
+
+    Raises:
+        ValueError: the folder holds no runs, or the test set has no such line.
     """
+    folder = Path(folder)
     finished = [result for result in read_results(folder) if result.status == "done"]
     several_seeds = len({result.seed for result in finished}) > 1
     runs = {(result.run if several_seeds else result.label): folder / result.run for result in finished}

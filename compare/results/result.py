@@ -5,14 +5,13 @@ An unknown figure (not measured, or the run failed before it) is None, never 0.
 
 import json
 import math
-from collections import abc
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, get_args
 
 from compare.config.sections import run_name
-from compare.system.hints import abbreviate
+from compare.results.record_check import check_record
 from data.text.files import parse_json
 
 Status = Literal["done", "failed", "unfinished"]
@@ -24,33 +23,53 @@ class Result:
 
     # Identity and outcome.
     label: str
+    """Label of the model, as in the config."""
     preset: str
+    """Preset of the model."""
     seed: int
+    """Seed of weights, dropout and batch order."""
     status: Status
+    """Outcome: done, failed (training diverged) or unfinished."""
     reason: str | None = None
     """Cause of a failure, in one line."""
 
     # Size.
     params: int | None = None
+    """Trained weights, tied ones counted once."""
     params_no_embedding: int | None = None
+    """The same without embedding tables."""
     train_flops_per_token: float | None = None
+    """FLOPs of forward and backward pass per token, at the mean lengths of the corpus."""
 
     # Training.
     updates: int | None = None
+    """Optimizer updates."""
     epochs: float | None = None
+    """Passes over the training pairs."""
     tokens_seen: int | None = None
+    """Tokens of all training batches, source and target."""
     best_update: int | None = None
+    """Update of the weights that were kept, by validation."""
     valid_loss: float | None = None
+    """Validation loss of these weights, nats per target token."""
     valid_perplexity: float | None = None
+    """exp(valid_loss)."""
 
     # Quality on the first test set, 0 to 100, as in ``compare.scoring.score.SystemScores``.
     bleu: float | None = None
+    """BLEU of sacrebleu."""
     bleu_ci_low: float | None = None
+    """Lower end of its 95% bootstrap interval over sentences."""
     bleu_ci_high: float | None = None
+    """Upper end of that interval."""
     chrf: float | None = None
+    """chrF2."""
     ter: float | None = None
+    """TER; lower is better."""
     length_ratio: float | None = None
+    """Tokens of the translations over tokens of the references."""
     bleu_signature: str | None = None
+    """sacrebleu's version and settings of BLEU."""
     tests: Mapping[str, Mapping[str, float | str | None]] = field(default_factory=dict)
     """Score columns of each further test set by its name; column ``bleu_test_long`` in a frame."""
     scores: Mapping[str, float | str | None] = field(default_factory=dict)
@@ -58,35 +77,59 @@ class Result:
 
     # Speed: tokens are source without EOS + target with EOS, without padding; latency is of batch size 1.
     train_tokens_per_s: float | None = None
+    """Median over the lines of the training log, validation and checkpoints excluded."""
     train_tgt_tokens_per_s: float | None = None
+    """The same, target tokens only."""
     train_mfu: float | None = None
+    """Model FLOPs utilisation, 0 to 1: FLOP/s of training over the peak of the device."""
     greedy_sentences_per_s: float | None = None
+    """Speed of greedy search."""
     beam_sentences_per_s: float | None = None
+    """Speed of beam search."""
     decode_tokens_per_s: float | None = None
+    """Target tokens per second of beam search."""
     latency_ms_p50: float | None = None
+    """Median milliseconds per sentence."""
     latency_ms_p95: float | None = None
+    """95th percentile of milliseconds per sentence."""
     peak_memory_bytes: int | None = None
+    """Peak memory in bytes."""
     energy_j_per_1k_tokens: float | None = None
     """Joules of CPU and GPU in training; None where they cannot be read."""
 
     # Seconds of each activity.
     data_s: float | None = None
+    """Waiting for batches in training."""
     train_s: float | None = None
+    """Training, without validation and checkpoints."""
     validation_s: float | None = None
+    """Validation."""
     checkpoint_s: float | None = None
+    """Saving of checkpoints."""
     decode_s: float | None = None
+    """Translation of the test sets."""
 
     # Conditions.
     beam: int | None = None
+    """Beam size of the translations."""
     batch_tokens: int | None = None
+    """Maximum of target tokens per training batch."""
     precision: str | None = None
+    """fp32 or bf16."""
     device: str | None = None
+    """Name of the processor or GPU."""
     torch: str | None = None
+    """Version of torch."""
     threads: int | None = None
+    """CPU threads of torch."""
     data_hash: str | None = None
+    """sha256 of the corpus."""
     batch_hash: str | None = None
+    """sha256 of the batches of the first epoch."""
     config_hash: str | None = None
+    """sha256 of the settings."""
     code_version: str | None = None
+    """Version of attnbench."""
     budget: str | None = None
     """Quantity made equal over the models: params, flops or time; None: only the batches are equal."""
     budget_off: float | None = None
@@ -105,7 +148,11 @@ class Result:
         return run_name(self.label, self.seed)
 
     def to_json(self, indent: int | None = 2) -> str:
-        """Format as one JSON object; NaN and infinity become null."""
+        """Format as one JSON object; NaN and infinity become null.
+
+        Args:
+            indent: spaces per level; None gives one line.
+        """
         record = without_nan(asdict(self))
         if not self.scores:
             del record["scores"]  # as written by versions without that field
@@ -117,7 +164,7 @@ class Result:
 
         Args:
             text: JSON.
-            source: file to name in error messages.
+            source: the file that error messages name.
 
         Raises:
             ValueError: ``text`` is not a result.
@@ -126,7 +173,7 @@ class Result:
             record = parse_json(text)
         except ValueError as error:  # of JSON or of UTF-8
             raise ValueError(f"{source}: not a result row: {error}") from None
-        _check(record, source)
+        check_record(record, cls, source)
         return cls(**record)
 
     def flat(self) -> dict[str, Any]:
@@ -159,36 +206,3 @@ def without_nan(value: Any) -> Any:
     if isinstance(value, list):
         return [without_nan(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _check(record: Any, source: str | Path) -> None:
-    """Reject a record that ``Result.to_json`` cannot have written."""
-    if not isinstance(record, dict):
-        raise ValueError(f"{source}: expected one JSON object, found {type(record).__name__}")
-    types = {item.name: item.type for item in fields(Result)}
-    if unknown := sorted(record.keys() - types.keys()):
-        raise ValueError(f"{source}: unknown key {abbreviate(unknown[0])}")
-    required = [item.name for item in fields(Result) if item.default is item.default_factory is MISSING]
-    if missing := [name for name in required if name not in record]:  # earlier versions had fewer figures
-        raise ValueError(f"{source}: key {missing[0]!r} is missing")
-    if wrong := [name for name, value in record.items() if not _fits(value, types[name])]:
-        raise ValueError(f"{source}: {wrong[0]} cannot be {abbreviate(record[wrong[0]])}")
-    for test, scores in record.get("tests", {}).items():
-        for name, value in scores.items():
-            if name in types and not _fits(value, types[name]):
-                raise ValueError(
-                    f"{source}: {abbreviate(name)} of {abbreviate(test)} cannot be {abbreviate(value)}"
-                )
-
-
-def _fits(value: Any, annotation: Any) -> bool:
-    """Return whether a value from JSON matches a field's annotation; an integer is a valid float."""
-    if get_origin(annotation) is abc.Mapping:
-        inner = get_args(annotation)[1]
-        return isinstance(value, dict) and all(_fits(item, inner) for item in value.values())
-    if get_origin(annotation) is Literal:
-        return value in get_args(annotation)
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        return False  # beyond the 64 bits of a data frame's column
-    kinds = get_args(annotation) or (annotation,)
-    return not isinstance(value, bool) and isinstance(value, kinds + (int,) * (float in kinds))

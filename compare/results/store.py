@@ -88,7 +88,12 @@ def load_results(*folders: str | Path) -> "pd.DataFrame":
 
     Returns:
         One row per run, as ``to_frame``, with the experiment's name in the first column ``experiment``.
+
+    Raises:
+        ValueError: no folder is given, a folder holds no runs, or a result is damaged.
     """
+    if not folders:
+        raise ValueError("no folder: name at least one experiment, such as runs/demo")
     rows: list[tuple[str, Result]] = []
     for folder in (Path(folder).resolve() for folder in folders):
         if _is_run(folder):

@@ -11,6 +11,7 @@ from compare.scoring.metrics import METRICS, MetricOptions
 from compare.scoring.metrics.bleu import clip
 from data.text.files import ensure_unchanged
 from data.text.lines import read_lines
+from data.text.paths import as_paths
 
 TOKENIZERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none")
 """sacrebleu's tokenizers, except those that download a model."""
@@ -51,14 +52,23 @@ class SystemScores:
     """Scores of one text; None where a metric was not computed."""
 
     bleu: float | None = None
+    """BLEU, 0 to 100."""
     bleu_ci_low: float | None = None
+    """Lower end of its 95% bootstrap interval over sentences."""
     bleu_ci_high: float | None = None
+    """Upper end of that interval."""
     chrf: float | None = None
+    """chrF2, 0 to 100."""
     ter: float | None = None
+    """TER in percent; lower is better."""
     length_ratio: float | None = None
+    """Tokens of the translations over tokens of the references."""
     bleu_signature: str | None = None
+    """sacrebleu's version and settings of BLEU."""
     chrf_signature: str | None = None
+    """Those of chrF."""
     ter_signature: str | None = None
+    """Those of TER."""
     scores: Mapping[str, float | str | None] = field(default_factory=dict)
     """Columns of metrics that have no field here: "<name>", "<name>_signature" and so on."""
 
@@ -69,7 +79,11 @@ class SystemScores:
         return columns | dict(self.scores)
 
     def interval(self, metric: str) -> str:
-        """Format the confidence interval of a metric: "[36.50, 39.75]"; empty where it has none."""
+        """Format the confidence interval of a metric: "[36.50, 39.75]"; empty where it has none.
+
+        Args:
+            metric: its name, such as "bleu".
+        """
         low, high = (self.columns().get(f"{metric}_ci_{end}") for end in ("low", "high"))
         if low is None or high is None:
             return ""
@@ -97,8 +111,18 @@ def score_texts(
 ) -> SystemScores:
     """Score line i of ``hypotheses`` against line i of each of ``references``.
 
+    Args:
+        hypotheses: detokenised translations, one string per sentence.
+        references: one or more lists of detokenised references, each as long as ``hypotheses``.
+        scoring: metrics and their options; by default BLEU and chrF.
+        n_bootstrap: resampled test sets behind the confidence interval of BLEU.
+
+    Returns:
+        Scores from 0 to 100 with their signatures; ``print`` shows one line per score.
+
     Raises:
-        ValueError: texts of different length or without lines, or a tokenizer whose package is not installed.
+        ValueError: one string instead of a list, texts of different length or without lines, or a
+            tokenizer whose package is not installed.
     """
     _check_lengths(hypotheses, references)
     options = MetricOptions(tokenize=scoring.tokenize, lowercase=scoring.lowercase, n_bootstrap=n_bootstrap)
@@ -112,19 +136,30 @@ def score_texts(
 
 
 def score_files(
-    systems: Sequence[Path], references: Sequence[Path], scoring: ScoringOptions
+    systems: str | Path | Sequence[str | Path],
+    references: str | Path | Sequence[str | Path],
+    scoring: ScoringOptions = HEADLINE,
 ) -> dict[str, SystemScores]:
-    """Score each of the files ``systems`` against all of ``references``; return scores by path.
+    """Score each of the files ``systems`` against all of ``references``.
+
+    Args:
+        systems: one or more files of translations, one line per sentence, plain, .gz or .zst.
+        references: one or more files of references, with as many lines.
+        scoring: metrics and their options.
+
+    Returns:
+        The scores by path, in the order of ``systems``.
 
     Raises:
         ValueError, OSError: a file that cannot be read, that changes meanwhile, or of another length.
     """
     scores = {}
-    with ensure_unchanged(*systems, *references):
-        texts = [read_lines(path) for path in references]
-        for path in systems:
+    paths, reference_paths = as_paths(systems), as_paths(references)
+    with ensure_unchanged(*paths, *reference_paths):
+        texts = [read_lines(path) for path in reference_paths]
+        for path in paths:
             lines = read_lines(path, allow_blank=True)
-            for reference, text in zip(references, texts, strict=True):
+            for reference, text in zip(reference_paths, texts, strict=True):
                 if len(lines) != len(text):
                     raise ValueError(
                         f"{path} has {len(lines)} lines but {reference} has {len(text)}: "
@@ -144,6 +179,9 @@ def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 
 def _check_lengths(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
     """Reject texts that sacrebleu would truncate silently or crash on."""
+    for text in (hypotheses, *references):
+        if isinstance(text, str):
+            raise ValueError(f"expected a list of lines, found one string: {text!r:.60}")
     for lines in references:
         if len(hypotheses) != len(lines):
             raise ValueError(

@@ -72,8 +72,13 @@ STUDIES: dict[str, Study] = {
 }
 
 
-def list_studies(*, as_json: bool = False) -> str:
-    """List all studies, one per line."""
+def list_studies() -> list[str]:
+    """Return the names of all studies."""
+    return list(STUDIES)
+
+
+def render_studies(*, as_json: bool = False) -> str:
+    """Describe all studies as text, one per line, or as JSON."""
     if as_json:
         rows = [{"study": name, **asdict(study)} for name, study in STUDIES.items()]
         return json.dumps(rows, indent=2, ensure_ascii=False)
@@ -83,20 +88,23 @@ def list_studies(*, as_json: bool = False) -> str:
 
 def run_study(
     name: str,
-    folder: Path,
+    folder: str | Path,
     *,
     seed: int = 1,
     quick: bool = False,
-    runs: Path | None = None,
+    runs: str | Path | None = None,
 ) -> "StudyReport":
     """Run a study and write its report into ``folder``/<name>; restore torch's random state.
 
     Args:
         name: one of ``STUDIES``.
-        folder: of all reports.
-        seed: of all random numbers.
+        folder: the parent folder of the reports.
+        seed: seed of all random numbers.
         quick: whether to use small sizes, for tests; the figures then mean nothing.
-        runs: a finished experiment to read instead of training, for studies that can.
+        runs: a finished experiment to read instead of training, for studies that can (``reversal``).
+
+    Returns:
+        The report, also written as JSON, Markdown and plots: claims with verdicts, tables, conditions.
 
     Raises:
         ValueError: unknown study, or ``runs`` for a study that reads none.
@@ -104,6 +112,7 @@ def run_study(
     if name not in STUDIES:
         raise ValueError(f"unknown study {name!r}; {did_you_mean(name, STUDIES)}")
     study = STUDIES[name]
+    folder, runs = Path(folder), None if runs is None else Path(runs)
     if runs is not None and not study.reads_runs:
         raise ValueError(f"study {name} reads no finished runs: leave them out")
     import torch

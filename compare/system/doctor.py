@@ -25,7 +25,14 @@ class Diagnosis:
 
 
 def diagnose(*, measure_peak: bool = False) -> list[Diagnosis]:
-    """Check Python, packages, processors and disk; ``measure_peak`` also times matrix products, for 2 s."""
+    """Check Python, packages, processors and disk of this machine.
+
+    Args:
+        measure_peak: whether to also time matrix products, which takes 2 s.
+
+    Returns:
+        One result per check.
+    """
     python = Diagnosis(topic="python", text=f"{platform.python_version()} on {platform.platform()}")
     findings = [python, *_packages(), *_processor()]
     try:

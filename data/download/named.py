@@ -15,7 +15,7 @@ from data.progress import ProgressCallback, no_progress
 from data.text.files import json_bytes, write_atomically
 from data.text.new_folder import described, new_folder
 
-__all__ = ["CORPORA", "MANIFEST", "NamedCorpus", "fetch"]
+__all__ = ["CORPORA", "MANIFEST", "NamedCorpus", "fetch", "list_corpora", "named_corpus"]
 
 logger = logging.getLogger(__name__)
 
@@ -27,11 +27,22 @@ MANIFEST = "corpus.json"
 """File in a corpus folder: licence, origin, number of pairs, and size and sha256 of each file."""
 
 
-def fetch(name: str, src: str, tgt: str, root: Path, progress: ProgressCallback = no_progress) -> Path:
+def list_corpora() -> list[str]:
+    """Return the names of the corpora that ``fetch`` downloads."""
+    return list(CORPORA)
+
+
+def fetch(
+    name: str,
+    src: str = "",
+    tgt: str = "",
+    root: str | Path = "corpora",
+    progress: ProgressCallback = no_progress,
+) -> Path:
     """Download a corpus and write its folder; what exists already is checked, not downloaded again.
 
     Args:
-        name: one of ``CORPORA``.
+        name: one of ``list_corpora()``.
         src: source language; if ``src`` and ``tgt`` are empty, the first language pair is taken.
         tgt: target language.
         root: parent of the folders of all corpora and language pairs, and of ``downloads``.
@@ -44,6 +55,7 @@ def fetch(name: str, src: str, tgt: str, root: Path, progress: ProgressCallback 
         ValueError: there is no such corpus or language pair, or a file is damaged or was changed.
         OSError: no mirror has the right file, or a file cannot be written.
     """
+    root = Path(root)
     corpus, pair, folder = _locate(name, src, tgt, root)
     if folder.exists():
         _verify(folder)
@@ -90,6 +102,12 @@ def downloaded_folder(name: str, src: str, tgt: str, root: Path) -> Path:
 
 def named_corpus(name: str) -> NamedCorpus:
     """Look up a corpus.
+
+    Args:
+        name: one of ``list_corpora()``.
+
+    Returns:
+        Its description: languages, sizes, licence, citation and files.
 
     Raises:
         ValueError: there is no corpus of that name.

@@ -45,8 +45,8 @@ def check_corpus(
     """Measure each split and find suspicious lines; each file is read once.
 
     Args:
-        splits: the sources of each split. The first split should be train: the others are compared with it,
-            and swapped sides are recognised by its first pairs.
+        splits: the sources of each split, from ``find_sources``. The first split should be train: the
+            others are compared with it, and swapped sides are recognised by its first pairs.
         progress: shows how many pairs of each split have been read.
 
     Returns:

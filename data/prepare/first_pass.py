@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -33,9 +33,10 @@ class PreparationPlan:
     sources: Sequence[Source]
     """The corpus to divide, or the training set if ``fixed_splits`` has the others; read in this order."""
     langs: tuple[str, str]
-    """Source and target language."""
-    filters: Filters
-    fixed_splits: Mapping[str, Source]
+    """Source and target language, which are the suffixes of the files written."""
+    filters: Filters = field(default_factory=Filters)
+    """Rules for dropping pairs."""
+    fixed_splits: Mapping[str, Source] = field(default_factory=dict)
     """Existing valid and test sets by name, to be copied unchanged; empty: divide ``sources``."""
     valid: int | None = None
     """Number of pairs of valid; None: a tenth of the corpus, at most 1,000."""

@@ -27,14 +27,18 @@ Starter = Callable[[FirstPass, Mapping[str, int]], str]
 
 
 def prepare_corpus(
-    plan: PreparationPlan, out: Path, starter: Starter, *, progress: ProgressCallback = no_progress
+    plan: PreparationPlan,
+    out: str | Path,
+    starter: Starter | None = None,
+    *,
+    progress: ProgressCallback = no_progress,
 ) -> dict[str, Any]:
     """Filter and divide the pairs of ``plan`` into a new folder; the same plan gives the same bytes.
 
     Args:
         plan: files and settings.
         out: the new folder; it must be empty if it exists. It appears only when it is complete.
-        starter: composes ``experiment.toml``.
+        starter: composes ``experiment.toml``; None: no such file.
         progress: shows how many pairs have been read and written.
 
     Returns:
@@ -46,7 +50,7 @@ def prepare_corpus(
         ValueError: a line breaks the format, too few pairs are left, a fixed split has a blank side, or a
             file changed while it was read.
     """
-    with new_folder(out) as folder:
+    with new_folder(Path(out)) as folder:
         spool = folder / "spool"
         local = replace(plan, sources=[_spool_streams(source, spool) for source in plan.sources])
         with ensure_unchanged(*_paths(local)):
@@ -68,7 +72,8 @@ def prepare_corpus(
             "outputs": {path.name: described(path) for path in sorted(folder.iterdir())},
         }
         (folder / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", "utf-8")
-        (folder / EXPERIMENT_FILE).write_text(starter(found, manifest["splits"]), "utf-8")
+        if starter is not None:
+            (folder / EXPERIMENT_FILE).write_text(starter(found, manifest["splits"]), "utf-8")
     return manifest
 
 

@@ -1,11 +1,13 @@
 """From command line arguments to sources: formats (pairs of files, tables, JSON lines) and languages."""
 
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 from data.corpus_files import KINDS, corpus_files
 from data.text.compression import STDIN, display_name, plain_name
 from data.text.formats import Records, Source, Table, TwoFiles
+from data.text.paths import as_paths
 
 TABLES = (".tsv", ".tab")
 RECORDS = (".jsonl", ".ndjson")
@@ -14,14 +16,14 @@ UNNAMED = ("src", "tgt")
 
 
 def find_sources(
-    files: Sequence[Path],
+    files: str | Path | Sequence[str | Path] = (),
     *,
-    src: Sequence[Path] = (),
-    tgt: Sequence[Path] = (),
+    src: str | Path | Sequence[str | Path] = (),
+    tgt: str | Path | Sequence[str | Path] = (),
     columns: str = "",
     fields: str = "",
 ) -> tuple[Source, ...]:
-    """Build the sources that command line arguments name.
+    """Describe the files of a raw corpus: their format follows from names and arguments.
 
     Args:
         files: tables, JSON lines, or pairs of files: source, target, source, target, ...
@@ -31,11 +33,13 @@ def find_sources(
         fields: the two fields of JSON lines, such as "en,de" or "translation.en,translation.de".
 
     Returns:
-        One source per table, file of JSON lines, or pair of files.
+        One source per table, file of JSON lines, or pair of files, for ``check_corpus`` and
+        ``PreparationPlan``.
 
     Raises:
         ValueError: the arguments fit no format, or contradict each other.
     """
+    files, src, tgt = as_paths(files), as_paths(src), as_paths(tgt)
     if bool(src) != bool(tgt) or len(src) != len(tgt) or (src and files):
         raise ValueError(
             f"--src names {len(src)} files, --tgt {len(tgt)}, and {len(files)} stand without either: "
@@ -43,7 +47,7 @@ def find_sources(
         )
     if columns and fields:
         raise ValueError("--columns is for tables and --fields for JSON lines: give one of them")
-    paths = list(files) or [path for pair in zip(src, tgt, strict=True) for path in pair]
+    paths = files or list(chain(*zip(src, tgt, strict=True)))
     if paths.count(STDIN) > 1:
         raise ValueError("standard input (-) is named twice, but can be read only once")
     suffixes = {Path(plain_name(path)).suffix for path in paths}
@@ -54,7 +58,9 @@ def find_sources(
     return _file_pairs(paths)
 
 
-def folder_sources(root: Path, langs: tuple[str, str] | None) -> tuple[dict[str, Source], tuple[str, str]]:
+def folder_sources(
+    root: str | Path, langs: tuple[str, str] | None = None
+) -> tuple[dict[str, Source], tuple[str, str]]:
     """Find the splits of a corpus folder.
 
     Args:
@@ -68,6 +74,7 @@ def folder_sources(root: Path, langs: tuple[str, str] | None) -> tuple[dict[str,
         FileNotFoundError: the folder or a file of a split is missing.
         ValueError: without ``langs``, the training files are not in exactly two languages.
     """
+    root = Path(root)
     langs = langs or _folder_languages(root)
     files = corpus_files(root, *langs)
     return {split: TwoFiles(src=src, tgt=tgt) for split, (src, tgt) in files.items()}, langs

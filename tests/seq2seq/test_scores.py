@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from seq2seq.attention import Attention, Queries, attention_multiply_adds
 from seq2seq.config import AttentionConfig, Seq2SeqConfig
-from seq2seq.scores import SCORES, MultiplyAdds, Score
+from seq2seq.scores import SCORES, MultiplyAdds, Score, list_scores, register_score
 from seq2seq.weights import initialise_weights
 from tests.kits.attention import (
     CASES,
@@ -151,6 +151,22 @@ def test_a_score_is_added_by_one_class_and_one_entry(monkeypatch: pytest.MonkeyP
     assert attention_multiply_adds(config, E, E) == MultiplyAdds(pair=E)
     with pytest.raises(ValueError, match='attention_size has no effect with score "distance"'):
         AttentionConfig(score="distance", attention_size=3)
+
+
+def test_a_score_is_registered_once_and_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seq2seq.scores.SCORES", dict(SCORES))
+    register_score("distance", Distance)
+    assert list_scores() == [*SCORES, "distance"]
+    for name, cls, message in (
+        ("distance", Distance, "the score 'distance' exists already: choose another name"),
+        ("", Distance, "the name of a score must be a non-empty string, found ''"),
+        ("linear", torch.nn.Linear, "the score 'linear' must be a subclass of seq2seq.Score, found <class"),
+        ("made", object(), "the score 'made' must be a subclass of seq2seq.Score, found <object"),
+        ("base", Score, "Score must define score: see seq2seq.Score"),
+        ("half", type("Half", (Score,), {"score": Distance.score}), "Half must define multiply_adds"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            register_score(name, cls)
 
 
 # --- scopes -------------------------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ def corpus_gold(corpus: Corpus, split: str) -> Gold:
     return _to_matrices(word_pairs(pairs), links, context)
 
 
-def read_gold(links: Path, src: Path, tgt: Path, *, first_word: int = 0) -> Gold:
+def read_gold(links: str | Path, src: str | Path, tgt: str | Path, *, first_word: int = 0) -> Gold:
     """Read gold links in Pharaoh or NAACL format, and the tokenised texts that they align.
 
     A link to a word number beyond the end of its sentence, which published files do contain, is skipped and
@@ -103,15 +103,18 @@ def read_gold(links: Path, src: Path, tgt: Path, *, first_word: int = 0) -> Gold
         tgt: the target text, likewise.
         first_word: the number that the file gives to the first word of a sentence.
 
+    Returns:
+        The sentence pairs with their links, for ``measure_alignment``.
+
     Raises:
         ValueError: the three files differ in their number of sentences, or a line of ``links`` is malformed.
     """
-    texts = read_pairs(src, tgt)
+    texts = read_pairs(Path(src), Path(tgt))
     pairs = tuple(
         WordPair(src_line, tgt_line, tuple(src_line.split()), tuple(tgt_line.split()))
         for src_line, tgt_line in zip(texts.src, texts.tgt, strict=True)
     )
-    return _to_matrices(pairs, read_links(links, len(pairs), first_word=first_word), str(links))
+    return _to_matrices(pairs, read_links(Path(links), len(pairs), first_word=first_word), str(links))
 
 
 def _to_matrices(pairs: Sequence[WordPair], links: Iterable[Links], context: str) -> Gold:

@@ -91,8 +91,13 @@ class AlignmentMeasurement:
 def measure_alignment(translator: Translator, gold: Gold) -> AlignmentMeasurement | None:
     """Align the sentence pairs of ``gold`` with every head of a model.
 
+    Args:
+        translator: the model, from ``load_model``.
+        gold: the pairs and their links, from ``read_gold``.
+
     Returns:
-        The sums over all pairs; None for a model without attention to the source.
+        The sums over all pairs; ``rows("arg max")`` gives one table row per head. None for a model without
+        attention to the source.
     """
     pairs = (_measure_pair(pair, gold.links[pair.number]) for pair in attend_words(translator, gold.pairs))
     first = next(pairs, None)

@@ -21,16 +21,20 @@ logger = logging.getLogger(__name__)
 NAME = "report.html"
 
 
-def build_report(folder: Path, *, baseline: str = "") -> Path:
-    """Write ``folder``/report.html, one file that holds all it needs; returns its path.
+def build_report(folder: str | Path, *, baseline: str = "") -> Path:
+    """Write ``folder``/report.html, one self-contained file.
 
     Args:
-        folder: of an experiment with one finished run or more.
+        folder: the folder of an experiment with at least one finished run.
         baseline: the label to set the other models against; empty: that of the highest BLEU.
+
+    Returns:
+        Path of the file.
 
     Raises:
         ValueError: no finished run, or a result or its settings cannot be read, or no such baseline.
     """
+    folder = Path(folder)
     path = folder / NAME
     write_atomically(path, render(gather_content(folder, baseline=baseline)))
     logger.info(f"{path}: {path.stat().st_size / 1e6:.1f} MB")

@@ -21,13 +21,18 @@ class FigureKind(NamedTuple):
     draw: Callable[["FinishedExperiment"], "Figure"]
 
 
-def draw_figure(folder: Path, kind: str, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
+def list_figures() -> list[str]:
+    """Return the names of the figures that ``draw_figure`` draws."""
+    return list(FIGURES)
+
+
+def draw_figure(folder: str | Path, kind: str, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
     """Draw one figure of an experiment.
 
     Args:
-        folder: of the experiment.
-        kind: name of the figure, of ``FIGURES``.
-        formats: of ``compare.report.plots.plots.FORMATS``.
+        folder: the folder of the experiment.
+        kind: name of the figure, one of ``list_figures()``.
+        formats: some of png, svg and pdf.
 
     Returns:
         The files written to ``folder``/plots.
@@ -37,6 +42,7 @@ def draw_figure(folder: Path, kind: str, formats: Sequence[str] = ("png", "svg")
     """
     from compare.analysis.finished_experiment import load_finished
 
+    folder = Path(folder)
     if kind not in FIGURES:
         raise ValueError(f"no figure {kind!r}; {did_you_mean(kind, FIGURES)}")
     if unknown := [form for form in formats if form not in FORMATS]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compare.results.store import load_results
+from data.text.paths import as_paths
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,16 +23,24 @@ class TableShape(StrEnum):
     WIDE = "wide"
 
 
-def load_table(folders: Sequence[Path], shape: str) -> "pd.DataFrame":
+def load_table(folders: str | Path | Sequence[str | Path], shape: str = "rows") -> "pd.DataFrame":
     """Load the results of experiments in one of the shapes.
 
     - rows: one row per run.
     - aggregated: one row per model with means over seeds and ``<column>_sd``; BLEU has three intervals.
     - wide: one row per model, with the columns ``SPREAD_OUT`` once per seed.
 
+    Args:
+        folders: one or more folders of experiments or of single runs.
+        shape: rows, aggregated or wide.
+
+    Returns:
+        A data frame that ``render_table`` formats.
+
     Raises:
         ValueError: an unknown shape, or (aggregated) no finished run or a corpus that cannot be read.
     """
+    folders = as_paths(folders)
     match shape:
         case TableShape.ROWS:
             return load_results(*folders)

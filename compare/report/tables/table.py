@@ -41,9 +41,12 @@ def render_table(
 
     Args:
         rows: results, or a frame as ``load_results`` gives it.
-        form: a ``TableForm``.
+        form: markdown, csv, json or latex.
         columns: names of the frame's columns to show; by default all (CSV, JSON) or those that
             ``compare.results.columns`` selects (Markdown, LaTeX).
+
+    Returns:
+        The table as text.
 
     Raises:
         ValueError: two rows have different signatures of a metric, a column or form is unknown, or there

@@ -22,6 +22,7 @@ class MetricScore:
     """Score of one text by one metric."""
 
     score: float
+    """Score of the whole text, 0 to 100 for most metrics."""
     signature: str
     """Version and settings of the metric; scores compare only under the same signature."""
     interval: tuple[float, float] | None = None
@@ -30,7 +31,11 @@ class MetricScore:
     """Further figures of the metric by column name."""
 
     def columns(self, name: str) -> dict[str, float | str]:
-        """List everything by the column names of the metric ``name``: "bleu", "bleu_ci_low" and so on."""
+        """List everything by column name: "bleu", "bleu_ci_low" and so on.
+
+        Args:
+            name: name of the metric.
+        """
         columns: dict[str, float | str] = {name: self.score, f"{name}_signature": self.signature}
         if self.interval is not None:
             columns[f"{name}_ci_low"], columns[f"{name}_ci_high"] = self.interval
@@ -40,8 +45,9 @@ class MetricScore:
 class Metric(ABC):
     """A translation metric over a whole test set.
 
-    A new metric is a subclass in a file of its own and one line in ``METRICS``. Listing the metrics imports
-    that file, so it imports slow packages only inside ``compute``.
+    A new metric is a subclass and a call of ``register_metric``; inside attnbench, a file of its own and one
+    line in ``METRICS``. Listing the metrics imports that file, so it imports slow packages only inside
+    ``compute``.
     """
 
     name: str
@@ -55,6 +61,7 @@ class Metric(ABC):
     decimals: int = 1
     """Decimal places in tables; ``attnbench score`` prints one more."""
     higher_is_better: bool = True
+    """Whether a higher score is a better translation."""
 
     @abstractmethod
     def compute(
@@ -66,6 +73,9 @@ class Metric(ABC):
             hypotheses: translations, one line per sentence.
             references: one or more reference translations, each as long as ``hypotheses``.
             options: settings that the metric may use.
+
+        Returns:
+            The score with its signature.
 
         Raises:
             ValueError: an option that the metric cannot work with.

@@ -28,7 +28,15 @@ from compare.results.store import (
     to_frame,
     write_json_lines,
 )
-from compare.scoring.metrics import METRICS, Metric, MetricOptions, MetricScore, metric_of
+from compare.scoring.metrics import (
+    METRICS,
+    Metric,
+    MetricOptions,
+    MetricScore,
+    list_metrics,
+    metric_of,
+    register_metric,
+)
 from compare.scoring.score import SystemScores, all_metrics, score_texts
 from tests.kits.report import change_result, write_experiment
 
@@ -149,7 +157,7 @@ def test_results_tables_and_the_check_hold_it(scored: Path):
     record["scores"]["exact"] += 1
     (scored / run / "result.json").write_text(json.dumps(record))
     differences = check_experiment(scored).differences
-    assert (run, "exact") in {(value.place, value.what) for value in differences}
+    assert (run, "exact") in {(value.context, value.name) for value in differences}
 
 
 def test_means_over_seeds_and_the_report_hold_it(scored: Path):
@@ -201,3 +209,33 @@ def test_a_mean_over_seeds_of_which_one_lacks_it_is_unknown(tmp_path: Path):
     (model,) = table.rows
     cells = [model.cells, *(run for _, run in model.runs)]
     assert [row[place].text for row in cells] == ["–", "12.50", "–"]
+
+
+def changed(**attributes: str) -> Metric:
+    """An ``ExactMatch`` with other class attributes."""
+    metric = ExactMatch()
+    for name, value in attributes.items():
+        setattr(metric, name, value)
+    return metric
+
+
+def test_a_metric_is_registered_once_and_whole(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("compare.scoring.metrics.METRICS", dict(METRICS))
+    register_metric(changed(name="exact_2"))
+    assert list_metrics() == [*METRICS, "exact_2"]
+    for metric, message in (
+        (ExactMatch(), "the metric 'exact' exists already: choose another name"),
+        (ExactMatch, r"ExactMatch is a class: register an instance, ExactMatch\(\)"),
+        (len, "a metric must be an instance of a subclass of Metric, found <built-in function len>"),
+        (changed(name="Exact"), "metric 'Exact': a name has only lower-case letters"),
+        (changed(name="exact3", heading=""), "ExactMatch has no heading: set it in the class"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            register_metric(metric)
+
+
+def test_one_string_is_not_a_list_of_lines():
+    with pytest.raises(ValueError, match="expected a list of lines, found one string: 'the cat'"):
+        score_texts("the cat", ["the cat"])
+    with pytest.raises(ValueError, match="expected a list of lines, found one string: 'the cat'"):
+        score_texts(["the cat"], "the cat")

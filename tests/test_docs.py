@@ -1,0 +1,73 @@
+"""docs/api.md says what is true: it names everything public, its signatures exist, its examples run."""
+
+import inspect
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import compare
+import data
+from compare.models.presets import PRESETS
+from compare.models.registry import FAMILIES
+from compare.scoring.metrics import METRICS
+from seq2seq.scores import SCORES
+from tests.kits.paths import ROOT
+
+API = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", API, re.DOTALL)
+PROSE = re.sub(r"```.*?```", "", API, flags=re.DOTALL)
+SIGNATURES = re.findall(r"`(\w+)\(([^`]*)\)`", PROSE)
+PUBLIC = {name: package for package in (compare, data) for name in package.__all__}
+
+
+@pytest.fixture
+def registries() -> Iterator[None]:
+    """Removes at the end what a test has registered."""
+    saved = [(registry, dict(registry)) for registry in (PRESETS, FAMILIES, METRICS, SCORES)]
+    yield
+    for registry, entries in saved:
+        registry.clear()
+        registry.update(entries)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_the_page_names_everything_public(name: str):
+    assert re.search(rf"`{name}\b", PROSE)
+
+
+@pytest.mark.parametrize(("name", "arguments"), [each for each in SIGNATURES if each[0] in PUBLIC])
+def test_the_signatures_are_those_of_the_code(name: str, arguments: str):
+    parameters = inspect.signature(getattr(PUBLIC[name], name)).parameters
+    shown = re.findall(r"(?:^|, )\*?([a-z_]+)(?==|,|$)", re.sub(r"\(.*?\)", "", arguments))
+    assert set(shown) <= set(parameters)
+    required = {each.name for each in parameters.values() if each.default is each.empty}
+    assert not arguments or required <= set(shown)
+
+
+def test_the_examples_run(
+    copy: Path, tiny_toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, registries: None
+):
+    """In one namespace, in order, on the tiny experiment in place of the demo."""
+    corpus = tiny_toml.parent / "corpus"
+    for language in ("en", "de"):
+        shutil.copy(corpus / f"train.{language}", tmp_path / f"corpus.{language}")
+        shutil.copy(corpus / f"test.{language}", tmp_path / f"gold.{language}")
+    (tmp_path / "gold.talp").write_text("0-0\n" * len((tmp_path / "gold.en").read_text().splitlines()))
+    replacements = {
+        "configs/demo.toml": tiny_toml.as_posix(),
+        "runs/demo": copy.as_posix(),
+        "bahdanau-seed1": "luong-seed1",
+        'baseline="bahdanau"': 'baseline="luong"',
+    }
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": "docs"}
+    for block in BLOCKS:
+        for demo, tiny in replacements.items():
+            block = block.replace(demo, tiny)
+        exec(compile(block, "docs/api.md", "exec"), namespace)
+    assert (copy / "report.html").is_file()
+    assert (tmp_path / "mine" / "train.de").is_file()
+    assert namespace["attended"].tgt[-1] == "<eos>"
