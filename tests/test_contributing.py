@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -97,10 +98,8 @@ def test_the_parts_of_compare_are_listed_in_import_order():
 
 def test_a_score(follow: Callable[[str], Path], tiny_toml: Path):
     tree = follow("A new attention score")
-    for folder in ("seq2seq", "compare"):
-        python(
-            tree, "-c", f"import shutil; shutil.copytree({str(ROOT / 'tests' / folder)!r}, 'tests/{folder}')"
-        )
+    for folder in ("tests/seq2seq", "tests/compare/models"):
+        shutil.copytree(ROOT / folder, tree / folder)
     python(tree, "-c", FORMULA + FLOPS)
     attnbench(tree, quick_run(tree, tiny_toml, 'score = "cosine"\nscope = "local-p"\n'))
     (result,) = map(json.loads, (tree / "out" / "results.jsonl").read_text().splitlines())
