@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from compare.models.registry import Family, Operations, build, register_family
     from compare.optim.config import OptimConfig
     from compare.report.html import build_report
-    from compare.report.plots.gallery import draw_figure, list_figures
+    from compare.report.plots.registry import draw_figure, list_figures
     from compare.report.publish import draw_plots, write_views
     from compare.report.tables.shapes import load_table
     from compare.report.tables.table import render_table
@@ -67,10 +67,10 @@ _MODULES = {
     "compare_models": "compare.analysis.significance.compare_models",
     "describe_preset": "compare.models.catalogue",
     "diagnose": "compare.system.doctor",
-    "draw_figure": "compare.report.plots.gallery",
+    "draw_figure": "compare.report.plots.registry",
     "draw_plots": "compare.report.publish",
     "dry_run": "compare.experiment.run_all",
-    "list_figures": "compare.report.plots.gallery",
+    "list_figures": "compare.report.plots.registry",
     "list_metrics": "compare.scoring.metrics",
     "list_presets": "compare.models.presets",
     "list_scores": "seq2seq.scores",

@@ -58,28 +58,3 @@ def test_the_program_runs_as_a_module():
     command = [sys.executable, "-m", "compare", "--help"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
     assert "translate" in shown
-
-
-def test_the_score_added_in_contributing_is_one_class_and_one_line(monkeypatch: pytest.MonkeyPatch):
-    """CONTRIBUTING's own code, then a model with it trained for a while: every part takes it."""
-    import torch
-
-    import seq2seq.scores
-    from compare.config.resolve_model import resolve_model
-    from compare.config.sections import ModelConfig
-    from compare.models.flops import forward_flops
-    from compare.models.registry import build
-
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    namespace = {**vars(seq2seq.scores), "Tensor": torch.Tensor, "normalize": torch.nn.functional.normalize}
-    exec(block, namespace)
-    monkeypatch.setitem(seq2seq.scores.SCORES, "cosine", namespace["CosineScore"])
-    overrides = {"score": "cosine", "hidden_size": 8, "embedding_size": 6}
-    row = ModelConfig(preset="luong-local-p", label="row", overrides=overrides)
-    architecture = resolve_model(row).architecture
-    model = build(architecture, 20, 20)
-    mask = torch.ones(2, 5, dtype=torch.bool)
-    model(torch.randint(20, (2, 5)), mask, torch.randint(20, (2, 6))).sum().backward()
-    assert model.decoder.attention.scorer.key.weight.grad.abs().sum() > 0
-    assert forward_flops(architecture, src_len=5, tgt_len=6, tgt_vocabulary=20) > 0

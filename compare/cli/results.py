@@ -50,7 +50,7 @@ def plot(
 
     Example: attnbench plot runs/demo length --format pdf
     """
-    from compare.report.plots.gallery import FIGURES, draw_figure
+    from compare.report.plots.registry import FIGURES, draw_figure
     from compare.report.publish import draw_plots, refresh_views
     from compare.system.log import show_messages
 

@@ -38,10 +38,11 @@ def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
     """
     architecture = folder.run.model.architecture
     flops = training_flops(architecture, prepared=prepared)
+    size = size_figures(folder, architecture, prepared.vocabulary_sizes)
     trained = training_figures(read_metrics(folder.metrics), prepared.stream)
     raw = json.loads(folder.speed.read_bytes())
     figures = {
-        **size_figures(folder, architecture, prepared.vocabulary_sizes),
+        **size,
         **trained,
         **quality_figures(folder, prepared.corpus),
         **speed_figures(raw),

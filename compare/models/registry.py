@@ -1,11 +1,12 @@
 """Registry of model families.
 
-A family is identified by the class of its config. Add a new one by ``register_family``.
+A family is identified by the class of its config. The module that defines the config of a new family calls
+``register_family``, so that every config that exists belongs to a registered family.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import Field, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, cast
 
 import seq2seq.flops
 import transformer.flops
@@ -15,15 +16,20 @@ from transformer.config import DecoderOnlyConfig, TransformerConfig
 
 if TYPE_CHECKING:
     from compare.models.hybrid import Hybrid
+    from compare.protocol import EncoderDecoder
     from seq2seq.model import Seq2Seq
     from transformer.decoder_only import DecoderOnly
     from transformer.model import Transformer
 
     Model = Seq2Seq | Transformer | DecoderOnly | Hybrid
-    """A module that implements ``compare.protocol.EncoderDecoder``."""
+    """A module that implements ``compare.protocol.EncoderDecoder``. Python has no type for "a module and an
+    ``EncoderDecoder``", so type checkers take every model for one of these; other families need no entry."""
 
-Architecture = Seq2SeqConfig | TransformerConfig | DecoderOnlyConfig | HybridConfig
-"""Config of a model: a frozen dataclass that validates itself."""
+
+class Architecture(Protocol):
+    """Config of a model: any frozen dataclass that validates itself."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
 
 class Operations(NamedTuple):
@@ -43,7 +49,7 @@ class Family:
     """Name of the family."""
     config: type
     """Class of its configs; subclasses belong to the family of their nearest registered base class."""
-    build: Callable[[Any, int, int], "Model"]
+    build: Callable[[Any, int, int], "EncoderDecoder[Any, Any]"]
     """(config, source vocabulary size, target vocabulary size) -> model with fresh weights."""
     operations: Callable[[Any, float, float], Operations]
     """(config, source tokens, target tokens) -> cost of the forward pass; both lengths may be means."""
@@ -171,4 +177,4 @@ def build(config: Architecture, src_vocabulary: int, tgt_vocabulary: int) -> "Mo
     Raises:
         ValueError: the config belongs to no registered family, or ties embeddings of different size.
     """
-    return family_of(config).build(config, src_vocabulary, tgt_vocabulary)
+    return cast("Model", family_of(config).build(config, src_vocabulary, tgt_vocabulary))

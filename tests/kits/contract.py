@@ -49,7 +49,7 @@ def tiny(name: str, tie: str = "output") -> ResolvedModel:
     """Resolve a preset at tiny sizes that reach each of its limits: window, largest positions, layers."""
     settings = resolve_model(ModelConfig(preset=name, label=name)).settings()
     changes = {key: value for key, value in TINY.items() if settings.get(key) is not None}
-    changes["tie"] = tie
+    changes |= {"tie": tie} if "tie" in settings else {}
     changes |= {"num_heads": 2} if settings.get("num_heads", 1) > 1 else {}
     changes |= {"num_layers": 3} if settings.get("num_layers", 1) > 1 else {}
     changes |= {"window": 2} if settings.get("scope", "global") != "global" else {}

