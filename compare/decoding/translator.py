@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from compare.config.sections import DecodeConfig
+from compare.config.sections import MAX_BEAM_SIZE, DecodeConfig
 from compare.decoding.search import Hypothesis, SpecialIds, search
 from data.batch import make_source_batch
 from data.loader import decode_batches
@@ -69,6 +69,8 @@ class Translator:
     def search(self, lines: Sequence[str], beam_size: int | None = None) -> list[Hypothesis]:
         """Find the best hypothesis of each line; lines of similar length share a batch."""
         beam_size = beam_size or self.decode.beam_size
+        if not 1 <= beam_size <= MAX_BEAM_SIZE:
+            raise ValueError(f"beam_size must be from 1 to {MAX_BEAM_SIZE:,}, found {beam_size:,}")
         sources = self.vocabularies.src.encode_all(lines)
         lengths = np.array([len(ids) for ids in sources], dtype=np.int64)
         hypotheses: dict[int, Hypothesis] = {}
