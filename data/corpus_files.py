@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from data.text.files import ensure_regular
+
 KINDS = {"train": re.compile("train"), "valid": re.compile("val|valid.*|dev.*"), "test": re.compile("test.*")}
 """Names of the files of each kind of split, without language and .gz."""
 
@@ -36,6 +38,8 @@ def corpus_files(root: Path, src_lang: str, tgt_lang: str) -> dict[str, tuple[Pa
                     f"{files[name]} has no counterpart {name}.{missing_lang}[.gz]; "
                     "add it, or take this file away"
                 )
+            for path in (src_files[name], tgt_files[name]):
+                ensure_regular(path)
             paths[name if kind == "test" else kind] = src_files[name], tgt_files[name]
     return paths
 

@@ -13,7 +13,7 @@ import numpy as np
 from data.corpus import Pairs
 from data.download.digests import file_digest
 from data.encoded_split import EncodedSplit, Ints, Sequences
-from data.text.files import json_bytes, parse_json
+from data.text.files import json_bytes, parse_json, read_bytes
 from data.text.lines import hash_texts
 from data.text.new_folder import new_folder
 from data.vocabulary import VocabularyPair
@@ -22,6 +22,8 @@ FORMAT_VERSION = 2
 """Part of the cache's hash: increase it when the files of the same text change."""
 
 MANIFEST = "manifest.json"
+MAX_MANIFEST_BYTES = 1_000_000
+"""Size that no manifest reaches."""
 CHUNK_PAIRS = 10_000
 """Number of pairs that are in memory at a time, as text and as ids."""
 
@@ -139,7 +141,7 @@ def _open(cache: Path) -> EncodedSplit | None:
     """Map the arrays of a cache; None if one is missing or its hash is not as recorded."""
     arrays, memory_maps = {}, []
     try:
-        manifest = parse_json((cache / MANIFEST).read_bytes())
+        manifest = parse_json(read_bytes(cache / MANIFEST, max_bytes=MAX_MANIFEST_BYTES))
         for name, array in manifest["arrays"].items():
             path = cache / name
             if file_digest(path) != array["sha256"]:

@@ -12,7 +12,7 @@ from data.corpus import Pairs
 from data.subwords import KINDS as SUBWORD_KINDS
 from data.subwords import SubwordVocabulary, train_subwords
 from data.symbols import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
-from data.text.files import json_bytes, parse_json, write_atomically
+from data.text.files import json_bytes, parse_json, read_bytes, write_atomically
 from data.word_vocabulary import CharacterVocabulary, CountedVocabulary, WordVocabulary
 
 __all__ = [
@@ -34,6 +34,8 @@ COUNTED: dict[str, type[CountedVocabulary]] = {"words": WordVocabulary, "charact
 KINDS = (*COUNTED, *SUBWORD_KINDS)
 """Names of the kinds of vocabulary."""
 FILE_NAME = "vocabulary.json"
+MAX_BYTES = 1_000_000_000
+"""Size that no file of vocabularies reaches."""
 MAX_SUBWORD_PAIRS = 150_000
 """Upper bound on the pairs that subwords are trained on: SentencePiece holds its training text in memory."""
 
@@ -182,7 +184,7 @@ def _read(path: Path) -> dict[str, Any]:
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file; expected a saved vocabulary")
     try:
-        content = parse_json(path.read_bytes())
+        content = parse_json(read_bytes(path, max_bytes=MAX_BYTES))
     except ValueError as error:
         raise ValueError(f"{path}: damaged vocabulary ({error}); build it again") from None
     if not isinstance(content, dict):

@@ -11,6 +11,8 @@ from .scores import SCORES
 Placement = Literal["before", "after"]
 Cell = Literal["lstm", "gru"]
 Direction = Literal["both", "forward", "backward"]
+MAX_LAYERS = 1_000
+"""More layers than any recurrent model has; each takes time to build, however narrow it is."""
 Side = Literal["none", "encoder", "decoder", "both"]
 Readout = Literal["tanh", "maxout"]
 Tie = Literal["none", "output", "all"]
@@ -159,6 +161,8 @@ class Seq2SeqConfig:
         """Reject sizes below 1, and odd sizes that have to be halved."""
         for name in ("embedding_size", "hidden_size", "num_layers"):
             _check_size(name, getattr(self, name))
+        if self.num_layers > MAX_LAYERS:
+            raise ValueError(f"num_layers must be at most {MAX_LAYERS:,}, got {self.num_layers:,}")
         states = "hidden_size" if self.encoder_size is None else "encoder_size"
         _check_size(states, self.states_size)
         if self.direction == "both" and self.states_size % 2:

@@ -7,6 +7,8 @@ Norm = Literal["pre", "post"]
 Activation = Literal["relu", "gelu"]
 Positions = Literal["sinusoidal", "learned", "none"]
 Tie = Literal["none", "output", "all"]
+MAX_LAYERS = 1_000
+"""The deepest stack that the literature trains (Wang et al. 2022, DeepNet)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +58,8 @@ class LayerConfig:
             value = getattr(self, field.name)
             if field.type in (int, int | None) and value is not None and value < 1:
                 raise ValueError(f"{field.name} must be at least 1, got {value}")
+            if field.name.endswith("layers") and value > MAX_LAYERS:
+                raise ValueError(f"{field.name} must be at most {MAX_LAYERS:,}, got {value:,}")
         if self.head_size is None and self.d_model % self.num_heads:
             raise ValueError(
                 f"d_model ({self.d_model}) must be a multiple of num_heads ({self.num_heads}), unless "

@@ -9,6 +9,7 @@ from compare.experiment.prepare import load_corpus
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_results
 from data.corpus import Corpus
+from data.text.files import ensure_regular
 from data.text.lines import read_lines
 
 
@@ -78,6 +79,7 @@ def _outputs(run_folder: Path, corpus: Corpus) -> dict[str, tuple[str, ...]]:
     outputs = {}
     for test in corpus.tests:
         path = run_folder / f"{test}.hyp"
+        ensure_regular(path)
         lines = read_lines(path, allow_blank=True)
         if len(lines) != len(corpus.splits[test].src):
             raise ValueError(

@@ -8,7 +8,7 @@ from typing import Any
 
 from compare.benchmark.measurement import Measurement, markdown
 from compare.benchmark.regressions import Change, find_changes, render_changes
-from data.text.files import parse_json
+from data.text.files import parse_json, read_bytes
 
 NOTES = (
     "median and spread of the repeats, which the models do in turn after one to warm up",
@@ -17,6 +17,8 @@ NOTES = (
     "forced: every hypothesis has exactly `steps` tokens, whatever the weights",
     "peak memory: of all models together",
 )
+MAX_BYTES = 10_000_000
+"""Size that no result of a benchmark reaches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +68,7 @@ def read_benchmark(path: str | Path) -> BenchmarkResult:
     """
     path = Path(path)
     try:
-        content = parse_json(path.read_bytes())
+        content = parse_json(read_bytes(path, max_bytes=MAX_BYTES))
         rows = [Measurement(**row) for row in content["rows"]]
         changes = [Change(**change) for change in content["changes"]]
         result = BenchmarkResult(**{**content, "rows": rows, "changes": changes})

@@ -1,7 +1,6 @@
 """Recompute every figure of a finished experiment from its files and compare it with the recorded one."""
 
 import dataclasses
-import hashlib
 import logging
 import math
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from compare.scoring.metrics import metric_of
 from compare.scoring.score import HEADLINE
 from compare.system.log import no_messages
 from compare.system.version import code_version
+from data.text.files import hash_file
 from data.vocabulary import load_pair
 
 logger = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ def check_run(run: RunFolder, result: Result, prepared: PreparedData) -> Iterato
     """
     for path, recorded in result.files.items():
         file = run.folder / path
-        file_hash = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else "no such file"
+        file_hash = hash_file(file) if file.is_file() else "no such file"
         yield ComparedValue(run.name, path, recorded, file_hash)
     vocabulary_hash = load_pair(run.folder).content_hash
     yield ComparedValue(run.name, "vocabulary", vocabulary_hash, prepared.vocabularies.content_hash)
@@ -139,7 +139,7 @@ def check_tables(folder: Path, results: list[Result]) -> Iterator[ComparedValue]
     """Compare those tables that exist, and results.jsonl, with their rendering from ``results``."""
     for name, text in render_views(results).items():
         if (folder / name).is_file():
-            same = (folder / name).read_text(encoding="utf-8") == text
+            same = (folder / name).read_bytes() == text.encode()
             yield ComparedValue(
                 name, "content", "as the rows say", "as the rows say" if same else "something else"
             )

@@ -22,6 +22,7 @@ from compare.config.sections import (
     VocabularyConfig,
 )
 from compare.system.hints import abbreviate, did_you_mean
+from data.text.files import ensure_regular
 
 Section = TypeVar("Section")
 
@@ -80,6 +81,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     Raises:
         ValueError: the file is too large, not TOML, or nested too deeply.
     """
+    ensure_regular(path)
     with path.open("rb") as file:
         content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:

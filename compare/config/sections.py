@@ -7,6 +7,9 @@ from typing import Any
 
 from compare.system.hints import MAX_COMPARED, abbreviate
 
+MAX_BEAM_SIZE = 1_000
+"""The largest beam that the literature tries (Koehn and Knowles 2017, section 3.6)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
@@ -34,6 +37,7 @@ class DataConfig:
         """Reject invalid values before the corpus is read."""
         _at_least(1, max_tokens=self.max_tokens, train_size=self.train_size)
         _at_least(0, seed=self.seed, max_test=self.max_test)
+        _at_most(10_000_000, train_size=self.train_size)
         if self.src == self.tgt:
             raise ValueError(f"src and tgt are both {self.src!r}: a translation needs two languages")
         if not self.root and (self.src, self.tgt) != ("en", "de"):
@@ -60,6 +64,7 @@ class VocabularyConfig:
         """Reject an unknown kind, and a size that only fits the special entries."""
         _one_of(kind=(self.kind, ("words", "characters", "unigram", "bpe")))
         _at_least(5, size=self.size)
+        _at_most(10_000_000, size=self.size)
         _at_least(1, min_count=self.min_count)
 
 
@@ -132,6 +137,9 @@ class DecodeConfig:
         _at_least(1, beam_size=self.beam_size, batch_tokens=self.batch_tokens)
         if not self.max_ratio > 0:
             raise ValueError(f"max_ratio must be positive, found {self.max_ratio}")
+        _at_most(MAX_BEAM_SIZE, beam_size=self.beam_size)
+        _at_most(1_000, max_ratio=self.max_ratio)
+        _at_most(10, length_penalty=self.length_penalty)
         if self.length_penalty < 0:
             raise ValueError(f"length_penalty must not be negative, found {self.length_penalty}")
 
@@ -222,6 +230,12 @@ def _at_least(bound: int, **values: int) -> None:
     for name, value in values.items():
         if value < bound:
             raise ValueError(f"{name} must be at least {bound}, found {value}")
+
+
+def _at_most(bound: int, **values: float) -> None:
+    for name, value in values.items():
+        if value > bound:
+            raise ValueError(f"{name} must be at most {bound:,}, found {value:,}")
 
 
 def _one_of(**choices: tuple[str, tuple[str, ...]]) -> None:

@@ -68,6 +68,9 @@ def search(
 
     Returns:
         The best hypothesis of each sentence, in the order of ``src``.
+
+    Raises:
+        ValueError: the model's logits are NaN, or infinite so that their softmax is.
     """
     memory = model.encode(src, src_mask)
     steps = int(limits.max()) + 1
@@ -135,6 +138,9 @@ class _Beams:
         unfinished = int(self.open.sum())
         if unfinished and unfinished >= COMPACT_SHARE * len(self.open):
             return None
+        # NaN is the largest value to topk, so it stays in a row's scores until the row is dropped here.
+        if self.scores[~self.open].isnan().any():
+            raise ValueError("the model's scores are NaN: its weights are damaged or its numbers overflow")
         rows = self.open.nonzero().squeeze(1)
         for name in ("rows", "limits", "open", "ended", "scores", "tokens"):
             setattr(self, name, getattr(self, name)[rows])

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from compare.config.sections import DecodeConfig
+from compare.config.sections import MAX_BEAM_SIZE, DecodeConfig
 from compare.decoding.search import Hypothesis, SpecialIds, search
 from data.batch import make_source_batch
 from data.loader import decode_batches
@@ -88,6 +88,8 @@ class Translator:
             One hypothesis per line: ids of its tokens, and its score.
         """
         beam_size = beam_size or self.decode.beam_size
+        if not 1 <= beam_size <= MAX_BEAM_SIZE:
+            raise ValueError(f"beam_size must be from 1 to {MAX_BEAM_SIZE:,}, found {beam_size:,}")
         sources = self.vocabularies.src.encode_all(lines)
         lengths = np.array([len(ids) for ids in sources], dtype=np.int64)
         hypotheses: dict[int, Hypothesis] = {}

@@ -18,6 +18,7 @@ import torch
 from compare.config.run import Run
 from compare.experiment.compute_result import training_flops
 from compare.experiment.prepare import PreparedData
+from compare.models.meta_model import build_meta_model
 from compare.models.registry import Architecture, build, family_of
 from compare.training.loss import TranslationLoss
 from compare.training.trainer import Trainer
@@ -197,6 +198,5 @@ def _around(run: Run, name: str, width: int, grid: int, amount: float, measure: 
 
 def _params(architecture: Architecture, *, prepared: PreparedData) -> float:
     """Trainable weights, counted without allocating them."""
-    with torch.device("meta"):
-        model = build(architecture, *prepared.vocabulary_sizes)
+    model = build_meta_model(architecture, *prepared.vocabulary_sizes)
     return float(sum(parameter.numel() for parameter in model.parameters()))

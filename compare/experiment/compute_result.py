@@ -4,7 +4,6 @@
 """
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
@@ -14,16 +13,19 @@ import torch
 from compare.config.sections import BudgetConfig
 from compare.experiment.prepare import PreparedData
 from compare.models.flops import train_flops_per_token
-from compare.models.registry import Architecture, build
+from compare.models.meta_model import build_meta_model
+from compare.models.registry import Architecture
 from compare.results.run_folder import RunFolder
+from compare.results.speed_file import RawSpeed, read_speed
 from compare.results.store import Result
 from compare.scoring.score import all_metrics, score_texts
-from compare.system.timing import Speed, percentile
+from compare.system.timing import percentile
 from compare.training.checkpoint import load_weights, set_weights
-from compare.training.metrics_log import read_metrics
+from compare.training.metrics_log import ensure_complete, read_metrics
 from compare.training.validation import perplexity
 from data.corpus import Corpus
 from data.loader import BatchStream
+from data.text.files import ensure_regular
 from data.text.lines import read_lines
 
 Figures = dict[str, Any]
@@ -39,15 +41,17 @@ def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
     architecture = folder.run.model.architecture
     flops = training_flops(architecture, prepared=prepared)
     size = size_figures(folder, architecture, prepared.vocabulary_sizes)
-    trained = training_figures(read_metrics(folder.metrics), prepared.stream)
-    raw = json.loads(folder.speed.read_bytes())
+    metrics = read_metrics(folder.metrics)
+    ensure_complete(metrics, str(folder.metrics))
+    trained = training_figures(metrics, prepared.stream)
+    raw = read_speed(folder.speed)
     figures = {
         **size,
         **trained,
         **quality_figures(folder, prepared.corpus),
         **speed_figures(raw),
         "train_flops_per_token": flops,
-        "train_mfu": trained["train_tokens_per_s"] * flops / raw["matmul_flops_per_s"],
+        "train_mfu": trained["train_tokens_per_s"] * flops / raw.matmul_flops_per_s,
     }
     return figures | budget_figures(folder.run.budget, figures)
 
@@ -63,8 +67,7 @@ def budget_figures(budget: BudgetConfig, figures: Figures) -> Figures:
 def size_figures(folder: RunFolder, architecture: Architecture, vocabulary_sizes: Sequence[int]) -> Figures:
     """Count parameters; fails if the saved weights do not fit the model."""
     src, tgt = vocabulary_sizes
-    with torch.device("meta"):  # shapes only, no storage
-        model = build(architecture, src, tgt)
+    model = build_meta_model(architecture, src, tgt)
     set_weights(model, load_weights(folder.weights), str(folder.weights))
     embeddings = [part.weight for part in model.modules() if isinstance(part, torch.nn.Embedding)]
     embedding = sum(weight.numel() for weight in {id(weight): weight for weight in embeddings}.values())
@@ -126,6 +129,8 @@ def _epochs(stream: BatchStream, updates: int) -> float:
 
 def quality_figures(folder: RunFolder, corpus: Corpus) -> Figures:
     """Score the translations; the first test set gives the headline figures."""
+    for test in corpus.tests:
+        ensure_regular(folder.output(test))
     scores = {
         test: score_texts(
             read_lines(folder.output(test), allow_blank=True), corpus.splits[test].tgt, scoring=all_metrics()
@@ -141,15 +146,14 @@ def quality_figures(folder: RunFolder, corpus: Corpus) -> Figures:
     }
 
 
-def speed_figures(raw: Mapping[str, Any]) -> Figures:
+def speed_figures(raw: RawSpeed) -> Figures:
     """Medians and percentiles of the timed repeats."""
-    greedy, beam = (Speed(**raw[kind]) for kind in ("greedy", "beam"))
     return {
-        "greedy_sentences_per_s": greedy.sentences_per_s,
-        "beam_sentences_per_s": beam.sentences_per_s,
-        "decode_tokens_per_s": beam.tokens_per_s,
-        "latency_ms_p50": percentile(raw["latency_ms"], 0.5),
-        "latency_ms_p95": percentile(raw["latency_ms"], 0.95),
-        "decode_s": raw["decode_s"],
-        "peak_memory_bytes": raw["peak_memory_bytes"],
+        "greedy_sentences_per_s": raw.greedy.sentences_per_s,
+        "beam_sentences_per_s": raw.beam.sentences_per_s,
+        "decode_tokens_per_s": raw.beam.tokens_per_s,
+        "latency_ms_p50": percentile(raw.latency_ms, 0.5),
+        "latency_ms_p95": percentile(raw.latency_ms, 0.95),
+        "decode_s": raw.decode_s,
+        "peak_memory_bytes": raw.peak_memory_bytes,
     }

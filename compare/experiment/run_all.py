@@ -22,8 +22,16 @@ from compare.config.sections import Experiment
 from compare.experiment.budget import calibrate, find_reference, match_budget
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run_one import run_one, unfinished_result
+from compare.models.meta_model import ensure_fits_memory
 from compare.results.run_folder import RunFolder
-from compare.results.store import Result, read_result, read_results, save_result, write_json_lines
+from compare.results.store import (
+    Result,
+    read_registry,
+    read_result,
+    read_results,
+    save_result,
+    write_json_lines,
+)
 from compare.system.cpu import tune_cpu
 from compare.system.hints import first_line
 from compare.system.locks import Locked, lock_folder
@@ -33,7 +41,7 @@ from compare.system.version import code_version
 from compare.training.file_names import CHECKPOINTS
 from compare.training.trainer import TrainingDiverged
 from data.text.files import remove_leftovers, write_atomically
-from data.vocabulary import load_pair
+from data.vocabulary import SPECIALS, load_pair
 
 logger = logging.getLogger(__name__)
 
@@ -90,6 +98,7 @@ def run_experiment(
             models = match_budget(models, prepared, registry.get("seconds_per_update", {}))
             runs = _with_seeds(models, folder, seeds)
             _refuse_other_settings(runs)
+        _ensure_memory(models, prepared.vocabulary_sizes)
         _write_registry(folder, registry, runs, prepared)
     _run_each(runs, prepared, reporter)
     return [read_result(run.folder) for run in runs]
@@ -123,6 +132,7 @@ def dry_run(
         _read_registry(folder, prepared)
         if experiment.budget.match in ("params", "flops"):
             models = match_budget(models, prepared, {})
+        _ensure_memory(models, prepared.vocabulary_sizes)
     return [run.run for run in _with_seeds(models, folder, seeds)]
 
 
@@ -135,6 +145,7 @@ def _with_seeds(models: Sequence[Run], folder: Path, seeds: Sequence[int]) -> li
 def _check_settings(models: Sequence[Run], folder: Path) -> None:
     """Find mistakes that need no data: the budget's reference, and a folder that cannot be used."""
     find_reference(models)
+    _ensure_memory(models, (len(SPECIALS) + 1,) * 2)  # the smallest vocabularies, while others are unknown
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is no folder: choose another place with --out")
     if (folder / "experiment.json").is_file():
@@ -167,6 +178,13 @@ def _run_each(runs: Sequence[RunFolder], prepared: PreparedData, reporter: Repor
                 logger.error(f"{position}: {error}")
     if errors:
         raise errors[0]
+
+
+def _ensure_memory(models: Sequence[Run], vocabulary_sizes: tuple[int, int]) -> None:
+    """Refuse models that this machine's memory cannot hold."""
+    for run in models:
+        context = f"models.{run.label}"
+        ensure_fits_memory(run.model.architecture, *vocabulary_sizes, training=True, context=context)
 
 
 def _finish(run: RunFolder, prepared: PreparedData, reporter: Reporter) -> None:
@@ -238,7 +256,7 @@ def _read_registry(folder: Path, prepared: PreparedData) -> dict[str, Any]:
     data = {"data_hash": prepared.corpus.content_hash, "vocabulary_hash": prepared.vocabularies.content_hash}
     if not path.is_file():
         return {"runs": [], **data}
-    registry: dict[str, Any] = json.loads(path.read_bytes())
+    registry = read_registry(path)
     for key, value in data.items():
         if (old := registry.get(key)) != value:
             raise ValueError(

@@ -12,7 +12,7 @@ from compare.report.tables.table import TableForm, render_table
 from compare.results.result import Result
 from compare.results.store import read_results, to_json_lines
 from compare.training.metrics_log import read_metrics
-from data.text.files import write_atomically
+from data.text.files import ensure_regular, write_atomically
 from data.text.lines import read_lines
 
 logger = logging.getLogger(__name__)
@@ -103,6 +103,7 @@ def _draw_attention(label: str, run: Path, sentence: str, folder: Path) -> list[
 
 def _test_line(folder: Path, line: int) -> str:
     """Read one source line of the first test set from the experiment's folder."""
+    ensure_regular(folder / "test.src")
     lines = read_lines(folder / "test.src")
     if not 1 <= line <= len(lines):
         raise ValueError(f"line {line} is not in the test set of {folder}, which has {len(lines)} lines")

@@ -1,11 +1,17 @@
 """Check of a result record read from JSON against the fields of its dataclass."""
 
+import re
 from collections import abc
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from compare.system.hints import abbreviate
+
+FILE_IN_RUN = re.compile(r"(?!/)[^\x00-\x1f\x7f\\:]{1,200}")
+"""Path in a run's folder, relative, with / between folders."""
+SHA256 = re.compile("[0-9a-f]{64}")
 
 
 def check_record(record: Any, kind: type, source: str | Path) -> None:
@@ -29,12 +35,31 @@ def check_record(record: Any, kind: type, source: str | Path) -> None:
         raise ValueError(f"{source}: key {missing[0]!r} is missing")
     if wrong := [name for name, value in record.items() if not _fits(value, types[name])]:
         raise ValueError(f"{source}: {wrong[0]} cannot be {abbreviate(record[wrong[0]])}")
+    _check_names(record, source)
+    if record.get("budget") is not None and record.get("budget_off") is None:
+        raise ValueError(f"{source}: budget is {abbreviate(record['budget'])} but budget_off is missing")
     for test, scores in record.get("tests", {}).items():
         for name, value in scores.items():
             if name in types and not _fits(value, types[name]):
                 raise ValueError(
                     f"{source}: {abbreviate(name)} of {abbreviate(test)} cannot be {abbreviate(value)}"
                 )
+
+
+def _check_names(record: Mapping[str, Any], source: str | Path) -> None:
+    """Reject names that lead out of the run's folder or cannot be drawn, and hashes that are none."""
+    if not record["label"] or set("/\\\0") & set(record["label"]) or record["label"].startswith("."):
+        raise ValueError(f"{source}: label {abbreviate(record['label'])} cannot name a folder")
+    names = [*record.get("scores", {}), *record.get("tests", {})]
+    names += [name for scores in record.get("tests", {}).values() for name in scores]
+    for name in [record["label"], record["preset"], *names]:
+        if not name.isprintable():
+            raise ValueError(f"{source}: {abbreviate(name)} has characters that cannot be printed")
+    for path, digest in record.get("files", {}).items():
+        if not FILE_IN_RUN.fullmatch(path) or ".." in path.split("/"):
+            raise ValueError(f"{source}: files names {abbreviate(path)}, which is no file of a run")
+        if not SHA256.fullmatch(digest):
+            raise ValueError(f"{source}: files[{path!r}] is {abbreviate(digest)}, not a sha256")
 
 
 def _fits(value: Any, annotation: Any) -> bool:

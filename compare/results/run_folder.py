@@ -1,12 +1,12 @@
 """The folder of one run: its settings, and where each of its files is."""
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
 from compare.config.parse import load_experiment
 from compare.config.run import Run, resolve_models
 from compare.training.file_names import CHECKPOINTS, FINAL, METRICS
+from data.text.files import hash_file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class RunFolder:
     @property
     def config_hash(self) -> str:
         """The sha256 of config.toml."""
-        return hashlib.sha256(self.config.read_bytes()).hexdigest()
+        return hash_file(self.config)
 
     @property
     def weights(self) -> Path:
@@ -68,7 +68,4 @@ class RunFolder:
         """The sha256 of every file that the run's figures come from, by its path in the folder."""
         files = [self.config, self.folder / "vocabulary.json"]
         files += [self.metrics, self.speed, self.weights, *self.folder.glob("*.hyp")]
-        return {
-            path.relative_to(self.folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-            for path in sorted(files)
-        }
+        return {path.relative_to(self.folder).as_posix(): hash_file(path) for path in sorted(files)}

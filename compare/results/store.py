@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compare.config.parse import read_toml
+from compare.config.sections import run_name
 from compare.results.result import Result, Status
 from compare.system.hints import abbreviate
-from data.text.files import parse_json, write_atomically
+from compare.training.metrics_log import is_finite
+from data.text.files import parse_json, read_bytes, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +31,8 @@ __all__ = [
     "write_json_lines",
 ]
 DTYPES: dict[Any, str] = {int: "int64", int | None: "Int64", float | None: "float64"}
+MAX_BYTES = 1_000_000
+"""Size that no result.json and no experiment.json reaches."""
 RUN_NAME = re.compile(r"(?P<label>.+)-seed(?P<seed>\d{1,18})")
 
 
@@ -46,7 +50,7 @@ def read_result(folder: Path) -> Result:
     """
     path = folder / "result.json"
     if path.exists():
-        return Result.from_json(path.read_bytes(), path)
+        return Result.from_json(read_bytes(path, max_bytes=MAX_BYTES), path)
     label, seed = _label_and_seed(folder.name)
     return Result(label=label, preset=_preset(folder), seed=seed, status="unfinished")
 
@@ -65,7 +69,7 @@ def read_results(experiment: Path) -> list[Result]:
     if not planned and not started:
         raise ValueError(f"{experiment} holds no runs: expected <label>-seed<k>/result.json in it")
     others = sorted(set(started) - set(planned), key=_label_and_seed)
-    return [read_result(experiment / name) for name in [*planned, *others]]
+    return [_read_own_result(experiment / name) for name in [*planned, *others]]
 
 
 def write_json_lines(experiment: Path) -> Path:
@@ -97,7 +101,7 @@ def load_results(*folders: str | Path) -> "pd.DataFrame":
     rows: list[tuple[str, Result]] = []
     for folder in (Path(folder).resolve() for folder in folders):
         if _is_run(folder):
-            rows.append((folder.parent.name, read_result(folder)))
+            rows.append((folder.parent.name, _read_own_result(folder)))
         else:
             rows.extend((folder.name, result) for result in read_results(folder))
     frame = to_frame([result for _, result in rows])
@@ -122,16 +126,46 @@ def to_frame(results: Iterable[Result]) -> "pd.DataFrame":
     return frame.astype(kinds | {name: "float64" for name in further if name not in texts})
 
 
-def _planned_runs(path: Path) -> list[str]:
-    """Read the folder names under "runs" in an experiment.json; none where it has no such list."""
-    if not path.exists():
-        return []
+def _read_own_result(folder: Path) -> Result:
+    """Read the result of a run, whose folder must bear its label and seed.
+
+    Tables, plots and ``check`` find the other files of a run by its label and seed.
+    """
+    result = read_result(folder)
+    if result.run not in (folder.name, run_name(*_label_and_seed(folder.name))):
+        raise ValueError(
+            f"{folder / 'result.json'} is of label {abbreviate(result.label)} and seed {result.seed}, "
+            f"but its folder is not {abbreviate(result.run)}: put the run's own back"
+        )
+    return result
+
+
+def read_registry(path: Path) -> dict[str, Any]:
+    """Read an experiment.json: the runs, hashes of the data, and what a calibration measured.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    content = read_bytes(path, max_bytes=MAX_BYTES)
     try:
-        runs = parse_json(path.read_bytes()).get("runs", [])
-    except (ValueError, AttributeError):  # an array or a number has no .get
-        raise ValueError(f"{path}: expected one JSON object") from None
+        registry = parse_json(content)
+    except ValueError:
+        registry = None
+    if not isinstance(registry, dict):
+        raise ValueError(f"{path}: expected one JSON object")
+    runs, seconds = registry.get("runs", []), registry.get("seconds_per_update", {})
     if not isinstance(runs, list) or not all(map(_is_name, runs)):
         raise ValueError(f"{path}: 'runs' must be a list of folder names, found {abbreviate(runs)}")
+    if not isinstance(seconds, dict) or not all(is_finite(item) and item > 0 for item in seconds.values()):
+        raise ValueError(
+            f"{path}: 'seconds_per_update' must hold positive numbers, found {abbreviate(seconds)}"
+        )
+    return registry
+
+
+def _planned_runs(path: Path) -> list[str]:
+    """Read the folder names under "runs" in an experiment.json; none where it has no such list."""
+    runs: list[str] = read_registry(path).get("runs", []) if path.exists() else []
     return runs
 
 

@@ -5,16 +5,21 @@ from pathlib import Path
 import torch
 
 from compare.decoding.translator import Translator
+from compare.models.meta_model import ensure_fits_memory
 from compare.models.registry import build
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result
 from compare.system.hints import first_line
-from compare.training.checkpoint import load_weights, set_weights
+from compare.training.checkpoint import ensure_fit, load_weights, set_weights, weight_shapes
+from data.text.files import hash_file
 from data.vocabulary import FILE_NAME, load_pair
 
 
 def load_model(run: str | Path, device: str = "cpu") -> Translator:
     """Load the model of a finished run.
+
+    The weights are hashed once and compared with the hash in result.json. Nothing is allocated for a config
+    that they do not fit.
 
     Args:
         run: the folder of one run, such as runs/demo/bahdanau-seed1.
@@ -24,8 +29,8 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
         A translator: ``translate(lines)`` gives strings, ``attend(line)`` attention weights.
 
     Raises:
-        ValueError: the folder is no run, the weights are missing, damaged or of another model, the vocabulary
-            belongs to another run, or the device cannot be used.
+        ValueError: the folder is no run, the weights are missing, damaged, NaN or of another model, weights
+            or vocabulary are not those recorded, the memory is too small, or the device cannot be used.
     """
     folder = Path(run)
     if not (folder / "config.toml").is_file():
@@ -34,14 +39,25 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
         )
     trained = RunFolder.read(folder)
     vocabularies = load_pair(folder)
-    trained_with = read_result(folder).files.get(FILE_NAME, vocabularies.content_hash)
+    files = read_result(folder).files
+    trained_with = files.get(FILE_NAME, vocabularies.content_hash)
     if vocabularies.content_hash != trained_with:  # another vocabulary may have the same size
         raise ValueError(
             f"{folder / FILE_NAME} is not what this run was trained with (sha256 "
             f"{vocabularies.content_hash[:12]}, not {trained_with[:12]}): put the run's own back"
         )
-    model = build(trained.run.model.architecture, len(vocabularies.src), len(vocabularies.tgt))
-    set_weights(model, load_weights(trained.weights), str(trained.weights))
+    sizes = len(vocabularies.src), len(vocabularies.tgt)
+    architecture, weights = trained.run.model.architecture, trained.weights
+    meta_model = ensure_fits_memory(architecture, *sizes, training=False, context=str(trained.config))
+    ensure_fit(meta_model, weight_shapes(weights), str(weights))
+    recorded = files.get(weights.relative_to(folder).as_posix())
+    if recorded is not None and (actual := hash_file(weights)) != recorded:
+        raise ValueError(
+            f"{weights} are not the weights of this run's result (sha256 {actual[:12]}, not "
+            f"{recorded[:12]}): put the run's own back"
+        )
+    model = build(architecture, *sizes)
+    set_weights(model, load_weights(weights), str(weights))
     try:
         model.to(device)
     except (RuntimeError, AssertionError) as error:  # of torch: no such device, or one it is not built for

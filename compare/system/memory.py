@@ -1,11 +1,20 @@
-"""Peak memory of the GPU or of this process."""
+"""Peak memory of the GPU or of this process, and the memory of this machine."""
 
 import ctypes
+import os
 import sys
 from contextlib import suppress
 from pathlib import Path
 
 import torch
+
+
+def physical_memory_bytes() -> int | None:
+    """Return the size of this machine's memory in bytes; None where the system does not tell."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # AttributeError: Windows
+        return None
 
 
 def reset_peak_memory(device: torch.device) -> None:

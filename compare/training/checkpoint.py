@@ -1,7 +1,8 @@
 """Weights as safetensors and trainer states as plain tensors; loading never executes code."""
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from compare.config.schema import current_names
-from data.text.files import write_atomically
+from compare.system.hints import abbreviate
+from data.text.files import ensure_regular, write_atomically
 
 
 def save_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
@@ -25,11 +27,31 @@ def load_weights(path: Path) -> dict[str, Tensor]:
     Raises:
         ValueError: the file is missing, truncated or not safetensors.
     """
+    with _readable(path):
+        return current_names("parameter", safetensors.torch.load_file(path))
+
+
+def weight_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Read the shapes of the tensors in a safetensors file from its header, without their values.
+
+    Raises:
+        ValueError: the file is missing, truncated or not safetensors.
+    """
+    with _readable(path), safetensors.safe_open(path, "pt") as file:
+        shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    return current_names("parameter", shapes)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Turn all errors of reading a safetensors file into ValueErrors that name it."""
     if not path.exists():
         raise ValueError(f"{path}: no such weights: has this run been trained?")
+    ensure_regular(path)
     try:
-        return current_names("parameter", safetensors.torch.load_file(path))
-    except (safetensors.SafetensorError, OSError, ValueError) as error:
+        yield
+    # KeyError, TypeError: an element type that torch or safetensors lacks
+    except (safetensors.SafetensorError, OSError, ValueError, LookupError, TypeError, RuntimeError) as error:
         raise ValueError(
             f"{path}: not a readable safetensors file ({error}): delete {path.parent.parent} and run again"
         ) from None
@@ -51,19 +73,50 @@ def set_weights(model: nn.Module, weights: Mapping[str, Tensor], context: str) -
         context: beginning of error messages, such as the file of the weights.
 
     Raises:
-        ValueError: names or shapes differ from the model's.
+        ValueError: names or shapes differ from the model's, or a value is NaN or infinite.
     """
+    ensure_fit(model, {name: tuple(tensor.shape) for name, tensor in weights.items()}, context)
+    for name, parameter in model_weights(model).items():
+        tensor = weights[name]
+        if tensor.is_floating_point() != parameter.is_floating_point():
+            raise ValueError(f"{context}: {name} is of type {tensor.dtype}, not {parameter.dtype}")
+        if not tensor.is_meta and not tensor.isfinite().all():
+            raise ValueError(f"{context}: {name} holds NaN or infinity: these weights cannot be used")
+        parameter.copy_(tensor)
+
+
+def ensure_fit(model: nn.Module, shapes: Mapping[str, tuple[int, ...]], context: str) -> None:
+    """Raise ValueError if names or shapes of weights are not the model's, which may be on the meta device."""
     parameters = model_weights(model)
-    if parameters.keys() != weights.keys():
-        name = sorted(parameters.keys() ^ weights.keys())[0]
-        raise ValueError(f"{context}: weights of another model: {name!r} is in one of them only")
-    for name, tensor in parameters.items():
-        if tensor.shape != weights[name].shape:
+    if parameters.keys() != shapes.keys():
+        name = sorted(parameters.keys() ^ shapes.keys())[0]
+        raise ValueError(f"{context}: weights of another model: {abbreviate(name)} is in one of them only")
+    for name, parameter in parameters.items():
+        if tuple(parameter.shape) != shapes[name]:
             raise ValueError(
-                f"{context}: {name} is {tuple(weights[name].shape)} but the model's is {tuple(tensor.shape)}"
+                f"{context}: {name} is {shapes[name]} but the model's is {tuple(parameter.shape)}"
                 ": the weights belong to another size or vocabulary"
             )
-        tensor.copy_(weights[name])
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """Restore what ``optimizer.state_dict()`` returned.
+
+    Raises:
+        ValueError: the state does not fit the parameters, or its settings differ from the optimizer's.
+    """
+    settings = [dict(group) for group in optimizer.param_groups]
+    optimizer.load_state_dict(state)
+    for group, fresh in zip(optimizer.param_groups, settings, strict=True):
+        for name in (group.keys() & fresh.keys()) - {"params", "lr"}:
+            if group[name] != fresh[name]:
+                raise ValueError(f"{name} of the optimizer is {abbreviate(group[name])}, not {fresh[name]}")
+    names = {"step", "exp_avg", "exp_avg_sq"}
+    for parameter, values in optimizer.state.items():
+        if values.keys() != names or not all(isinstance(value, Tensor) for value in values.values()):
+            raise ValueError("the optimizer's state of a parameter has other parts than AdamW's")
+        if any(value.shape not in ((), parameter.shape) for value in values.values()):
+            raise ValueError("the optimizer's state of a parameter has another shape")
 
 
 def average(paths: list[Path]) -> dict[str, Tensor]:
@@ -90,6 +143,7 @@ def load_state(path: Path) -> dict[str, Any] | None:
     """
     if not path.exists():
         return None
+    ensure_regular(path)
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many types for damaged files

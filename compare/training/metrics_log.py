@@ -1,10 +1,32 @@
 """Metrics log of a training run: one JSON object per line."""
 
 import json
+import math
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from data.text.files import append_whole, parse_json, sync_file, write_atomically
+from compare.system.hints import abbreviate
+from data.text.files import append_whole, parse_json, read_bytes, sync_file, write_atomically
+
+MAX_BYTES = 2_000_000_000
+"""Size that no log reaches: ten million lines."""
+COUNTS = ("update", "updates", "src_tokens", "tgt_tokens", "epoch", "best_update")
+"""Fields that are whole numbers from 0 on."""
+REQUIRED = {
+    "train": ("update", "src_tokens", "tgt_tokens"),
+    "valid": ("update", "seconds", "loss", "bleu"),
+    "average": ("update",),
+    "final": ("update",),
+}
+"""Fields that plots and analyses read, by kind of line."""
+SUMMARISED = {
+    "train": ("updates", "tokens_per_s", "data_s", "train_s"),
+    "final": ("best_update", "loss", "validation_s", "checkpoint_s"),
+}
+"""Fields that the result of a run is computed from, by kind of line."""
+UNKNOWN = ("joules", "bleu")
+"""Fields that may be null."""
 
 
 class MetricsLog:
@@ -35,23 +57,25 @@ class MetricsLog:
         lines = read_metrics(self.path) if self.path.exists() else []
         lines = [line for line in lines if line["update"] <= update and line["kind"] in ("train", "valid")]
         write_atomically(self.path, "".join(map(_encode, lines)))
-        return sum(line["updates"] for line in lines if line["kind"] == "train")
+        return sum(line.get("updates", 0) for line in lines if line["kind"] == "train")
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """Read the lines of a metrics.jsonl, without a last line cut short by the death of the process.
 
     Raises:
-        ValueError: another line is not an object with "kind" and "update".
+        ValueError: a line is not an object with the fields of its kind; the error names the line.
     """
-    lines = path.read_bytes().splitlines()
+    lines = read_bytes(path, max_bytes=MAX_BYTES).splitlines()
     metrics: list[dict[str, Any]] = []
     for number, line in enumerate(lines, start=1):
         try:
-            metrics.append(_validate(parse_json(line)))
+            content = parse_json(line)
         except ValueError:
             if number < len(lines):
                 raise ValueError(f"{path}, line {number}: not a JSON object of metrics") from None
+            break
+        metrics.append(_check(content, f"{path}, line {number}"))
     return metrics
 
 
@@ -59,12 +83,41 @@ def _encode(line: dict[str, Any]) -> str:
     return json.dumps(line) + "\n"
 
 
-def _validate(line: Any) -> dict[str, Any]:
-    """Return ``line`` if it is an object with "kind" and "update"; else raise ValueError."""
-    if not (isinstance(line, dict) and isinstance(line.get("kind"), str)):
-        raise ValueError
-    if type(line.get("update")) is not int:
-        raise ValueError
-    if line["kind"] == "train" and type(line.get("updates")) is not int:
-        raise ValueError
+def ensure_complete(metrics: Iterable[Mapping[str, Any]], context: str) -> None:
+    """Raise ValueError if a line lacks a field that the result is computed from."""
+    for line in metrics:
+        for name in SUMMARISED.get(line["kind"], ()):
+            if line.get(name) is None:
+                raise ValueError(
+                    f"{context}: the {line['kind']} line of update {line['update']} has no {name}"
+                )
+
+
+def is_finite(value: Any) -> bool:
+    """Return whether ``value``, from JSON, is a number that a float can hold."""
+    if type(value) is int:
+        return abs(value) < 2**63
+    return type(value) is float and math.isfinite(value)
+
+
+def _check(line: Any, context: str) -> dict[str, Any]:
+    """Return ``line`` if it has the fields of its kind; ``context`` begins error messages."""
+    if not isinstance(line, dict):
+        raise ValueError(f"{context}: not a JSON object of metrics")
+    kind = line.get("kind")
+    if not isinstance(kind, str) or kind not in REQUIRED:
+        raise ValueError(f"{context}: kind must be one of {', '.join(REQUIRED)}, found {abbreviate(kind)}")
+    if missing := [name for name in REQUIRED[kind] if name not in line]:
+        raise ValueError(f"{context}: a {kind} line without {missing[0]}")
+    for name, value in line.items():
+        if name in ("kind", "chosen") or (value is None and name in UNKNOWN):
+            continue
+        if name in COUNTS and not (type(value) is int and 0 <= value < 2**63):
+            raise ValueError(
+                f"{context}: {abbreviate(name)} must be a whole number, found {abbreviate(value)}"
+            )
+        if not is_finite(value) and kind != "average":  # the average of good weights may be a bad model
+            raise ValueError(
+                f"{context}: {abbreviate(name)} must be a finite number, found {abbreviate(value)}"
+            )
     return line

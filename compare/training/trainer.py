@@ -20,6 +20,7 @@ from compare.training.checkpoint import (
     load_state,
     load_weights,
     model_weights,
+    restore_optimizer,
     save_state,
     save_weights,
     set_weights,
@@ -235,7 +236,7 @@ class Trainer:
             return
         try:
             self._restore(state)
-        except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, RuntimeError, AttributeError, ArithmeticError) as error:
             raise ValueError(
                 f"{self.checkpoints / STATE}: the state of another model or version ({first_line(error)}): "
                 f"delete {self.checkpoints} to train this row anew"
@@ -253,7 +254,7 @@ class Trainer:
         self.state = TrainerState(**state["progress"])
         self.running_metrics.restore(state["running_metrics"])
         set_weights(self.model, state["weights"], "weights")
-        self.optimizer.load_state_dict(state["optimizer"])
+        restore_optimizer(self.optimizer, state["optimizer"])
         torch.set_rng_state(state["rng"])
         if self.device.type == "cuda":
             torch.cuda.set_rng_state(state["rng_cuda"])

@@ -8,7 +8,11 @@ from typing import Any
 
 import torch
 
+from compare.system.hints import abbreviate
 from data.batch import Batch
+
+PHASES = ("data", "train", "validation", "checkpoint")
+"""Activities whose time is counted."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +47,25 @@ class TrainerState:
     """Validations since the best one."""
     snapshots: list[int] = field(default_factory=list)
     """Updates of the latest validations, whose weights are kept for averaging; oldest first."""
-    seconds: dict[str, float] = field(
-        default_factory=lambda: dict.fromkeys(("data", "train", "validation", "checkpoint"), 0.0)
-    )
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
     """Wall time by phase."""
+
+    def __post_init__(self) -> None:
+        """Reject values that a saved state cannot have; only reading a damaged one gives them."""
+        for name in ("update", "epoch", "position", "tokens", "best_update", "worse"):
+            value = getattr(self, name)
+            if type(value) is not int or value < (name == "epoch"):
+                raise ValueError(f"{name} cannot be {abbreviate(value)}")
+        for name in ("best_bleu", "best_loss"):
+            value = getattr(self, name)
+            if type(value) not in (int, float) or value != value:
+                raise ValueError(f"{name} cannot be {abbreviate(value)}")
+        if not isinstance(self.snapshots, list) or any(type(update) is not int for update in self.snapshots):
+            raise ValueError(f"snapshots cannot be {abbreviate(self.snapshots)}")
+        if not isinstance(self.seconds, dict) or self.seconds.keys() != set(PHASES):
+            raise ValueError(f"seconds cannot be {abbreviate(self.seconds)}")
+        if not all(map(_is_time, self.seconds.values())):
+            raise ValueError(f"seconds cannot be {abbreviate(self.seconds)}")
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
@@ -131,6 +150,30 @@ class RunningMetrics:
         return {name: value for name, value in vars(self).items() if name != "device"}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restore what ``state`` returned."""
+        """Restore what ``state`` returned.
+
+        Raises:
+            ValueError: a name or a value cannot be of such a state.
+        """
+        if state.keys() != self.state().keys():
+            raise ValueError(f"running metrics cannot be {abbreviate(sorted(map(str, state)))}")
         for name, value in state.items():
+            if not _fits(value, getattr(self, name)):
+                raise ValueError(f"{name} cannot be {abbreviate(value)}")
             setattr(self, name, value.to(self.device) if isinstance(value, torch.Tensor) else value)
+
+
+def _fits(value: Any, fresh: Any) -> bool:
+    """Return whether a saved sum is of the type of ``fresh``, the sum of nothing."""
+    if isinstance(fresh, torch.Tensor):
+        return isinstance(value, torch.Tensor) and (value.shape, value.dtype) == (fresh.shape, fresh.dtype)
+    if isinstance(fresh, dict):
+        return isinstance(value, dict) and value.keys() == fresh.keys() and all(map(_is_time, value.values()))
+    if isinstance(fresh, int):
+        return type(value) is int and value >= 0
+    return value is None or _is_time(value)
+
+
+def _is_time(value: Any) -> bool:
+    """Return whether ``value`` can be a number of seconds or joules."""
+    return type(value) in (int, float) and 0 <= value < float("inf")

@@ -4,10 +4,12 @@ import hashlib
 import json
 from pathlib import Path
 
-from data.text.files import write_atomically
+from data.text.files import parse_json, read_bytes, write_atomically
 
 RECORD = "sha256.json"
 """File beside the downloads; holds the sha256 of each file without published digest at its first download."""
+MAX_RECORD_BYTES = 10_000_000
+"""Size that no record of downloaded files reaches."""
 
 
 def expected_digest(folder: Path, name: str, published: str) -> str:
@@ -53,7 +55,7 @@ def _read_record(path: Path) -> dict[str, str]:
     if not path.is_file():
         return {}
     try:
-        content = json.loads(path.read_bytes())
+        content = parse_json(read_bytes(path, max_bytes=MAX_RECORD_BYTES))
         if isinstance(content, dict) and all(_is_digest(value) for value in content.values()):
             return content
     except ValueError:

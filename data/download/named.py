@@ -1,6 +1,5 @@
 """Named corpora: download, verify and convert them to folders that ``read_corpus`` reads."""
 
-import json
 import logging
 import shutil
 from pathlib import Path
@@ -11,8 +10,9 @@ from data.download.corpora.parts import NamedCorpus, Pair
 from data.download.corpora.tatoeba import TATOEBA
 from data.download.corpora.ted import IWSLT14, IWSLT17
 from data.download.corpora.wmt14 import WMT14
+from data.download.digests import MAX_RECORD_BYTES
 from data.progress import ProgressCallback, no_progress
-from data.text.files import json_bytes, write_atomically
+from data.text.files import json_bytes, parse_json, read_bytes, write_atomically
 from data.text.new_folder import described, new_folder
 
 __all__ = ["CORPORA", "MANIFEST", "NamedCorpus", "fetch", "list_corpora", "named_corpus"]
@@ -128,7 +128,7 @@ def _verify(folder: Path) -> None:
     """Raise ValueError if the folder has no manifest, or a file is missing or differs from it in size."""
     path = folder / MANIFEST
     try:
-        files = json.loads(path.read_bytes())["files"]
+        files = parse_json(read_bytes(path, max_bytes=MAX_RECORD_BYTES))["files"]
         changed = [name for name, entry in files.items() if _size(folder / name) != entry["bytes"]]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         changed = [MANIFEST]

@@ -1,4 +1,4 @@
-"""Atomic writing of files, detection of changed files, and JSON."""
+"""Atomic writing of files, reading of regular files, detection of changed files, and JSON."""
 
 import hashlib
 import json
@@ -6,9 +6,11 @@ import os
 import re
 import shutil
 import socket
+import stat
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +127,57 @@ def sync_file(path: Path) -> None:
     with _errors_name(path), path.open("r+b") as file:
         os.fsync(file.fileno())
     sync_folder(path.parent)
+
+
+def ensure_regular(path: Path) -> None:
+    """Refuse pipes, devices and sockets, which may be endless or never begin.
+
+    Raises:
+        ValueError: ``path`` exists and is neither a file nor a folder.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise ValueError(f"{path}: a pipe, a device or a socket, not a file; put the file itself there")
+
+
+def read_bytes(path: Path, *, max_bytes: int) -> bytes:
+    """Read a whole file of an experiment, which must be a regular file of reasonable size.
+
+    Args:
+        path: the file; links are followed.
+        max_bytes: size that no such file reaches.
+
+    Raises:
+        OSError: ``path`` cannot be read, or is a folder.
+        ValueError: ``path`` is a pipe, a device or a socket, or larger than ``max_bytes``.
+    """
+    with _open_regular(path) as file:
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise ValueError(f"{path}: over {max_bytes:,} bytes; no {path.name} is so large")
+    return content
+
+
+def hash_file(path: Path) -> str:
+    """Compute the sha256 of a regular file of any size.
+
+    Raises:
+        OSError: ``path`` cannot be read, or is a folder.
+        ValueError: ``path`` is a pipe, a device or a socket.
+    """
+    with _open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _open_regular(path: Path) -> BufferedReader:
+    """Open a regular file for reading."""
+    ensure_regular(path)
+    # Without O_NONBLOCK, a pipe that has replaced the file since then would be waited for.
+    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
+    file = open(path, "rb", opener=lambda name, _: os.open(name, flags))  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise ValueError(f"{path}: a pipe, a device or a socket, not a file; put the file itself there")
+    return file
 
 
 def file_states(*paths: Path) -> dict[Path, FileState]:

@@ -41,9 +41,9 @@ ROWS = [
     for row in (ROW, replace(ROW, reason="why", budget="params", budget_off=0.1, train_s=9.5))
 ]
 LOG = "".join(
-    json.dumps({"kind": kind, "update": update, "seconds": 1.5, "loss": 2.0}) + "\n"
+    json.dumps({"kind": kind, "update": update, "seconds": 1.5, "loss": 2.0, **more}) + "\n"
     for update in (1, 2)
-    for kind in ("train", "valid")
+    for kind, more in (("train", {"src_tokens": 7, "tgt_tokens": 8}), ("valid", {"bleu": 1.5}))
 ).encode()
 TABLE = "The cat\t1\tDie Katze\r\nÖl\t\t油\tx\n".encode()
 RECORDS = b"".join(

@@ -20,35 +20,16 @@ fuzz = settings(
     suppress_health_check=list(HealthCheck),
 )
 
-PIECES = st.binary(max_size=6) | st.sampled_from(
-    [
-        *(b"", b"[" * 3000, b'{"a":' * 3000, b"a." * 3000, b"9" * 5000, b"9" * 400, b"-1", b"0", b"1e999"),
-        *(b"NaN", b"null", b"true", b"{}", b"[]", b"[[]]", b'""', b'"x"', b'"\\ud800"', b'"\\u0000"', b"0.5"),
-        *(
-            b'{"x": {"bleu": 1.5}}',
-            b'{"x": {"bleu": "y"}}',
-            b'["../..", "a\\u0000b"]',
-            b"9223372036854775808",
-        ),
-        *(b"\x00", b"\r", b"\r\n", b"\n", b"\x0b", b"\xff", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\xfe\xff"),
-        *(
-            "\u2028".encode(),
-            "\u0085".encode(),
-            "\u00a0".encode(),
-            "😀".encode(),
-            b'"',
-            b"'",
-            b"=",
-            b"#",
-            b",",
-        ),
-    ]
-)
-
-
-VALUES = st.sampled_from(
-    b'0 1 -1 7 1.5 -0.5 1e300 9999999999 true null "" "x" "a|b" "\xc3\xb6" "cpu" "done" [] {}'.split()
-)
+SNIPPETS = [
+    *(b"", b"[" * 3000, b'{"a":' * 3000, b"a." * 3000, b"9" * 5000, b"9" * 400, b"-1", b"0", b"1e999"),
+    *(b"NaN", b"null", b"true", b"{}", b"[]", b"[[]]", b'""', b'"x"', b'"\\ud800"', b'"\\u0000"', b"0.5"),
+    *(b'{"x": {"bleu": 1.5}}', b'{"x": {"bleu": "y"}}', b'["../..", "a\\u0000b"]', b"9223372036854775808"),
+    *(b"\x00", b"\r", b"\r\n", b"\n", b"\x0b", b"\xff", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\xfe\xff"),
+    *("\u2028".encode(), "\u0085".encode(), "\u00a0".encode(), "😀".encode(), b'"', b"'", b"=", b"#", b","),
+]
+PIECES = st.binary(max_size=6) | st.sampled_from(SNIPPETS)
+WORDS = b'0 1 -1 7 1.5 -0.5 1e300 9999999999 true null "" "x" "a|b" "\xc3\xb6" "cpu" "done" [] {}'.split()
+VALUES = st.sampled_from(WORDS)
 """What JSON reads, and TOML but for null: such a file is damaged in what it says, not in how."""
 
 

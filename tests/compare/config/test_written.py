@@ -32,7 +32,7 @@ DATA = st.builds(
     tgt=TEXT.map("t".__add__),
     max_tokens=COUNT,
     max_test=st.integers(0, 10**12),
-    train_size=COUNT,
+    train_size=st.integers(1, 10**7),
 ).filter(lambda data: data.src != data.tgt)
 TRAIN = st.builds(
     TrainConfig,
@@ -65,9 +65,11 @@ EXPERIMENTS = st.builds(
     Experiment,
     name=st.just("experiment"),
     data=DATA,
-    vocabulary=st.builds(VocabularyConfig, size=st.integers(5, 10**9), joint=st.booleans(), min_count=COUNT),
+    vocabulary=st.builds(VocabularyConfig, size=st.integers(5, 10**7), joint=st.booleans(), min_count=COUNT),
     train=TRAIN,
-    decode=st.builds(DecodeConfig, max_ratio=POSITIVE, length_penalty=st.floats(0, 1e300)),
+    decode=st.builds(
+        DecodeConfig, max_ratio=st.floats(0, 1000, exclude_min=True), length_penalty=st.floats(0, 10)
+    ),
     bench=st.just(BenchConfig()),
     budget=st.just(BudgetConfig())
     | st.builds(

@@ -25,8 +25,12 @@ from compare.results.store import (
 )
 
 DONE = Result(label="lstm", preset="lstm", seed=1, status="done", params=7, bleu=38.125, bleu_signature="v:2")
+NAMES = st.text().filter(str.isprintable)
+LABELS = NAMES.filter(lambda name: name and not name.startswith(".") and not set("/\\") & set(name))
+PATHS = st.from_regex(r"[a-z]{1,9}(/[a-z]{1,9})?\.[a-z]{3}", fullmatch=True)
+HASHES = st.from_regex("[0-9a-f]{64}", fullmatch=True)
 SCORES = st.dictionaries(
-    st.text(), st.none() | st.text() | st.floats(allow_nan=False, allow_infinity=False), max_size=3
+    NAMES, st.none() | st.text() | st.floats(allow_nan=False, allow_infinity=False), max_size=3
 )
 INTEGERS = st.integers(-(2**63), 2**63 - 1)
 VALUES = {
@@ -41,8 +45,9 @@ VALUES = {
 }
 RESULTS = st.builds(
     Result,
-    **{item.name: VALUES[item.type] for item in fields(Result) if item.name != "tests"},
-    tests=st.dictionaries(st.text(), SCORES, max_size=2),
+    **{item.name: VALUES[item.type] for item in fields(Result) if item.name != "tests"}
+    | {"label": LABELS, "preset": NAMES, "files": st.dictionaries(PATHS, HASHES, max_size=2)}
+    | {"budget": st.none(), "tests": st.dictionaries(NAMES, SCORES, max_size=2)},
 )
 
 
@@ -91,6 +96,14 @@ def without(name: str) -> str:
         (changed(tests=[]), "tests cannot be"),
         (changed(tests={"long": 3.0}), "tests cannot be"),
         (changed(tests={"long": {"bleu": [1]}}), "tests cannot be"),
+        (changed(label="a\x01"), r"'a\\x01' has characters that cannot be printed"),
+        (changed(label="../evil"), "label '../evil' cannot name a folder"),
+        (changed(tests={"a\x1b[31m": {}}), "characters that cannot be printed"),
+        (changed(budget="params"), "budget is 'params' but budget_off is missing"),
+        (changed(files={"../../passwd": "0" * 64}), "files names '../../passwd', which is no file of a run"),
+        (changed(files={"/etc/passwd": "0" * 64}), "files names '/etc/passwd', which is no file of a run"),
+        (changed(files={"test.hyp": "0"}), "files\\['test.hyp'\\] is '0', not a sha256"),
+        (f'{{"label": {"[" * 100_000}', "not a result row: nested too deeply"),
         ("[]", "expected one JSON object, found list"),
         ('{"label": "ls', "not a result row"),
         (b"\xff\xfe{", "not a result row"),
@@ -103,6 +116,14 @@ def test_a_file_that_is_no_row_is_named(text: str | bytes, message: str, tmp_pat
         read_result(tmp_path)
     assert str(caught.value).startswith(f"{path}: ")
     assert "\n" not in str(caught.value)
+
+
+def test_a_result_of_another_folder_is_refused(tmp_path: Path):
+    """Tables, plots and ``check`` look for the other files of a run by its label and seed."""
+    save_result(tmp_path / "lstm-seed2", DONE)
+    for read in (read_results, lambda folder: load_results(folder / "lstm-seed2")):
+        with pytest.raises(ValueError, match="is of label 'lstm' and seed 1, but its folder is not"):
+            read(tmp_path)
 
 
 def test_a_status_must_be_one_we_can_show():

@@ -14,7 +14,7 @@ from compare.report.plots.plots import heatmap, learning_curves, save_figure
 from compare.training.metrics_log import read_metrics
 
 METRICS = [
-    {"kind": "train", "update": 50, "seconds": 5.0, "loss": 6.0, "tokens_per_s": 10.0},
+    {"kind": "train", "update": 50, "seconds": 5.0, "loss": 6.0, "src_tokens": 20, "tgt_tokens": 30},
     {"kind": "valid", "update": 100, "seconds": 11.0, "loss": 5.0, "bleu": 1.0},
     {"kind": "valid", "update": 200, "seconds": 19.0, "loss": 9.9, "bleu": 9.9},
     {"kind": "valid", "update": 150, "seconds": 16.0, "loss": 4.5, "bleu": None},

@@ -1,0 +1,69 @@
+"""Models without storage, on torch's meta device: their shapes and their size in bytes."""
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from compare.models.registry import Architecture, build, family_of
+from compare.system.hints import first_line
+from compare.system.memory import physical_memory_bytes
+
+if TYPE_CHECKING:
+    from compare.models.registry import Model
+
+GIB = 2**30
+
+
+def build_meta_model(architecture: Architecture, src_vocabulary: int, tgt_vocabulary: int) -> "Model":
+    """Build a model on the meta device, which allocates nothing.
+
+    Raises:
+        ValueError: a tensor would have more bytes than 64 bits can count.
+    """
+    try:
+        with torch.device("meta"):
+            return build(architecture, src_vocabulary, tgt_vocabulary)
+    except (RuntimeError, OverflowError, TypeError) as error:
+        raise ValueError(
+            f"no machine can hold this model ({first_line(error)}): {_remedy(architecture)}"
+        ) from None
+
+
+def ensure_fits_memory(
+    architecture: Architecture, src_vocabulary: int, tgt_vocabulary: int, *, training: bool, context: str
+) -> "Model":
+    """Refuse a model whose weights this machine's memory cannot hold, before anything is allocated.
+
+    Args:
+        architecture: config of the model.
+        src_vocabulary: size of the source vocabulary.
+        tgt_vocabulary: size of the target vocabulary.
+        training: count gradients and AdamW's two moments too, not the weights alone.
+        context: beginning of error messages.
+
+    Returns:
+        The model on the meta device.
+
+    Raises:
+        ValueError: the memory is too small; the error says what is needed and what to lower.
+    """
+    try:
+        model = build_meta_model(architecture, src_vocabulary, tgt_vocabulary)
+    except ValueError as error:
+        raise ValueError(f"{context}: {error}") from None
+    needed = sum(parameter.nbytes for parameter in model.parameters()) * (4 if training else 1)
+    memory = physical_memory_bytes()
+    if memory is not None and needed > memory:
+        parts = "weights, gradients and optimizer" if training else "weights"
+        raise ValueError(
+            f"{context}: needs {needed / GIB:,.1f} GiB for {parts}, but this machine has "
+            f"{memory / GIB:,.1f} GiB: {_remedy(architecture)}"
+        )
+    return model
+
+
+def _remedy(architecture: Architecture) -> str:
+    """Name the settings that make a model smaller."""
+    groups = family_of(architecture).width_fields
+    names = dict.fromkeys(name for group in groups for name in group)
+    return f"lower {', '.join(names)}, the number of layers or vocabulary.size"
