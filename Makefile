@@ -36,7 +36,7 @@ bench-gpu: $(STAMP) ## The same for large models on one GPU (planned for 8 minut
 	    --out runs/bench-gpu/small.json $(ARGS)
 
 test: $(STAMP) ## Run the tests
-	$(PY) -m pytest $(ARGS)
+	OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 lint: $(STAMP) ## Check style and types
 	$(PY) -m ruff check .
