@@ -1,7 +1,6 @@
 """Atomic writing of files, reading of regular files, detection of changed files, and JSON."""
 
 import hashlib
-import io
 import json
 import os
 import stat
@@ -9,7 +8,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 FileState = tuple[int, ...] | None
 """Inode, size in bytes and modification time in ns of a file; None if it does not exist."""
@@ -97,7 +96,7 @@ def hash_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _open_regular(path: Path) -> io.BufferedReader:
+def _open_regular(path: Path) -> BinaryIO:
     """Open a regular file for reading."""
     ensure_regular(path)
     # Without O_NONBLOCK, a pipe that has replaced the file since then would be waited for.

@@ -16,7 +16,7 @@ import pytest
 from tests.kits.faults import ROOT, environment
 from tests.kits.fuzz import INPUTS
 
-SHORT = 6
+SHORT = 4
 """Inputs of each kind in a short run."""
 
 

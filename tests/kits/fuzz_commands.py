@@ -1,8 +1,7 @@
 """Fuzzing of whole commands: ``python -m tests.kits.fuzz_commands FOLDER INPUTS SEED [KIND ...]``.
 
-One warm process trains a tiny experiment. For each damaged input it forks a child, which copies the
-experiment, puts the damaged file there and runs one of the commands that read it. Prints one JSON object per
-kind.
+One warm process trains a tiny experiment. For each damaged input it forks a child that copies the experiment,
+puts the damaged file there and runs one of the commands that read it. Prints one JSON object per kind.
 """
 
 import contextlib
@@ -40,7 +39,9 @@ HANG_S, MORE_MEMORY = 20, 3 << 30
 LABELS = ("luong-seed1", "transformer-seed1")
 RUN = LABELS[0]
 SLOW_SHARE = 0.04
-"""Share of inputs that go through the slow commands (report, plot)."""
+"""Share of inputs that go through the slow commands (check, report, plot)."""
+SHORT = 20
+"""Inputs of a kind up to which the slow commands are left out, but for kinds that no other command reads."""
 
 
 class Kind(NamedTuple):
@@ -63,7 +64,7 @@ KINDS = {
         ("check", "report"),
     ),
     "trainer state": Kind((f"stopped/{RUN}/checkpoints/trainer.pt",), damage_state, ("resume",)),
-    "metrics": Kind((f"run/{RUN}/metrics.jsonl",), damage_log, ("check", "rescore"), ("report", "plot")),
+    "metrics": Kind((f"run/{RUN}/metrics.jsonl",), damage_log, ("rescore",), ("check", "report", "plot")),
     "result": Kind(
         (f"run/{RUN}/result.json", "run/experiment.json"),
         damage_json,
@@ -101,8 +102,10 @@ def commands(folder: Path) -> dict[str, list[str]]:
     }
 
 
-def prepare(folder: Path) -> None:
-    """Make the experiment, finished and stopped, and run every command once."""
+def prepare(folder: Path, *, short: bool) -> None:
+    """Make the experiment, finished and stopped, and run every command once, in short the fast ones."""
+    draw_plots = compare.report.publish.draw_plots
+    compare.report.publish.draw_plots = draw_nothing
     folder.mkdir(parents=True)
     write_corpus(folder / "corpus", {"train": 60, "valid": 4, "test": 4})
     text = TINY.format(root="ROOT").replace("max_updates = 90", "max_updates = 8").replace("= 40", "= 4")
@@ -120,11 +123,12 @@ def prepare(folder: Path) -> None:
     compare.training.trainer.save_state = save_and_keep
     assert main(commands(folder)["run"]) == 0
     compare.training.trainer.save_state = save
+    compare.report.publish.draw_plots = draw_plots
     shutil.copytree(folder / "run" / LABELS[1], folder / "stopped" / LABELS[1])
     for name in ("experiment.json", "test.src"):
         shutil.copy(folder / "run" / name, folder / "stopped" / name)
     for name, arguments in commands(folder).items():
-        if name not in ("resume", "rescore"):
+        if name not in ("resume", "rescore", *(("report", "plot") if short else ())):
             sys.stdin = io.TextIOWrapper(io.BytesIO(b"red dog\n"))
             assert main(arguments) == 0, name
 
@@ -214,11 +218,12 @@ def in_a_child(kind: Kind, pristine: Path, folder: Path, seed: str) -> tuple[str
 
 def fuzz_kind(name: str, folder: Path, inputs: int, seed: str) -> dict[str, object]:
     """Count the outcomes of ``inputs`` damaged files of one kind."""
+    kind = KINDS[name]._replace(slow=()) if inputs <= SHORT else KINDS[name]
     counts: Counter[str] = Counter()
     examples: list[str] = []
     for number in range(inputs):
         key = f"{seed} {name} {number}"
-        outcome, said = in_a_child(KINDS[name], folder / "pristine", folder / "damaged", key)
+        outcome, said = in_a_child(kind, folder / "pristine", folder / "damaged", key)
         counts[outcome] += 1
         if outcome not in ("refused", "accepted"):
             examples.append(f"{key}: {said}")
@@ -228,6 +233,6 @@ def fuzz_kind(name: str, folder: Path, inputs: int, seed: str) -> dict[str, obje
 if __name__ == "__main__":
     place_of_work, count, number, *names = sys.argv[1:]
     with contextlib.redirect_stdout(io.StringIO()):
-        prepare(Path(place_of_work) / "pristine")
+        prepare(Path(place_of_work) / "pristine", short=int(count) <= SHORT)
     for name in names or KINDS:
         print(json.dumps(fuzz_kind(name, Path(place_of_work), int(count), number)), flush=True)
