@@ -113,6 +113,7 @@ class TrainConfig:
             checkpoint_every=self.checkpoint_every,
         )
         _at_least(0, patience=self.patience, seed=self.seed)
+        _at_most(1_000_000_000, batch_tokens=self.batch_tokens)
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing must be in [0, 1), found {self.label_smoothing}")
         if not self.clip_norm > 0:
@@ -138,6 +139,7 @@ class DecodeConfig:
         if not self.max_ratio > 0:
             raise ValueError(f"max_ratio must be positive, found {self.max_ratio}")
         _at_most(MAX_BEAM_SIZE, beam_size=self.beam_size)
+        _at_most(1_000_000_000, batch_tokens=self.batch_tokens)
         _at_most(1_000, max_ratio=self.max_ratio)
         _at_most(10, length_penalty=self.length_penalty)
         if self.length_penalty < 0:

@@ -20,6 +20,9 @@ TYPED: list[Any] = [
 ]
 
 
+DTYPES = [torch.complex64, torch.int8, torch.bool, torch.float64, torch.bfloat16]
+
+
 def damage(rng: random.Random, content: bytes) -> bytes:
     """One to three accidents: a splice, or another value after = or :."""
     for _ in range(rng.randint(1, 3)):
@@ -66,9 +69,7 @@ def damage_weights(rng: random.Random, content: bytes) -> bytes:
     accidents: list[Callable[[], Any]] = [
         lambda: tensor.flatten().index_fill(0, torch.tensor([0]), rng.choice([float("nan"), float("inf")])),
         lambda: tensor * rng.choice([1e30, -1e38, 0.0]),
-        lambda: tensor.to(
-            rng.choice([torch.complex64, torch.int8, torch.bool, torch.float64, torch.bfloat16])
-        ),
+        lambda: tensor.to(rng.choice(DTYPES)),
         lambda: torch.cat([tensor, tensor]),
         lambda: tensor[:0],
         lambda: None,
