@@ -7,7 +7,7 @@ from compare.models.resolved_model import ResolvedModel
 
 
 def resolve_model(row: ModelConfig, context: str = "config") -> ResolvedModel:
-    """Apply a row's overrides to its preset.
+    """Apply the overrides of a ``[[models]]`` table to its preset.
 
     Args:
         row: the preset's name, the label and the overrides.

@@ -1,7 +1,7 @@
 """Version of the files in a run folder, and the names that earlier versions used.
 
 Schema 1: all run folders without a ``schema`` key in config.toml; ``train.device`` may be "auto" there.
-Schema 2: config.toml says ``schema = 2`` and names the device that was used.
+Schema 2: config.toml contains ``schema = 2`` and names the device that was used.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ table and never rewritten."""
 
 
 def current_names(kind: Kind, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace old names among the keys of ``values`` by the present ones."""
+    """Replace old names among the keys of ``values`` by the current ones."""
     return {RENAMED[kind].get(name, name): value for name, value in values.items()}
 
 

@@ -48,7 +48,7 @@ class Fit(NamedTuple):
 
 
 def match_budget(runs: Sequence[Run], prepared: PreparedData, seconds: SecondsPerUpdate) -> list[Run]:
-    """Bring every run within the budget that the experiment asks for.
+    """Change the widths or updates of every run so that it meets the experiment's budget.
 
     Args:
         runs: one run per model.
@@ -56,7 +56,7 @@ def match_budget(runs: Sequence[Run], prepared: PreparedData, seconds: SecondsPe
         seconds: seconds per update by label; needed if the budget is time.
 
     Raises:
-        ValueError: a model cannot meet the budget; the error says how close it can come.
+        ValueError: a model cannot meet the budget; the message contains the nearest amount it can reach.
     """
     budget = runs[0].budget
     if budget.match == "none":
@@ -141,7 +141,7 @@ def _train_briefly(run: Run, prepared: PreparedData) -> list[dict[str, Any]]:
 
 
 def _match_time(run: Run, amount: float, seconds_per_update: float) -> Run:
-    """As many updates as fit into ``amount`` seconds."""
+    """Set the number of updates that take ``amount`` seconds."""
     updates = round(amount / seconds_per_update)
     if updates < 1:
         raise ValueError(
@@ -152,7 +152,7 @@ def _match_time(run: Run, amount: float, seconds_per_update: float) -> Run:
 
 
 def _match_width(run: Run, amount: float, measure: Measure) -> Run:
-    """The widths at which the model's amount is closest to ``amount``."""
+    """Find the widths at which the model's amount is closest to ``amount``."""
     settings = run.model.settings()
     groups = family_of(run.model.architecture).width_fields
     best = given = Fit(run, measure(run.model.architecture) / amount - 1)
@@ -173,7 +173,7 @@ def _match_width(run: Run, amount: float, measure: Measure) -> Run:
 
 
 def _error(fit: Fit) -> float:
-    """Relative error without its sign."""
+    """Return the absolute value of the relative error."""
     return abs(fit.off)
 
 
@@ -196,7 +196,7 @@ def _around(run: Run, name: str, width: int, grid: int, amount: float, measure: 
 
 
 def _params(architecture: Architecture, *, prepared: PreparedData) -> float:
-    """Trainable weights, counted without allocating them."""
+    """Count the trainable weights without allocating them."""
     with torch.device("meta"):
         model = build(architecture, *prepared.vocabulary_sizes)
     return float(sum(parameter.numel() for parameter in model.parameters()))

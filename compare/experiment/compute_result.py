@@ -52,7 +52,7 @@ def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
 
 
 def budget_figures(budget: BudgetConfig, figures: Figures) -> Figures:
-    """The matched quantity, and the relative error."""
+    """Return the matched quantity, and its relative error against the budget."""
     spent = {"params": "params", "flops": "train_flops_per_token", "time": "train_s"}
     if budget.match == "none":
         return {}
@@ -72,7 +72,7 @@ def size_figures(folder: RunFolder, architecture: Architecture, vocabulary_sizes
 
 
 def training_flops(architecture: Architecture, *, prepared: PreparedData) -> float:
-    """Floating-point operations of training per token, at the mean lengths of the corpus."""
+    """Count the FLOPs of training per token, at the mean lengths of the corpus."""
     return train_flops_per_token(
         architecture,
         src_len=float(prepared.train.src_lengths.mean()) + 1,
@@ -114,7 +114,7 @@ def training_figures(lines: Sequence[Mapping[str, Any]], stream: BatchStream) ->
 
 
 def _epochs(stream: BatchStream, updates: int) -> float:
-    """How often the training pairs were seen."""
+    """Return the number of epochs, a fraction included, that ``updates`` batches cover."""
     for epoch in count():
         batches = len(stream.plan(epoch + 1))
         if updates <= batches:
@@ -141,7 +141,7 @@ def quality_figures(folder: RunFolder, corpus: Corpus) -> Figures:
 
 
 def speed_figures(raw: Mapping[str, Any]) -> Figures:
-    """Medians and percentiles of the timed repeats."""
+    """Compute medians and percentiles of the timed repeats."""
     greedy, beam = (Speed(**raw[kind]) for kind in ("greedy", "beam"))
     return {
         "greedy_sentences_per_s": greedy.sentences_per_s,

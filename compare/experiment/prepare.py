@@ -30,7 +30,7 @@ class PreparedData:
 
     @property
     def vocabulary_sizes(self) -> tuple[int, int]:
-        """Entries of the source and of the target vocabulary."""
+        """Number of entries of the source and of the target vocabulary."""
         return len(self.vocabularies.src), len(self.vocabularies.tgt)
 
     def for_seed(self, seed: int) -> "PreparedData":

@@ -98,7 +98,7 @@ def run_experiment(
 def dry_run(
     experiment: Experiment, folder: str | Path, *, seeds: Sequence[int] = (), context: str = "config"
 ) -> list[Run]:
-    """Check settings, folder and data as ``run_experiment`` would, and leave nothing behind.
+    """Check settings, folder and data as ``run_experiment`` would, without writing any file.
 
     Args:
         experiment: as for ``run_experiment``.
@@ -127,7 +127,7 @@ def dry_run(
 
 
 def _with_seeds(models: Sequence[Run], folder: Path, seeds: Sequence[int]) -> list[RunFolder]:
-    """Every model with every seed, seed by seed."""
+    """Return the runs of every model with every seed, ordered by seed."""
     runs = [run.with_seed(seed) for seed in seeds or (models[0].train.seed,) for run in models]
     return [RunFolder(run=run, folder=folder / run.name) for run in runs]
 
@@ -142,7 +142,7 @@ def _check_settings(models: Sequence[Run], folder: Path) -> None:
 
 
 def _run_each(runs: Sequence[RunFolder], prepared: PreparedData, reporter: Reporter) -> None:
-    """Finish each run that has not ended; a run that fails does not keep the others from running.
+    """Finish each run that has not ended; if one fails, the others still run.
 
     Raises:
         ValueError: a run could not be finished, such as one with damaged files; all others have been run.
@@ -188,7 +188,7 @@ def _finish(run: RunFolder, prepared: PreparedData, reporter: Reporter) -> None:
 
 
 def _out_of_memory(error: Exception) -> bool:
-    """Whether a tensor could not be allocated; on a CPU only torch's message tells."""
+    """Return whether a tensor could not be allocated; on a CPU only torch's message shows this."""
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
@@ -214,7 +214,7 @@ def _remove_leftovers_of_mistakes(folder: Path) -> Iterator[None]:
 
 
 def _refuse_other_settings(runs: Sequence[RunFolder]) -> None:
-    """A folder made with other settings is neither continued nor overwritten."""
+    """Raise ValueError if a run folder was made with other settings: it is not continued or overwritten."""
     for run in runs:
         if not run.config.exists():
             if (run.folder / CHECKPOINTS).exists():
@@ -233,7 +233,7 @@ def _refuse_other_settings(runs: Sequence[RunFolder]) -> None:
 
 
 def _read_registry(folder: Path, prepared: PreparedData) -> dict[str, Any]:
-    """Read experiment.json, or make its first content; refuse a folder begun with other data."""
+    """Read experiment.json, or create its initial content; reject a folder begun with other data."""
     path = folder / "experiment.json"
     data = {"data_hash": prepared.corpus.content_hash, "vocabulary_hash": prepared.vocabularies.content_hash}
     if not path.is_file():
@@ -260,7 +260,7 @@ def _write_registry(
 
 
 def _begin(run: RunFolder, prepared: PreparedData) -> None:
-    """Make a run's folder; config.toml is written last, so that the rest is there if it is."""
+    """Create a run's folder; config.toml is written last, so its presence means that the rest is complete."""
     _refuse_other_settings([run])  # another process may have begun it since the first check
     for folder in (run.folder, run.folder / CHECKPOINTS):
         remove_leftovers(folder)

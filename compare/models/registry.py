@@ -166,7 +166,7 @@ def build(config: Architecture, src_vocabulary: int, tgt_vocabulary: int) -> "Mo
         tgt_vocabulary: size of the target vocabulary.
 
     Returns:
-        A torch module, on the CPU unless ``torch.device`` says otherwise.
+        A torch module, on the CPU unless a ``torch.device`` context is active.
 
     Raises:
         ValueError: the config belongs to no registered family, or ties embeddings of different size.

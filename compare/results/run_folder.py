@@ -52,7 +52,7 @@ class RunFolder:
 
     @property
     def metrics(self) -> Path:
-        """The log of training, a JSON object a line."""
+        """The training log, one JSON object per line."""
         return self.folder / METRICS
 
     @property

@@ -67,7 +67,7 @@ def set_weights(model: nn.Module, weights: Mapping[str, Tensor], context: str) -
 
 
 def average(paths: list[Path]) -> dict[str, Tensor]:
-    """Average the weights of several files, in float64; returns float32."""
+    """Average the weights of several checkpoints; sums are in float64, the result is float32."""
     total = {name: tensor.double() for name, tensor in load_weights(paths[0]).items()}
     for path in paths[1:]:
         for name, tensor in load_weights(path).items():

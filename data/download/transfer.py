@@ -42,7 +42,7 @@ def pull(
         verified: whether the caller compares a digest afterwards. If not, ``part`` is resumed only if the
             server confirms that the version is the same, and the server must state the size of the file.
         timeout_s: longest time without data, in seconds.
-        show: told how far it is.
+        show: callback for the progress, in bytes.
 
     Raises:
         MirrorError: the server cannot be reached, refuses, or sends something else than the file.

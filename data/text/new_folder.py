@@ -87,7 +87,10 @@ def described(path: Path) -> dict[str, int | str]:
 
 
 def _ensure_empty(target: Path, out: Path, *, except_for: str = "") -> None:
-    """Raise FileExistsError, which names ``out``, if ``target`` is a file or holds another entry."""
+    """Raise FileExistsError if ``target`` is a file, or holds an entry other than ``except_for``.
+
+    The message names the folder as ``out``, as the user wrote it.
+    """
     if not target.exists():
         return
     entries = [name for name in os.listdir(target) if name != except_for] if target.is_dir() else [""]

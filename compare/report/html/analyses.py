@@ -1,4 +1,4 @@
-"""The parts of the page that an analysis fills: its plots, its tables, or why it cannot be made."""
+"""Sections of the page that come from analyses: plots and tables, or the reason for a failure."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ Make = Callable[[FinishedExperiment], Iterator[Part]]
 
 
 class _Plan(NamedTuple):
-    """A section before it is made."""
+    """A section of the page to be made: its heading, and the function that makes its content."""
 
     name: str
     title: str
@@ -35,7 +35,7 @@ class _Plan(NamedTuple):
 
 
 def sections(finished: FinishedExperiment, no_texts: str | None) -> list[Section]:
-    """Every analysis of an experiment; one that cannot be made says why."""
+    """Make one section per analysis; if an analysis fails, its section contains the reason."""
     return [_section(plan, finished, no_texts) for plan in PLANS]
 
 
