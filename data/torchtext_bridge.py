@@ -180,7 +180,9 @@ def _pairs(split: str, dataset: Dataset, join: tuple[Join, Join]) -> Pairs:
     columns = list(dataset.fields)[:2]
     sides = [[getattr(example, column) for example in dataset.examples] for column in columns]
     if len(sides) < 2 or not all(isinstance(tokens, list) for side in sides for tokens in side):
-        raise ValueError(f"{split}: its fields {', '.join(dataset.fields)} must begin with two of sequences")
+        raise ValueError(
+            f"{split}: the first two of its fields ({', '.join(dataset.fields)}) must be sequences"
+        )
     try:
         src, tgt = (tuple(map(join_side, side)) for join_side, side in zip(join, sides, strict=True))
     except TypeError:

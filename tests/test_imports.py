@@ -17,7 +17,7 @@ PACKAGES = {
     "transformer": {"transformer"},
     "compare": {"compare", "data", "seq2seq", "transformer"},
 }
-"""The packages of ours that each package may import."""
+"""Packages of this project that each package may import."""
 
 ORDER = (
     "protocol",
@@ -45,7 +45,7 @@ FILES = {
     for package in PACKAGES
     for path in sorted((ROOT / package).rglob("*.py"))
 }
-"""Every module of ours, by its dotted name."""
+"""All modules of this project, by dotted name."""
 
 
 def imports(module: str) -> Iterator[str]:

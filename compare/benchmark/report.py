@@ -92,6 +92,6 @@ def read_earlier(path: Path, conditions: Mapping[str, Any]) -> list[Measurement]
         for name in {**conditions, **result.conditions}:
             then, now = result.conditions.get(name), conditions.get(name)
             if then != now:
-                raise ValueError(f"--against {file}: {name} was {then}, but now it is {now}: no comparison")
+                raise ValueError(f"--against {file}: {name} was {then}, but now it is {now}: not comparable")
         rows += result.rows
     return rows

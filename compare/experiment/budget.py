@@ -85,7 +85,7 @@ def find_reference(runs: Sequence[Run]) -> Run:
         if run.label == name:
             return run
     labels = ", ".join(run.label for run in runs)
-    raise ValueError(f"budget.reference {name!r} is no model of this experiment: labels are {labels}")
+    raise ValueError(f"budget.reference {name!r} is not a model of this experiment: labels are {labels}")
 
 
 def calibrate(runs: Sequence[Run], prepared: PreparedData, known: SecondsPerUpdate) -> SecondsPerUpdate:

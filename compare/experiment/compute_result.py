@@ -91,7 +91,7 @@ def training_figures(lines: Sequence[Mapping[str, Any]], stream: BatchStream) ->
     updates = sum(line["updates"] for line in windows)
     final = next((line for line in lines if line["kind"] == "final"), None)
     if final is None or updates != final["update"]:
-        raise ValueError("metrics.jsonl has lost lines: delete the run's checkpoints to train it anew")
+        raise ValueError("metrics.jsonl has lost lines: delete the run's checkpoints to train it again")
     steady = windows[1:] or windows  # the first line includes start-up
     rate = percentile([line["tokens_per_s"] for line in steady], 0.5)
     tgt_tokens = sum(line["tgt_tokens"] for line in steady)

@@ -77,7 +77,7 @@ def run_experiment(
     if experiment.budget.match == "none":
         _refuse_other_settings(runs)
         if all(_has_ended(run) for run in runs):
-            logger.info(f"{folder}: all {len(runs)} rows have ended; delete a row's folder to run it again")
+            logger.info(f"{folder}: all {len(runs)} runs have ended; delete the folder of a run to repeat it")
             return [read_result(run.folder) for run in runs]
     with _remove_leftovers_of_mistakes(folder), lock_folder(folder, wait=True):
         remove_leftovers(folder)
@@ -136,7 +136,7 @@ def _check_settings(models: Sequence[Run], folder: Path) -> None:
     """Find mistakes that need no data: the budget's reference, and a folder that cannot be used."""
     find_reference(models)
     if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is no folder: choose another place with --out")
+        raise ValueError(f"{folder} is not a folder: choose another one with --out")
     if (folder / "experiment.json").is_file():
         read_results(folder)  # names what is damaged
 
@@ -153,7 +153,7 @@ def _run_each(runs: Sequence[RunFolder], prepared: PreparedData, reporter: Repor
         try:
             with lock_folder(run.folder):
                 if _has_ended(run):
-                    logger.info(f"{position}: done before")
+                    logger.info(f"{position}: already finished")
                     continue
                 logger.info(f"{position}: start")
                 _begin(run, prepared)
@@ -180,7 +180,7 @@ def _finish(run: RunFolder, prepared: PreparedData, reporter: Reporter) -> None:
         if not _out_of_memory(error):
             raise
         reason = f"out of memory: {first_line(error)}"
-        logger.error(f"{run.name}: {reason}; the same command tries again")
+        logger.error(f"{run.name}: {reason}; run the same command to try again")
         result = dataclasses.replace(unfinished_result(run, prepared), reason=reason)
     save_result(run.folder, result)
     with lock_folder(run.folder.parent, wait=True):
@@ -219,7 +219,7 @@ def _refuse_other_settings(runs: Sequence[RunFolder]) -> None:
         if not run.config.exists():
             if (run.folder / CHECKPOINTS).exists():
                 raise ValueError(
-                    f"{run.folder} has checkpoints but no config.toml to say of what: move it away"
+                    f"{run.folder} has checkpoints but no config.toml of theirs: move the folder away"
                 )
             continue
         if (existing := RunFolder.read(run.folder).run) != run.run:
@@ -269,5 +269,5 @@ def _begin(run: RunFolder, prepared: PreparedData) -> None:
         write_atomically(run.config, run.run.to_toml())
     elif load_pair(run.folder).content_hash != prepared.vocabularies.content_hash:
         raise ValueError(
-            f"{run.folder} has the vocabulary of another run: put its own back, or delete the folder"
+            f"{run.folder} has the vocabulary of another run: restore its own, or delete the folder"
         )

@@ -56,7 +56,9 @@ def set_weights(model: nn.Module, weights: Mapping[str, Tensor], context: str) -
     parameters = model_weights(model)
     if parameters.keys() != weights.keys():
         name = sorted(parameters.keys() ^ weights.keys())[0]
-        raise ValueError(f"{context}: weights of another model: {name!r} is in one of them only")
+        raise ValueError(
+            f"{context}: weights of another model: {name!r} is only in the file or only in the model"
+        )
     for name, tensor in parameters.items():
         if tensor.shape != weights[name].shape:
             raise ValueError(
@@ -96,6 +98,6 @@ def load_state(path: Path) -> dict[str, Any] | None:
         # torch's own message is left out: it suggests loading with weights_only=False.
         raise ValueError(
             f"{path}: damaged trainer state ({type(error).__name__}): "
-            f"delete {path.parent} to train this row anew"
+            f"delete {path.parent} to train this run again"
         ) from None
     return state

@@ -57,7 +57,7 @@ def pull(
             if length and said and said != length:
                 raise MirrorError(f"its file has {said:,} bytes, the right one {length:,}")
             if not (length or said or verified):
-                raise MirrorError("does not say how long the file is, and no hash of it is known")
+                raise MirrorError("does not state the length of the file, and no hash of it is known")
             _copy(response, part, length or said, show)
     except HTTPError as error:
         if error.code != 416:

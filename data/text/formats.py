@@ -84,7 +84,7 @@ class Table:
             if len(cells) < max(self.columns):
                 raise ValueError(
                     f"{display_name(self.path)}, line {number}: column {max(self.columns)} is asked for, "
-                    f"found {len(cells)}; mend the line, or give other --columns"
+                    f"found {len(cells)}; correct the line, or give other --columns"
                 )
             yield PairRecord(number, cells[first], cells[second])
 
@@ -132,7 +132,7 @@ def _parse_record(line: str, context: str) -> Any:
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{context}: not JSON ({error}); expected one object a line") from None
+        raise ValueError(f"{context}: not JSON ({error}); expected one object per line") from None
 
 
 def _field_text(record: Any, field: str, context: str, *, keep_broken: bool) -> str:
@@ -148,6 +148,6 @@ def _field_text(record: Any, field: str, context: str, *, keep_broken: bool) -> 
     if not keep_broken and (broken := SURROGATE.search(value)):
         raise ValueError(
             f"{context}: field {field!r} holds an unpaired surrogate (U+{ord(broken[0]):04X}), "
-            "which is half a character; mend the line"
+            "which is half a character; correct the line"
         )
     return value.replace("\r\n", " ").replace("\n", " ")

@@ -50,7 +50,7 @@ def _bases(cls: type) -> list[type]:
 
 
 def _fields(cls: type) -> list[str]:
-    """Fields of a dataclass or named tuple, or parameters of a constructor of ours."""
+    """Fields of a dataclass or named tuple, or parameters of one of our constructors."""
     if dataclasses.is_dataclass(cls):
         return [field.name for field in dataclasses.fields(cls)]
     if hasattr(cls, "_fields"):

@@ -25,8 +25,9 @@ ERRORS = (
 )
 HEADS = "On validation, by arg max; means over seeds."
 SPREAD = (
-    "Of what each target word of the test set gives to the words of the source, mean over all heads and the "
-    "narrowest and widest of them; the share is of the logarithm of the source's length. Means over seeds."
+    "Entropy of the weights that each target word of the test set gives to the source words: mean over all "
+    "heads, lowest head (narrowest) and highest (widest). Shares are of the logarithm of the source "
+    "length. Means over seeds."
 )
 
 

@@ -67,7 +67,7 @@ def significance(comparisons: Sequence[Comparison], labels: Sequence[str], test:
     )
     table = Table(
         f"BLEU of {test}: the difference with its three intervals, p-values (randomisation, bootstrap, and "
-        "the first by Holm), sentences won, lost and tied by chrF, and what can be said.",
+        "the first by Holm), sentences won, lost and tied by chrF, and the verdict.",
         [_readable(comparison.row) for comparison in comparisons],
     )
     details = html_table(table, "Every comparison")
@@ -76,7 +76,7 @@ def significance(comparisons: Sequence[Comparison], labels: Sequence[str], test:
         return SignificanceSection(notes=[few, rule], details=details)
     how = (
         f"BLEU of {test}: the model of the row minus that of the column, means over the seeds both have. "
-        "▲ the row's model beats the column's, ▼ is beaten by it, ≈ neither can be said."
+        "▲ the row's model beats the column's, ▼ is beaten by it, ≈ inconclusive."
     )
     return SignificanceSection(notes=[how, rule], matrix=_matrix(sides, known), details=details)
 

@@ -92,8 +92,8 @@ def without(name: str) -> str:
         (changed(tests={"long": 3.0}), "tests cannot be"),
         (changed(tests={"long": {"bleu": [1]}}), "tests cannot be"),
         ("[]", "expected one JSON object, found list"),
-        ('{"label": "ls', "not a result row"),
-        (b"\xff\xfe{", "not a result row"),
+        ('{"label": "ls', "not a result record"),
+        (b"\xff\xfe{", "not a result record"),
     ],
 )
 def test_a_file_that_is_no_row_is_named(text: str | bytes, message: str, tmp_path: Path):
