@@ -1,4 +1,4 @@
-"""From a ``[[models]]`` table to a model: its preset with its overrides applied."""
+"""Resolve a ``[[models]]`` table to a model: its preset with its overrides applied."""
 
 from compare.config.parse import check_type, unknown_key
 from compare.config.sections import ModelConfig

@@ -18,7 +18,7 @@ RENAMED: dict[Kind, dict[str, str]] = {
     "trainer state": {"ledger": "progress", "window": "running_metrics"},
     "result": {},
 }
-"""By kind, each old name and its present one: "section.key" of a config ("models.key" for models), presets,
+"""By kind, each old name and its current one: "section.key" of a config ("models.key" for models), presets,
 parameters of weights files, keys of the trainer state, and fields of result.json. Files are read by this
 table and never rewritten."""
 

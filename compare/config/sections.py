@@ -138,7 +138,7 @@ class DecodeConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class BenchConfig:
-    """How decoding speed is measured after training."""
+    """Settings for measuring decoding speed after training."""
 
     sentences: int = 256
     """Test sentences per timed decoding."""

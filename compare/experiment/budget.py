@@ -32,9 +32,9 @@ GRIDS = (64, 32, 16, 8, 4, 2, 1)
 CLOSE_ENOUGH, TOLERANCE = 0.005, 0.02
 """Relative error at which the search stops, and the largest that is accepted."""
 CALIBRATION_ROUNDS, CALIBRATION_LINES, UPDATES_PER_LINE = 3, 4, 25
-"""Of the calibration: times each model is trained, and for how long."""
+"""Calibration: rounds per model, log lines per round, and updates per log line."""
 SecondsPerUpdate = Mapping[str, float]
-"""By label."""
+"""Seconds per update by label."""
 Measure = Callable[[Architecture], float]
 """Amount of the matched quantity that a model takes."""
 

@@ -37,7 +37,7 @@ class Operations(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """How the models of a family are configured, built, counted and resized."""
+    """Description of a model family: config, construction, cost formulas and width fields."""
 
     name: str
     """Name of the family."""

@@ -12,7 +12,7 @@ PACKAGES = ("compare", "data", "seq2seq", "transformer")
 
 
 def undocumented(name: str, value: Any) -> Iterator[str]:
-    """What ``value``, a public function or class, leaves without description; other values need none."""
+    """List what the docstring of ``value``, a public function or class, does not describe."""
     if inspect.isclass(value):
         yield from (
             f"{name}: field {field}" for field in sorted({*_fields(value)} - _described_fields(value))

@@ -1,4 +1,4 @@
-"""What the tests of raw data share: files of any form and packing, a made-up corpus, refusals."""
+"""Helpers for tests of raw data: files of any format and compression, a made-up corpus, errors."""
 
 import gzip
 import json
