@@ -161,7 +161,7 @@ def from_torchtext(
 
     Args:
         splits: datasets named "train", "valid", and one or more with names that begin with "test".
-        src_lang: language of the first field, whatever its name.
+        src_lang: language of the first field; the name of the field is not used.
         tgt_lang: language of the second field.
         join: functions that join the tokens of a source and of a target to text. The default puts spaces
             between tokens, and BLEU is then computed on that text. If the fields tokenise by ``str.split``

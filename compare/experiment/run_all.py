@@ -51,7 +51,7 @@ def run_experiment(
     Runs that have ended stay as they are; one that was stopped continues from its last saved state.
 
     Args:
-        experiment: the models and what they share, as read by ``load_experiment``.
+        experiment: the models and their shared settings, as read by ``load_experiment``.
         folder: where the runs are kept, such as runs/demo; created where it is missing.
         reporter: shows the progress of training; by default log messages do.
         seeds: each model is trained once from each seed; by default from ``[train] seed`` alone.

@@ -57,7 +57,7 @@ class RunFolder:
 
     @property
     def speed(self) -> Path:
-        """The raw repeats of what was timed, and the peak of memory."""
+        """The raw repeats of the timings, and the peak memory."""
         return self.folder / "speed.json"
 
     def output(self, test: str) -> Path:

@@ -64,7 +64,7 @@ def pull(
             raise MirrorError(f"{error.code} {error.reason}".splitlines()[0].strip()) from None
         if error.headers.get("Content-Range") != f"bytes */{size}":  # if equal, the file was complete already
             part.truncate(0)
-            raise MirrorError("its file is shorter than what was fetched before") from None
+            raise MirrorError("its file is shorter than the part downloaded before") from None
 
 
 def _open(request: Request, timeout_s: float) -> Any:

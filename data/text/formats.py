@@ -60,7 +60,7 @@ class Table:
     """A file of columns separated by tabs, without quotes and without a header line."""
 
     path: Path
-    """The file; see ``iter_lines`` for what it may be."""
+    """The file; see ``iter_lines`` for the supported kinds."""
     columns: tuple[int, int]
     """Numbers of the source column and the target column, from 1."""
 
@@ -94,7 +94,7 @@ class Records:
     """A JSON Lines file, one object per line; a line feed inside a sentence becomes a space."""
 
     path: Path
-    """The file; see ``iter_lines`` for what it may be."""
+    """The file; see ``iter_lines`` for the supported kinds."""
     fields: tuple[str, str]
     """Names of the source field and the target field; dots separate nested keys ("translation.en")."""
 
@@ -107,7 +107,7 @@ class Records:
         """Stream the pairs; a blank line gives a blank pair.
 
         Args:
-            keep_broken: keep what is not UTF-8, see ``iter_lines``, and unpaired surrogates.
+            keep_broken: keep bytes that are not UTF-8 (see ``iter_lines``) and unpaired surrogates.
 
         Raises:
             ValueError: a line is not JSON, lacks a field, or a field is not a string that can be written to a

@@ -63,7 +63,7 @@ def finish_figure(figure: Figure, labels: Sequence[str]) -> Figure:
 
     Args:
         figure: its first panel has one line per label first, in the same order.
-        labels: names of the series, shown as they are: a $ begins no formula.
+        labels: names of the series, shown literally: a $ does not begin a formula.
     """
     for axes in figure.axes:
         tidy_axes(axes)
