@@ -182,7 +182,7 @@ def test_a_plain_folder_called_data_hides_nothing(tmp_path: Path):
 
 
 def test_a_package_of_the_users_own_is_named(tmp_path: Path):
-    """A data.py in the folder where Python starts hides our package: the error names the file and the remedy."""
+    """A data.py in the folder where Python starts hides our package: the error names it and the remedy."""
     for name in ("data.py", "seq2seq/__init__.py"):
         folder = tmp_path / name[:4]
         (folder / name).parent.mkdir(parents=True)

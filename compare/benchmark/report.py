@@ -85,7 +85,7 @@ def read_earlier(path: Path, conditions: Mapping[str, Any]) -> list[Measurement]
     """
     paths = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not paths:
-        raise ValueError(f"--against {path}: this folder has no *.json")
+        raise ValueError(f"--against {path}: this folder has no result files (*.json)")
     rows: list[Measurement] = []
     for file in paths:
         result = read_benchmark(file)

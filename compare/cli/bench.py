@@ -28,7 +28,7 @@ def bench(
     ] = "",
     out: Annotated[Path | None, typer.Option(help="Also write the result to this JSON file.")] = None,
     against: Annotated[
-        Path | None, typer.Option(help="Compare with an earlier result, or a folder of them.")
+        Path | None, typer.Option(help="Earlier result (file or folder) to compare with.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be timed.")] = False,
     quiet: Quiet = False,
