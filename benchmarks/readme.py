@@ -12,7 +12,7 @@ BLOCK = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def regenerate(text: str) -> str:
-    """``text`` with every table between its markers made anew from the result files."""
+    """Return ``text`` with every table between markers rebuilt from the result files."""
 
     def table(match: re.Match[str]) -> str:
         return f"{match[1]}\n{render_table(read_results(ROOT / match[2])).strip()}\n\n{match[3]}"

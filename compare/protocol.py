@@ -3,7 +3,7 @@
 Shapes: B sentences, K hypotheses each, S source and T target positions, D hidden size, V vocabulary.
 Masks are bool, True = may be attended; padding is on the right. A ``Memory`` or ``State`` is a nesting of
 tuples. Its leaves are tensors, (B, ...) in a memory and (B, K, ...) in a state, or objects with methods
-``select(parents)`` and ``keep(rows)`` that do what the functions of these names do for tensors.
+``select(parents)`` and ``keep(rows)`` that act like the functions of these names on tensors.
 """
 
 from collections.abc import Mapping

@@ -36,7 +36,7 @@ def corpus_files(root: Path, src_lang: str, tgt_lang: str) -> dict[str, tuple[Pa
                 files, missing_lang = (src_files, tgt_lang) if name in src_files else (tgt_files, src_lang)
                 raise FileNotFoundError(
                     f"{files[name]} has no counterpart {name}.{missing_lang}[.gz]; "
-                    "add it, or take this file away"
+                    "add it, or remove this file"
                 )
             for path in (src_files[name], tgt_files[name]):
                 ensure_regular(path)
@@ -53,7 +53,7 @@ def _files(root: Path, lang: str) -> dict[str, Path]:
             continue
         name = plain.removesuffix(f".{lang}")
         if name in files and any(kind.fullmatch(name) for kind in KINDS.values()):
-            raise ValueError(f"{files[name]} and {path.name} are two versions of one text; take one away")
+            raise ValueError(f"{files[name]} and {path.name} are two versions of one text; remove one")
         files[name] = path
     return files
 

@@ -76,7 +76,7 @@ class EncodedSplit:
     def release_pages(self) -> None:
         """Release the mapped pages of a large split from this process, but not from the system's cache.
 
-        They are mapped again when they are read. Without this an epoch over ten million pairs came to hold
+        They are mapped again when they are read. Without this an epoch over ten million pairs held
         a gigabyte.
         """
         if sum(map(len, self.memory_maps)) > MAX_RESIDENT_BYTES and hasattr(mmap, "MADV_DONTNEED"):

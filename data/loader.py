@@ -17,7 +17,7 @@ SRC_BUDGET_FACTOR = 1.5
 
 
 class BatchStream:
-    """Batches of pairs of similar length, in an order that each epoch draws anew.
+    """Batches of pairs of similar length, in an order that is drawn again for each epoch.
 
     Args:
         split: the encoded pairs.

@@ -24,7 +24,7 @@ KINDS = ("unigram", "bpe")
 LARGEST_SIZE = re.compile(r"value <= (\d+)")
 """The largest possible size, in SentencePiece's message about one that is too large."""
 LOG_LEVEL_ERROR = 3
-"""SentencePiece's level for errors alone; the exceptions that it raises say enough."""
+"""SentencePiece's log level for errors only; its exceptions contain the same information."""
 
 
 class SubwordVocabulary(Vocabulary):
@@ -140,7 +140,7 @@ def _train(kind: str, lines: Iterable[str], *, size: int, seed: int) -> bytes:
 
 
 def _size_error(kind: str, size: int, message: str) -> ValueError:
-    """Translate SentencePiece's message about a size into one that says which sizes are possible."""
+    """Translate SentencePiece's message about a size into one that names the possible sizes."""
     context = f"a {kind} vocabulary of size {size} cannot be built from this text"
     if match := re.search(r"required_chars\. \d+ vs (\d+)", message):
         return ValueError(

@@ -161,7 +161,7 @@ def from_torchtext(
 
     Args:
         splits: datasets named "train", "valid", and one or more with names that begin with "test".
-        src_lang: language of the first field, whatever its name.
+        src_lang: language of the first field; the name of the field is not used.
         tgt_lang: language of the second field.
         join: functions that join the tokens of a source and of a target to text. The default puts spaces
             between tokens, and BLEU is then computed on that text. If the fields tokenise by ``str.split``
@@ -180,7 +180,9 @@ def _pairs(split: str, dataset: Dataset, join: tuple[Join, Join]) -> Pairs:
     columns = list(dataset.fields)[:2]
     sides = [[getattr(example, column) for example in dataset.examples] for column in columns]
     if len(sides) < 2 or not all(isinstance(tokens, list) for side in sides for tokens in side):
-        raise ValueError(f"{split}: its fields {', '.join(dataset.fields)} must begin with two of sequences")
+        raise ValueError(
+            f"{split}: the first two of its fields ({', '.join(dataset.fields)}) must be sequences"
+        )
     try:
         src, tgt = (tuple(map(join_side, side)) for join_side, side in zip(join, sides, strict=True))
     except TypeError:

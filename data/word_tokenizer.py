@@ -1,6 +1,6 @@
 """Tokeniser of word vocabularies.
 
-It splits text as ``data.words`` does, but has a pattern of its own: the tokeniser can be changed here without
+It splits text as ``data.words`` does, but with a separate pattern: the tokeniser can be changed here without
 changing the words that published figures are defined over.
 """
 

@@ -104,7 +104,7 @@ class StepwiseLinear:
         """Compute the next step.
 
         Args:
-            offset: ``offsets[t]`` of this object, (N, O).
+            offset: entry t of the attribute ``offsets``, (N, O).
             x: input, (N, I).
 
         Returns:

@@ -181,7 +181,7 @@ class Seq2SeqConfig:
         if self.states_size != self.hidden_size:
             raise ValueError(
                 f"encoder_size ({self.encoder_size}) must be hidden_size ({self.hidden_size}) without "
-                "attention: the decoder starts from the encoder's last states as they are"
+                "attention: the last encoder states are the first decoder states"
             )
         if self.self_attention in ("encoder", "both"):
             raise ValueError(

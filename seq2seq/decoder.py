@@ -227,7 +227,7 @@ def _bridge(config: Seq2SeqConfig, summary_size: int) -> nn.Linear | None:
         return nn.Linear(summary_size, size)
     if summary_size != size:
         raise ValueError(
-            f"without attention the decoder starts from the encoder's summary as it is: it must be "
+            f"without attention the encoder's summary is the initial state of the decoder: it must be "
             f"{size} wide (the states of {config.num_layers} layers), got {summary_size}"
         )
     return None

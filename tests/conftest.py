@@ -1,4 +1,4 @@
-"""What several files need: a tiny experiment, the embedded corpus and studies, each made once a session."""
+"""Shared fixtures: a tiny experiment, the embedded corpus and studies, each made once per session."""
 
 import random
 import shutil

@@ -1,4 +1,4 @@
-"""docs/api.md says what is true: it names everything public, its signatures exist, its examples run."""
+"""docs/api.md is correct: it names everything public, its signatures exist, its examples run."""
 
 import inspect
 import re

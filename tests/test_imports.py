@@ -17,7 +17,7 @@ PACKAGES = {
     "transformer": {"transformer"},
     "compare": {"compare", "data", "seq2seq", "transformer"},
 }
-"""The packages of ours that each package may import."""
+"""Packages of this project that each package may import."""
 
 ORDER = (
     "protocol",
@@ -45,7 +45,7 @@ FILES = {
     for package in PACKAGES
     for path in sorted((ROOT / package).rglob("*.py"))
 }
-"""Every module of ours, by its dotted name."""
+"""All modules of this project, by dotted name."""
 
 
 def imports(module: str) -> Iterator[str]:
@@ -182,7 +182,7 @@ def test_a_plain_folder_called_data_hides_nothing(tmp_path: Path):
 
 
 def test_a_package_of_the_users_own_is_named(tmp_path: Path):
-    """A data.py in the folder where Python starts hides ours: the error says which, and what to do."""
+    """A data.py in the folder where Python starts hides our package: the error names it and the remedy."""
     for name in ("data.py", "seq2seq/__init__.py"):
         folder = tmp_path / name[:4]
         (folder / name).parent.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""README says what is true: its tables, its code, its commands and its files."""
+"""README.md is correct: its tables, code, commands and files."""
 
 import re
 import runpy

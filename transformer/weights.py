@@ -14,7 +14,7 @@ def build_embeddings(
     """Build the source and the target embedding, (V, D) each.
 
     Args:
-        config: gives the width and what is tied.
+        config: gives the width and the weight tying.
         src_vocabulary: size of the source vocabulary.
         tgt_vocabulary: size of the target vocabulary.
 
@@ -39,7 +39,7 @@ def build_output_layer(config: LayerConfig, embedding: nn.Embedding) -> nn.Linea
     """Build the layer from states (..., D) to logits (..., V): Press and Wolf 2017 where it is tied.
 
     Args:
-        config: gives the width and what is tied.
+        config: gives the width and the weight tying.
         embedding: the target embedding; its matrix is the layer's unless ``config.tie`` is "none".
 
     Returns:

@@ -1,4 +1,4 @@
-"""A racer's process: how the runner starts it, asks it and ends it."""
+"""The process of one toolkit: start, requests and end."""
 
 import json
 import os
@@ -20,17 +20,17 @@ RACERS = {
     "ctranslate2": "race_ctranslate2.py",
 }
 MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1)}
-"""Freed memory stays with the process: what ``compare.system.cpu`` does by mallopt, for everybody."""
+"""Keep freed memory in the process, for all toolkits; ``compare.system.cpu`` does this by mallopt."""
 COMPILED = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
-"""Few compiled products stay, in training: what ``compare.system.cpu`` sees to, for everybody."""
+"""Limit the cache of compiled products in training, for all toolkits; as in ``compare.system.cpu``."""
 
 
 class Failed(RuntimeError):
-    """A racer's process died; its last words are in the text."""
+    """The process of a toolkit died; the message contains the end of its output."""
 
 
 class Contestant:
-    """A racer's process."""
+    """The process of one toolkit."""
 
     def __init__(self, name: str, work: Path, environments: Path, threads: int, *, trains: bool) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""Make the work of a race from Multi30k, through the pipeline that our own training and translation use."""
+"""Make the inputs of the benchmark from Multi30k by the pipeline of our training and translation."""
 
 from itertools import islice
 from pathlib import Path
@@ -26,7 +26,7 @@ SENTENCES = 64
 
 
 class Made(NamedTuple):
-    """The work, and what is to be known of it."""
+    """Inputs of the benchmark, and their description."""
 
     work: Work
     warm_up: int

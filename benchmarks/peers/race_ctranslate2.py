@@ -1,4 +1,4 @@
-"""CTranslate2 in the race: a trained Transformer of ours, the same weights, its own search."""
+"""CTranslate2 in the benchmark: the weights of our trained Transformer, its own search."""
 
 import os
 from pathlib import Path
@@ -20,7 +20,7 @@ class CTranslate2(Racer):
 
     def __init__(self, work: Work, task: Task) -> None:
         if task.phase != "ct2":
-            raise Unsupported("races in phase ct2 alone")
+            raise Unsupported("takes part in phase ct2 only")
         kind = TYPES[task.precision]
         if kind not in ctranslate2.get_supported_compute_types("cpu"):
             raise Unsupported(f"has no {kind} on this processor")

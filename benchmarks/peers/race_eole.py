@@ -1,4 +1,4 @@
-"""eole in the race: its model, loss, optimizer and translator, as its ``Trainer`` calls them."""
+"""eole in the benchmark: its model, loss, optimizer and translator, as its ``Trainer`` calls them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""JoeyNMT in the race: its model, loss, clipping, optimizer and search, called as it calls them."""
+"""JoeyNMT in the benchmark: its model, loss, clipping, optimizer and search, called as it calls them."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -29,7 +29,7 @@ SPECIALS = {"pad": "<pad>", "unk": "<unk>", "bos": "<s>", "eos": "</s>"}
 
 
 def transformer_settings() -> dict[str, Any]:
-    """The ``model`` section of its configuration: post-norm is what it does when nothing is said."""
+    """The ``model`` section of its configuration: post-norm is its default."""
     side = {
         "type": "transformer",
         "num_layers": recipe.LAYERS,

@@ -1,4 +1,4 @@
-"""OpenNMT-py in the race: its model, loss, optimizer and translator, as its ``Trainer`` calls them."""
+"""OpenNMT-py in the benchmark: its model, loss, optimizer and translator, as its ``Trainer`` calls them."""
 
 from argparse import Namespace
 from typing import Any

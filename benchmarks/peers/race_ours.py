@@ -1,4 +1,4 @@
-"""attnbench in the race: the same calls that its training and its translation make."""
+"""attnbench in the benchmark: the calls that its training and translation make."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ NEVER = -1e4
 
 
 def resolved(model: str) -> ResolvedModel:
-    """Size and optimizer of one of the race's models."""
+    """Size and optimizer of one model of the benchmark."""
     preset, overrides, _ = ROWS[model]
     training = {"dropout": recipe.DROPOUT, "learning_rate": recipe.LEARNING_RATE, "beta2": recipe.BETA2}
     return resolve_model(ModelConfig(preset=preset, label=model, overrides=overrides | training), "race")
@@ -59,7 +59,7 @@ class Ours(Racer):
 
     def __init__(self, work: Work, task: Task) -> None:
         target_tokens = (int(batch.tgt_lengths.sum()) for batch in work.pairs)
-        tune_cpu(batch_tokens=max(target_tokens, default=None))  # as every command of ours does
+        tune_cpu(batch_tokens=max(target_tokens, default=None))  # as every attnbench command does
         torch.manual_seed(1)
         self.work, self.task = work, task
         if task.phase == "ct2":

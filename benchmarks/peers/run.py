@@ -1,10 +1,10 @@
-"""Race attnbench against other toolkits: the same batches, in turn, in one run.
+"""Benchmark attnbench against other toolkits: the same batches, in turn, in one run.
 
     python benchmarks/peers/run.py --root FOLDER_OF_MULTI30K --phase train --updates 20 --repeats 5 --out FILE
 
-Every racer is a process in an environment of its own (``install.sh`` makes them) that reads the same file of
-ids; they take turns on one machine, with the same threads and the same settings of the C library's memory.
-What a toolkit does to get from text to batches is left out.
+Each toolkit runs as a process in its own environment (made by ``install.sh``) and reads the same file of ids.
+They take turns on one machine, with the same number of threads and the same memory settings of the C library.
+Reading, tokenising and batching are excluded.
 """
 
 import argparse
@@ -32,18 +32,18 @@ PHASES = {
     "decode": (OURS, "joeynmt", "eole", "opennmt-py"),
     "ct2": (OURS, "ctranslate2"),
 }
-"""Who races in each phase, unless told otherwise."""
+"""Default toolkits of each phase."""
 WORK, WEIGHTS = "work.npz", "weights.npz"
 MODELS = ("transformer", "lstm-general", "lstm-additive")
 BEAMS = (1, 5)
 PAUSE_S = 0.5
-"""Before each turn, so that the threads of the racer before have gone to sleep."""
+"""Pause before each turn, so that the threads of the previous toolkit are idle."""
 
 
 def race(
     names: Sequence[str], options: argparse.Namespace, threads: int, made: "Made", folder: Path
 ) -> list[dict[str, Any]]:
-    """Race over every model and beam; each model has processes, and so a peak of memory, of its own."""
+    """Measure every model and beam size; each model has new processes, and so its own peak memory."""
     task = {
         "phase": options.phase,
         "precision": options.precision,
@@ -66,7 +66,7 @@ def race(
 def _one_race(
     contestants: Sequence[Contestant], task: dict[str, Any], options: argparse.Namespace, made: "Made"
 ) -> dict[str, Any]:
-    """Prepare all racers, warm them up, and let those that can do the task take turns."""
+    """Prepare and warm up all toolkits, and let those that support the task take turns."""
     trains, work = task["phase"] == "train", made.work
     batches = work.pairs[made.warm_up :] if trains else work.sources
     amount = sum(pairs.tokens for pairs in work.pairs[made.warm_up :]) if trains else work.sentences
@@ -144,12 +144,12 @@ def _options() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Run the race, write the JSON and print the table."""
+    """Run the benchmark, write the JSON and print the table."""
     options = _options()
     threads = options.threads or int(os.environ.get("OMP_NUM_THREADS", 0)) or os.cpu_count() or 1
     if options.onednn:
         os.environ[ONEDNN] = "1"
-    os.environ["OMP_NUM_THREADS"] = str(threads)  # before torch is imported, for the yardstick's sake
+    os.environ["OMP_NUM_THREADS"] = str(threads)  # before torch is imported: it holds for the peak FLOP/s too
     report = _report(options, threads)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
@@ -157,7 +157,7 @@ def main() -> None:
 
 
 def _report(options: argparse.Namespace, threads: int) -> dict[str, Any]:
-    """Make the work, race, and say with what and on what."""
+    """Make the inputs, measure, and return the report with its conditions."""
     import torch
     from make_work import save_weights, training_work, translation_work
 

@@ -1,4 +1,4 @@
-"""The report of a race as a Markdown table; as a program, those of a folder of races as its peers.md."""
+"""Render a benchmark report as a Markdown table; as a program, write the peers.md of a folder."""
 
 import json
 import sys
@@ -10,30 +10,30 @@ HEAD = ("model", "toolkit", "params (M)", "MFLOP/token", "a second", "min-max", 
 
 
 def render(report: dict[str, Any]) -> str:
-    """One row a racer; the ratio is that of the medians, with the least and greatest of the turns."""
+    """Render one row per toolkit; the ratio is that of the medians, with the range over the turns."""
     rows = [row for race in report["races"] for row in _rows(race)]
     lines = [
         f"| {' | '.join(cells)} |" for cells in (HEAD, ("---", "---", *["---:"] * (len(HEAD) - 2)), *rows)
     ]
     what = {"train": "training", "decode": "decoding of 20 forced steps, batch 64", "ct2": "translating"}
-    yardstick = " and ".join(f"{value / 1e9:,.0f}" for value in report["yardstick_flops_per_s"])
+    peak = " and ".join(f"{value / 1e9:,.0f}" for value in report["yardstick_flops_per_s"])
     notes = [
         f"{what[report['phase']]}, {_precisions(report)}, median of {report['repeats']} turns of "
         f"{report['updates']} batches; {report['device']}, {report['threads']} threads; "
-        f"yardstick {yardstick} GFLOP/s before and after",
+        f"peak {peak} GFLOP/s before and after",
         *_notes(report),
     ]
     return "\n".join([*lines, "", *(f"- {note}" for note in notes)])
 
 
 def _precisions(report: dict[str, Any]) -> str:
-    """That of all, or ours and the others'."""
+    """Describe the precision of all toolkits, or ours and that of the others."""
     ours, theirs = report["precision"], report.get("peer_precision", report["precision"])
     return str(ours) if ours == theirs else f"{ours}, the others {theirs}"
 
 
 def title(race: dict[str, Any]) -> str:
-    """Model and beam of a race or of its task."""
+    """Return model and beam size of one measurement or task."""
     return str(race["model"]) + {0: "", 1: ", greedy"}.get(race["beam"], f", beam {race['beam']}")
 
 
@@ -62,13 +62,13 @@ def _rows(race: dict[str, Any]) -> list[tuple[str, ...]]:
 
 
 def _ratio(ours: list[float], theirs: list[float]) -> str:
-    """How many times as fast as theirs ours is: of the medians, and in the worst and best turn."""
+    """Format our speed divided by theirs: of the medians, and in the worst and best turn."""
     _, low, high = _spread([their / our for our, their in zip(ours, theirs, strict=True)])
     return f"{_spread(theirs)[0] / _spread(ours)[0]:.2f} ({low:.2f}-{high:.2f})"
 
 
 def _notes(report: dict[str, Any]) -> list[str]:
-    """What is to be known of each racer's models, each thing once."""
+    """List the notes on each toolkit's models, without repeats."""
     notes: dict[str, None] = {}
     for race in report["races"]:
         for row in race["racers"]:
@@ -94,10 +94,10 @@ def _spread(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def render_all(folder: Path) -> str:
-    """Every race of a folder, peers-*.json, one below the other."""
+    """Render all reports peers-*.json of a folder, one below the other."""
     parts = [
-        "# Races against other toolkits\n\nMade by `benchmarks/peers/table.py` from the JSON files here "
-        "with the raw repeats; benchmarks/peers/README.md says what is raced, how, and what is left out.\n"
+        "# Benchmark against other toolkits\n\nMade by `benchmarks/peers/table.py` from the JSON files here, "
+        "which hold the raw repeats; benchmarks/peers/README.md describes the method.\n"
     ]
     for path in sorted(folder.glob("peers-*.json")):
         parts.append(f"## {path.stem}\n\n{render(json.loads(path.read_bytes()))}\n")

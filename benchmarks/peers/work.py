@@ -1,4 +1,4 @@
-"""The work of a race: ids and lengths in one file, from which every racer reads the same.
+"""Inputs of the benchmark: ids and lengths in one file, which every toolkit reads.
 
 Needs numpy alone, for it is read in the environment of each peer. Shapes: B sentences, S source and T target
 positions. Padding is on the right and counts nowhere.
@@ -50,7 +50,7 @@ class Sources(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What a race is about."""
+    """Inputs of one benchmark."""
 
     vocabulary: int
     """Ids of the vocabulary that source and target share."""

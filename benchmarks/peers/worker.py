@@ -1,4 +1,4 @@
-"""What a racer is, and how it answers the runner: requests on stdin, answers on stdout, a JSON object a line.
+"""Interface of a toolkit in the benchmark; requests on stdin, answers on stdout, one JSON object per line.
 
 Needs numpy alone: it runs in the environment of each peer, in a process of its own.
 """
@@ -20,7 +20,7 @@ ONEDNN = "RACE_ONEDNN"
 
 
 class Task(NamedTuple):
-    """What a racer gets ready for."""
+    """A task that a toolkit prepares for."""
 
     model: str
     """transformer, lstm-general or lstm-additive."""
@@ -37,7 +37,7 @@ class Task(NamedTuple):
 
 
 class Unsupported(Exception):
-    """The toolkit cannot do this task; the text says why."""
+    """The toolkit cannot do this task; the message is the reason."""
 
 
 class Racer(ABC):
@@ -92,7 +92,7 @@ class Racer(ABC):
 
 
 class _Session:
-    """A racer and the batches in its own form."""
+    """A toolkit, and the batches in its own format."""
 
     def __init__(self, racer: Racer, work: Work, phase: str) -> None:
         self.racer, self.trains = racer, phase == "train"
@@ -125,7 +125,7 @@ def serve(kind: type[Racer]) -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what the toolkit prints is no answer
     work = load_work(Path(sys.argv[1]))
     if ONEDNN in os.environ and "torch" in sys.modules:
-        sys.modules["torch"].backends.mkldnn.matmul.fp32_precision = "bf16"  # compare/cpu.py says why
+        sys.modules["torch"].backends.mkldnn.matmul.fp32_precision = "bf16"  # see compare/system/cpu.py
     session: _Session | None = None
     for line in sys.stdin:
         request = json.loads(line)
@@ -144,7 +144,7 @@ def serve(kind: type[Racer]) -> None:
 
 
 def autocast(precision: str) -> Any:
-    """What a toolkit's forward pass runs in: torch's autocast to bfloat16, or nothing."""
+    """Return the context of a forward pass: torch's autocast to bfloat16, or none."""
     import torch
 
     return torch.autocast("cpu", torch.bfloat16) if precision == "bf16" else nullcontext()
@@ -159,7 +159,7 @@ def _place(kind: type[Racer]) -> dict[str, Any]:
 
 
 def _peak_memory() -> int:
-    """The most memory this process has held, in bytes; 0 where the system does not say."""
+    """Peak memory of this process in bytes; 0 where the system does not report it."""
     try:
         status = Path("/proc/self/status").read_text()
     except OSError:

@@ -83,8 +83,8 @@ def _outputs(run_folder: Path, corpus: Corpus) -> dict[str, tuple[str, ...]]:
         lines = read_lines(path, allow_blank=True)
         if len(lines) != len(corpus.splits[test].src):
             raise ValueError(
-                f"{path} has {len(lines)} lines, but {test} {len(corpus.splits[test].src)}: "
-                "data.root has changed since"
+                f"{path} has {len(lines)} lines, but {test} has {len(corpus.splits[test].src)}: "
+                "the corpus in data.root has changed since the run"
             )
         outputs[test] = lines
     return outputs

@@ -37,7 +37,7 @@ class Growth:
     model: str
     sizes: list[int]
     seconds: list[list[float]]
-    """Of each repeat, for each size."""
+    """Seconds by size and repeat."""
 
     @property
     def medians(self) -> list[float]:

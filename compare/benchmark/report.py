@@ -87,13 +87,13 @@ def read_earlier(path: Path, conditions: Mapping[str, Any]) -> list[Measurement]
     """
     paths = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not paths:
-        raise ValueError(f"--against {path}: this folder has no *.json")
+        raise ValueError(f"--against {path}: this folder has no result files (*.json)")
     rows: list[Measurement] = []
     for file in paths:
         result = read_benchmark(file)
         for name in {**conditions, **result.conditions}:
             then, now = result.conditions.get(name), conditions.get(name)
             if then != now:
-                raise ValueError(f"--against {file}: {name} was {then}, but now it is {now}: no comparison")
+                raise ValueError(f"--against {file}: {name} was {then}, but now it is {now}: not comparable")
         rows += result.rows
     return rows

@@ -10,7 +10,7 @@ from compare.cli.app import AsJson, app, print_visible
 
 @app.command()
 def models(
-    name: Annotated[str | None, typer.Argument(help="Take this preset apart.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Describe this preset.")] = None,
     vocabulary: Annotated[int, typer.Option(min=5, help="Entries of each side's vocabulary.")] = 8000,
     as_json: AsJson = False,
 ) -> int:
@@ -36,7 +36,7 @@ def models(
 
 @app.command()
 def doctor(
-    peak: Annotated[bool, typer.Option("--peak", help="Time matrix products, 2 s.")] = False,
+    peak: Annotated[bool, typer.Option("--peak", help="Measure peak FLOP/s, 2 s.")] = False,
     yardstick: Annotated[bool, typer.Option("--yardstick", help="Same as --peak.", hidden=True)] = False,
     as_json: AsJson = False,
 ) -> int:

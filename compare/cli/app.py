@@ -82,11 +82,11 @@ def _run(arguments: list[str] | None) -> int:
         status: Any = app(args=arguments, standalone_mode=False)
         return int(status or 0)
     except Interrupted as stop:
-        print_visible(f"{stop}; the same command goes on from there", file=sys.stderr)
+        print_visible(f"{stop}; run the same command again to continue", file=sys.stderr)
         return 128 + stop.signum
     except (KeyboardInterrupt, typer.Abort, Terminated) as stop:
         print_visible(
-            "stopped; a run goes on from its last saved state when it is started again", file=sys.stderr
+            "stopped; run the same command again to continue from the last saved state", file=sys.stderr
         )
         return 143 if isinstance(stop, Terminated) else 130
     except (ValueError, OSError) as error:

@@ -14,23 +14,23 @@ def bench(
     config: Annotated[Path, typer.Argument(help="The experiment whose models are timed.")],
     settings: Settings = None,
     phase: Annotated[
-        str, typer.Option(help="Some of train,greedy,beam,latency,encode.")
+        str, typer.Option(help="Phases to time, of train,greedy,beam,latency,encode.")
     ] = "train,greedy,beam",
-    updates: Annotated[int, typer.Option(min=1, help="Training batches a repeat.")] = 10,
+    updates: Annotated[int, typer.Option(min=1, help="Training batches per repeat.")] = 10,
     repeats: Annotated[int, typer.Option(min=1, help="Timed repeats, the models taking turns.")] = 3,
     batch: Annotated[int, typer.Option(min=1, help="Sentences decoded together.")] = 64,
     steps: Annotated[int, typer.Option(min=1, help="Tokens of each hypothesis; its length is forced.")] = 20,
     synthetic: Annotated[
-        float | None, typer.Option(min=1, help="No corpus but random ids, so many a sentence on average.")
+        float | None, typer.Option(min=1, help="Use random ids, with this mean sentence length.")
     ] = None,
     scaling: Annotated[
-        str, typer.Option(help="No phases but growth with some of length,batch,width,vocabulary.")
+        str, typer.Option(help="Time growth instead, with length,batch,width,vocabulary.")
     ] = "",
-    out: Annotated[Path | None, typer.Option(help="Write the result there too, as JSON.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Also write the result to this JSON file.")] = None,
     against: Annotated[
-        Path | None, typer.Option(help="An earlier result, or a folder of them: say what changed.")
+        Path | None, typer.Option(help="Earlier result (file or folder) to compare with.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be timed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be timed.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
@@ -57,7 +57,7 @@ def bench(
         phases=phases, updates=updates, repeats=repeats, batch=batch, steps=steps, synthetic=synthetic
     )
     if axes and against:
-        raise ValueError("--against compares phases, and --scaling times none: leave out one of them")
+        raise ValueError("--against compares phases, but --scaling times no phase: leave out one of the two")
     if out is not None and out.is_dir():
         raise ValueError(f"--out {out} is a folder: name a file")
     show_messages(quiet=quiet)

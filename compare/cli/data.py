@@ -26,7 +26,7 @@ Files = Annotated[
     list[Path] | None,
     typer.Argument(help="Source and target files in turn, tables, JSON lines, a folder, or - for stdin."),
 ]
-Corpus = Annotated[list[Path] | None, typer.Argument(help="As for `data check`, or a corpus of `data list`.")]
+Corpus = Annotated[list[Path] | None, typer.Argument(help="As in `data check`, or a corpus of `data list`.")]
 SrcFiles = Annotated[list[Path] | None, typer.Option("--src", help="Source files; may be repeated.")]
 TgtFiles = Annotated[list[Path] | None, typer.Option("--tgt", help="Their target files, in the same order.")]
 Columns = Annotated[str, typer.Option(help="Columns of a table, source and target [default: 1,2 for .tsv].")]
@@ -76,24 +76,26 @@ def prepare(
     fields: Fields = "",
     langs: Langs = "",
     valid: Annotated[
-        int | None, typer.Option(min=1, help="Size of valid [default: a tenth, at most 1,000].")
+        int | None, typer.Option(min=1, help="Number of valid pairs [default: a tenth, at most 1,000].")
     ] = None,
     test: Annotated[
-        int | None, typer.Option(min=1, help="Size of test [default: a tenth, at most 1,000].")
+        int | None, typer.Option(min=1, help="Number of test pairs [default: a tenth, at most 1,000].")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the draw of valid and test.")] = 1,
-    max_words: Annotated[int, typer.Option(min=0, help="Drop pairs with a longer side; 0: no limit.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed for drawing valid and test.")] = 1,
+    max_words: Annotated[
+        int, typer.Option(min=0, help="Drop pairs with more words on a side; 0: no limit.")
+    ] = 0,
     max_ratio: Annotated[
-        float, typer.Option(min=0, help="Drop pairs whose lengths differ more; 0: no limit.")
+        float, typer.Option(min=0, help="Drop pairs with a larger length ratio; 0: no limit.")
     ] = 0,
     drop_duplicates: Annotated[bool, typer.Option("--drop-duplicates", help="Drop repeated pairs.")] = False,
     drop_copies: Annotated[bool, typer.Option("--drop-copies", help="Drop untranslated pairs.")] = False,
     drop_broken: Annotated[bool, typer.Option("--drop-broken", help="Drop pairs with broken text.")] = False,
     drop_overlap: Annotated[
-        bool, typer.Option("--drop-overlap", help="Drop training pairs with text of given valid/test sets.")
+        bool, typer.Option("--drop-overlap", help="Drop training pairs that share a side with valid/test.")
     ] = False,
     root: Annotated[Path, typer.Option(help="Folder of named corpora, as in `data get`.")] = Path("corpora"),
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and count, write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only read and count; write nothing.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
@@ -130,7 +132,7 @@ def prepare(
     )
     sources = splits.pop("train", None) or splits.pop(ALL)
     if splits and (valid or test):
-        raise ValueError("--valid and --test divide one corpus, but this folder is divided: leave them out")
+        raise ValueError("--valid and --test divide one corpus, but this folder is divided: omit both")
     if drop_overlap and not splits:
         raise ValueError(
             "--drop-overlap is for a folder with valid and test sets: a corpus divided here has no overlap"

@@ -18,10 +18,12 @@ def run(
     settings: Settings = None,
     seeds: Annotated[
         str,
-        typer.Option(help="Train each model once from each of these, such as 1,2,3 [default: train.seed]."),
+        typer.Option(help="Train each model once per seed, such as 1,2,3 [default: train.seed]."),
     ] = "",
     out: Annotated[Path | None, typer.Option(help="Output folder [default: runs/<config>].")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, start nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check settings and data; train nothing.")
+    ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
@@ -60,7 +62,7 @@ def run(
 def study(
     name: Annotated[str | None, typer.Argument(help="The study to run [default: list them].")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the reports.")] = Path("runs/studies"),
-    seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")] = 1,
     runs: Annotated[
         Path | None, typer.Option(help="A finished experiment to read instead of training (reversal).")
     ] = None,

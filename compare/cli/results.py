@@ -14,9 +14,7 @@ from data.text.control_characters import visible
 def table(
     folders: Folders,
     form: Annotated[str, typer.Option(help="markdown, csv, json or latex.")] = "markdown",
-    shape: Annotated[
-        str, typer.Option(help="rows, aggregated over seeds, or wide: a column a seed.")
-    ] = "rows",
+    shape: Annotated[str, typer.Option(help="rows, aggregated (means), or wide (column per seed).")] = "rows",
     columns: Annotated[str | None, typer.Option(help="Columns to show, separated by commas.")] = None,
     as_json: AsJson = False,
 ) -> int:
@@ -37,11 +35,13 @@ def table(
 def plot(
     folder: Annotated[Path, typer.Argument(help="An experiment folder.")],
     kind: Annotated[
-        str, typer.Argument(help="Draw this figure alone; `list` names them [default: curves and heat-maps].")
+        str, typer.Argument(help="Draw only this figure; `list` names them [default: curves and heat-maps].")
     ] = "",
-    forms: Annotated[str, typer.Option("--format", help="Of a figure alone: png, svg, pdf.")] = "png,svg",
+    forms: Annotated[
+        str, typer.Option("--format", help="Formats of a single figure: png, svg, pdf.")
+    ] = "png,svg",
     sentence: Annotated[str | None, typer.Option(help="Draw the attention weights of this sentence.")] = None,
-    line: Annotated[int, typer.Option(help="Draw those of this line of the test set.")] = 1,
+    line: Annotated[int, typer.Option(help="Draw the weights of this line of the test set.")] = 1,
     quiet: Quiet = False,
 ) -> int:
     """Draw learning curves, attention or another figure.
@@ -71,7 +71,7 @@ def plot(
 def report(
     folder: Annotated[Path, typer.Argument(help="An experiment folder.")],
     baseline: Annotated[
-        str, typer.Option(help="Label to set the others against [default: that of the highest BLEU].")
+        str, typer.Option(help="Label to compare the others with [default: highest BLEU].")
     ] = "",
     quiet: Quiet = False,
 ) -> int:

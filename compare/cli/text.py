@@ -60,7 +60,7 @@ def score(
     hypotheses: Annotated[
         list[Path], typer.Argument(help="Translations by one or more systems, detokenised, plain or .gz.")
     ],
-    ref: Annotated[list[Path], typer.Option(help="References, plain or .gz; repeat for several a sentence.")],
+    ref: Annotated[list[Path], typer.Option(help="References, plain or .gz; repeat for several references.")],
     metrics: Annotated[
         list[str] | None,
         typer.Option("--metrics", "-m", help="Names of metrics."),
@@ -68,7 +68,9 @@ def score(
     tokenize: Annotated[
         str, typer.Option(help="For BLEU: 13a, intl, char, zh, ja-mecab, ko-mecab or none.")
     ] = "13a",
-    lowercase: Annotated[bool, typer.Option("--lowercase", "-lc", help="BLEU without case.")] = False,
+    lowercase: Annotated[
+        bool, typer.Option("--lowercase", "-lc", help="Compute case-insensitive BLEU.")
+    ] = False,
     as_json: AsJson = False,
 ) -> int:
     """Score translations: BLEU, chrF, TER, by sacreBLEU.
@@ -90,12 +92,14 @@ def score(
 def align(
     run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
     gold: Annotated[Path, typer.Option(help="Gold links, Pharaoh or NAACL format, plain or .gz.")],
-    src: Annotated[Path, typer.Option(help="The source text that they are of, tokenised.")],
-    tgt: Annotated[Path, typer.Option(help="The target text, tokenised.")],
-    first_word: Annotated[int, typer.Option(min=0, max=1, help="The number of a first word there.")] = 0,
-    turned: Annotated[bool, typer.Option("--turned", help="Links are of target-source.")] = False,
+    src: Annotated[Path, typer.Option(help="Source text of the links, tokenised.")],
+    tgt: Annotated[Path, typer.Option(help="Target text of the links, tokenised.")],
+    first_word: Annotated[int, typer.Option(min=0, max=1, help="Number of the first word in the links.")] = 0,
+    turned: Annotated[
+        bool, typer.Option("--turned", help="Links are target-source, not source-target.")
+    ] = False,
     method: Annotated[
-        str, typer.Option(help="arg max, intersection, or a threshold such as 0.2.")
+        str, typer.Option(help="Method: arg max, intersection, or a threshold (0.2).")
     ] = "arg max",
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -120,7 +124,7 @@ def align(
     tune_cpu()
     measured = measure_alignment(load_model(run), found.turned() if turned else found)
     if measured is None:
-        raise ValueError(f"{run}: this model has no attention to align by")
+        raise ValueError(f"{run}: this model has no attention to the source, from which links are derived")
     rows = measured.rows(method)
     print_visible(json.dumps(rows, indent=2) if as_json else markdown_table(rows))
     return 0

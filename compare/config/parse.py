@@ -85,7 +85,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     with path.open("rb") as file:
         content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
-        raise ValueError(f"{path}: over {MAX_BYTES:,} bytes: no experiment, which is a page of TOML")
+        raise ValueError(f"{path}: over {MAX_BYTES:,} bytes: too large for an experiment file")
     try:
         return tomllib.loads(content.decode())
     except RecursionError:
@@ -117,7 +117,7 @@ def experiment_from(table: Mapping[str, Any], *, name: str, context: str) -> Exp
     rows = tuple(_model_row(row, f"{context}: models[{index}]") for index, row in enumerate(models))
     for label, count in Counter(row.label for row in rows).items():
         if count > 1:
-            raise ValueError(f"{context}: label {label!r} is given twice: each row needs a label of its own")
+            raise ValueError(f"{context}: label {label!r} is given twice: each model needs a different label")
     return Experiment(name=name, models=rows, **sections)
 
 

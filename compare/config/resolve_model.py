@@ -1,4 +1,4 @@
-"""From a ``[[models]]`` table to a model: its preset with its overrides applied."""
+"""Resolve a ``[[models]]`` table to a model: its preset with its overrides applied."""
 
 from compare.config.parse import check_type, unknown_key
 from compare.config.sections import ModelConfig
@@ -7,7 +7,7 @@ from compare.models.resolved_model import ResolvedModel
 
 
 def resolve_model(row: ModelConfig, context: str = "config") -> ResolvedModel:
-    """Apply a row's overrides to its preset.
+    """Apply the overrides of a ``[[models]]`` table to its preset.
 
     Args:
         row: the preset's name, the label and the overrides.

@@ -82,7 +82,7 @@ class Run:
 def resolve_models(experiment: Experiment, context: str = "config") -> list[Run]:
     """Decide the settings of each model, device and precision where they are "auto", and ``data.root``.
 
-    A ``data.root`` that is still relative is so to the working directory. It becomes absolute, so that the
+    A ``data.root`` that is still relative is resolved against the working directory, so that the
     config.toml of a run is right from anywhere.
 
     A matched budget is decided later, by ``match_budget``, which needs the data.

@@ -1,7 +1,7 @@
 """Version of the files in a run folder, and the names that earlier versions used.
 
 Schema 1: all run folders without a ``schema`` key in config.toml; ``train.device`` may be "auto" there.
-Schema 2: config.toml says ``schema = 2`` and names the device that was used.
+Schema 2: config.toml contains ``schema = 2`` and names the device that was used.
 """
 
 from collections.abc import Mapping
@@ -18,13 +18,13 @@ RENAMED: dict[Kind, dict[str, str]] = {
     "trainer state": {"ledger": "progress", "window": "running_metrics"},
     "result": {},
 }
-"""By kind, each old name and its present one: "section.key" of a config ("models.key" for models), presets,
+"""By kind, each old name and its current one: "section.key" of a config ("models.key" for models), presets,
 parameters of weights files, keys of the trainer state, and fields of result.json. Files are read by this
 table and never rewritten."""
 
 
 def current_names(kind: Kind, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace old names among the keys of ``values`` by the present ones."""
+    """Replace old names among the keys of ``values`` by the current ones."""
     return {RENAMED[kind].get(name, name): value for name, value in values.items()}
 
 

@@ -148,7 +148,7 @@ class DecodeConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class BenchConfig:
-    """How decoding speed is measured after training."""
+    """Settings for measuring decoding speed after training."""
 
     sentences: int = 256
     """Test sentences per timed decoding."""
@@ -179,7 +179,7 @@ class BudgetConfig:
         if self.amount < 0:
             raise ValueError(f"amount must be at least 0, found {self.amount:g}")
         if self.match == "none" and (self.reference or self.amount):
-            raise ValueError("reference and amount mean nothing without match: set match too")
+            raise ValueError("reference and amount have no effect without match: set match too")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,9 +33,9 @@ GRIDS = (64, 32, 16, 8, 4, 2, 1)
 CLOSE_ENOUGH, TOLERANCE = 0.005, 0.02
 """Relative error at which the search stops, and the largest that is accepted."""
 CALIBRATION_ROUNDS, CALIBRATION_LINES, UPDATES_PER_LINE = 3, 4, 25
-"""Of the calibration: times each model is trained, and for how long."""
+"""Calibration: rounds per model, log lines per round, and updates per log line."""
 SecondsPerUpdate = Mapping[str, float]
-"""By label."""
+"""Seconds per update by label."""
 Measure = Callable[[Architecture], float]
 """Amount of the matched quantity that a model takes."""
 
@@ -49,7 +49,7 @@ class Fit(NamedTuple):
 
 
 def match_budget(runs: Sequence[Run], prepared: PreparedData, seconds: SecondsPerUpdate) -> list[Run]:
-    """Bring every run within the budget that the experiment asks for.
+    """Change the widths or updates of every run so that it meets the experiment's budget.
 
     Args:
         runs: one run per model.
@@ -57,7 +57,7 @@ def match_budget(runs: Sequence[Run], prepared: PreparedData, seconds: SecondsPe
         seconds: seconds per update by label; needed if the budget is time.
 
     Raises:
-        ValueError: a model cannot meet the budget; the error says how close it can come.
+        ValueError: a model cannot meet the budget; the message contains the nearest amount it can reach.
     """
     budget = runs[0].budget
     if budget.match == "none":
@@ -86,7 +86,7 @@ def find_reference(runs: Sequence[Run]) -> Run:
         if run.label == name:
             return run
     labels = ", ".join(run.label for run in runs)
-    raise ValueError(f"budget.reference {name!r} is no model of this experiment: labels are {labels}")
+    raise ValueError(f"budget.reference {name!r} is not a model of this experiment: labels are {labels}")
 
 
 def calibrate(runs: Sequence[Run], prepared: PreparedData, known: SecondsPerUpdate) -> SecondsPerUpdate:
@@ -142,7 +142,7 @@ def _train_briefly(run: Run, prepared: PreparedData) -> list[dict[str, Any]]:
 
 
 def _match_time(run: Run, amount: float, seconds_per_update: float) -> Run:
-    """As many updates as fit into ``amount`` seconds."""
+    """Set the number of updates that take ``amount`` seconds."""
     updates = round(amount / seconds_per_update)
     if updates < 1:
         raise ValueError(
@@ -153,7 +153,7 @@ def _match_time(run: Run, amount: float, seconds_per_update: float) -> Run:
 
 
 def _match_width(run: Run, amount: float, measure: Measure) -> Run:
-    """The widths at which the model's amount is closest to ``amount``."""
+    """Find the widths at which the model's amount is closest to ``amount``."""
     settings = run.model.settings()
     groups = family_of(run.model.architecture).width_fields
     best = given = Fit(run, measure(run.model.architecture) / amount - 1)
@@ -174,7 +174,7 @@ def _match_width(run: Run, amount: float, measure: Measure) -> Run:
 
 
 def _error(fit: Fit) -> float:
-    """Relative error without its sign."""
+    """Return the absolute value of the relative error."""
     return abs(fit.off)
 
 
@@ -197,6 +197,6 @@ def _around(run: Run, name: str, width: int, grid: int, amount: float, measure: 
 
 
 def _params(architecture: Architecture, *, prepared: PreparedData) -> float:
-    """Trainable weights, counted without allocating them."""
+    """Count the trainable weights without allocating them."""
     model = build_meta_model(architecture, *prepared.vocabulary_sizes)
     return float(sum(parameter.numel() for parameter in model.parameters()))

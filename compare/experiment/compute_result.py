@@ -57,7 +57,7 @@ def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
 
 
 def budget_figures(budget: BudgetConfig, figures: Figures) -> Figures:
-    """The matched quantity, and the relative error."""
+    """Return the matched quantity, and its relative error against the budget."""
     spent = {"params": "params", "flops": "train_flops_per_token", "time": "train_s"}
     if budget.match == "none":
         return {}
@@ -76,7 +76,7 @@ def size_figures(folder: RunFolder, architecture: Architecture, vocabulary_sizes
 
 
 def training_flops(architecture: Architecture, *, prepared: PreparedData) -> float:
-    """Floating-point operations of training per token, at the mean lengths of the corpus."""
+    """Count the FLOPs of training per token, at the mean lengths of the corpus."""
     return train_flops_per_token(
         architecture,
         src_len=float(prepared.train.src_lengths.mean()) + 1,
@@ -95,7 +95,7 @@ def training_figures(lines: Sequence[Mapping[str, Any]], stream: BatchStream) ->
     updates = sum(line["updates"] for line in windows)
     final = next((line for line in lines if line["kind"] == "final"), None)
     if final is None or updates != final["update"]:
-        raise ValueError("metrics.jsonl has lost lines: delete the run's checkpoints to train it anew")
+        raise ValueError("metrics.jsonl has lost lines: delete the run's checkpoints to train it again")
     steady = windows[1:] or windows  # the first line includes start-up
     rate = percentile([line["tokens_per_s"] for line in steady], 0.5)
     tgt_tokens = sum(line["tgt_tokens"] for line in steady)
@@ -118,7 +118,7 @@ def training_figures(lines: Sequence[Mapping[str, Any]], stream: BatchStream) ->
 
 
 def _epochs(stream: BatchStream, updates: int) -> float:
-    """How often the training pairs were seen."""
+    """Return the number of epochs, a fraction included, that ``updates`` batches cover."""
     for epoch in count():
         batches = len(stream.plan(epoch + 1))
         if updates <= batches:
@@ -147,7 +147,7 @@ def quality_figures(folder: RunFolder, corpus: Corpus) -> Figures:
 
 
 def speed_figures(raw: RawSpeed) -> Figures:
-    """Medians and percentiles of the timed repeats."""
+    """Compute medians and percentiles of the timed repeats."""
     return {
         "greedy_sentences_per_s": raw.greedy.sentences_per_s,
         "beam_sentences_per_s": raw.beam.sentences_per_s,

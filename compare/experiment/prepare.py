@@ -30,7 +30,7 @@ class PreparedData:
 
     @property
     def vocabulary_sizes(self) -> tuple[int, int]:
-        """Entries of the source and of the target vocabulary."""
+        """Number of entries of the source and of the target vocabulary."""
         return len(self.vocabularies.src), len(self.vocabularies.tgt)
 
     def for_seed(self, seed: int) -> "PreparedData":
@@ -67,7 +67,7 @@ def prepare_data(settings: Experiment | Run, folder: Path) -> PreparedData:
     for test in corpus.tests:
         if overlap := corpus.overlap(test):
             logger.warning(
-                f"{overlap} of {len(corpus.splits[test].src)} sources of {test} also stand in train"
+                f"{overlap} of {len(corpus.splits[test].src)} sources of {test} also occur in train"
             )
     times.append(perf_counter())
     vocabularies = build_vocabularies(pairs, settings.vocabulary)
@@ -83,7 +83,7 @@ def prepare_data(settings: Experiment | Run, folder: Path) -> PreparedData:
     train = settings.train
     stream = BatchStream(encoded, batch_tokens=train.batch_tokens, seed=train.seed)
     logger.info(
-        f"vocabulary {len(vocabularies.src)}/{len(vocabularies.tgt)}, {len(stream.plan(1))} batches an epoch"
+        f"vocabulary {len(vocabularies.src)}/{len(vocabularies.tgt)}, {len(stream.plan(1))} batches per epoch"
     )
     batch_hash = stream.stream_hash(1)
     times.append(perf_counter())

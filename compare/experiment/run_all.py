@@ -59,7 +59,7 @@ def run_experiment(
     Runs that have ended stay as they are; one that was stopped continues from its last saved state.
 
     Args:
-        experiment: the models and what they share, as read by ``load_experiment``.
+        experiment: the models and their shared settings, as read by ``load_experiment``.
         folder: where the runs are kept, such as runs/demo; created where it is missing.
         reporter: shows the progress of training; by default log messages do.
         seeds: each model is trained once from each seed; by default from ``[train] seed`` alone.
@@ -85,7 +85,7 @@ def run_experiment(
     if experiment.budget.match == "none":
         _refuse_other_settings(runs)
         if all(_has_ended(run) for run in runs):
-            logger.info(f"{folder}: all {len(runs)} rows have ended; delete a row's folder to run it again")
+            logger.info(f"{folder}: all {len(runs)} runs have ended; delete the folder of a run to repeat it")
             return [read_result(run.folder) for run in runs]
     with _remove_leftovers_of_mistakes(folder), lock_folder(folder, wait=True):
         remove_leftovers(folder)
@@ -107,7 +107,7 @@ def run_experiment(
 def dry_run(
     experiment: Experiment, folder: str | Path, *, seeds: Sequence[int] = (), context: str = "config"
 ) -> list[Run]:
-    """Check settings, folder and data as ``run_experiment`` would, and leave nothing behind.
+    """Check settings, folder and data as ``run_experiment`` would, without writing any file.
 
     Args:
         experiment: as for ``run_experiment``.
@@ -137,7 +137,7 @@ def dry_run(
 
 
 def _with_seeds(models: Sequence[Run], folder: Path, seeds: Sequence[int]) -> list[RunFolder]:
-    """Every model with every seed, seed by seed."""
+    """Return the runs of every model with every seed, ordered by seed."""
     runs = [run.with_seed(seed) for seed in seeds or (models[0].train.seed,) for run in models]
     return [RunFolder(run=run, folder=folder / run.name) for run in runs]
 
@@ -147,13 +147,13 @@ def _check_settings(models: Sequence[Run], folder: Path) -> None:
     find_reference(models)
     _ensure_memory(models, (len(SPECIALS) + 1,) * 2)  # the smallest vocabularies, while others are unknown
     if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is no folder: choose another place with --out")
+        raise ValueError(f"{folder} is not a folder: choose another one with --out")
     if (folder / "experiment.json").is_file():
         read_results(folder)  # names what is damaged
 
 
 def _run_each(runs: Sequence[RunFolder], prepared: PreparedData, reporter: Reporter) -> None:
-    """Finish each run that has not ended; a run that fails does not keep the others from running.
+    """Finish each run that has not ended; if one fails, the others still run.
 
     Raises:
         ValueError: a run could not be finished, such as one with damaged files; all others have been run.
@@ -164,7 +164,7 @@ def _run_each(runs: Sequence[RunFolder], prepared: PreparedData, reporter: Repor
         try:
             with lock_folder(run.folder):
                 if _has_ended(run):
-                    logger.info(f"{position}: done before")
+                    logger.info(f"{position}: already finished")
                     continue
                 logger.info(f"{position}: start")
                 _begin(run, prepared)
@@ -198,7 +198,7 @@ def _finish(run: RunFolder, prepared: PreparedData, reporter: Reporter) -> None:
         if not _out_of_memory(error):
             raise
         reason = f"out of memory: {first_line(error)}"
-        logger.error(f"{run.name}: {reason}; the same command tries again")
+        logger.error(f"{run.name}: {reason}; run the same command to try again")
         result = dataclasses.replace(unfinished_result(run, prepared), reason=reason)
     save_result(run.folder, result)
     with lock_folder(run.folder.parent, wait=True):
@@ -206,7 +206,7 @@ def _finish(run: RunFolder, prepared: PreparedData, reporter: Reporter) -> None:
 
 
 def _out_of_memory(error: Exception) -> bool:
-    """Whether a tensor could not be allocated; on a CPU only torch's message tells."""
+    """Return whether a tensor could not be allocated; on a CPU only torch's message shows this."""
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
@@ -232,12 +232,12 @@ def _remove_leftovers_of_mistakes(folder: Path) -> Iterator[None]:
 
 
 def _refuse_other_settings(runs: Sequence[RunFolder]) -> None:
-    """A folder made with other settings is neither continued nor overwritten."""
+    """Raise ValueError if a run folder was made with other settings: it is not continued or overwritten."""
     for run in runs:
         if not run.config.exists():
             if (run.folder / CHECKPOINTS).exists():
                 raise ValueError(
-                    f"{run.folder} has checkpoints but no config.toml to say of what: move it away"
+                    f"{run.folder} has checkpoints but no config.toml of theirs: move the folder away"
                 )
             continue
         if (existing := RunFolder.read(run.folder).run) != run.run:
@@ -251,7 +251,7 @@ def _refuse_other_settings(runs: Sequence[RunFolder]) -> None:
 
 
 def _read_registry(folder: Path, prepared: PreparedData) -> dict[str, Any]:
-    """Read experiment.json, or make its first content; refuse a folder begun with other data."""
+    """Read experiment.json, or create its initial content; reject a folder begun with other data."""
     path = folder / "experiment.json"
     data = {"data_hash": prepared.corpus.content_hash, "vocabulary_hash": prepared.vocabularies.content_hash}
     if not path.is_file():
@@ -278,7 +278,7 @@ def _write_registry(
 
 
 def _begin(run: RunFolder, prepared: PreparedData) -> None:
-    """Make a run's folder; config.toml is written last, so that the rest is there if it is."""
+    """Create a run's folder; config.toml is written last, so its presence means that the rest is complete."""
     _refuse_other_settings([run])  # another process may have begun it since the first check
     for folder in (run.folder, run.folder / CHECKPOINTS):
         remove_leftovers(folder)
@@ -287,5 +287,5 @@ def _begin(run: RunFolder, prepared: PreparedData) -> None:
         write_atomically(run.config, run.run.to_toml())
     elif load_pair(run.folder).content_hash != prepared.vocabularies.content_hash:
         raise ValueError(
-            f"{run.folder} has the vocabulary of another run: put its own back, or delete the folder"
+            f"{run.folder} has the vocabulary of another run: restore its own, or delete the folder"
         )

@@ -115,7 +115,7 @@ def render_list(entries: list[CatalogueEntry], vocabulary: int) -> str:
         ]
         lines += [] if paper_size else ["", "in the size of the paper:"]
     pair = f"one pair of {SENTENCE_TOKENS} tokens on each side"
-    note = f"GFLOP: a forward pass of {pair}; {vocabulary:,} entries a side"
+    note = f"GFLOP: a forward pass of {pair}; {vocabulary:,} entries per side"
     return "\n".join([*lines, "", note])
 
 

@@ -31,7 +31,9 @@ class HybridConfig:
     def __post_init__(self) -> None:
         """Reject halves of the same family, and halves that contradict each other."""
         if type(self.encoder) is type(self.decoder):
-            raise ValueError(f"encoder and decoder are both {type(self.encoder).__name__}: that is no hybrid")
+            raise ValueError(
+                f"encoder and decoder are both {type(self.encoder).__name__}: a hybrid needs two families"
+            )
         for name in ("dropout", "tie"):
             values = getattr(self.encoder, name), getattr(self.decoder, name)
             if values[0] != values[1]:

@@ -43,7 +43,7 @@ class Operations(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """How the models of a family are configured, built, counted and resized."""
+    """Description of a model family: config, construction, cost formulas and width fields."""
 
     name: str
     """Name of the family."""
@@ -172,7 +172,7 @@ def build(config: Architecture, src_vocabulary: int, tgt_vocabulary: int) -> "Mo
         tgt_vocabulary: size of the target vocabulary.
 
     Returns:
-        A torch module, on the CPU unless ``torch.device`` says otherwise.
+        A torch module, on the CPU unless a ``torch.device`` context is active.
 
     Raises:
         ValueError: the config belongs to no registered family, or ties embeddings of different size.

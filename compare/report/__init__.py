@@ -1,1 +1,1 @@
-"""What looks at results: tables and plots."""
+"""Output of results: tables, plots and the HTML report."""

@@ -42,11 +42,11 @@ def _block(name: str, split: SplitCheck, overlap: Mapping[str, Finding]) -> Iter
     findings = {
         "a blank side": split.empty,
         "unusual ratio": split.ratios.outliers(),
-        "pair stood before": split.duplicates,
-        **{f"{side} stood before": check.repeated for side, check in split.sides.items()},
+        "repeated pair": split.duplicates,
+        **{f"repeated {side}": check.repeated for side, check in split.sides.items()},
         "target is the source": split.copies,
         "sides swapped?": split.swapped,
-        **{f"{side} stands in train": finding for side, finding in overlap.items()},
+        **{f"{side} also in train": finding for side, finding in overlap.items()},
         **{
             f"{side}: {kind}": finding
             for side, check in split.sides.items()

@@ -31,7 +31,7 @@ def csv_table(frame: "pd.DataFrame") -> str:
 
 
 def _neutralise(value: Any) -> Any:
-    """Return text as a spreadsheet may read it, and every other value as it is."""
+    """Return text in a form that a spreadsheet does not evaluate, and other values unchanged."""
     if not isinstance(value, str):
         return value
     text = visible_lines(value).replace("\t", r"\t")

@@ -172,7 +172,7 @@ class Result:
         try:
             record = parse_json(text)
         except ValueError as error:  # of JSON or of UTF-8
-            raise ValueError(f"{source}: not a result row: {error}") from None
+            raise ValueError(f"{source}: not a result record: {error}") from None
         check_record(record, cls, source)
         return cls(**record)
 

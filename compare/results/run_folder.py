@@ -52,12 +52,12 @@ class RunFolder:
 
     @property
     def metrics(self) -> Path:
-        """The log of training, a JSON object a line."""
+        """The training log, one JSON object per line."""
         return self.folder / METRICS
 
     @property
     def speed(self) -> Path:
-        """The raw repeats of what was timed, and the peak of memory."""
+        """The raw repeats of the timings, and the peak memory."""
         return self.folder / "speed.json"
 
     def output(self, test: str) -> Path:

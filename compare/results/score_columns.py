@@ -56,7 +56,7 @@ def bleu_interval_column(kind: str, test: str = "") -> Column:
     """Return the column of an interval of mean BLEU.
 
     Args:
-        kind: name in ``INTERVALS``; a single run has its own interval in the column of "test_set".
+        kind: name in ``INTERVALS``; "test_set" also shows the bootstrap interval of a single run.
         test: a further test set; empty: the first.
     """
     title, explanation = INTERVALS[kind]

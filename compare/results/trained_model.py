@@ -44,7 +44,7 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
     if vocabularies.content_hash != trained_with:  # another vocabulary may have the same size
         raise ValueError(
             f"{folder / FILE_NAME} is not what this run was trained with (sha256 "
-            f"{vocabularies.content_hash[:12]}, not {trained_with[:12]}): put the run's own back"
+            f"{vocabularies.content_hash[:12]}, not {trained_with[:12]}): restore the run's own file"
         )
     sizes = len(vocabularies.src), len(vocabularies.tgt)
     architecture, weights = trained.run.model.architecture, trained.weights

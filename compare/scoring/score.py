@@ -66,9 +66,9 @@ class SystemScores:
     bleu_signature: str | None = None
     """sacrebleu's version and settings of BLEU."""
     chrf_signature: str | None = None
-    """Those of chrF."""
+    """Signature of chrF."""
     ter_signature: str | None = None
-    """Those of TER."""
+    """Signature of TER."""
     scores: Mapping[str, float | str | None] = field(default_factory=dict)
     """Columns of metrics that have no field here: "<name>", "<name>_signature" and so on."""
 

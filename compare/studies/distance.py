@@ -70,7 +70,7 @@ def run(settings: Settings) -> StudyResult:
 
 
 def plot(curves: dict[str, Curve], predicted: Curve) -> Figure:
-    """Plot gradients over distance."""
+    """Plot gradient norms against the distance between input and output, in time steps."""
     figure, (axes,) = make_panels(1)
     draw_lines(
         axes,

@@ -17,7 +17,7 @@ LOCK = ".lock"
 
 
 class Locked(Exception):
-    """Another process holds the lock; the message says which."""
+    """Another process holds the lock; the message names it."""
 
 
 @contextmanager

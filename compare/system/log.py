@@ -18,7 +18,7 @@ PACKAGES = ("compare", "data")
 
 
 class _Formatter(logging.Formatter):
-    """Formats a message as one line without control characters; warnings begin with "warning: "."""
+    """Formatter of messages as one line without control characters; warnings begin with "warning: "."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         prefix = "warning: " if record.levelno == logging.WARNING else ""

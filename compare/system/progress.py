@@ -57,7 +57,7 @@ class Reporter:
         return self._counting("pairs")
 
     def downloads(self) -> AbstractContextManager[ProgressCallback]:
-        """Show downloads, each with a bar of its own; yields the callback, which takes bytes."""
+        """Show one bar per download; yields the callback, which takes numbers of bytes."""
         return self._counting("bytes")
 
     @contextmanager
@@ -115,7 +115,7 @@ class _Messages:
 
 @contextmanager
 def _bars(unit: Unit) -> Iterator[_Bars]:
-    """Show bars on standard error; while they are shown, what is printed there appears above them."""
+    """Show bars on standard error; text printed there meanwhile appears above the bars."""
     from rich import progress
     from rich.console import Console
 

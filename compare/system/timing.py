@@ -29,12 +29,12 @@ class Speed:
 
     @property
     def sentences_per_s(self) -> float:
-        """Median over the repeats."""
+        """Median sentences per second over the repeats."""
         return self.sentences / statistics.median(self.seconds)
 
     @property
     def tokens_per_s(self) -> float:
-        """Median over the repeats."""
+        """Median tokens per second over the repeats."""
         return self.tokens / statistics.median(self.seconds)
 
 
@@ -52,7 +52,7 @@ def time_in_turn(
 ) -> Iterator[tuple[int, TimedRepeat]]:
     """Run each workload once to warm up, then all of them in turn, ``repeats`` times.
 
-    They take turns so that a machine that becomes slower or busier meanwhile does so for all of them.
+    The workloads take turns so that a change in the speed of the machine affects all of them alike.
 
     Yields:
         The index in ``works`` and the cost of each timed repeat.
@@ -71,7 +71,7 @@ def time_in_turn(
 def best_of(work: Workload, device: torch.device, *, repeats: int = 1, seconds: float = 0.0) -> float:
     """Time the fastest of several runs of ``work``, after one to warm up.
 
-    The minimum, not the median: whatever disturbs a run makes it slower.
+    It takes the minimum, not the median, because every disturbance makes a run slower.
 
     Args:
         work: what to time.

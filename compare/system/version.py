@@ -18,7 +18,7 @@ def package_version() -> str:
 
 @cache
 def code_version() -> str:
-    """The package's version and a hash of its sources, so that an edited checkout is told from a release."""
+    """The package's version and a hash of its sources, so that an edited checkout differs from a release."""
     root = Path(__file__).resolve().parents[2]
     digest = hashlib.sha256()
     for package in PACKAGES:

@@ -90,7 +90,9 @@ def ensure_fit(model: nn.Module, shapes: Mapping[str, tuple[int, ...]], context:
     parameters = model_weights(model)
     if parameters.keys() != shapes.keys():
         name = sorted(parameters.keys() ^ shapes.keys())[0]
-        raise ValueError(f"{context}: weights of another model: {abbreviate(name)} is in one of them only")
+        raise ValueError(
+            f"{context}: weights of another model: {abbreviate(name)} is only in the file or in the model"
+        )
     for name, parameter in parameters.items():
         if tuple(parameter.shape) != shapes[name]:
             raise ValueError(
@@ -120,7 +122,7 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -
 
 
 def average(paths: list[Path]) -> dict[str, Tensor]:
-    """Average the weights of several files, in float64; returns float32."""
+    """Average the weights of several checkpoints; sums are in float64, the result is float32."""
     total = {name: tensor.double() for name, tensor in load_weights(paths[0]).items()}
     for path in paths[1:]:
         for name, tensor in load_weights(path).items():
@@ -150,6 +152,6 @@ def load_state(path: Path) -> dict[str, Any] | None:
         # torch's own message is left out: it suggests loading with weights_only=False.
         raise ValueError(
             f"{path}: damaged trainer state ({type(error).__name__}): "
-            f"delete {path.parent} to train this row anew"
+            f"delete {path.parent} to train this run again"
         ) from None
     return state

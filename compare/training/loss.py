@@ -37,7 +37,7 @@ class TranslationLoss(nn.Module):
     def forward(
         self, src: Tensor, src_mask: Tensor, tgt_in: Tensor, tgt_out: Tensor, tgt_mask: Tensor
     ) -> LossSums:
-        """Compute the sums of a batch.
+        """Compute the loss of a batch, summed over its real target tokens.
 
         Args:
             src: source ids, (B, S).

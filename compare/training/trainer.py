@@ -239,13 +239,13 @@ class Trainer:
         except (LookupError, TypeError, ValueError, RuntimeError, AttributeError, ArithmeticError) as error:
             raise ValueError(
                 f"{self.checkpoints / STATE}: the state of another model or version ({first_line(error)}): "
-                f"delete {self.checkpoints} to train this row anew"
+                f"delete {self.checkpoints} to train this run again"
             ) from None
         logged = self.metrics.rewind(self.state.update) + self.running_metrics.updates
         if logged != self.state.update:
             raise ValueError(
                 f"{self.metrics.path} covers {logged} of the {self.state.update} updates that "
-                f"{self.checkpoints / STATE} has: delete {self.checkpoints} to train this row anew"
+                f"{self.checkpoints / STATE} has: delete {self.checkpoints} to train this run again"
             )
 
     def _restore(self, state: dict[str, Any]) -> None:

@@ -39,7 +39,7 @@ class Validator:
         self.batches = BatchStream(split, batch_tokens=max(batch_tokens, longest), seed=0)
 
     def __call__(self) -> Validation:
-        """Measure in fp32 whatever the precision of training, so that models can be compared."""
+        """Measure in fp32, also if training uses bf16, so that models can be compared."""
         return Validation(loss=self._loss(), bleu=corpus_bleu(self._translations(), self.pairs.tgt))
 
     @torch.inference_mode()

@@ -41,7 +41,7 @@ def extract(archive: Path, wanted: Mapping[str, Path]) -> None:
         for name in wanted.keys() - missing:
             wanted[name].unlink()
         reason = str(error) or type(error).__name__
-        raise ValueError(f"{archive}: damaged archive ({reason}); delete it, and fetch it again") from None
+        raise ValueError(f"{archive}: damaged archive ({reason}); delete it and download it again") from None
     if missing:
         raise ValueError(f"{archive} holds no file {', '.join(sorted(missing))}; is it another archive?")
 

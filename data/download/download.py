@@ -76,11 +76,11 @@ def download(
             tag.unlink(missing_ok=True)
         logger.info(f"{remote.name}: {path.stat().st_size:,} bytes from {url}")
     elif digest and (fault := mismatch(path, digest)):
-        raise ValueError(f"{path}: {fault}; delete it, and it is fetched again{_or_forget(remote, folder)}")
+        raise ValueError(f"{path}: {fault}; delete it to download it again{_or_forget(remote, folder)}")
     if not digest:
         found = record_digest(folder, remote.name, path)
         logger.info(
-            f"{remote.name}: no hash of it was known; {found} is recorded, and must be found from now on"
+            f"{remote.name}: no published hash; {found} is recorded, and later downloads must match it"
         )
     return path
 
@@ -95,7 +95,9 @@ def _locked(part: Path) -> Iterator[None]:
             if os.name != "nt":  # Windows cannot delete open files; filelock deletes it there
                 lock.unlink(missing_ok=True)
     except Timeout:
-        raise OSError(f"{part}: another process is fetching this file; wait for its end") from None
+        raise OSError(
+            f"{part}: another process is downloading this file; wait until it has finished"
+        ) from None
 
 
 @contextmanager
@@ -147,4 +149,4 @@ def _obtain(
 
 def _or_forget(remote: Remote, folder: Path) -> str:
     """Return the advice to drop the recorded digest; empty if the digest is a published one."""
-    return "" if remote.digest else f"; for another version, take its line out of {folder / RECORD} too"
+    return "" if remote.digest else f"; for another version, remove its line from {folder / RECORD} too"

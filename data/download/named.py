@@ -93,7 +93,7 @@ def downloaded_folder(name: str, src: str, tgt: str, root: Path) -> Path:
     _, pair, folder = _locate(name, src, tgt, root)
     if not folder.exists():
         raise FileNotFoundError(
-            f"{folder}: not here yet; run: "
+            f"{folder}: not downloaded yet; run: "
             f"attnbench data get {name} --src {pair[0]} --tgt {pair[1]} --root {root}"
         )
     _verify(folder)
@@ -134,7 +134,8 @@ def _verify(folder: Path) -> None:
         changed = [MANIFEST]
     if changed:
         raise ValueError(
-            f"{folder}: {', '.join(changed)} not as it was written; move the folder away to create it again"
+            f"{folder}: {', '.join(changed)} is missing or has changed; "
+            "move the folder away to create it again"
         )
 
 

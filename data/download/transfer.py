@@ -42,7 +42,7 @@ def pull(
         verified: whether the caller compares a digest afterwards. If not, ``part`` is resumed only if the
             server confirms that the version is the same, and the server must state the size of the file.
         timeout_s: longest time without data, in seconds.
-        show: told how far it is.
+        show: callback for the progress, in bytes.
 
     Raises:
         MirrorError: the server cannot be reached, refuses, or sends something else than the file.
@@ -57,14 +57,14 @@ def pull(
             if length and said and said != length:
                 raise MirrorError(f"its file has {said:,} bytes, the right one {length:,}")
             if not (length or said or verified):
-                raise MirrorError("does not say how long the file is, and no hash of it is known")
+                raise MirrorError("does not state the length of the file, and no hash of it is known")
             _copy(response, part, length or said, show)
     except HTTPError as error:
         if error.code != 416:
             raise MirrorError(f"{error.code} {error.reason}".splitlines()[0].strip()) from None
         if error.headers.get("Content-Range") != f"bytes */{size}":  # if equal, the file was complete already
             part.truncate(0)
-            raise MirrorError("its file is shorter than what was fetched before") from None
+            raise MirrorError("its file is shorter than the part downloaded before") from None
 
 
 def _open(request: Request, timeout_s: float) -> Any:

@@ -42,7 +42,7 @@ def find_sources(
     files, src, tgt = as_paths(files), as_paths(src), as_paths(tgt)
     if bool(src) != bool(tgt) or len(src) != len(tgt) or (src and files):
         raise ValueError(
-            f"--src names {len(src)} files, --tgt {len(tgt)}, and {len(files)} stand without either: "
+            f"--src names {len(src)} files, --tgt {len(tgt)}, and {len(files)} are without either option: "
             "give each source file its target file, with --src and --tgt for all files or for none"
         )
     if columns and fields:

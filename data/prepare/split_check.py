@@ -49,7 +49,7 @@ class SideCheck:
         return texts
 
     def hashes(self) -> Hashes:
-        """Return the hashes of all normalised lines, (N,); a blank line has a hash of its own."""
+        """Return the hashes of all normalised lines, (N,); each blank line has a different one."""
         return hash_array(self._hashes)
 
     def to_json(self) -> dict[str, Any]:

@@ -74,7 +74,7 @@ class SwappedSides:
     def _search(
         self, src: Sequence[str], tgt: Sequence[str], first: int, finding: Finding, *, in_sample: bool
     ) -> None:
-        """Score a block; ``in_sample`` says that its pairs are part of the counts."""
+        """Score the pairs of a block; ``in_sample``: its own bigrams are part of the counts."""
         assert self._counts is not None
         src_counts, tgt_counts = self._counts
         src_bigrams, tgt_bigrams = _bigrams(src), _bigrams(tgt)

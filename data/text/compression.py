@@ -34,7 +34,7 @@ def open_text(path: Path) -> BinaryIO:
     if path == STDIN:
         return open(0, "rb", buffering=BUFFER, closefd=False)
     if path.is_dir():
-        raise FileNotFoundError(f"{path}: no such file, for it is a folder; give a file")
+        raise FileNotFoundError(f"{path}: this is a folder; give a file")
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file")
     decompress = {".gz": _gzip, ".zst": _zstandard}.get(path.suffix)

@@ -93,7 +93,7 @@ def _short(name: str) -> str:
 
 
 def _is_running(pid: int) -> bool:
-    """Tell whether a process of this machine is running; where that cannot be asked, say yes."""
+    """Return whether a process of this machine is running; True where the system cannot tell."""
     if os.name == "nt":
         return True  # os.kill would end it
     try:

@@ -60,7 +60,7 @@ class Table:
     """A file of columns separated by tabs, without quotes and without a header line."""
 
     path: Path
-    """The file; see ``iter_lines`` for what it may be."""
+    """The file; see ``iter_lines`` for the supported kinds."""
     columns: tuple[int, int]
     """Numbers of the source column and the target column, from 1."""
 
@@ -84,7 +84,7 @@ class Table:
             if len(cells) < max(self.columns):
                 raise ValueError(
                     f"{display_name(self.path)}, line {number}: column {max(self.columns)} is asked for, "
-                    f"found {len(cells)}; mend the line, or give other --columns"
+                    f"found {len(cells)}; correct the line, or give other --columns"
                 )
             yield PairRecord(number, cells[first], cells[second])
 
@@ -94,7 +94,7 @@ class Records:
     """A JSON Lines file, one object per line; a line feed inside a sentence becomes a space."""
 
     path: Path
-    """The file; see ``iter_lines`` for what it may be."""
+    """The file; see ``iter_lines`` for the supported kinds."""
     fields: tuple[str, str]
     """Names of the source field and the target field; dots separate nested keys ("translation.en")."""
 
@@ -107,7 +107,7 @@ class Records:
         """Stream the pairs; a blank line gives a blank pair.
 
         Args:
-            keep_broken: keep what is not UTF-8, see ``iter_lines``, and unpaired surrogates.
+            keep_broken: keep bytes that are not UTF-8 (see ``iter_lines``) and unpaired surrogates.
 
         Raises:
             ValueError: a line is not JSON, lacks a field, or a field is not a string that can be written to a
@@ -132,7 +132,7 @@ def _parse_record(line: str, context: str) -> Any:
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{context}: not JSON ({error}); expected one object a line") from None
+        raise ValueError(f"{context}: not JSON ({error}); expected one object per line") from None
 
 
 def _field_text(record: Any, field: str, context: str, *, keep_broken: bool) -> str:
@@ -148,6 +148,6 @@ def _field_text(record: Any, field: str, context: str, *, keep_broken: bool) -> 
     if not keep_broken and (broken := SURROGATE.search(value)):
         raise ValueError(
             f"{context}: field {field!r} holds an unpaired surrogate (U+{ord(broken[0]):04X}), "
-            "which is half a character; mend the line"
+            "which is half a character; correct the line"
         )
     return value.replace("\r\n", " ").replace("\n", " ")

@@ -42,7 +42,7 @@ def iter_lines(
             number += 1
             if len(raw) > MAX_LINE_BYTES:
                 raise ValueError(
-                    f"{name}, line {number}: over {MAX_LINE_BYTES:,} bytes; expected one sentence a line"
+                    f"{name}, line {number}: over {MAX_LINE_BYTES:,} bytes; expected one sentence per line"
                 )
             try:
                 line = raw.decode("utf-8", errors)
@@ -56,11 +56,11 @@ def iter_lines(
             line = line.removesuffix("\n").removesuffix("\r")
             if not (allow_blank or line.strip()):
                 raise ValueError(
-                    f"{name}, line {number}: the line is empty; take this pair out of both files"
+                    f"{name}, line {number}: the line is empty; remove this pair from both files"
                 )
             yield number, line
     if not number:
-        raise ValueError(f"{name} is empty; expected one sentence a line")
+        raise ValueError(f"{name} is empty; expected one sentence per line")
 
 
 def line_count_error(src: Path, src_lines: int, tgt: Path, tgt_lines: int) -> ValueError:

@@ -32,7 +32,7 @@ def check_vacant(out: Path) -> Path:
     """
     target = Path(os.path.realpath(out))
     if target.is_symlink():
-        raise FileExistsError(f"{out} is a symbolic link that leads back to itself; take it away")
+        raise FileExistsError(f"{out} is a symbolic link that leads back to itself; remove it")
     ancestor = next(path for path in (target, *target.parents) if os.path.lexists(path))
     if ancestor != target and not ancestor.is_dir():
         raise NotADirectoryError(f"{out} cannot be created: {ancestor} is a file, not a folder")
@@ -87,14 +87,17 @@ def described(path: Path) -> dict[str, int | str]:
 
 
 def _ensure_empty(target: Path, out: Path, *, except_for: str = "") -> None:
-    """Raise FileExistsError, which names ``out``, if ``target`` is a file or holds another entry."""
+    """Raise FileExistsError if ``target`` is a file, or holds an entry other than ``except_for``.
+
+    The message names the folder as ``out``, as the user wrote it.
+    """
     if not target.exists():
         return
     entries = [name for name in os.listdir(target) if name != except_for] if target.is_dir() else [""]
     if entries and all(is_temporary(name, target.name) for name in entries):
         raise FileExistsError(f"{out}: another process is writing to this folder; wait until it has ended")
     if entries:
-        raise FileExistsError(f"{out} holds something already; name a new folder, or take this one away")
+        raise FileExistsError(f"{out} holds something already; name a new folder, or remove this one")
 
 
 def _move_files(temporary: Path, target: Path) -> None:

@@ -1,4 +1,4 @@
-"""Lists of paths, as functions for users take them."""
+"""Conversion of path arguments of public functions to lists."""
 
 from collections.abc import Sequence
 from pathlib import Path

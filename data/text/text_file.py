@@ -16,7 +16,7 @@ class TextFile(Sequence[str]):
     time. An index or a slice reads the file up to its end, so prefer to iterate.
 
     Args:
-        path: the file; see ``iter_lines`` for what it may be.
+        path: the file; see ``iter_lines`` for the supported kinds.
 
     Raises:
         FileNotFoundError: see ``iter_lines``.

@@ -107,7 +107,7 @@ def test_a_beam_is_as_many_separate_hypotheses(model: "Model"):
 
 
 def test_a_reordered_state_goes_on_as_its_parent(model: "Model"):
-    """Sentences leave and beams change places after two tokens; each goes on as if it had been alone."""
+    """Sentences leave and beams change places after two tokens; each continues as if it were alone."""
     src, mask = sources()
     tokens = torch.stack([targets().roll(k, dims=0) for k in range(3)], dim=1)
     rows, parents = torch.tensor([0, 3]), torch.tensor([[2, 0, 0], [1, 2, 1]])

@@ -150,7 +150,7 @@ def test_a_missing_folder_or_language_is_named(root: Path) -> None:
 
 def test_two_versions_of_one_split_are_refused(root: Path) -> None:
     (root / "train.en").write_text(FILES["train.en"])
-    refused(lambda: read_corpus(root, "en", "de"), "train.en", "train.en.gz", "two versions", "take one away")
+    refused(lambda: read_corpus(root, "en", "de"), "train.en", "train.en.gz", "two versions", "remove one")
     (root / "train.en").unlink()
     for lang in ("en", "de"):
         (root / f"valid.{lang}").write_text("x\n")
@@ -182,7 +182,7 @@ def test_the_error_for_bad_utf8_names_line_and_byte(tmp_path: Path, content: byt
 @pytest.mark.parametrize("blank", ["", " ", "\t\u00a0\u3000", "\r"])
 def test_the_error_for_a_blank_line_names_it(root: Path, blank: str) -> None:
     (root / "train.de").write_bytes(f"ein Hund\n{blank}\n".encode())
-    refused(lambda: read_corpus(root, "en", "de"), "train.de, line 2", "empty", "take this pair out")
+    refused(lambda: read_corpus(root, "en", "de"), "train.de, line 2", "empty", "remove this pair")
 
 
 @pytest.mark.parametrize("content", [b"", b"\xef\xbb\xbf"])

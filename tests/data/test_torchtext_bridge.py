@@ -167,5 +167,7 @@ def test_ids_are_not_taken_for_words(corpus: Corpus):
 def test_a_dataset_without_two_texts_is_refused():
     fields = [("text", Field()), ("label", RawField())]
     dataset = Dataset([Example.fromlist(["a b", "good"], fields)], fields)
-    with pytest.raises(ValueError, match="train: its fields text, label must begin with two of sequences"):
+    with pytest.raises(
+        ValueError, match="train: the first two of its fields \\(text, label\\) must be sequences"
+    ):
         from_torchtext({"train": dataset}, "en", "de")

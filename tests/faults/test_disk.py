@@ -10,13 +10,13 @@ from tests.kits.cli import ROWS
 from tests.kits.faults import as_documented, environment, in_steps
 from tests.kits.training import same_weights
 
-ROOM = {"full disk": (16, 64, 128, 8192), "file size limit": (32, 8192)}
+SPACE = {"full disk": (16, 64, 128, 8192), "file size limit": (32, 8192)}
 """KiB: too few for the encoded corpus, for the vocabulary, for a state; enough."""
 
 
 @pytest.mark.parametrize("kind", ["full disk", "file size limit"])
 def test_a_full_disk(tiny_toml: Path, tmp_path: Path, kind: str):
-    """Each time there is more room, the same command comes further, and in the end to the same weights."""
+    """With more space, the same command gets further each time, and finally gives the same weights."""
     disk, config = tmp_path / "disk", tmp_path / "one.toml"
     disk.mkdir()
     text = tiny_toml.read_text()
@@ -32,15 +32,15 @@ def test_a_full_disk(tiny_toml: Path, tmp_path: Path, kind: str):
         "--out",
     ]
     steps = [{"attnbench": [*command, str(tmp_path / "free")]}]
-    for number, size in enumerate(ROOM[kind]):
+    for number, size in enumerate(SPACE[kind]):
         options = f"{'remount,' if number else ''}size={size}k"
         steps += [{"mount": options} if kind == "full disk" else {"limit": size * 1024}]
         steps += [{"attnbench": [*command, str(disk / "run")]}]
     steps += [{"limit": 0}, {"copy": [str(disk / "run"), str(tmp_path / "saved")]}]
     free, *answers = in_steps(steps, disk, mounts=kind == "full disk")
     assert free["status"] == 0
-    assert [answer["status"] for answer in answers] == [2] * (len(ROOM[kind]) - 1) + [0]
-    assert len({answer["err"] for answer in answers}) == len(ROOM[kind])  # each time at another file
+    assert [answer["status"] for answer in answers] == [2] * (len(SPACE[kind]) - 1) + [0]
+    assert len({answer["err"] for answer in answers}) == len(SPACE[kind])  # each time at another file
     for answer in answers:
         assert not answer["broken"]
         if answer["status"]:

@@ -26,7 +26,7 @@ RUN = ROWS[0]
 
 @pytest.fixture
 def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Runs a command that must end as the page says of a fault."""
+    """Return a function that runs a command and compares its error with docs/faults.md."""
 
     def refuse(fault: str, *arguments: str | Path) -> str:
         status = main([str(argument) for argument in arguments])
@@ -86,7 +86,7 @@ def test_the_vocabulary_of_another_run(tiny_toml: Path, copy: Path, refused: Cal
     path.write_text(own.replace('"dog"', '"?"').replace('"cat"', '"dog"').replace('"?"', '"cat"'))
     assert len(path.read_text()) == len(own)
     refused("vocabulary of another run", "translate", copy / RUN)
-    refused("vocabulary of another run, going on", *resume(tiny_toml, copy))
+    refused("vocabulary of another run, resumed", *resume(tiny_toml, copy))
     assert not (copy / RUN / "result.json").exists()
     path.write_text(own)
     assert main(list(map(str, resume(tiny_toml, copy)))) == 0
@@ -144,7 +144,7 @@ sys.exit(status)
 
 
 def test_a_line_of_a_gigabyte(tmp_path: Path):
-    """A sparse file: it takes no room on the disk, but would in memory."""
+    """A sparse file: it takes no space on the disk, but would in memory."""
     path = tmp_path / "huge"
     with path.open("wb") as file:
         file.truncate(1 << 30)

@@ -1,4 +1,4 @@
-"""Whatever stands in a file: it is read, or refused in one short line that names it; never a traceback.
+"""Any content of a file is read, or refused in one short line that names the file; never a traceback.
 
 A short run by default; ``ATTNBENCH_FUZZ=10000 pytest tests/faults/test_fuzz.py`` makes as many new inputs.
 """

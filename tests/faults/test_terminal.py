@@ -31,7 +31,7 @@ def test_a_reader_that_leaves(finished: Path, command: str):
         check=False,
     )
     os.close(write)
-    as_documented("reader that leaves", done.returncode, done.stderr)
+    as_documented("closed pipe", done.returncode, done.stderr)
 
 
 def test_the_first_line_of_a_table(finished: Path):
@@ -119,11 +119,11 @@ def test_every_fault_of_the_page_is_made_by_its_test():
 def test_a_page_that_says_otherwise_is_found():
     with pytest.raises(AssertionError):
         as_documented(
-            "line of 1 GB", 2, "error: x, line 2: over 1,048,576 bytes; expected one sentence a line\n"
+            "line of 1 GB", 2, "error: x, line 2: over 1,048,576 bytes; expected one sentence per line\n"
         )
     with pytest.raises(AssertionError):
-        as_documented("reader that leaves", 1, "Traceback\n")
+        as_documented("closed pipe", 1, "Traceback\n")
     with pytest.raises(AssertionError):
         as_documented(
-            "config of 10 MB", 0, "error: x: over 1,000,000 bytes: no experiment, which is a page of TOML\n"
+            "config of 10 MB", 0, "error: x: over 1,000,000 bytes: too large for an experiment file\n"
         )

@@ -1,4 +1,4 @@
-"""What the tests of the command line share: a real process, a spoilt corpus, what stands in a folder."""
+"""Helpers for tests of the command line: a real process, a damaged corpus, the content of a folder."""
 
 import os
 import shutil

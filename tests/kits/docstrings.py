@@ -12,7 +12,7 @@ PACKAGES = ("compare", "data", "seq2seq", "transformer")
 
 
 def undocumented(name: str, value: Any) -> Iterator[str]:
-    """What ``value``, a public function or class, leaves without description; other values need none."""
+    """List what the docstring of ``value``, a public function or class, does not describe."""
     if inspect.isclass(value):
         yield from (
             f"{name}: field {field}" for field in sorted({*_fields(value)} - _described_fields(value))
@@ -50,7 +50,7 @@ def _bases(cls: type) -> list[type]:
 
 
 def _fields(cls: type) -> list[str]:
-    """Fields of a dataclass or named tuple, or parameters of a constructor of ours."""
+    """Fields of a dataclass or named tuple, or parameters of one of our constructors."""
     if dataclasses.is_dataclass(cls):
         return [field.name for field in dataclasses.fields(cls)]
     if hasattr(cls, "_fields"):

@@ -1,4 +1,4 @@
-"""The page of faults, set against what their tests see; a process with file systems of its own."""
+"""Compare docs/faults.md with the output of its tests; run a process with its own file systems."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def faults() -> dict[str, Fault]:
 
 
 def as_documented(name: str, status: int, err: str) -> None:
-    """Whether a command ended and spoke as the page says."""
+    """Assert that exit status and standard error are as documented in docs/faults.md."""
     fault = faults()[name]
     pattern = ".+".join(map(re.escape, fault.sees.split("…")))
     assert re.fullmatch(pattern, err.removesuffix("\n")), (err, fault.sees)

@@ -1,4 +1,4 @@
-"""What damages the files of the fuzz tests: bytes cut, copied and put in, values exchanged line by line."""
+"""Damage for the fuzz tests: bytes are cut, copied and inserted, values exchanged line by line."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, event, settings
 from hypothesis import strategies as st
 
 INPUTS = int(os.environ.get("ATTNBENCH_FUZZ", "0"))
-"""How many inputs there are over all targets; 0: a short run, the same every time."""
+"""Number of inputs over all targets; 0: a short run with fixed inputs."""
 TARGETS = 10
 fuzz = settings(
     max_examples=-(-INPUTS // TARGETS) or 150,
@@ -30,7 +30,7 @@ SNIPPETS = [
 PIECES = st.binary(max_size=6) | st.sampled_from(SNIPPETS)
 WORDS = b'0 1 -1 7 1.5 -0.5 1e300 9999999999 true null "" "x" "a|b" "\xc3\xb6" "cpu" "done" [] {}'.split()
 VALUES = st.sampled_from(WORDS)
-"""What JSON reads, and TOML but for null: such a file is damaged in what it says, not in how."""
+"""Valid JSON values, and TOML values except null: the syntax stays valid, the content is wrong."""
 
 
 @st.composite

@@ -1,4 +1,4 @@
-"""What makes a German clause well formed, once its constituents are read."""
+"""Conditions for a well-formed German clause, checked after its constituents are read."""
 
 import itertools
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What the tests of the embedded corpus share: the links of a pair, and what counts as a word."""
+"""Helpers for tests of the embedded corpus: the links of a pair, and the definition of a word."""
 
 from data.grammar import AlignedPair
 

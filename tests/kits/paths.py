@@ -1,4 +1,4 @@
-"""Where the repository and the corpora beside it are."""
+"""Paths of the repository and of the corpora beside it."""
 
 from pathlib import Path
 

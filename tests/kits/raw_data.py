@@ -1,4 +1,4 @@
-"""What the tests of raw data share: files of any form and packing, a made-up corpus, refusals."""
+"""Helpers for tests of raw data: files of any format and compression, a made-up corpus, errors."""
 
 import gzip
 import json
@@ -36,7 +36,7 @@ def lines(texts: Iterable[str], end: str = "\n") -> bytes:
 
 
 def write(path: Path, content: bytes) -> Path:
-    """``content`` in ``path``, packed as its ending says."""
+    """``content`` in ``path``, compressed as its suffix requires."""
     path.write_bytes(PACK.get(path.suffix, PACK[""])(content))
     return path
 

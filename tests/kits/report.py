@@ -139,5 +139,5 @@ def change_result(folder: Path, run: str, **changes: Any) -> None:
 
 
 def read(folder: Path) -> ReportContent:
-    """What the report of ``folder`` says, with attention made by hand."""
+    """Content of the report of ``folder``, with attention made by hand."""
     return replace(gather_content(folder), viewer=VIEWER)

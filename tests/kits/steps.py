@@ -17,7 +17,7 @@ from compare.cli import main
 
 
 def attnbench(arguments: list[str], folder: Path) -> dict[str, Any]:
-    """What a command said, and what it left that is not whole."""
+    """Output of a command, and the incomplete files that it left."""
     with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
         status = main(arguments)
     broken = [str(path) for path in folder.rglob("*.tmp")]

@@ -1,4 +1,4 @@
-"""What trees are built from by hand: the lexicon's words by their English, and a short name for each node."""
+"""Parts for building trees by hand: words of the lexicon by their English, short names of the nodes."""
 
 from data.grammar import lexicon as lex
 from data.grammar.lexicon import Adjective, Noun, Preposition, Verb

@@ -1,4 +1,4 @@
-"""What both translating Transformers share: no token sees what it must not, and a step is a position."""
+"""Tests of both translating Transformers: no token sees masked positions, and a step is a position."""
 
 from collections.abc import Callable
 

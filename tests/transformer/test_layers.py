@@ -35,7 +35,7 @@ def copy_attention(ours: nn.Module, theirs: nn.MultiheadAttention) -> None:
 
 @torch.no_grad()
 def torch_layer(ours: EncoderLayer | DecoderLayer, config: LayerConfig) -> nn.Module:
-    """Torch's own layer with the weights of ours."""
+    """torch's layer with the weights of our layer."""
     kind = nn.TransformerDecoderLayer if isinstance(ours, DecoderLayer) else nn.TransformerEncoderLayer
     theirs = kind(
         D, HEADS, config.ffn_size, 0.0, config.activation, batch_first=True, norm_first=config.norm == "pre"

@@ -72,7 +72,7 @@ class AlignmentMeasurement:
         """
         names = [each.name if each.threshold is None else str(each.threshold) for each in METHODS]
         if method not in names:
-            raise ValueError(f"no method {method!r} to read links by: choose of {', '.join(names)}")
+            raise ValueError(f"unknown method {method!r}: choose from {', '.join(names)}")
         return [self.row(LinkChoice(names.index(method), head)) for head in range(len(self.heads))]
 
     def row(self, choice: LinkChoice) -> Row:

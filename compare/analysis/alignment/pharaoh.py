@@ -44,7 +44,7 @@ def parse_pharaoh(line: str, context: str, *, first_word: int = 0) -> Links:
         match = PHARAOH.fullmatch(text)
         if match is None:
             raise ValueError(
-                f"{context}: {text!r} is no link: write i-j for a sure one, i?j for a possible one"
+                f"{context}: {text!r} is not a link: write i-j for a sure one, i?j for a possible one"
             )
         link = (int(match[1]) - first_word, int(match[2] or match[4]) - first_word)
         marked_links.append((link, match[4] is None and match[3] != "P"))
@@ -88,12 +88,14 @@ def _read_naacl(path: Path, lines: Sequence[str], sentences: int, first_word: in
             continue
         match = NAACL.fullmatch(line.strip())
         if match is None:
-            raise ValueError(f"{path}, line {number}: {line!r} is no link: write sentence, i, j, and S or P")
+            raise ValueError(
+                f"{path}, line {number}: {line!r} is not a link: write sentence, i, j, and S or P"
+            )
         sentence = int(match[1])
         if not 1 <= sentence <= sentences:
             raise ValueError(
                 f"{path}, line {number}: no sentence {sentence} in a text of {sentences}: "
-                "give the text that the links are of"
+                "give the text to which the links belong"
             )
         link = (int(match[2]) - first_word, int(match[3]) - first_word)
         marked_links[sentence - 1].append((link, match[4] != "P"))

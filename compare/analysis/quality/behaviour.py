@@ -56,7 +56,7 @@ def repetition_penalty(hypothesis: Sequence[str], reference: Sequence[str]) -> i
     """Compute the penalty of the REP score for one sentence (Malaviya et al. 2018; lambda 1 and 2, n = 2).
 
     A bigram that occurs more than once in the hypothesis counts as often as it exceeds its count in the
-    reference. A bigram of twice the same word counts double what it exceeds, even if it occurs only once.
+    reference. A bigram of twice the same word counts twice its excess, even if it occurs only once.
 
     Args:
         hypothesis: the words of the translation.

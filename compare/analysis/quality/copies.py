@@ -14,9 +14,9 @@ from compare.analysis.quality.texts import extract_words, training_pairs
 from compare.analysis.table import Table
 
 CAPTION = (
-    "Copies: words of {test} that stand in source and reference alike and hold a digit, or a capital though "
-    "training never has them in small letters; the share that stands in the translation. Numbers: words with "
-    "a digit{spelled}; recall, precision and F1 against the reference, sentence by sentence."
+    "Copies: words of {test} that occur in both source and reference and have a digit, or have a capital "
+    "and never occur in lower case in training; the share of them that occurs in the translation. "
+    "Numbers: words with a digit{spelled}; recall, precision and F1 against the reference, per sentence."
 )
 SPELLED_OUT = ", and 2-12, 20-59 and the days of a month spelled out"
 """Part of the caption for target languages with a list of number words."""

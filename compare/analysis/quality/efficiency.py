@@ -24,7 +24,7 @@ def progress(finished: FinishedExperiment) -> Table:
     ``energy_j_per_1k_tokens``; None if the result lacks these.
     """
     rows = [row for run in finished.runs for row in _validation_rows(run)]
-    return Table("Validation (greedy search) as training goes on; validation's own seconds left out.", rows)
+    return Table("Validation (greedy search) during training; the seconds exclude validation itself.", rows)
 
 
 def time_to_quality(curves: Sequence[Row], shares: Sequence[float] = BLEU_SHARES) -> Table:

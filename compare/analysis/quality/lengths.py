@@ -62,7 +62,7 @@ def by_length(finished: FinishedExperiment) -> Table:
     lengths = word_counts(_sources(finished))
     groups = {str(bucket): _indices(lengths, bucket) for bucket in make_buckets(lengths, most=MAX_BUCKETS)}
     caption = (
-        f"Quality by words of the source, {_tests(finished)}; each bucket is scored as a corpus of its own "
+        f"Quality by words of the source, {_tests(finished)}; each bucket is scored as a separate corpus "
         "(BLEU 13a cased, chrF2, and tokens of the translations over those of the references)."
     )
     return Table(caption, _score_groups(finished, "source_words", groups))

@@ -100,8 +100,8 @@ def rare_words(finished: FinishedExperiment, test: str) -> Table:
             counts = {"ref_words": matches.ref, "hyp_words": matches.hyp}
             rows.append(names | counts | matches.percentages())
     caption = (
-        f"Words of {test} by how often the target side of training has them: how many of the reference were "
-        "found in the same sentence of the translation (recall), how many of the translation stand in the "
+        f"Words of {test} by their count on the target side of training: how many words of the reference "
+        "occur in its translation (recall), how many words of the translation occur in the "
         "reference (precision), and F1; counts clipped as in compare-mt (Neubig et al. 2019)."
     )
     return Table(caption, rows)

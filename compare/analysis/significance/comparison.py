@@ -45,7 +45,7 @@ class Comparison:
 
     @property
     def inconclusive_reason(self) -> str | None:
-        """Why neither model beats the other; None if one does."""
+        """Reason why neither model beats the other; None if one does."""
         if self.intervals.seeds is None:
             return "one seed says nothing about others"
         if not same_sign(self.differences):

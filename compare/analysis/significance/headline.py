@@ -18,7 +18,7 @@ def headlines(finished: FinishedExperiment, comparisons: Sequence[Comparison]) -
         comparisons: comparisons on its first test set; models without a comparison are not mentioned.
 
     Returns:
-        At most two sentences, or one that says why there is no comparison.
+        At most two sentences, or one with the reason why there is no comparison.
     """
     if not comparisons:
         only = len(finished.labels) == 1

@@ -1,4 +1,4 @@
-"""The section on attention as alignment: errors against gold links, and how widely it is spread."""
+"""Section on attention as alignment: alignment error rate against gold links, and entropy."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -25,13 +25,14 @@ ERRORS = (
 )
 HEADS = "On validation, by arg max; means over seeds."
 SPREAD = (
-    "Of what each target word of the test set gives to the words of the source, mean over all heads and the "
-    "narrowest and widest of them; the share is of the logarithm of the source's length. Means over seeds."
+    "Entropy of the weights that each target word of the test set gives to the source words: mean over all "
+    "heads, lowest head (narrowest) and highest (widest). Shares are of the logarithm of the source "
+    "length. Means over seeds."
 )
 
 
 def alignment(finished: FinishedExperiment) -> tuple[Section, dict[tuple[str, int], AttentionHead]]:
-    """The section of alignment errors and entropies, and the heads that align best."""
+    """Make the section of alignment errors and entropies; also return the best head of each run."""
     notes: list[str] = []
     drawings: list[Drawing] = []
     grids: list[HtmlTable] = []
@@ -56,7 +57,10 @@ def alignment(finished: FinishedExperiment) -> tuple[Section, dict[tuple[str, in
 
 
 def _error_bars(rows: Sequence[Row], labels: Iterable[str]) -> Drawing:
-    """AER by arg max of each model's best head, and of the diagonal; without attention there is no bar."""
+    """Draw the AER by arg max of each model's best head, and of the diagonal baseline.
+
+    A model without attention has no bar.
+    """
     values: dict[str, list[float]] = {label: [] for label in (*labels, BASELINE)}
     for row in rows:
         if row["method"] in (ARG_MAX, BASELINE) and row["read"] != "mean" and row["aer"] is not None:

@@ -1,4 +1,4 @@
-"""The parts of the page that an analysis fills: its plots, its tables, or why it cannot be made."""
+"""Sections of the page that come from analyses: plots and tables, or the reason for a failure."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ Make = Callable[[FinishedExperiment], Iterator[Part]]
 
 
 class _Plan(NamedTuple):
-    """A section before it is made."""
+    """A section of the page to be made: its heading, and the function that makes its content."""
 
     name: str
     title: str
@@ -35,7 +35,7 @@ class _Plan(NamedTuple):
 
 
 def sections(finished: FinishedExperiment, no_texts: str | None) -> list[Section]:
-    """Every analysis of an experiment; one that cannot be made says why."""
+    """Make one section per analysis; if an analysis fails, its section contains the reason."""
     return [_section(plan, finished, no_texts) for plan in PLANS]
 
 
@@ -77,10 +77,10 @@ def _quality(finished: FinishedExperiment) -> Iterator[Part]:
         title = f"Validation BLEU against {axis}"
         description = (
             f"From first to last validation, BLEU: {first_to_last(rows, 'bleu')}. "
-            f"What that had cost by then: {first_to_last(rows, cost)}."
+            f"Cost up to these validations: {first_to_last(rows, cost)}."
         )
         yield embed_figure(progress_plot(rows, cost), f"cost-{cost}", title, description, choice=cost)
-    yield html_table(mean_over_seeds(time_to_quality(rows)), "What shares of the best BLEU cost")
+    yield html_table(mean_over_seeds(time_to_quality(rows)), "Cost of reaching shares of the best BLEU")
 
 
 def _pareto(finished: FinishedExperiment) -> Iterator[Part]:
@@ -94,7 +94,7 @@ def _pareto(finished: FinishedExperiment) -> Iterator[Part]:
         on = ", ".join(str(row["label"]) for row in table.rows if row[front])
         description = f"On the front, where no other model is better in one and as good in the other: {on}."
         yield embed_figure(pareto_plot(table.rows, rival), f"pareto-{rival}", title, description)
-    yield html_table(table, "Who is on a front")
+    yield html_table(table, "Models on the Pareto fronts")
 
 
 def _lengths(finished: FinishedExperiment) -> Iterator[Part]:
@@ -111,12 +111,12 @@ def _lengths(finished: FinishedExperiment) -> Iterator[Part]:
 def _words(finished: FinishedExperiment) -> Iterator[Part]:
     test = finished.corpus.tests[0]
     table = rare_words(finished, test)
-    title = "Recall and precision of words by how often training has them"
+    title = "Recall and precision of words by training count"
     description = (
         f"Recall from the rarest group to the most frequent: {first_to_last(table.rows, 'recall_percent')}."
     )
     yield embed_figure(word_plot(table.rows), "words", title, description)
-    yield html_table(mean_over_seeds(table), "Words by how often training has them")
+    yield html_table(mean_over_seeds(table), "Words by training count")
     yield html_table(mean_over_seeds(copies_and_numbers(finished, test)), "Names and numbers")
 
 

@@ -1,4 +1,4 @@
-"""All that the page says, gathered from an experiment's folder before anything is laid out."""
+"""Content of the page, gathered from an experiment's folder before the layout."""
 
 import logging
 from collections.abc import Sequence
@@ -29,17 +29,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class ReportContent:
-    """The page in plain values; ``dataclasses.asdict`` makes JSON of it."""
+    """The content of the page as plain values; ``dataclasses.asdict`` makes it serialisable as JSON."""
 
     title: str
     facts: Sequence[str]
-    """What was translated by how many models, in a few words each."""
+    """Corpus, numbers of models, seeds and finished runs, and budget, each as a short text."""
     languages: tuple[str, str]
-    """Of source and target."""
+    """Source and target language."""
     summary: Sequence[str]
     """At most two sentences."""
     unknown: Sequence[str]
-    """What cannot be said, and why."""
+    """Limits of the evidence, and their reasons."""
     results: ResultTable
     significance: SignificanceSection
     sections: Sequence[Section]
@@ -47,7 +47,7 @@ class ReportContent:
     viewer: AttentionViewer
     sentences: Sequence[Sentence]
     seed: int
-    """That the sentences were drawn by."""
+    """Seed by which the sentences were drawn."""
     methods: MethodsSection
 
 
@@ -55,8 +55,8 @@ def gather_content(folder: Path, *, baseline: str = "") -> ReportContent:
     """Read an experiment and analyse it.
 
     Args:
-        folder: of the experiment.
-        baseline: the label to set the other models against; empty: that of the highest BLEU.
+        folder: the experiment's folder.
+        baseline: label of the model to compare the others with; empty: the model with the highest BLEU.
 
     Raises:
         ValueError: no finished run, or a result or its settings cannot be read, or no such baseline.
@@ -90,7 +90,7 @@ def gather_content(folder: Path, *, baseline: str = "") -> ReportContent:
 
 
 def unknown(loaded: LoadedExperiment) -> list[str]:
-    """What a reader must not conclude from this page."""
+    """List the conclusions that the page does not support, with their reasons."""
     found = [
         f"{row.label}, seed {row.seed}: {row.status}" + (f" ({row.reason})" if row.reason else "")
         for row in loaded.rows
@@ -131,7 +131,7 @@ def _significance(loaded: LoadedExperiment, comparisons: Sequence[Comparison]) -
 
 
 def _attention(loaded: LoadedExperiment, seed: int) -> tuple[Section, AttentionViewer]:
-    """The section of alignment, and what its viewer shows."""
+    """Make the section on alignment, and the data of its viewer."""
     finished = loaded.finished
     if loaded.no_texts:
         section = Section(name="alignment", title=TITLE, notes=[NO_TEXTS])

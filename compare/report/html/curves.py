@@ -1,4 +1,4 @@
-"""Figures of the HTML report alone: learning curves, and bars with the range of the seeds."""
+"""Figures that only the HTML report has: learning curves, and bars with the range of the seeds."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean

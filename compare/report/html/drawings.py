@@ -33,7 +33,7 @@ def to_svg(figure: Figure, name: str, title: str, description: str) -> str:
         figure: any figure; its black and white follow the theme of the page.
         name: prefix of all ids, so that the drawings of one page share none.
         title: short name of the drawing.
-        description: text alternative: what the drawing shows.
+        description: text alternative for the drawing.
     """
     buffer = BytesIO()
     with reproducible_svg():

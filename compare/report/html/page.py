@@ -1,4 +1,4 @@
-"""Lay out what was gathered as one HTML file."""
+"""Render the content of the report as one HTML file."""
 
 import base64
 import hashlib
@@ -42,7 +42,7 @@ def build_report(folder: str | Path, *, baseline: str = "") -> Path:
 
 
 def render(content: ReportContent) -> str:
-    """The page; whatever is text of models or data is escaped, and no other script than ours may run."""
+    """Render the page; text of models and data is escaped, and only this package's script may run."""
     environment = Environment(
         loader=PackageLoader("compare.report.html", "."),
         autoescape=True,
@@ -67,7 +67,7 @@ def render(content: ReportContent) -> str:
 
 
 def _visible(value: Any) -> Any:
-    """Escape control characters in what the template prints; markup of ours stays as it is."""
+    """Escape control characters in what the template prints; this package's own markup stays as it is."""
     return visible_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
@@ -77,5 +77,5 @@ def _dump_json(value: Any, **options: Any) -> str:
 
 
 def _own(name: str) -> str:
-    """A file of this package."""
+    """Read a file of this package."""
     return (files("compare.report.html") / name).read_text(encoding="utf-8")

@@ -11,7 +11,7 @@
     return element;
   }
 
-  /** Let the button go through the themes; what was chosen is kept where the browser allows it. */
+  /** Let the button switch through the themes; the choice is saved where the browser allows it. */
   function startTheme(button) {
     const show = (theme) => {
       button.textContent = `Theme: ${theme}`;
@@ -34,7 +34,7 @@
     });
   }
 
-  /** What a row is sorted by: a number where the cell has one; what is not known comes last. */
+  /** Return the sort key of a row: a number where the cell has one; unknown values come last. */
   function sortKey(cell) {
     if (cell.classList.contains("num")) return cell.dataset.order && Number(cell.dataset.order);
     return cell.textContent === "–" ? undefined : cell.textContent;

@@ -1,4 +1,4 @@
-"""Sentences drawn from the test sets, every model's translation set against the reference word by word."""
+"""Sentences drawn from the test sets, with word-level differences between translation and reference."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -12,17 +12,20 @@ from compare.analysis.significance.scored_tests import ScoredTestSet
 from data.words import join_words, mark_words, unmarked
 
 SENTENCES = 20
-"""Drawn from each test set, or all where there are fewer."""
+"""Number of sentences drawn from each test set; of a smaller test set, all are shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
-    """Words of a translation that the reference has too, or has not; or words that it lacks."""
+    """Words in both translation and reference ("same"), or in only one of them.
+
+    "extra" words are only in the translation, "missing" words only in the reference.
+    """
 
     kind: Literal["same", "extra", "missing"]
     text: str
     spaced: bool
-    """Whether there is a space before it."""
+    """Whether a space precedes it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +36,7 @@ class Output:
     chrf: float
     """chrF2, 0 to 100."""
     exact: bool
-    """Whether it is the reference."""
+    """Whether it equals the reference."""
     pieces: Sequence[Piece]
 
 
@@ -43,24 +46,24 @@ class Sentence:
 
     test: str
     number: int
-    """Its line in the test set, from 1."""
+    """Line number in the test set, from 1."""
     words: int
-    """Of the source."""
+    """Number of source words."""
     src: str
     ref: str
     outputs: Sequence[Output]
-    """One a model, of its first seed."""
+    """One per model, from the run of its first seed."""
 
 
 def draw_numbers(sentences: int, seed: int) -> list[int]:
-    """Places from 0 of the sentences to show, in order; the same for the same seed."""
+    """Draw the indices of the sentences to show, sorted; the same seed gives the same indices."""
     return sorted(random.Random(seed).sample(range(sentences), min(SENTENCES, sentences)))
 
 
 def draw_sentences(
     finished: FinishedExperiment, scored: Mapping[str, ScoredTestSet], seed: int
 ) -> list[Sentence]:
-    """Sentences of every test set, drawn by ``seed``, with each model's translation."""
+    """Draw sentences of every test set by ``seed``, with each model's translation."""
     found = []
     for test, of_test in scored.items():
         pairs = finished.corpus.splits[test]
@@ -84,21 +87,21 @@ def draw_sentences(
 
 
 def differences(hypothesis: str, reference: str) -> list[Piece]:
-    """``hypothesis`` in pieces: what it shares with ``reference`` in the same order, and what it does not.
+    """Align ``hypothesis`` with ``reference``: words in both, in the same order, and words in only one.
 
-    Words and signs of punctuation are compared, as ``data.words`` splits them; white space is not.
+    Words and punctuation characters of ``data.words`` are compared; white space is not.
     """
-    said, wanted = mark_words(hypothesis), mark_words(reference)
-    matcher = SequenceMatcher(None, _plain(wanted), _plain(said), autojunk=False)
+    output, wanted = mark_words(hypothesis), mark_words(reference)
+    matcher = SequenceMatcher(None, _plain(wanted), _plain(output), autojunk=False)
     pieces: list[Piece] = []
     for kind, start, end, from_, to in matcher.get_opcodes():
         if kind == "equal":
-            pieces.append(_piece("same", said[from_:to]))
+            pieces.append(_piece("same", output[from_:to]))
             continue
         if start < end:
             pieces.append(_piece("missing", wanted[start:end]))
         if from_ < to:
-            pieces.append(_piece("extra", said[from_:to]))
+            pieces.append(_piece("extra", output[from_:to]))
     return pieces
 
 
@@ -107,6 +110,6 @@ def _plain(tokens: Sequence[str]) -> list[str]:
 
 
 def _piece(kind: Literal["same", "extra", "missing"], tokens: Sequence[str]) -> Piece:
-    """Join tokens as the text has them; a mark on the first says that no space stands before it."""
+    """Join tokens as in the text; a mark on the first one means that no space precedes it."""
     first, *others = tokens
     return Piece(kind=kind, text=join_words([unmarked(first), *others]), spaced=unmarked(first) == first)

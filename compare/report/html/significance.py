@@ -1,4 +1,4 @@
-"""Which models differ: every pair's paired tests as a matrix, and the model that all are set against."""
+"""Section on significance: paired tests of every two models as a matrix, and the choice of a baseline."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,24 +14,27 @@ from compare.analysis.table import Row, Table
 from compare.report.html.parts import Cell, ColumnHeading, HtmlTable, html_table, signed
 
 MOST_TESTS = 1_000
-"""Pairs of runs to test, at the most: 15 minutes for 1,000 sentences; beyond it one model against each."""
+"""Maximum number of run pairs to test, 15 minutes for 1,000 sentences.
+
+If there are more, one model is compared with each of the others.
+"""
 TRIALS = 10_000
-"""Shuffles of a test, unless so many models are compared that none could be significant with these."""
+"""Shuffles per test; more if so many models are compared that none could be significant with these."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SignificanceSection:
-    """What the paired tests say."""
+    """Results of the paired tests."""
 
     notes: Sequence[str]
     matrix: HtmlTable | None = None
-    """A row and a column a model, if each was compared with each; its first column is their names."""
+    """One row and one column per model, names in the first column; None unless all pairs were compared."""
     details: HtmlTable | None = None
-    """A row a comparison."""
+    """One row per comparison."""
 
 
 def choose_reference(finished: FinishedExperiment, baseline: str) -> str:
-    """The model that all others are set against: ``baseline``, or if that is empty the one of highest BLEU.
+    """Return the model to compare the others with: ``baseline``, or if empty, the highest mean BLEU.
 
     Raises:
         ValueError: no finished model has that label.
@@ -45,7 +48,7 @@ def choose_reference(finished: FinishedExperiment, baseline: str) -> str:
 
 
 def run_comparisons(scored: ScoredTestSet, reference: str) -> list[Comparison]:
-    """All pairs, or where these would take too long, ``reference`` against each."""
+    """Compare all pairs of models; if that would take too long, ``reference`` with each other model."""
     shared = [len(one.keys() & other.keys()) for one, other in combinations(scored.models.values(), 2)]
     if sum(shared) > MOST_TESTS:
         return compare_models(scored, baseline=reference, trials=TRIALS)
@@ -53,7 +56,7 @@ def run_comparisons(scored: ScoredTestSet, reference: str) -> list[Comparison]:
 
 
 def significance(comparisons: Sequence[Comparison], labels: Sequence[str], test: str) -> SignificanceSection:
-    """Lay out ``comparisons`` of a test set for the page; ``labels`` are the models in order."""
+    """Build the section from the ``comparisons`` on a test set; ``labels`` give the order of the models."""
     if not comparisons:
         return SignificanceSection(notes=["No two models share a seed: nothing is compared."])
     sides = comparison_matrix(comparisons)
@@ -64,7 +67,7 @@ def significance(comparisons: Sequence[Comparison], labels: Sequence[str], test:
     )
     table = Table(
         f"BLEU of {test}: the difference with its three intervals, p-values (randomisation, bootstrap, and "
-        "the first by Holm), sentences won, lost and tied by chrF, and what can be said.",
+        "the first by Holm), sentences won, lost and tied by chrF, and the verdict.",
         [_readable(comparison.row) for comparison in comparisons],
     )
     details = html_table(table, "Every comparison")
@@ -73,13 +76,13 @@ def significance(comparisons: Sequence[Comparison], labels: Sequence[str], test:
         return SignificanceSection(notes=[few, rule], details=details)
     how = (
         f"BLEU of {test}: the model of the row minus that of the column, means over the seeds both have. "
-        "▲ the row's model beats the column's, ▼ is beaten by it, ≈ neither can be said."
+        "▲ the row's model beats the column's, ▼ is beaten by it, ≈ inconclusive."
     )
     return SignificanceSection(notes=[how, rule], matrix=_matrix(sides, known), details=details)
 
 
 def _readable(row: Row) -> Row:
-    """A comparison's row with each interval in one column."""
+    """Return a comparison's row with each interval merged into one column."""
     found: Row = {}
     for name, value in row.items():
         if name.endswith("_low"):
@@ -105,7 +108,7 @@ def _cell(side: Comparison | None, itself: bool) -> Cell:
 
 
 def verdict(side: Comparison) -> Cell:
-    """What can be said of the first model of a comparison against the second."""
+    """Return the matrix cell of a comparison: ▲ wins, ▼ loses, ≈ inconclusive."""
     mark = "▲" if side.beats else "▼" if side.swapped().beats else "≈"
     return Cell(
         text=f"{mark} {signed(side.difference)} ({describe_p(side.p)})",

@@ -1,4 +1,4 @@
-"""The weights that the page's alignment viewer draws, every head of every model, small enough to send."""
+"""Data of the alignment viewer: attention weights of every head and model, limited in size."""
 
 import json
 import logging
@@ -16,43 +16,43 @@ from compare.results.trained_model import load_model
 logger = logging.getLogger(__name__)
 
 MOST_BYTES = 1_500_000
-"""What the weights may add to the page; sentences are left out until they fit."""
+"""Maximum size of the weights in the page, in bytes of JSON; further sentences are left out."""
 ChosenHeads = Mapping[tuple[str, int], AttentionHead]
-"""The head of each run that aligns best, by label and seed."""
+"""For each run, by label and seed, the head that aligns best."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttendedModel:
-    """A model of the viewer, by its first seed."""
+    """A model in the viewer, represented by the run of its first seed."""
 
     label: str
     seed: int
     heads: Sequence[str]
-    """Its heads and their means in words; none for a model without attention to the source."""
+    """Names of its heads and of their means; empty for a model without attention to the source."""
     chosen: int
-    """Which of them is shown first."""
+    """Index of the head that is shown first."""
     trouble: str = ""
     """Why its attention cannot be shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttendedSentence:
-    """A sentence of the viewer."""
+    """A sentence pair in the viewer."""
 
     number: int
-    """Its line in the test set, from 1."""
+    """Line number in the test set, from 1."""
     src: Sequence[str]
     tgt: Sequence[str]
     """The words of source and reference."""
     links: Sequence[Sequence[int]]
-    """Gold links, target word and source word."""
+    """Sure gold links, as pairs of indices: target word, source word."""
     weights: Sequence[Sequence[Sequence[int]]]
-    """Of each model and head, in hundredths, target word by target word."""
+    """Weights in hundredths by model and head; each head's (T, S) matrix is flattened row by row."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionViewer:
-    """What the alignment viewer shows."""
+    """Models and sentences that the alignment viewer shows."""
 
     models: Sequence[AttendedModel]
     sentences: Sequence[AttendedSentence]
@@ -61,11 +61,11 @@ class AttentionViewer:
 def attention_viewer(
     finished: FinishedExperiment, numbers: Sequence[int], chosen: ChosenHeads
 ) -> AttentionViewer:
-    """The attention of each model's first seed over sentences of the first test set, every head of it.
+    """Compute the attention of each model's first seed, all heads, on sentences of the first test set.
 
     Args:
         finished: the experiment.
-        numbers: places of sentences in the test set, from 0; the last are left out if all would be too much.
+        numbers: indices of sentences in the test set, from 0; those beyond ``MOST_BYTES`` are left out.
         chosen: the head to show first; a run that is not in it shows the mean over all its heads.
     """
     test = finished.corpus.tests[0]
@@ -80,15 +80,15 @@ def attention_viewer(
         maps.append(found)
     gold = corpus_gold(finished.corpus, test).links if pairs.links else None
     sentences: list[AttendedSentence] = []
-    room = MOST_BYTES
-    for place, (line, pair) in enumerate(zip(numbers, shown, strict=True)):
+    bytes_left = MOST_BYTES
+    for index, (line, pair) in enumerate(zip(numbers, shown, strict=True)):
         links = np.argwhere(gold[line].sure).tolist() if gold else []
-        weights = [found.get(place, []) for found in maps]
+        weights = [found.get(index, []) for found in maps]
         sentence = AttendedSentence(
             number=line + 1, src=pair.src_words, tgt=pair.tgt_words, links=links, weights=weights
         )
-        room -= len(json.dumps(weights, separators=(",", ":")))
-        if room < 0 and sentences:
+        bytes_left -= len(json.dumps(weights, separators=(",", ":")))
+        if bytes_left < 0 and sentences:
             break
         sentences.append(sentence)
     return AttentionViewer(models=models, sentences=sentences)
@@ -97,7 +97,7 @@ def attention_viewer(
 def _attended(
     run: FinishedRun, pairs: Sequence[WordPair], chosen: ChosenHeads
 ) -> tuple[AttendedModel, dict[int, list[list[int]]]]:
-    """A model, and by place of a pair its weights, a list a head."""
+    """Return a model, and its weights by index of the sentence pair, one list per head."""
     result = run.result
     try:
         found = {pair.number: pair for pair in attend_words(load_model(run.folder), pairs)}
@@ -114,11 +114,11 @@ def _attended(
         heads=[str(head) for head in heads],
         chosen=heads.index(best) if best in heads else max(len(heads) - 1, 0),  # the last is the widest mean
     )
-    return model, {place: _hundredths(pair) for place, pair in found.items()}
+    return model, {index: _hundredths(pair) for index, pair in found.items()}
 
 
 def _hundredths(pair: WordAttention) -> list[list[int]]:
-    """The weights of a pair, a list a head."""
+    """Return the weights of a pair in hundredths, one flat list per head."""
     whole = np.rint(100 * pair.weights).astype(int)
     found: list[list[int]] = whole.reshape(len(whole), -1).tolist()
     return found

@@ -43,7 +43,7 @@ def progress_plot(rows: Sequence[Row], against: Cost) -> Figure:
     """
     models = by_label(rows)
     if missing := [row["label"] for row in rows if row[against] is None]:
-        raise ValueError(f"{missing[0]}: {against} were not read in training; choose another axis")
+        raise ValueError(f"{missing[0]}: {against} were not recorded in training; choose another axis")
     figure, (axes,) = make_panels(1, legend_entries=len(models))
     for index, model_rows in enumerate(models.values()):
         draw_line(axes, mean_curve(model_rows, against, "bleu"), index)

@@ -106,7 +106,7 @@ def reproducible_svg() -> Iterator[None]:
 
 
 def valid_svg(content: bytes) -> bytes:
-    """Escape control characters in matplotlib's SVG, which copies them from labels and is no XML then."""
+    """Escape control characters in matplotlib's SVG: copied from labels, they would make the XML invalid."""
     return visible_lines(content.decode()).encode()
 
 

@@ -46,7 +46,7 @@ def draw_figure(folder: str | Path, kind: str, formats: Sequence[str] = ("png", 
     if kind not in FIGURES:
         raise ValueError(f"no figure {kind!r}; {did_you_mean(kind, FIGURES)}")
     if unknown := [form for form in formats if form not in FORMATS]:
-        raise ValueError(f"no format {unknown[0]!r}: choose of {', '.join(FORMATS)}")
+        raise ValueError(f"no format {unknown[0]!r}: choose from {', '.join(FORMATS)}")
     return save_figure(FIGURES[kind].draw(load_finished(folder)), folder / "plots" / kind, formats)
 
 

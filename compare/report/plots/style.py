@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Colours that colour-blind readers can tell apart (Okabe and Ito 2008)."""
 MARKERS = "osD^vPX*"
-"""As many markers as share no divisor with the colours: their first 56 combinations differ."""
+"""Markers; their number has no common divisor with that of the colours, so 56 combinations differ."""
 REFERENCE_COLOR = "#888888"
-"""Of predictions, ranges and other marks that are no series."""
+"""Colour of predictions, ranges and other marks that are not a series."""
 REFERENCE_LINE: dict[str, Any] = {"color": REFERENCE_COLOR, "linestyle": "--", "linewidth": 1.2}
 PANEL_INCHES = (5.0, 3.9)
 MIN_PANELS = 2
@@ -63,7 +63,7 @@ def finish_figure(figure: Figure, labels: Sequence[str]) -> Figure:
 
     Args:
         figure: its first panel has one line per label first, in the same order.
-        labels: names of the series, shown as they are: a $ begins no formula.
+        labels: names of the series, shown literally: a $ does not begin a formula.
     """
     for axes in figure.axes:
         tidy_axes(axes)

@@ -118,7 +118,9 @@ def pairs_of(part: Part, src: Path, tgt: Path) -> Iterator[Pair]:
     for number, (left, right) in enumerate(zip_longest(part.src.form(src), part.tgt.form(tgt))):
         if left is None or right is None:
             shorter, longer = (src, tgt) if left is None else (tgt, src)
-            raise ValueError(f"{shorter} ends after {number:,} sentences, {longer} goes on: not parallel")
+            raise ValueError(
+                f"{shorter} ends after {number:,} sentences, but {longer} is longer: not parallel"
+            )
         yield left, right
 
 

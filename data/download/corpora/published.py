@@ -29,7 +29,7 @@ def whole_lines(path: Path) -> Iterator[str]:
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}, line {number}: not UTF-8 ({error.reason})") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ValueError(f"{path}: not a whole .gz file ({error}); delete it, and fetch it again") from None
+        raise ValueError(f"{path}: not a whole .gz file ({error}); delete it and download it again") from None
 
 
 def tagged_lines(path: Path) -> Iterator[str]:

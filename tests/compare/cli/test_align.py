@@ -54,4 +54,4 @@ def test_links_of_the_other_direction_are_turned(
 
 def test_what_cannot_be_aligned(finished: Path, files: list[str], refusal: Refusal):
     said = refusal("align", finished / ROWS[0], *files, "-q", "--method", "best")
-    assert said.startswith("no method 'best' to read links by: choose of arg max, intersection, 0.05")
+    assert said.startswith("unknown method 'best': choose from arg max, intersection, 0.05")

@@ -147,7 +147,7 @@ def test_the_doctor_speaks_json(capsys: pytest.CaptureFixture[str]):
 
 
 def test_every_field_of_a_row_is_known_in_the_end(finished: Path):
-    """What only some machines or choices give may be null: no other figure may be missing."""
+    """Only figures that depend on the machine or on options may be null; no other may be missing."""
     optional = {"reason", "energy_j_per_1k_tokens", "budget", "budget_off"}
     for row in ROWS:
         result = json.loads((finished / row / "result.json").read_text())

@@ -30,7 +30,7 @@ def test_get_prints_the_folder_to_stdout_and_messages_to_stderr(server: Server, 
     assert main(["data", "get", "tatoeba", "--root", str(tmp_path)]) == 0
     out, err = capsys.readouterr()
     assert out == f"{tmp_path / 'tatoeba.en-de'}\n"
-    assert "no hash of it was known" in err
+    assert "no published hash" in err
     assert "train: " in err
     assert set(read_corpus(Path(out.strip()), "de", "en").splits) == {"train", "valid", "test"}
     assert main(["data", "get", "tatoeba", "--root", str(tmp_path), "--json", "--quiet"]) == 0
@@ -118,7 +118,7 @@ def test_a_named_corpus_can_be_prepared(server: Server, tmp_path: Path, capsys):
     assert main([*arguments, "--out", str(tmp_path / "mine")]) == 2
     assert not server.asked
     get = f"attnbench data get tatoeba --src en --tgt de --root {tmp_path}"
-    assert f"tatoeba.en-de: not here yet; run: {get}\n" in capsys.readouterr().err
+    assert f"tatoeba.en-de: not downloaded yet; run: {get}\n" in capsys.readouterr().err
     assert main([*get.split()[1:], "-q"]) == 0
     capsys.readouterr()
     assert main([*arguments, "--max-words", "1", "--dry-run"]) == 2

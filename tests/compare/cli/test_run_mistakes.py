@@ -1,4 +1,4 @@
-"""Mistakes in a config, a corpus or a folder: `attnbench run` says one line, exits with 2, leaves nothing."""
+"""Mistakes in config, corpus or folder: `attnbench run` prints one line, exits with 2, writes nothing."""
 
 import gzip
 from pathlib import Path
@@ -63,14 +63,14 @@ def test_a_config_that_is_no_file(tmp_path: Path, refusal: Refusal):
         ("data.root=/no/such/folder", "/no/such/folder: no such folder"),
     ],
 )
-@pytest.mark.parametrize("rehearsed", [False, True])
+@pytest.mark.parametrize("dry_run", [False, True])
 def test_a_setting_that_cannot_be_leaves_nothing(
-    tiny_toml: Path, tmp_path: Path, refusal: Refusal, setting: str, part: str, rehearsed: bool
+    tiny_toml: Path, tmp_path: Path, refusal: Refusal, setting: str, part: str, dry_run: bool
 ):
     """Found in the config, in the corpus, in the vocabulary or once all is encoded: no folder is left."""
     command = ["run", tiny_toml, "--out", tmp_path / "a" / "b", "-q"]
     command += [word for each in setting.split() for word in ("--set", each)]
-    assert part in refusal(*command, *(["--dry-run"] if rehearsed else []))
+    assert part in refusal(*command, *(["--dry-run"] if dry_run else []))
     assert not list(tmp_path.iterdir())
 
 
@@ -130,7 +130,7 @@ def test_a_folder_of_another_experiment(tiny_toml: Path, copy: Path, refusal: Re
 
 
 def test_a_folder_begun_with_other_data(tiny_toml: Path, copy: Path, tmp_path: Path, refusal: Refusal):
-    """A new seed has rows of its own, but they would stand in one table with the old ones."""
+    """A new seed has runs of its own, but they would be in one table with the old ones."""
     root = corpus_with(tiny_toml, tmp_path, "valid.de", b"Hund\n" * 8)
     before = files(copy)
     settings = ["--set", f"data.root={root.as_posix()}", "--set", "train.seed=2"]
@@ -146,8 +146,8 @@ def test_a_folder_begun_with_other_data(tiny_toml: Path, copy: Path, tmp_path: P
         ("config.toml", b"\xff", ["run"], "config.toml: not TOML"),
         ("config.toml", b"[x", ["run"], "config.toml: not TOML"),
         ("config.toml", b"[x", ["plot", "translate"], "config.toml: not TOML"),
-        ("result.json", b"{", ["run", "table", "plot"], "result.json: not a result row"),
-        ("result.json", b"", ["run", "table", "plot"], "result.json: not a result row"),
+        ("result.json", b"{", ["run", "table", "plot"], "result.json: not a result record"),
+        ("result.json", b"", ["run", "table", "plot"], "result.json: not a result record"),
         ("result.json", b"[]", ["run", "table", "plot"], "result.json: expected one JSON object"),
         ("../experiment.json", b"[]", ["run", "table", "plot"], "experiment.json: expected one JSON object"),
         ("../experiment.json", b"\xff", ["run", "table"], "experiment.json: expected one JSON object"),

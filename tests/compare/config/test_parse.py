@@ -1,4 +1,4 @@
-"""Settings: defaults, and whatever cannot be is one line that says where and why."""
+"""Settings: defaults, and one-line errors that name the place and the reason."""
 
 import dataclasses
 from pathlib import Path

@@ -81,7 +81,7 @@ def test_weights_and_states_are_read_by_the_table(tmp_path: Path, monkeypatch: p
 
 
 def test_a_run_stopped_by_version_1_goes_on(stopped: Path, tiny_toml: Path, finished: Path, tmp_path: Path):
-    """Its trainer state calls the progress "ledger" and the running metrics "window"."""
+    """The trainer state of schema 1 names the progress and the running metrics by their old keys."""
     old_names = {new: old for old, new in RENAMED["trainer state"].items()}
     states = list(stopped.glob(f"*/checkpoints/{STATE}"))
     assert states

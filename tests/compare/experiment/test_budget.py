@@ -1,4 +1,4 @@
-"""Matched budgets: widths and updates are solved for, and what cannot be met is said."""
+"""Matched budgets: widths and updates are solved for; a budget that cannot be met is an error."""
 
 import json
 import tomllib
@@ -148,7 +148,7 @@ def test_a_row_says_what_was_matched_and_how_closely(toml: Path, tmp_path: Path)
 
 
 def test_a_calibration_is_kept(toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A run that goes on is the same run, however fast the machine is by then."""
+    """A resumed run is the same run, even if the speed of the machine has changed."""
     folder = tmp_path / "run"
     given = load_experiment(toml, ["budget.match=time", "train.max_updates=3"])
     run_experiment(given, folder, Reporter(quiet=True))
@@ -172,8 +172,8 @@ def test_other_settings_than_the_folder_was_made_with(toml: Path, tmp_path: Path
     ("settings", "message"),
     [
         (["match=parms"], "match must be one of none, params, flops, time"),
-        (["match=params", "reference=lstm"], "budget.reference 'lstm' is no model of this experiment"),
-        (["reference=luong"], "reference and amount mean nothing without match"),
+        (["match=params", "reference=lstm"], "budget.reference 'lstm' is not a model of this experiment"),
+        (["reference=luong"], "reference and amount have no effect without match"),
         (["match=flops", "amount=-1"], "amount must be at least 0"),
     ],
 )

@@ -16,7 +16,7 @@ from data.vocabulary import load_pair
 from tests.kits.cli import ROWS
 
 BYTES = "\nA\u2028\r\x85\x0c\x00B\n".encode()
-"""What the model writes. In UTF-8 some of these line breaks are two or three bytes, a piece each."""
+"""Output of the model. Some of these line breaks are two or three bytes in UTF-8, one piece per byte."""
 IDS = [len(SPECIALS) + byte for byte in BYTES]
 LINE = " A     B "
 QUICK = {

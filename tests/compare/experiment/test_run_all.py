@@ -108,7 +108,7 @@ def test_running_again_repeats_nothing(
     before = {row: files(finished / row) for row in ROWS}
     assert main(["run", str(tiny_toml), "--out", str(finished)]) == 0
     captured = capsys.readouterr()
-    assert "all 2 rows have ended" in captured.err
+    assert "all 2 runs have ended" in captured.err
     assert captured.out.startswith("| model")
     assert captured.out.endswith("\n")
     assert not captured.out.endswith("\n\n")
@@ -130,7 +130,7 @@ def test_a_dry_run_checks_everything_and_writes_nothing(
     assert main(["run", str(tiny_toml), "--dry-run"]) == 0
     captured = capsys.readouterr()
     assert captured.out.splitlines() == list(ROWS)
-    assert "batches an epoch" in captured.err
+    assert "batches per epoch" in captured.err
     assert main(["run", str(tiny_toml), "--dry-run", "-q", "--json"]) == 0
     captured = capsys.readouterr()
     assert (json.loads(captured.out), captured.err) == (list(ROWS), "")

@@ -1,4 +1,4 @@
-"""Rows that cannot go on, what is tried again and what is not hidden; the device and the version of a run."""
+"""Runs that cannot continue, which failures are retried or raised; device and version of a run."""
 
 import shutil
 from pathlib import Path
@@ -19,7 +19,7 @@ from compare.training.metrics_log import read_metrics
 from tests.kits.paths import ROOT
 from tests.kits.runs import ROWS, files
 
-# --- a row that cannot go on
+# --- a run that cannot continue
 
 
 @pytest.mark.parametrize(
@@ -102,8 +102,8 @@ def test_the_device_is_what_was_asked_for(monkeypatch: pytest.MonkeyPatch):
 
 def test_the_version_follows_the_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
-    for room in ("compare", "data", "seq2seq", "transformer"):
-        shutil.copytree(ROOT / room, tmp_path / room, ignore=shutil.ignore_patterns("__pycache__"))
+    for package in ("compare", "data", "seq2seq", "transformer"):
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(
         "compare.system.version.__file__", str(tmp_path / "compare" / "system" / "version.py")
     )

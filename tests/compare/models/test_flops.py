@@ -16,14 +16,14 @@ from seq2seq.config import AttentionConfig, Seq2SeqConfig
 from seq2seq.scores import SCORES
 from transformer.config import DecoderOnlyConfig, TransformerConfig
 
-pytestmark = pytest.mark.filterwarnings("ignore:TF32 acceleration")  # said when oneDNN is switched off
+pytestmark = pytest.mark.filterwarnings("ignore:TF32 acceleration")  # a warning when oneDNN is switched off
 
 B, S, T, V = 2, 5, 7, 23
 SIZES = {"src_len": S, "tgt_len": T, "tgt_vocabulary": V}
 
 
 def counted(config: Architecture) -> tuple[int, int]:
-    """What torch counts in a forward pass and in an update; its fused kernels, which count 0, are off."""
+    """FLOPs that torch counts in a forward pass and in an update, without fused kernels, which count 0."""
     model = build(config, V, V)
     src, tgt = torch.randint(V, (B, S)), torch.randint(V, (B, T))
     with torch.backends.mkldnn.flags(enabled=False), sdpa_kernel(SDPBackend.MATH):

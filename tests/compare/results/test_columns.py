@@ -1,4 +1,4 @@
-"""Columns of result tables: complete, unique, and formatted as headings say."""
+"""Columns of result tables: complete, unique, and formatted in the unit of their heading."""
 
 from dataclasses import fields
 

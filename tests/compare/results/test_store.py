@@ -105,8 +105,8 @@ def without(name: str) -> str:
         (changed(files={"test.hyp": "0"}), "files\\['test.hyp'\\] is '0', not a sha256"),
         (f'{{"label": {"[" * 100_000}', "not a result row: nested too deeply"),
         ("[]", "expected one JSON object, found list"),
-        ('{"label": "ls', "not a result row"),
-        (b"\xff\xfe{", "not a result row"),
+        ('{"label": "ls', "not a result record"),
+        (b"\xff\xfe{", "not a result record"),
     ],
 )
 def test_a_file_that_is_no_row_is_named(text: str | bytes, message: str, tmp_path: Path):

@@ -31,7 +31,7 @@ def texts(tmp_path: Path) -> list[str]:
 
 
 def test_several_references_match_hand_computation():
-    """Each n-gram stands in one of the two, the nearer length is the shorter; one edit of 5 words."""
+    """Each n-gram occurs in one of the two, the nearer length is the shorter; one edit of 5 words."""
     references = [lines[:1] for lines in REFERENCES]
     found = score_texts(HYPOTHESES[:1], *references, scoring=all_metrics(), n_bootstrap=2)
     assert found.bleu == pytest.approx(100)

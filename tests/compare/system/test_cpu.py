@@ -77,7 +77,7 @@ for rows, inner, columns in [(1, 512, 2048), (64, 256, 777), (2048, 2048, 64), (
 def test_few_products_stay_compiled_for_large_batches_unless_the_user_wants_more(
     batch_tokens: int | None, named: dict[str, str], kept: bool
 ):
-    """oneDNN's own log tells: the first of 100 sizes is compiled anew, the last is not."""
+    """oneDNN's log shows that the first of 100 sizes is compiled again, and the last is not."""
     code = f"""
 import torch
 from compare.system.cpu import tune_cpu

@@ -100,25 +100,25 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 def test_training_books_its_own_energy_and_not_that_of_validation(
     stream: BatchStream, tmp_path: Path, counted: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ):
-    """An update costs 2 J, validating 1,000; the run is stopped within a window and goes on."""
+    """An update costs 2 J, validating 1,000; the run is stopped between two log lines and resumed."""
 
     def costing(run, stop_at: int = 0):
         update, validate, save = run._update, run.validate, run._save
 
-        def dear_update(batch):
+        def costly_update(batch):
             counted.joules += 2
             update(batch)
             if run.state.update == stop_at:
                 os.kill(os.getpid(), signal.SIGTERM)
 
-        def dear(work):
+        def costly(work):
             def spend():
                 counted.joules += 1_000
                 return work()
 
             return spend
 
-        run._update, run.validate, run._save = dear_update, dear(validate), dear(save)
+        run._update, run.validate, run._save = costly_update, costly(validate), costly(save)
         return run
 
     settings = {"max_updates": 9, "valid_every": 4, "log_every": 3, "checkpoint_every": 5}

@@ -1,4 +1,4 @@
-"""Precision auto: bf16 where the device multiplies it, settled before anything is written or trained."""
+"""Precision auto: bf16 where the device multiplies it, resolved before anything is written or trained."""
 
 from pathlib import Path
 
@@ -60,7 +60,7 @@ def test_matrix_products_are_of_the_precision_told():
         with autocast(CPU, precision):
             assert (one @ one).dtype == dtype
     with pytest.raises(KeyError):
-        autocast(CPU, "auto")  # never settled
+        autocast(CPU, "auto")  # never resolved
 
 
 def test_a_run_is_of_one_precision_and_never_of_auto(
@@ -78,7 +78,7 @@ def test_a_run_is_of_one_precision_and_never_of_auto(
     monkeypatch.setattr(run_all, "calibrate", calibrate)
     overrides = ["train.precision=auto", "budget.match=time", "budget.amount=9"]
     experiment, folder = load_experiment(tiny_toml, overrides), tmp_path / "run"
-    for _ in range(2):  # the second goes on with the first
+    for _ in range(2):  # the second resumes the first
         results = run_experiment(experiment, folder, Reporter(quiet=True))
         assert [result.precision for result in results] == ["bf16", "bf16"]
     assert calibrated == ["bf16", "bf16"]

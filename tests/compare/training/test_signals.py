@@ -75,7 +75,7 @@ def test_sigterm_is_one_line_and_status_143(broken: Broken):
     assert broken.status == 143
     assert broken.stderr.count("\n") == 1
     assert broken.stderr.startswith(
-        f"stopped at update {broken.stopped.update} of 90; the same command goes on"
+        f"stopped at update {broken.stopped.update} of 90; run the same command again"
     )
     assert broken.stopped.epoch == 1
     assert 18 <= broken.stopped.position == broken.stopped.update < 60

@@ -96,7 +96,7 @@ def test_a_truncated_archive_is_an_error_and_leaves_no_partial_file(tmp_path: Pa
     noise = bytes(range(256)) * 400
     archive = pack(tmp_path / "a", {"x": noise + TEXT})
     archive.write_bytes(archive.read_bytes()[: int(keep * archive.stat().st_size)])
-    with pytest.raises(ValueError, match=r": damaged archive \(.*fetch it again"):
+    with pytest.raises(ValueError, match=r": damaged archive \(.*download it again"):
         extract(archive, {"x": tmp_path / "x"})
     assert all_files(tmp_path) == {archive}
 

@@ -144,7 +144,7 @@ def test_a_wrong_length_is_rejected_before_the_download(server: Server, tmp_path
 
 def test_a_file_of_unknown_length_needs_a_digest(server: Server, tmp_path: Path):
     url = server.at("/f", without_length)
-    assert "does not say how long" in refused(server.remote(url), tmp_path)
+    assert "does not state the length" in refused(server.remote(url), tmp_path)
     assert fetched(server.remote(url, digest=SHA256), tmp_path) == CONTENT
 
 
@@ -157,7 +157,7 @@ def test_the_first_download_records_an_unpublished_digest(
     assert any("is recorded" in line and SHA256 in line for line in caplog.messages)
     (tmp_path / "file.bin").unlink()
     changed = server.remote(server.at("/f", tampering))
-    assert f"take its line out of {tmp_path / RECORD}" in refused(changed, tmp_path)
+    assert f"remove its line from {tmp_path / RECORD}" in refused(changed, tmp_path)
     (tmp_path / RECORD).unlink()
     assert fetched(changed, tmp_path) != CONTENT
 

@@ -125,7 +125,7 @@ def test_two_processes_do_not_write_one_file(server: Server, tmp_path: Path):
     url = server.at("/f", plain)
 
     def interfere(name: str, done: int, total: int | None) -> None:
-        with pytest.raises(OSError, match="another process is fetching this file"):
+        with pytest.raises(OSError, match="another process is downloading this file"):
             fetched(server.remote(url, digest=SHA256), tmp_path)
 
     remote = server.remote(url, digest=SHA256)

@@ -95,7 +95,9 @@ def test_a_folder_that_was_changed_is_refused_and_not_touched(serve, tmp_path: P
     folder = fetch("multi30k", "en", "de", tmp_path)
     (folder / name).unlink() if content is None else (folder / name).write_bytes(content)
     left = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
-    with pytest.raises(ValueError, match=rf"multi30k\.en-de: {name} not as it was written; move the folder"):
+    with pytest.raises(
+        ValueError, match=rf"multi30k\.en-de: {name} is missing or has changed; move the folder"
+    ):
         fetch("multi30k", "en", "de", tmp_path)
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == left
 

@@ -89,7 +89,7 @@ def test_escaped_surrogates(tmp_path: Path):
     source = Records(path=path, fields=("a", "b"))
     stream = source.rows()
     assert next(stream) == (1, "😀", "x")
-    refused(lambda: next(stream), "r.jsonl, line 2", "field 'b'", "unpaired surrogate", "U+DC80", "mend")
+    refused(lambda: next(stream), "r.jsonl, line 2", "field 'b'", "unpaired surrogate", "U+DC80", "correct")
     assert list(source.rows(keep_broken=True))[1] == (2, "y", "\udc80 z")
 
 
@@ -120,7 +120,7 @@ def test_unequal_files_are_counted_to_their_ends(tmp_path: Path, left: int, righ
         (b'{"b": 1, "c": {}}', ("line 1: no field 'a'; known are 'b', 'c'",)),
         (b'{"a": null}', ("line 1: field 'a' must be a text, found NoneType",)),
         (b'{"a": {"b": "x"}}', ("found dict",)),
-        (b'{"a": "x"', ("line 1: not JSON", "one object a line")),
+        (b'{"a": "x"', ("line 1: not JSON", "one object per line")),
         (b"[" * 100_000, ("line 1: not JSON",)),
         (b'{"a": ' + b"9" * 5_000 + b"}", ("line 1: not JSON",)),
         (b"", ("r.jsonl is empty",)),
@@ -160,7 +160,7 @@ def test_concatenated_compressed_files_are_one_file(tmp_path: Path):
 
 
 def test_folders_and_missing_files_are_refused(tmp_path: Path):
-    refused(lambda: list(iter_lines(tmp_path)), str(tmp_path), "it is a folder")
+    refused(lambda: list(iter_lines(tmp_path)), str(tmp_path), "this is a folder")
     for name in ("x", "x.gz", "x.zst"):
         refused(lambda name=name: list(iter_lines(tmp_path / name)), f"{name}: no such file")
 
@@ -175,7 +175,7 @@ def test_reading_takes_little_memory_and_an_endless_line_is_refused(tmp_path: Pa
         assert sum(1 for _ in iter_lines(many)) == 200_000
         stream = iter_lines(longest)
         assert [len(next(stream)[1]), next(stream)[1]] == [MAX_LINE_BYTES - 1, "short"]
-        refused(lambda: next(stream), "line 3: over 1,048,576 bytes", "one sentence a line")
+        refused(lambda: next(stream), "line 3: over 1,048,576 bytes", "one sentence per line")
         assert tracemalloc.get_traced_memory()[1] < 12 * MAX_LINE_BYTES
     finally:
         tracemalloc.stop()

@@ -40,7 +40,7 @@ def test_words_may_be_counted_from_one():
 
 @pytest.mark.parametrize("wrong", ["1", "1-", "-1", "1-2-3", "a-b", "1?2:P", "1-2:X", "1–2", "١-2"])
 def test_a_malformed_link_is_named(wrong: str):
-    with pytest.raises(ValueError, match=r"^gold, line 7: '.+' is no link: write i-j") as error:
+    with pytest.raises(ValueError, match=r"^gold, line 7: '.+' is not a link: write i-j") as error:
         parse_pharaoh(f"0-0 {wrong}", "gold, line 7")
     assert repr(wrong) in str(error.value)
 
@@ -58,10 +58,10 @@ def test_naacl_links_are_sorted_by_sentence(tmp_path: Path):
     ("content", "message"),
     [
         ("0-0\n\n", r"links\.txt has links of 2 sentences, but the text has 3: line i must link"),
-        ("0-0\n0-x\n0-0\n", r"links\.txt, line 2: '0-x' is no link"),
+        ("0-0\n0-x\n0-0\n", r"links\.txt, line 2: '0-x' is not a link"),
         ("1 0 0\n4 0 0\n", r"links\.txt, line 2: no sentence 4 in a text of 3: give the text"),
         ("0 0 0\n", r"links\.txt, line 1: no sentence 0 in a text of 3"),
-        ("1 0 0\n1 0 x\n", r"links\.txt, line 2: '1 0 x' is no link: write sentence, i, j"),
+        ("1 0 0\n1 0 x\n", r"links\.txt, line 2: '1 0 x' is not a link: write sentence, i, j"),
     ],
 )
 def test_a_malformed_file_is_reported_in_one_line(tmp_path: Path, content: str, message: str):

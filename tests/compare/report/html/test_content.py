@@ -1,4 +1,4 @@
-"""What the report says of an experiment as a whole, and what it says where something is missing."""
+"""Content of the report for a whole experiment, and for one with missing parts."""
 
 import json
 import shutil

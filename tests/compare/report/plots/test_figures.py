@@ -111,7 +111,7 @@ def test_every_cost_of_the_analysis_has_an_axis():
 
 def test_joules_that_were_not_measured_cannot_be_drawn():
     rows = valid_rows("gru", 1, (10, 4.0, 20.0))
-    with pytest.raises(ValueError, match="gru: joules were not read in training; choose another axis"):
+    with pytest.raises(ValueError, match="gru: joules were not recorded in training; choose another axis"):
         progress_plot(rows, "joules")
 
 

@@ -20,7 +20,7 @@ DONE = Result(
 )
 FAILED = Result(label="gru", preset="gru", seed=1, status="failed", reason="loss became NaN")
 SPECIAL = re.compile(r"\\(?:[a-z]+\{\}|[&%$#_{}]|pm(?=\$))|\$\\pm\$")
-"""What remains allowed of LaTeX's special characters in a cell."""
+"""Forms in which LaTeX's special characters may occur in a cell."""
 
 
 @pytest.mark.parametrize("form", list(TableForm))

@@ -92,9 +92,9 @@ def test_each_figure_is_drawn_alone(kind: str, copy: Path):
 
 
 def test_figures_that_cannot_be_drawn(finished: Path, refusal: Refusal):
-    assert "joules were not read in training" in refusal("plot", finished, "quality-joules")
+    assert "joules were not recorded in training" in refusal("plot", finished, "quality-joules")
     assert refusal("plot", finished, "lenght") == "no figure 'lenght'; did you mean 'length'?"
-    assert "no format 'gif': choose of png, svg, pdf" in refusal(
+    assert "no format 'gif': choose from png, svg, pdf" in refusal(
         "plot", finished, "length", "--format", "gif"
     )
     assert "no table shape 'tall'" in refusal("table", finished, "--shape", "tall")
