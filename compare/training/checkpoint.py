@@ -91,7 +91,8 @@ def ensure_fit(model: nn.Module, shapes: Mapping[str, tuple[int, ...]], context:
     if parameters.keys() != shapes.keys():
         name = sorted(parameters.keys() ^ shapes.keys())[0]
         raise ValueError(
-            f"{context}: weights of another model: {abbreviate(name)} is only in the file or in the model"
+            f"{context}: weights of another model: "
+            f"{abbreviate(name)} is only in the file or only in the model"
         )
     for name, parameter in parameters.items():
         if tuple(parameter.shape) != shapes[name]:
