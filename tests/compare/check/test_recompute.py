@@ -95,6 +95,13 @@ def test_a_figure_that_an_earlier_version_did_not_compute_is_no_difference(copy:
     assert f"{RUN}: ter" in differences(copy)
 
 
+def test_a_headline_figure_that_was_taken_out_is_found(copy: Path):
+    path = copy / RUN / "result.json"
+    row = json.loads(path.read_text())
+    path.write_text(json.dumps(row | {"bleu": None, "params": None}))
+    assert {f"{RUN}: bleu", f"{RUN}: params"} <= set(differences(copy))
+
+
 def test_a_changed_table_is_found(copy: Path):
     (copy / "table.csv").write_text(render_table(read_results(copy), "csv"), encoding="utf-8")
     assert not differences(copy)

@@ -13,7 +13,7 @@ from compare.config.resolve_model import resolve_model
 from compare.config.run import Run, resolve_models
 from compare.config.sections import BudgetConfig, ModelConfig
 from compare.experiment import budget, run_all
-from compare.experiment.budget import GRIDS, MAX_WIDTH_FACTOR, TOLERANCE, match_budget
+from compare.experiment.budget import GRIDS, MAX_WIDTH_FACTOR, TOLERANCE, calibrate, match_budget
 from compare.experiment.compute_result import training_flops
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run_all import run_experiment
@@ -104,6 +104,22 @@ def test_time_buys_updates(tiny_toml: Path, prepared: PreparedData):
     given = [replace(run, budget=BudgetConfig(match="time", amount=0.1)) for run in whole]
     with pytest.raises(ValueError, match=r"one update takes 0\.55 s, more than the budget of 0\.10 s"):
         match_budget(given, prepared, {"reference": 0.1, "slow": 0.55})
+
+
+def test_a_calibration_counts_tokens_as_training_does(
+    tiny_toml: Path, prepared: PreparedData, monkeypatch: pytest.MonkeyPatch
+):
+    """A model that took 2 s per update of a whole epoch takes 2 s per update."""
+    batches = list(prepared.stream.epoch(1))
+    line = {
+        "train_s": 2.0 * len(batches),
+        "src_tokens": sum(batch.src_tokens for batch in batches),
+        "tgt_tokens": sum(batch.tgt_tokens for batch in batches),
+    }
+    monkeypatch.setattr(budget, "_train_briefly", lambda run, prepared: [line])
+    runs = runs_of(tiny_toml, REFERENCE, ModelConfig(preset="luong-dot", label="other"))
+    seconds = calibrate(runs, prepared, {"other": 5.0})
+    assert seconds == {"reference": pytest.approx(2.0), "other": 5.0}
 
 
 def test_the_global_generator_is_left_alone(tiny_toml: Path, prepared: PreparedData):

@@ -31,12 +31,20 @@ def test_no_two_columns_share_a_heading():
     assert len(set(headings)) == len(headings)
 
 
+def test_every_factor_belongs_to_its_unit():
+    factors = {"M": 1e-6, "GB": 1e-9, "%": 100, "min": 1 / 60, "s": 1, "ms": 1, "": 1}
+    for column in COLUMNS.values():
+        assert column.factor == factors[column.unit], column.name
+
+
 @pytest.mark.parametrize(
     ("name", "row", "heading", "text", "order"),
     [
         ("params", {"params": 7_126_000}, "params (M)", "7.13", 7.126),
         ("train_s", {"train_s": 810.0, "train_s_sd": 6.0}, "train (min)", "13.5 ± 0.1", 13.5),
         ("latency_ms_p50", {"latency_ms_p50": None}, "latency p50 (ms)", "–", None),
+        ("peak_memory_bytes", {"peak_memory_bytes": 3 * 2**30}, "peak memory (GB)", "3.22", 3.221225472),
+        ("train_mfu", {"train_mfu": 0.3456}, "train MFU (%)", "34.6", 34.56),
         ("updates", {"updates": 6000, "updates_sd": 0.0}, "updates", "6,000", 6000),
         ("valid_loss", {"valid_loss": 1.23456}, "validation loss", "1.235", 1.23456),
         ("seed", {"seed": 12345}, "seed", "12345", 12345),

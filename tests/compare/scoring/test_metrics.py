@@ -112,6 +112,18 @@ def test_columns_belong_to_metrics(column: str, name: str | None):
     assert metric_of(column) is (METRICS[name] if name else None)
 
 
+@pytest.mark.parametrize("names", [("exact", "exact_ci"), ("exact_ci", "exact")])
+def test_of_metrics_whose_names_begin_alike_the_longest_has_the_column(
+    names: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delitem(METRICS, "exact")
+    for name in names:
+        monkeypatch.setitem(METRICS, name, changed(name=name))
+    assert metric_of("exact_ci_signature_long") is METRICS["exact_ci"]
+    assert metric_of("exact_ci") is METRICS["exact_ci"]
+    assert metric_of("exact_signature_long") is METRICS["exact"]
+
+
 def test_it_is_computed_beside_the_others():
     scores = score_texts(HYPOTHESES, REFERENCES, scoring=all_metrics(), n_bootstrap=2)
     assert scores.scores == {"exact": 50.0, "exact_signature": "exact|v:1"}

@@ -112,6 +112,18 @@ def test_a_users_level_is_honoured(level: int, tmp_path: Path, collector: Collec
     assert (logger.level, logger.handlers, logger.propagate) == before
 
 
+def test_a_users_debug_messages_are_not_lost_while_a_run_writes_its_log(tmp_path: Path, collector: Collector):
+    logger = logging.getLogger("compare")
+    before = logger.level
+    logger.setLevel(logging.DEBUG)
+    try:
+        with log_to_file(tmp_path / "log.txt"):
+            LOGGER.debug("details")
+    finally:
+        logger.setLevel(before)
+    assert collector.messages == ["details"]
+
+
 CODE = """
 import logging, sys
 from pathlib import Path

@@ -4,6 +4,8 @@ import os
 import signal
 import threading
 
+import pytest
+
 from compare.system.signals import stop_on_signals
 
 
@@ -14,6 +16,23 @@ def test_the_first_signal_is_recorded_and_the_handlers_return():
         os.kill(os.getpid(), signal.SIGTERM)
         assert request.signum == signal.SIGTERM
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_acts_as_before_whichever_the_first_was(second: signal.Signals):
+    """Ctrl-C ends a run that already saves its state because of SIGTERM."""
+    received: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        for number in handlers:
+            signal.signal(number, lambda signum, _: received.append(signum))
+        with stop_on_signals() as request:
+            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), second)
+            assert (request.signum, received) == (signal.SIGTERM, [second])
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def test_another_thread_can_work_without_handlers():

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.text.files import append_whole, write_atomically
+from data.text import files
+from data.text.files import append_whole, find_leftovers, temporary_path, write_atomically
 
 
 @given(st.text() | st.binary())
@@ -85,3 +86,43 @@ def test_an_append_that_does_not_fit_leaves_the_file_as_it_was(tmp_path: Path):
     assert path.read_text() == "first\n"
     append_whole(path, "ö\n")
     assert path.read_text(encoding="utf-8") == "first\nö\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "is_leftover"),
+    [
+        (None, False),  # the process is running
+        (PermissionError(), False),  # so is one of another user
+        (OverflowError(), False),  # the number is none of this machine's
+        (ProcessLookupError(), True),
+    ],
+)
+def test_what_only_a_killed_process_can_have_written_is_left_over(
+    error: Exception | None, is_leftover: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def kill(pid: int, signum: int) -> None:
+        assert signum == 0
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(os, "kill", kill)
+    path = temporary_path(tmp_path / "result.json")
+    path.touch()
+    assert find_leftovers(tmp_path) == ([path] if is_leftover else [])
+
+
+def test_what_a_process_of_another_machine_writes_is_not_left_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Its process number says nothing here, in a folder that several machines share."""
+
+    def kill(pid: int, signum: int) -> None:
+        raise ProcessLookupError
+
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(files, "_HOST", "0123abcd")
+        path = temporary_path(tmp_path / "result.json")
+    monkeypatch.setattr(os, "kill", kill)
+    path.touch()
+    assert path.name.startswith(".result.json.0123abcd-")
+    assert find_leftovers(tmp_path) == []

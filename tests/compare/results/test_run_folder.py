@@ -1,0 +1,22 @@
+"""The files of a run that its result records."""
+
+import hashlib
+import json
+from pathlib import Path
+
+from compare.results.run_folder import RunFolder
+from tests.kits.runs import ROWS
+
+FILES = ("config.toml", "vocabulary.json", "metrics.jsonl", "speed.json", "checkpoints/final.safetensors")
+
+
+def test_a_result_records_the_hash_of_every_file_that_its_figures_come_from(finished: Path):
+    for name in ROWS:
+        folder = finished / name
+        outputs = [path.name for path in folder.glob("*.hyp")]
+        assert outputs
+        expected = {
+            path: hashlib.sha256((folder / path).read_bytes()).hexdigest() for path in (*FILES, *outputs)
+        }
+        assert RunFolder.read(folder).hashes() == expected
+        assert json.loads((folder / "result.json").read_text())["files"] == expected
