@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from compare.config.schema import current_names
 from compare.config.sections import run_name
 from compare.results.record_check import check_record
 from data.text.files import parse_json
@@ -173,6 +174,8 @@ class Result:
             record = parse_json(text)
         except ValueError as error:  # of JSON or of UTF-8
             raise ValueError(f"{source}: not a result record: {error}") from None
+        if isinstance(record, dict):
+            record = current_names("result", record)
         check_record(record, cls, source)
         return cls(**record)
 

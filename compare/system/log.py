@@ -40,7 +40,7 @@ class _FileHandler(logging.Handler):
     """Appends messages to a file; an error, such as a full disk, ends the program as anywhere else."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__()
+        super().__init__(logging.INFO)
         self._path = path
         self.setFormatter(_Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
 

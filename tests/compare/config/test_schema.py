@@ -11,6 +11,7 @@ from compare.config import schema
 from compare.config.parse import load_experiment
 from compare.config.schema import RENAMED, SCHEMA, current_config, current_names
 from compare.experiment.run_all import run_experiment
+from compare.results.result import Result
 from compare.results.run_folder import RunFolder
 from compare.results.trained_model import load_model
 from compare.system.progress import Reporter
@@ -78,6 +79,12 @@ def test_weights_and_states_are_read_by_the_table(tmp_path: Path, monkeypatch: p
     monkeypatch.setitem(schema.RENAMED, "parameter", {"table.weight": "embedding.weight"})
     save_weights(tmp_path / "w.safetensors", {"table.weight": torch.ones(2), "bias": torch.zeros(1)})
     assert load_weights(tmp_path / "w.safetensors").keys() == {"embedding.weight", "bias"}
+
+
+def test_results_are_read_by_the_table(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(schema.RENAMED, "result", {"bleu_score": "bleu"})
+    text = '{"label": "a", "preset": "lstm", "seed": 1, "status": "done", "bleu_score": 12.5}'
+    assert Result.from_json(text).bleu == 12.5
 
 
 def test_a_run_stopped_by_version_1_goes_on(stopped: Path, tiny_toml: Path, finished: Path, tmp_path: Path):
