@@ -103,7 +103,7 @@ def without(name: str) -> str:
         (changed(files={"../../passwd": "0" * 64}), "files names '../../passwd', which is no file of a run"),
         (changed(files={"/etc/passwd": "0" * 64}), "files names '/etc/passwd', which is no file of a run"),
         (changed(files={"test.hyp": "0"}), "files\\['test.hyp'\\] is '0', not a sha256"),
-        (f'{{"label": {"[" * 100_000}', "not a result row: nested too deeply"),
+        (f'{{"label": {"[" * 100_000}', "not a result record: nested too deeply"),
         ("[]", "expected one JSON object, found list"),
         ('{"label": "ls', "not a result record"),
         (b"\xff\xfe{", "not a result record"),
