@@ -15,6 +15,8 @@ from tests.kits.paths import ROOT
 from tests.kits.recipes import apply, changes, copy_tree, python, sections
 from tests.test_imports import ORDER
 
+pytestmark = pytest.mark.slow
+
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 RECIPES = sections(TEXT)
 CONTRACT = """

@@ -47,6 +47,7 @@ def test_the_signatures_are_those_of_the_code(name: str, arguments: str):
     assert not arguments or required <= set(shown)
 
 
+@pytest.mark.slow
 def test_the_examples_run(
     copy: Path, tiny_toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, registries: None
 ):

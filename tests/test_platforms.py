@@ -13,6 +13,8 @@ from tests.kits.paths import ROOT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="imitates other systems on Linux")
 
+pytestmark = pytest.mark.slow
+
 
 def elsewhere(*arguments: str | Path) -> str:
     """Run Python in an imitation of another system; returns what it prints."""

@@ -145,7 +145,7 @@ def test_a_missing_folder_or_language_is_named(root: Path) -> None:
     refused(lambda: read_corpus(root, "en", "en"), "both 'en'")
     refused(lambda: read_corpus(root, "en", "cs"), "train.en.gz", "no counterpart train.cs")
     refused(lambda: read_pairs(root / "x.en", root / "train.de"), "x.en: no such file")
-    refused(lambda: read_pairs(root, root / "train.de"), f"{root}: no such file")
+    refused(lambda: read_pairs(root, root / "train.de"), f"{root}: this is a folder; give a file")
 
 
 def test_two_versions_of_one_split_are_refused(root: Path) -> None:

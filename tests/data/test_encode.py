@@ -154,6 +154,7 @@ def test_released_pages_can_be_read_again(
     assert split.src.flat.tolist() == before
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From 20 chunks to 80, the peak memory of Python and NumPy grows by less than 20%."""
     monkeypatch.setattr(encode, "CHUNK_PAIRS", 500)

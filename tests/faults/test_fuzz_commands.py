@@ -20,6 +20,7 @@ SHORT = 4
 """Inputs of each kind in a short run."""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 def test_damaged_files_through_whole_commands(tmp_path: Path):
     seed = str(time.time_ns()) if INPUTS else "fixed"

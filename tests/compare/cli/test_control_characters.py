@@ -51,7 +51,7 @@ def test_a_file_name_that_check_reports_and_tables_that_it_reads_back(
 ):
     path = copy / ROWS[0] / "result.json"
     row = json.loads(path.read_text())
-    path.write_text(json.dumps(row | {"device": "=1\r\x1b", "files": {**row["files"], f"{ESCAPE}\nx": "0"}}))
+    path.write_text(json.dumps(row | {"device": "=1\r\x1b", "data_hash": f"{ESCAPE}\nx"}))
     for form, suffix in (("csv", "csv"), ("markdown", "md"), ("json", "json")):
         assert main(["table", str(copy), "--form", form, "--columns", "label,device"]) == 0
         assert "=1" in capsys.readouterr().out
@@ -62,8 +62,18 @@ def test_a_file_name_that_check_reports_and_tables_that_it_reads_back(
     assert main(["check", str(copy), "-q"]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert not any(map(obeyed, lines))
-    assert any(f"{SHOWN}\\nx: recorded 0" in line for line in lines)
+    assert any(f"recorded {SHOWN}\\nx" in line for line in lines)
     assert not any(line.startswith("table.") for line in lines)
+
+
+def test_a_file_name_in_a_result(copy: Path, capsys: pytest.CaptureFixture[str]):
+    path = copy / ROWS[0] / "result.json"
+    row = json.loads(path.read_text())
+    path.write_text(json.dumps(row | {"files": {**row["files"], f"{ESCAPE}\nx": "0"}}))
+    assert main(["check", str(copy), "-q"]) == 2
+    error = capsys.readouterr().err
+    assert SHOWN in error
+    assert not obeyed(error.removesuffix("\n"))
 
 
 def test_a_line_of_a_corpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -39,7 +39,7 @@ def test_texts_that_cannot_be_scored(tiny_toml: Path, tmp_path: Path, refusal: R
     assert "test.de has 8 lines but" in message
     assert "train.de has 400: line i of one must translate" in message
     assert "no such file" in refusal("score", tmp_path / "absent", "--ref", corpus / "test.de")
-    assert "no such file" in refusal("score", tmp_path, "--ref", corpus / "test.de")
+    assert "this is a folder; give a file" in refusal("score", tmp_path, "--ref", corpus / "test.de")
     (tmp_path / "empty").touch()
     assert "is empty" in refusal("score", tmp_path / "empty", "--ref", corpus / "test.de")
 

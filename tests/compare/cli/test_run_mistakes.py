@@ -115,7 +115,7 @@ def test_a_corpus_that_cannot_be_used_leaves_nothing(
 
 def test_a_place_that_is_no_folder(tiny_toml: Path, tmp_path: Path, refusal: Refusal):
     (tmp_path / "file").write_text("mine")
-    assert "no folder" in refusal("run", tiny_toml, "--out", tmp_path / "file")
+    assert "is not a folder" in refusal("run", tiny_toml, "--out", tmp_path / "file")
     assert (tmp_path / "file").read_text() == "mine"
 
 

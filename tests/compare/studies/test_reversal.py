@@ -109,7 +109,7 @@ def test_runs_that_cannot_be_compared_are_an_error(experiment, tmp_path):
     with pytest.raises(ValueError, match="nothing to compare"):
         reversal.run(replace(QUICK, runs=folder))
     (folder / "tf-seed1" / "test.hyp").write_text("one line\n")
-    with pytest.raises(ValueError, match="has 1 lines, but test 12"):
+    with pytest.raises(ValueError, match="has 1 lines, but test has 12"):
         finished_models.read_translations(folder)
     experiment({"tf": ("transformer", {}, SENTENCES)}, status="failed")
     with pytest.raises(ValueError, match="holds no finished run"):
