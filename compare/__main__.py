@@ -1,8 +1,20 @@
 """``python -m compare`` and the console script ``attnbench``."""
 
+import signal
 import sys
 
-from compare.cli import main
+
+def main() -> int:
+    """Run a command; a Ctrl-C before, after or while another one is handled ends it without a traceback."""
+    try:
+        from compare.cli import main as run_command
+
+        return run_command()
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's own clean-up at exit would print a traceback
+
 
 if __name__ == "__main__":
     sys.exit(main())
