@@ -13,7 +13,8 @@ def main() -> int:
     except KeyboardInterrupt:
         return 130
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's own clean-up at exit would print a traceback
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else a shell has it ignored
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's clean-up at exit prints a traceback
 
 
 if __name__ == "__main__":

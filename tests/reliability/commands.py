@@ -96,7 +96,7 @@ def warm_up() -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a command as ``python -m compare`` does, but studies in quick mode and bench without its idle part."""
+    """Run a command as ``python -m compare`` does, but studies are quick, and bench skips a part."""
     import compare.studies
     from compare.benchmark import benchmark
     from compare.cli import main as run_command

@@ -28,9 +28,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=100, help="processes to kill, about [default: 100]")
     parser.add_argument("--seed", type=int, default=None, help="of all that is random [default: the time]")
-    parser.add_argument(
-        "--command", choices=sorted(SHARES), action="append", help="only this; may be repeated"
-    )
+    parser.add_argument("--command", choices=sorted(SHARES), action="append", help="only this")
     parser.add_argument("--processes", default="2,4,8", help="so many at once on one experiment; empty: none")
     parser.add_argument("--seconds", type=float, default=15, help="duration of each of these [default: 15]")
     parser.add_argument("--short", action="store_true", help="a quarter of the updates")

@@ -77,7 +77,7 @@ def wait(pid: int, folder: Path) -> Ending:
 
 
 def send(pid: int, name: str, draw: random.Random) -> None:
-    """Send the signals ``SIGNALS[name]``, up to 50 ms apart; the process may have ended, but not been waited for."""
+    """Send the signals ``SIGNALS[name]``, up to 50 ms apart, to a process not yet waited for."""
     for number, signum in enumerate(SIGNALS[name]):
         if number:
             time.sleep(draw.uniform(0, 0.05))
@@ -87,7 +87,8 @@ def send(pid: int, name: str, draw: random.Random) -> None:
 def kill_at_operation(name: str, number: int) -> Callable[[], None]:
     """Make a function that lets its process send itself signals before operations on files.
 
-    Operations are: opening for writing, renaming, removing, making and truncating, and fsync before and after.
+    Operations are: opening for writing, renaming, removing, making and truncating; and before and after
+    fsync.
 
     Args:
         name: key of ``SIGNALS``; the second signal, if there is one, comes at the next operation.

@@ -25,8 +25,8 @@ def share(
 ) -> None:
     """Let processes work on one experiment, kill one of them now and then, and start another instead.
 
-    When an experiment is finished, another begins. At the end the rest may finish it, the same command is called
-    once more, and the folder is compared with that of an undisturbed run.
+    When an experiment is finished, another begins. At the end the remaining processes may finish it, the same
+    command is called once more, and the folder is compared with that of an undisturbed run.
 
     Args:
         command: the command that all of them run.
