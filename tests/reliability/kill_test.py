@@ -7,6 +7,7 @@ import argparse
 import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -15,11 +16,11 @@ from pathlib import Path
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch starts threads, which a forked process would not have
 
 from tests.reliability.commands import make_commands, warm_up, write_inputs
-from tests.reliability.kills import start, wait
+from tests.reliability.kills import RUNNING, start, wait
 from tests.reliability.processes import share
 from tests.reliability.series import KILLS, OUT, Series, Table
 
-SHARES = {"run": 0.4, "prepare": 0.1, "prepare-into": 0.1, "report": 0.12, "study": 0.16, "bench": 0.12}
+SHARES = {"run": 0.3, "prepare": 0.2, "prepare-into": 0.2, "report": 0.06, "study": 0.14, "bench": 0.1}
 """The part of the kills that each command gets."""
 
 
@@ -34,17 +35,21 @@ def main() -> int:
     parser.add_argument("--short", action="store_true", help="a quarter of the updates")
     parser.add_argument("--folder", type=Path, help="where to work [default: the folder for temporary files]")
     options = parser.parse_args()
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signum, signal.default_int_handler)  # the table is printed in any case
     seed = int(time.time()) if options.seed is None else options.seed
     print(f"seed {seed}", flush=True)
     folder, table = Path(tempfile.mkdtemp(dir=options.folder)), Table()
     try:
         warm_up()
         run(options, folder, table, random.Random(seed))
+    except KeyboardInterrupt:
+        print("stopped early")
     finally:
+        for pid in RUNNING:
+            os.kill(pid, signal.SIGKILL)
         shutil.rmtree(folder, ignore_errors=True)
-        print(
-            "\n".join(["", table.render(), "", f"{len(table.defects)} defects", *table.defects]), flush=True
-        )
+        print("", table.render(), "", f"{len(table.defects)} defects", *table.defects, sep="\n", flush=True)
     return 1 if table.defects else 0
 
 
@@ -57,15 +62,18 @@ def run(options: argparse.Namespace, folder: Path, table: Table, draw: random.Ra
     undisturbed = wait(start(commands["run"], finished.parent), finished.parent)
     assert undisturbed.status == 0, undisturbed.errors
     names = options.command or list(SHARES)
-    total = sum(SHARES[name] for name in names)
-    for name in names:
-        series = Series(commands[name], folder / name, table, draw)
-        print(f"{name}: {series.seconds:.1f} s, {series.operations} operations on files", flush=True)
-        goal = round(options.kills * SHARES[name] / total)
-        while (rest := goal - _killed(table, name)) > 0:
-            series.run(min(rest, KILLS))
-            seconds = time.monotonic() - begin
-            print(f"{seconds:.0f} s: {name} {_killed(table, name)} of {goal} kills", flush=True)
+    goals = {
+        name: round(options.kills * SHARES[name] / sum(SHARES[each] for each in names)) for name in names
+    }
+    series = {name: Series(commands[name], folder / name, table, draw) for name in names}
+    for name, each in series.items():
+        print(f"{name}: {each.seconds:.1f} s, {each.operations} operations on files", flush=True)
+    while rest := {name: goal - _killed(table, name) for name, goal in goals.items()}:
+        name = max(rest, key=lambda each: rest[each] / max(goals[each], 1))
+        if rest[name] <= 0:
+            break
+        series[name].run(min(rest[name], KILLS))
+        print(f"{time.monotonic() - begin:.0f} s: {name} {_killed(table, name)} of {goals[name]}", flush=True)
     for number in map(int, filter(None, options.processes.split(","))):
         place = folder / f"processes-{number}"
         share(commands["run"], place, number, options.seconds, table, draw, finished.parent)

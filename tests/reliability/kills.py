@@ -23,6 +23,9 @@ SIGNALS = {"SIGKILL": [signal.SIGKILL], "SIGTERM": [signal.SIGTERM], "SIGINT twi
 ENDED_BY = {"SIGKILL": {-9}, "SIGTERM": {143, -15}, "SIGINT twice": {130, -2}}
 """Exit statuses of a process that a signal has ended; negative: it died of it, as before Python's start."""
 
+RUNNING: set[int] = set()
+"""Process ids of what ``start`` has started and ``wait`` has not seen end."""
+
 
 @dataclass(frozen=True)
 class Ending:
@@ -48,14 +51,16 @@ def start(
     arguments = command.arguments(folder)
     pid = os.fork()
     if pid:
+        RUNNING.add(pid)
         return pid
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signum, signal.SIG_DFL)
     errors = folder.parent / f"{ERRORS}-{os.getpid()}"
     if not real:
         run_in_child(arguments, errors, before)
     try:
         for descriptor, path in ((1, os.devnull), (2, str(errors))):
             os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), descriptor)
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         os.execve(sys.executable, [sys.executable, "-m", command.module, *arguments], environment)
     finally:
@@ -70,6 +75,7 @@ def wait(pid: int, folder: Path) -> Ending:
             os.kill(pid, signal.SIGKILL)
             hung, deadline = True, deadline + LIMIT_S
         time.sleep(0.005)
+    RUNNING.discard(pid)
     path = folder.parent / f"{ERRORS}-{pid}"
     errors = path.read_text(errors="replace") if path.exists() else ""
     path.unlink(missing_ok=True)

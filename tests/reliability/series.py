@@ -38,6 +38,7 @@ class Table:
         """Count a defect and keep its description."""
         self.add(command, name, what)
         self.defects.append(f"{command}, {name}: {what}: {text}")
+        print(self.defects[-1], flush=True)
 
     @property
     def kills(self) -> int:
