@@ -4,8 +4,10 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 from tests.conftest import TINY, write_corpus
@@ -92,7 +94,10 @@ def make_commands(inputs: Path, finished: Path) -> dict[str, Command]:
 
 def warm_up() -> None:
     """Import what the commands import, so that forked processes need not."""
-    import data.prepare.prepare_corpus  # noqa: F401
+
+    for name in ("torch._dynamo", "torch._inductor", "jinja2", "lxml.etree", "PIL.BmpImagePlugin"):
+        with suppress(ImportError):  # torch's optimizers and matplotlib import these when they are needed
+            import_module(name)
 
 
 def main(arguments: Sequence[str]) -> int:
