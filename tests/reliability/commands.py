@@ -19,6 +19,32 @@ BENCH = ["--phase", "train,greedy", "--updates", "1", "--repeats", "1", "--batch
 STUDY = "distance"
 """The study that is fastest in quick mode."""
 
+IMPORTS = [
+    "compare.benchmark.benchmark",
+    "compare.check.recompute",
+    "compare.cli",
+    "compare.experiment.run_all",
+    "compare.report.html",
+    "compare.report.publish",
+    "compare.studies.distance",
+    "compare.studies.study_report",
+    "data.prepare.prepare_corpus",
+    "torch._dynamo",
+    "torch._inductor",
+    "jinja2",
+    "lxml.etree",
+    "sacrebleu",
+    "requests",
+    "pydantic",
+    "portalocker",
+    "numpy.polynomial",
+    "PIL.features",
+    "PIL.GifImagePlugin",
+    "PIL.JpegImagePlugin",
+    "PIL.PpmImagePlugin",
+]
+"""Modules that commands import when they need them."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
@@ -94,9 +120,8 @@ def make_commands(inputs: Path, finished: Path) -> dict[str, Command]:
 
 def warm_up() -> None:
     """Import what the commands import, so that forked processes need not."""
-
-    for name in ("torch._dynamo", "torch._inductor", "jinja2", "lxml.etree", "PIL.BmpImagePlugin"):
-        with suppress(ImportError):  # torch's optimizers and matplotlib import these when they are needed
+    for name in IMPORTS:
+        with suppress(ImportError):  # those of others differ from version to version
             import_module(name)
 
 
