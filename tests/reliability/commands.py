@@ -121,7 +121,7 @@ def make_commands(inputs: Path, finished: Path) -> dict[str, Command]:
 def warm_up() -> None:
     """Import what the commands import, so that forked processes need not."""
     for name in IMPORTS:
-        with suppress(ImportError):  # those of others differ from version to version
+        with suppress(ImportError):  # other packages' modules differ from version to version
             import_module(name)
 
 
