@@ -108,7 +108,7 @@ def make_commands(inputs: Path, finished: Path) -> dict[str, Command]:
         Command(
             name="study",
             arguments=lambda folder: ["study", STUDY, "--out", str(folder / OUT), "-q"],
-            module="tests.reliability.commands",
+            module="tests.reliability.quick_study",
         ),
         Command(
             name="bench",
@@ -159,9 +159,3 @@ def run_in_child(arguments: Sequence[str], errors: Path, before: Callable[[], No
         os.write(2, traceback.format_exc().encode())
     finally:
         os._exit(status)
-
-
-if __name__ == "__main__":
-    import sys
-
-    sys.exit(main(sys.argv[1:]))

@@ -16,6 +16,8 @@ from tests.reliability.kills import ENDED_BY, SIGNALS, Ending, count_operations,
 
 KILLS = 20
 """Kills per series; one of them ends a real process, the others forked ones."""
+REAL_S = (1.0, 4.0)
+"""Seconds in which Python itself has started, and in which it has imported torch, in a real process."""
 COMPLETE = re.compile(r"error: .* holds something already")
 """What ``data prepare`` says when an earlier call has finished its work."""
 FIELDS = ("kills", "at operations", "real", "losses", "differences", "leftovers", "tracebacks", "hangs")
@@ -105,7 +107,8 @@ class Series:
     def _kill(self, name: str, *, real: bool, at_operation: bool) -> Ending:
         """Kill once, and look for what was lost or damaged."""
         share = 0.1 if self.command.resumes else 1.0
-        delay_s = self.draw.uniform(0, self.seconds * share + (4 if real else 0))
+        first, last = REAL_S if real else (0.0, 0.0)
+        delay_s = self.draw.uniform(first, last + self.seconds * share)
         operation = 0
         if at_operation:
             steps = self.draw.randint(1, self.operations // 10) if self.command.resumes else 0
