@@ -59,6 +59,8 @@ class Command:
     """What ``python -m`` starts in a real process."""
     resumes: bool = False
     """Whether a second call continues the first one's work instead of repeating it."""
+    undoes: bool = False
+    """Whether a second call removes what an incomplete first one has written."""
 
 
 def write_inputs(folder: Path, *, short: bool) -> Path:
@@ -99,7 +101,7 @@ def make_commands(inputs: Path, finished: Path) -> dict[str, Command]:
             resumes=True,
         ),
         Command(name="prepare", arguments=prepare),
-        Command(name="prepare-into", arguments=prepare, set_up=make_empty),
+        Command(name="prepare-into", arguments=prepare, set_up=make_empty, undoes=True),
         Command(
             name="report",
             arguments=lambda folder: ["report", str(folder / OUT), "-q"],

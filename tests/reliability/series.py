@@ -141,9 +141,9 @@ class Series:
             yield f"damaged: {type(error).__name__}: {error}"
             return
         for name, update in before.items():
-            if name not in after:
+            if name not in after and not self.command.undoes:
                 yield f"{name} is gone"
-            elif after[name] < update:
+            elif after.get(name, update) < update:
                 yield f"{name} went back from update {update} to {after[name]}"
 
     def _compare(self, names: list[str]) -> None:
