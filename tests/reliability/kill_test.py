@@ -48,8 +48,8 @@ def main() -> int:
     finally:
         for pid in RUNNING:
             os.kill(pid, signal.SIGKILL)
-        shutil.rmtree(folder, ignore_errors=True)
         print("", table.render(), "", f"{len(table.defects)} defects", *table.defects, sep="\n", flush=True)
+        shutil.rmtree(folder, ignore_errors=True)
     return 1 if table.defects else 0
 
 

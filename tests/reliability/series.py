@@ -86,7 +86,7 @@ class Series:
         names: list[str] = []
         for index in range(number):
             name = next(self._signals)
-            real, at_operation = index == number // 2, index % 2 == 1
+            real, at_operation = number > 1 and index == number // 2, index % 2 == 1
             ending = self._kill(name, real=real, at_operation=at_operation and not real)
             if ending.status in ENDED_BY[name]:
                 names.append(name)
