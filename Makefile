@@ -4,7 +4,7 @@
 #   make DATA=FOLDER bench            times on your copy of Multi30k instead of random ids
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compare bench bench-gpu test lint clean
+.PHONY: help setup compare bench bench-gpu test kill-test lint clean
 
 ifdef PYTHON
 PY := $(PYTHON)
@@ -37,6 +37,9 @@ bench-gpu: $(STAMP) ## The same for large models on one GPU (planned for 8 minut
 
 test: $(STAMP) ## Run the tests
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
+
+kill-test: $(STAMP) ## End commands by signals and compare what remains (ARGS="--kills 1000": about 30 minutes)
+	$(PY) -m tests.reliability.kill_test $(ARGS)
 
 lint: $(STAMP) ## Check style and types
 	$(PY) -m ruff check .

@@ -65,11 +65,13 @@ def main(arguments: list[str] | None = None) -> int:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors=__name__)
     from compare.system.log import hide_messages
-    from compare.system.signals import raise_on_sigterm
+    from compare.system.signals import Terminated, raise_on_sigterm
 
     try:
         with raise_on_sigterm():
             return _flushed(_run(arguments))
+    except Terminated:  # before the command has begun or after its end
+        return 143
     finally:
         hide_messages()
 

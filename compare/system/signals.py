@@ -1,10 +1,14 @@
 """Handling of Ctrl-C and SIGTERM: work ends at a safe point instead of in the middle."""
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+REPEAT_S = 0.01
+"""Time after which a signal is raised again whose exception Python has ignored."""
 
 
 class Interrupted(Exception):
@@ -23,7 +27,9 @@ class Terminated(BaseException):
 def raise_on_sigterm() -> Iterator[None]:
     """Let SIGTERM raise ``Terminated`` in a block, so that ``finally`` clauses clean up.
 
-    Without effect in another thread than the main one.
+    Python ignores exceptions in ``__del__`` methods and callbacks of weak references. When SIGTERM or Ctrl-C
+    arrives in one of them, it is raised again a moment later. Without effect in another thread than the main
+    one.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -34,9 +40,32 @@ def raise_on_sigterm() -> Iterator[None]:
 
     before = signal.signal(signal.SIGTERM, terminate)
     try:
-        yield
+        with _repeat_ignored_signals():
+            yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _repeat_ignored_signals() -> Iterator[None]:
+    """Raise SIGTERM and SIGINT again if Python could not pass their exception on."""
+    hook, timers = sys.unraisablehook, list[threading.Timer]()
+
+    def repeat(unraisable: "sys.UnraisableHookArgs") -> None:
+        signum = {Terminated: signal.SIGTERM, KeyboardInterrupt: signal.SIGINT}.get(unraisable.exc_type)
+        if signum is None:
+            hook(unraisable)
+            return
+        timers.append(threading.Timer(REPEAT_S, signal.raise_signal, [signum]))
+        timers[-1].start()
+
+    sys.unraisablehook = repeat
+    try:
+        yield
+    finally:
+        sys.unraisablehook = hook
+        for timer in timers:
+            timer.cancel()
 
 
 class StopRequest:

@@ -78,7 +78,10 @@ def new_folder(out: Path) -> Iterator[Path]:
             error.filename = str(out)
         raise
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)  # no longer there if the rename succeeded
+        if not (
+            temporary / MOVED
+        ).exists():  # else a signal stopped the undoing; the next call goes on with it
+            shutil.rmtree(temporary, ignore_errors=True)  # no longer there if the rename succeeded
 
 
 def described(path: Path) -> dict[str, int | str]:
@@ -109,6 +112,7 @@ def _move_files(temporary: Path, target: Path) -> None:
         for name in names:
             os.rename(temporary / name, target / name)
         sync_folder(target)
+        (temporary / MOVED).unlink()
     except BaseException:
         _undo_moves(temporary, target)
         raise
@@ -124,6 +128,7 @@ def _undo_moves(temporary: Path, target: Path) -> None:
     if waiting:
         for name in set(names).difference(waiting):
             (target / name).unlink(missing_ok=True)
+    (temporary / MOVED).unlink()
 
 
 def _remove_leftovers(target: Path) -> None:

@@ -2,11 +2,13 @@
 
 import os
 import signal
+import sys
 import threading
+import time
 
 import pytest
 
-from compare.system.signals import stop_on_signals
+from compare.system.signals import Terminated, raise_on_sigterm, stop_on_signals
 
 
 def test_the_first_signal_is_recorded_and_the_handlers_return():
@@ -46,3 +48,34 @@ def test_another_thread_can_work_without_handlers():
     thread.start()
     thread.join()
     assert requests == [None]
+
+
+class SignalsWhenDeleted:
+    """Raises a signal in ``__del__``, where Python ignores exceptions."""
+
+    def __init__(self, signum: signal.Signals) -> None:
+        self.signum = signum
+
+    def __del__(self) -> None:
+        signal.raise_signal(self.signum)
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize(
+    ("signum", "error"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)]
+)
+def test_a_signal_where_python_ignores_exceptions_is_not_lost(
+    signum: signal.Signals, error: type[BaseException], capsys: pytest.CaptureFixture[str]
+):
+    hook = sys.unraisablehook
+
+    @raise_on_sigterm()
+    def work() -> None:
+        SignalsWhenDeleted(signum)
+        for _ in range(500):
+            time.sleep(0.01)
+
+    with pytest.raises(error):
+        work()
+    assert sys.unraisablehook is hook
+    assert capsys.readouterr().err == ""

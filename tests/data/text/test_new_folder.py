@@ -223,6 +223,29 @@ def test_a_process_that_is_killed_while_it_fills_an_existing_folder(tmp_path: Pa
     assert os.listdir(tmp_path) == ["x"]
 
 
+def test_a_second_interrupt_while_moves_are_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """What tells a later call which files to move back is kept until all of them are."""
+    rename = os.rename
+
+    def interrupted(source: Path, target: Path) -> None:
+        if source.name == "b":
+            raise KeyboardInterrupt
+        rename(source, target)
+
+    def interrupted_again(*_: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", interrupted)
+        patch.setattr("data.text.new_folder._undo_moves", interrupted_again)
+        with pytest.raises(KeyboardInterrupt):
+            fill(tmp_path, lambda folder: [(folder / name).write_text(name) for name in "abc"])
+    assert "a" in os.listdir(tmp_path)
+    monkeypatch.setattr("data.text.files._is_running", lambda pid: False)
+    fill(tmp_path)
+    assert os.listdir(tmp_path) == ["x"]
+
+
 def test_a_process_that_is_killed_after_it_has_filled_a_folder(tmp_path: Path):
     with process(tmp_path, KILLED_AFTER_MOVING) as writer:
         pass
