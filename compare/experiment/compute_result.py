@@ -20,8 +20,8 @@ from compare.results.speed_file import RawSpeed, read_speed
 from compare.results.store import Result
 from compare.scoring.score import all_metrics, score_texts
 from compare.system.timing import percentile
-from compare.training.checkpoint import load_weights, set_weights
 from compare.training.metrics_log import ensure_complete, read_metrics
+from compare.training.serialization import load_weights, set_weights
 from compare.training.validation import perplexity
 from data.corpus import Corpus
 from data.loader import BatchStream

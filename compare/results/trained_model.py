@@ -10,7 +10,7 @@ from compare.models.registry import build
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result
 from compare.system.hints import first_line
-from compare.training.checkpoint import ensure_fit, load_weights, set_weights, weight_shapes
+from compare.training.serialization import ensure_fit, load_weights, set_weights, weight_shapes
 from data.text.files import hash_file
 from data.vocabulary import FILE_NAME, load_pair
 

@@ -15,7 +15,10 @@ from compare.optim.optimizer import build_optimizer
 from compare.system.energy import EnergyMeter
 from compare.system.hints import first_line
 from compare.system.signals import Interrupted, StopRequest, stop_on_signals
-from compare.training.checkpoint import (
+from compare.training.file_names import CHECKPOINTS, FINAL, METRICS, STATE
+from compare.training.loss import TranslationLoss
+from compare.training.metrics_log import MetricsLog
+from compare.training.serialization import (
     average,
     load_state,
     load_weights,
@@ -25,9 +28,6 @@ from compare.training.checkpoint import (
     save_weights,
     set_weights,
 )
-from compare.training.file_names import CHECKPOINTS, FINAL, METRICS, STATE
-from compare.training.loss import TranslationLoss
-from compare.training.metrics_log import MetricsLog
 from compare.training.step import train_step
 from compare.training.trainer_state import RunningMetrics, TrainerState, Validation
 from data.batch import Batch

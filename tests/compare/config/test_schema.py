@@ -15,8 +15,8 @@ from compare.results.result import Result
 from compare.results.run_folder import RunFolder
 from compare.results.trained_model import load_model
 from compare.system.progress import Reporter
-from compare.training.checkpoint import load_state, load_weights, save_state, save_weights
 from compare.training.file_names import STATE
+from compare.training.serialization import load_state, load_weights, save_state, save_weights
 from tests.kits.runs import ROWS
 
 

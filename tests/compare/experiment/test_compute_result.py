@@ -13,7 +13,7 @@ from compare.experiment.compute_result import compute_figures, size_figures
 from compare.experiment.prepare import prepare_data
 from compare.models.registry import build
 from compare.results.run_folder import RunFolder
-from compare.training.checkpoint import model_weights, save_weights
+from compare.training.serialization import model_weights, save_weights
 from tests.kits.runs import ROWS
 
 WORDS, WIDTH = 30, 16

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from compare.training.checkpoint import load_state
 from compare.training.file_names import FINAL, STATE
+from compare.training.serialization import load_state
 from compare.training.trainer_state import TrainerState
 from tests.kits.training import ROWS, metrics, same_weights
 

@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import load_file
 
 from compare.system.signals import Interrupted
-from compare.training.checkpoint import average, load_weights, model_weights, save_weights
 from compare.training.file_names import FINAL, STATE
+from compare.training.serialization import average, load_weights, model_weights, save_weights
 from compare.training.trainer import TrainingDiverged
 from compare.training.trainer_state import Validation
 from data.loader import BatchStream

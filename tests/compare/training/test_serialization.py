@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from compare.results.trained_model import load_model
-from compare.training.checkpoint import load_state, save_state
 from compare.training.file_names import FINAL, STATE
+from compare.training.serialization import load_state, save_state
 from data.loader import BatchStream
 from tests.kits.faults import PICKLERS, Bomb
 from tests.kits.training import ROWS, bleus, make_stream, trainer
