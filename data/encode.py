@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from data.corpus import Pairs
-from data.download.digests import file_digest
 from data.encoded_split import EncodedSplit, Ints, Sequences
-from data.text.files import json_bytes, parse_json, read_bytes
+from data.text.files import hash_file, json_bytes, parse_json, read_bytes
 from data.text.lines import hash_texts
 from data.text.new_folder import new_folder
 from data.vocabulary import VocabularyPair
@@ -144,7 +143,7 @@ def _open(cache: Path) -> EncodedSplit | None:
         manifest = parse_json(read_bytes(cache / MANIFEST, max_bytes=MAX_MANIFEST_BYTES))
         for name, array in manifest["arrays"].items():
             path = cache / name
-            if file_digest(path) != array["sha256"]:
+            if hash_file(path) != array["sha256"]:
                 return None
             with path.open("rb") as file:
                 memory_maps.append(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))

@@ -1,10 +1,9 @@
 """Digests of downloaded files: published ones, and those that a first download records."""
 
-import hashlib
 import json
 from pathlib import Path
 
-from data.text.files import parse_json, read_bytes, write_atomically
+from data.text.files import hash_file, parse_json, read_bytes, write_atomically
 
 RECORD = "sha256.json"
 """File beside the downloads; holds the sha256 of each file without published digest at its first download."""
@@ -32,19 +31,13 @@ def expected_digest(folder: Path, name: str, published: str) -> str:
 def mismatch(path: Path, digest: str) -> str:
     """Compare a file with its digest; returns the difference in words, empty if there is none."""
     algorithm, _, expected = digest.partition(":")
-    actual = file_digest(path, algorithm)
+    actual = hash_file(path, algorithm)
     return "" if actual == expected else f"its {algorithm} is {actual}, not {expected}"
-
-
-def file_digest(path: Path, algorithm: str = "sha256") -> str:
-    """Compute the digest of a file's bytes, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, algorithm).hexdigest()
 
 
 def record_digest(folder: Path, name: str, path: Path) -> str:
     """Record the sha256 of the file ``name`` of ``folder``, stored at ``path``, and return it."""
-    digest = f"sha256:{file_digest(path)}"
+    digest = f"sha256:{hash_file(path)}"
     digests = {**_read_record(folder / RECORD), name: digest}
     write_atomically(folder / RECORD, json.dumps(digests, indent=2, sort_keys=True) + "\n")
     return digest

@@ -157,15 +157,15 @@ def read_bytes(path: Path, *, max_bytes: int) -> bytes:
     return content
 
 
-def hash_file(path: Path) -> str:
-    """Compute the sha256 of a regular file of any size.
+def hash_file(path: Path, algorithm: str = "sha256") -> str:
+    """Compute the digest of a regular file of any size, in hexadecimal.
 
     Raises:
         OSError: ``path`` cannot be read, or is a folder.
         ValueError: ``path`` is a pipe, a device or a socket.
     """
     with _open_regular(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return hashlib.file_digest(file, algorithm).hexdigest()
 
 
 def _open_regular(path: Path) -> BufferedReader:

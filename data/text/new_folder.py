@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from data.download.digests import file_digest
-from data.text.files import find_leftovers, is_temporary, sync_folder, temporary_path
+from data.text.files import find_leftovers, hash_file, is_temporary, sync_folder, temporary_path
 
 MOVED = "moved.json"
 """File in a temporary folder with the names of the files that are being moved to an existing folder."""
@@ -86,7 +85,7 @@ def new_folder(out: Path) -> Iterator[Path]:
 
 def described(path: Path) -> dict[str, int | str]:
     """Return the size in bytes and the sha256 of a file."""
-    return {"bytes": path.stat().st_size, "sha256": file_digest(path)}
+    return {"bytes": path.stat().st_size, "sha256": hash_file(path)}
 
 
 def _ensure_empty(target: Path, out: Path, *, except_for: str = "") -> None:

@@ -8,9 +8,9 @@ from typing import IO, NamedTuple
 
 from data.download.archives import extract
 from data.download.corpora.parts import Pair, Part, Side, pairs_of
-from data.download.digests import file_digest
 from data.download.download import download
 from data.progress import ProgressCallback
+from data.text.files import hash_file
 
 
 class FileCounts(NamedTuple):
@@ -41,7 +41,7 @@ def gather(parts: Sequence[Part], downloads: Path, raw: Path, progress: Progress
     digests = {}
     for remote in dict.fromkeys(side.remote for side in sides):
         path = download(remote, downloads, progress=progress)
-        digests[remote.name] = file_digest(path)
+        digests[remote.name] = hash_file(path)
         members = {side.member: _raw_path(raw, side) for side in sides if side.remote == remote}
         if "" in members:  # the download is the text itself
             _raw_path(raw, Side(remote=remote)).parent.mkdir(parents=True, exist_ok=True)
