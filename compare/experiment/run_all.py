@@ -5,28 +5,29 @@ settings of every model, the data are prepared, and ``match_budget`` decides wid
 """
 
 import dataclasses
-import json
 import logging
-import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from difflib import unified_diff
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import torch
 
 from compare.config.run import Run, resolve_models
 from compare.config.sections import Experiment
 from compare.experiment.budget import calibrate, find_reference, match_budget
+from compare.experiment.experiment_folder import (
+    begin_run,
+    open_registry,
+    refuse_other_settings,
+    remove_leftovers_of_mistakes,
+    write_registry,
+)
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run_one import run_one, unfinished_result
 from compare.models.meta_model import ensure_fits_memory
 from compare.results.run_folder import RunFolder
 from compare.results.store import (
     Result,
-    read_registry,
     read_result,
     read_results,
     save_result,
@@ -38,10 +39,9 @@ from compare.system.locks import Locked, lock_folder
 from compare.system.log import log_to_file
 from compare.system.progress import Reporter
 from compare.system.version import code_version
-from compare.training.file_names import CHECKPOINTS
 from compare.training.trainer import TrainingDiverged
-from data.text.files import remove_leftovers, write_atomically
-from data.vocabulary import SPECIALS, load_pair
+from data.text.files import remove_leftovers
+from data.vocabulary import SPECIALS
 
 logger = logging.getLogger(__name__)
 
@@ -83,23 +83,23 @@ def run_experiment(
     _check_settings(models, folder)
     runs = _with_seeds(models, folder, seeds)
     if experiment.budget.match == "none":
-        _refuse_other_settings(runs)
+        refuse_other_settings(runs)
         if all(_has_ended(run) for run in runs):
             logger.info(f"{folder}: all {len(runs)} runs have ended; delete the folder of a run to repeat it")
             return [read_result(run.folder) for run in runs]
-    with _remove_leftovers_of_mistakes(folder), lock_folder(folder, wait=True):
+    with remove_leftovers_of_mistakes(folder), lock_folder(folder, wait=True):
         remove_leftovers(folder)
         prepared = prepare_data(experiment, folder / "encoded")
-        registry = _read_registry(folder, prepared)
+        registry = open_registry(folder, prepared)
         if experiment.budget.match == "time":
             known = registry.get("seconds_per_update", {})
             registry["seconds_per_update"] = calibrate(models, prepared, known)
         if experiment.budget.match != "none":
             models = match_budget(models, prepared, registry.get("seconds_per_update", {}))
             runs = _with_seeds(models, folder, seeds)
-            _refuse_other_settings(runs)
+            refuse_other_settings(runs)
         _ensure_memory(models, prepared.vocabulary_sizes)
-        _write_registry(folder, registry, runs, prepared)
+        write_registry(folder, registry, runs, prepared)
     _run_each(runs, prepared, reporter)
     return [read_result(run.folder) for run in runs]
 
@@ -126,10 +126,10 @@ def dry_run(
     models = resolve_models(experiment, context)
     _check_settings(models, folder)
     if experiment.budget.match == "none":
-        _refuse_other_settings(_with_seeds(models, folder, seeds))
+        refuse_other_settings(_with_seeds(models, folder, seeds))
     with TemporaryDirectory() as encoded:
         prepared = prepare_data(experiment, Path(encoded))
-        _read_registry(folder, prepared)
+        open_registry(folder, prepared)
         if experiment.budget.match in ("params", "flops"):
             models = match_budget(models, prepared, {})
         _ensure_memory(models, prepared.vocabulary_sizes)
@@ -167,7 +167,7 @@ def _run_each(runs: Sequence[RunFolder], prepared: PreparedData, reporter: Repor
                     logger.info(f"{position}: already finished")
                     continue
                 logger.info(f"{position}: start")
-                _begin(run, prepared)
+                begin_run(run, prepared)
                 with log_to_file(run.folder / "log.txt"):
                     _finish(run, prepared.for_seed(run.run.train.seed), reporter)
         except Locked as locked:
@@ -212,80 +212,3 @@ def _out_of_memory(error: Exception) -> bool:
 
 def _has_ended(run: RunFolder) -> bool:
     return run.folder.is_dir() and read_result(run.folder).status != "unfinished"
-
-
-@contextmanager
-def _remove_leftovers_of_mistakes(folder: Path) -> Iterator[None]:
-    """If data or vocabulary cannot be used, remove what was encoded and every folder made for it."""
-    encoded = folder / "encoded"
-    absent = [path for path in (encoded, folder, *folder.parents) if not path.exists()]
-    before = set(encoded.glob("*"))
-    try:
-        yield
-    except (ValueError, OSError):
-        for path in set(encoded.glob("*")) - before:
-            shutil.rmtree(path, ignore_errors=True)
-        for path in absent:
-            with suppress(OSError):
-                path.rmdir()  # only empty folders
-        raise
-
-
-def _refuse_other_settings(runs: Sequence[RunFolder]) -> None:
-    """Raise ValueError if a run folder was made with other settings: it is not continued or overwritten."""
-    for run in runs:
-        if not run.config.exists():
-            if (run.folder / CHECKPOINTS).exists():
-                raise ValueError(
-                    f"{run.folder} has checkpoints but no config.toml of theirs: move the folder away"
-                )
-            continue
-        if (existing := RunFolder.read(run.folder).run) != run.run:
-            old, new = (each.to_toml().splitlines() for each in (existing, run.run))
-            changes = list(unified_diff(old, new, lineterm="", n=0))
-            was, now = (next((c[1:] for c in changes[2:] if c[0] == sign), "nothing") for sign in "-+")
-            raise ValueError(
-                f"{run.folder} holds another experiment ({was} there, {now} here): "
-                "choose another folder with --out, or delete this one"
-            )
-
-
-def _read_registry(folder: Path, prepared: PreparedData) -> dict[str, Any]:
-    """Read experiment.json, or create its initial content; reject a folder begun with other data."""
-    path = folder / "experiment.json"
-    data = {"data_hash": prepared.corpus.content_hash, "vocabulary_hash": prepared.vocabularies.content_hash}
-    if not path.is_file():
-        return {"runs": [], **data}
-    registry = read_registry(path)
-    for key, value in data.items():
-        if (old := registry.get(key)) != value:
-            raise ValueError(
-                f"{folder} was begun with other data ({key} {str(old)[:12]}, now {value[:12]}): "
-                "choose another folder with --out"
-            )
-    return registry
-
-
-def _write_registry(
-    folder: Path, registry: dict[str, Any], runs: Sequence[RunFolder], prepared: PreparedData
-) -> None:
-    """Add the runs to experiment.json, and write the sources of the first test set."""
-    first = prepared.corpus.splits[prepared.corpus.tests[0]]
-    write_atomically(folder / "test.src", "".join(f"{line}\n" for line in first.src))  # for plots and people
-    names = dict.fromkeys([*registry.get("runs", []), *(run.name for run in runs)])
-    registry = {**registry, "runs": list(names)}
-    write_atomically(folder / "experiment.json", json.dumps(registry, indent=2) + "\n")
-
-
-def _begin(run: RunFolder, prepared: PreparedData) -> None:
-    """Create a run's folder; config.toml is written last, so its presence means that the rest is complete."""
-    _refuse_other_settings([run])  # another process may have begun it since the first check
-    for folder in (run.folder, run.folder / CHECKPOINTS):
-        remove_leftovers(folder)
-    if not run.config.is_file():
-        prepared.vocabularies.save(run.folder)
-        write_atomically(run.config, run.run.to_toml())
-    elif load_pair(run.folder).content_hash != prepared.vocabularies.content_hash:
-        raise ValueError(
-            f"{run.folder} has the vocabulary of another run: restore its own, or delete the folder"
-        )

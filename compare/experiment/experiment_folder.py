@@ -1,0 +1,93 @@
+"""The folder of an experiment: experiment.json, its run folders, and the refusal of others' folders."""
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from difflib import unified_diff
+from pathlib import Path
+from typing import Any
+
+from compare.experiment.prepare import PreparedData
+from compare.results.run_folder import RunFolder
+from compare.results.store import read_registry
+from compare.training.file_names import CHECKPOINTS
+from data.text.files import remove_leftovers, write_atomically
+from data.vocabulary import load_pair
+
+
+@contextmanager
+def remove_leftovers_of_mistakes(folder: Path) -> Iterator[None]:
+    """If data or vocabulary cannot be used, remove what was encoded and every folder made for it."""
+    encoded = folder / "encoded"
+    absent = [path for path in (encoded, folder, *folder.parents) if not path.exists()]
+    before = set(encoded.glob("*"))
+    try:
+        yield
+    except (ValueError, OSError):
+        for path in set(encoded.glob("*")) - before:
+            shutil.rmtree(path, ignore_errors=True)
+        for path in absent:
+            with suppress(OSError):
+                path.rmdir()  # only empty folders
+        raise
+
+
+def refuse_other_settings(runs: Sequence[RunFolder]) -> None:
+    """Raise ValueError if a run folder was made with other settings: it is not continued or overwritten."""
+    for run in runs:
+        if not run.config.exists():
+            if (run.folder / CHECKPOINTS).exists():
+                raise ValueError(
+                    f"{run.folder} has checkpoints but no config.toml of theirs: move the folder away"
+                )
+            continue
+        if (existing := RunFolder.read(run.folder).run) != run.run:
+            old, new = (each.to_toml().splitlines() for each in (existing, run.run))
+            changes = list(unified_diff(old, new, lineterm="", n=0))
+            was, now = (next((c[1:] for c in changes[2:] if c[0] == sign), "nothing") for sign in "-+")
+            raise ValueError(
+                f"{run.folder} holds another experiment ({was} there, {now} here): "
+                "choose another folder with --out, or delete this one"
+            )
+
+
+def open_registry(folder: Path, prepared: PreparedData) -> dict[str, Any]:
+    """Read experiment.json, or create its initial content; reject a folder begun with other data."""
+    path = folder / "experiment.json"
+    data = {"data_hash": prepared.corpus.content_hash, "vocabulary_hash": prepared.vocabularies.content_hash}
+    if not path.is_file():
+        return {"runs": [], **data}
+    registry = read_registry(path)
+    for key, value in data.items():
+        if (old := registry.get(key)) != value:
+            raise ValueError(
+                f"{folder} was begun with other data ({key} {str(old)[:12]}, now {value[:12]}): "
+                "choose another folder with --out"
+            )
+    return registry
+
+
+def write_registry(
+    folder: Path, registry: dict[str, Any], runs: Sequence[RunFolder], prepared: PreparedData
+) -> None:
+    """Add the runs to experiment.json, and write the sources of the first test set."""
+    first = prepared.corpus.splits[prepared.corpus.tests[0]]
+    write_atomically(folder / "test.src", "".join(f"{line}\n" for line in first.src))  # for plots and people
+    names = dict.fromkeys([*registry.get("runs", []), *(run.name for run in runs)])
+    registry = {**registry, "runs": list(names)}
+    write_atomically(folder / "experiment.json", json.dumps(registry, indent=2) + "\n")
+
+
+def begin_run(run: RunFolder, prepared: PreparedData) -> None:
+    """Create a run's folder; config.toml is written last, so its presence means that the rest is complete."""
+    refuse_other_settings([run])  # another process may have begun it since the first check
+    for folder in (run.folder, run.folder / CHECKPOINTS):
+        remove_leftovers(folder)
+    if not run.config.is_file():
+        prepared.vocabularies.save(run.folder)
+        write_atomically(run.config, run.run.to_toml())
+    elif load_pair(run.folder).content_hash != prepared.vocabularies.content_hash:
+        raise ValueError(
+            f"{run.folder} has the vocabulary of another run: restore its own, or delete the folder"
+        )
