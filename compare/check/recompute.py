@@ -1,145 +1,117 @@
-"""Recompute every figure of a finished experiment from its files and compare it with the recorded one."""
+"""Check of an experiment: its figures are recomputed, and its files compared with each other."""
 
-import dataclasses
 import logging
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
-from compare.experiment.compute_result import Figures, compute_figures
-from compare.experiment.prepare import PreparedData, prepare_data
-from compare.report.publish import render_views
-from compare.results.run_folder import RunFolder
-from compare.results.store import Result, read_results
-from compare.scoring.metrics import metric_of
-from compare.scoring.score import HEADLINE
-from compare.system.log import no_messages
+from compare.check.experiment_files import REGISTRY, check_registry, check_sources, check_tables
+from compare.check.findings import CheckResult, ComparedValue, Gap
+from compare.check.not_checked import files_not_read, general_limits, group_by_line
+from compare.check.other_runs import check_copies
+from compare.check.result_fields import check_result, check_status
+from compare.check.run_data import CheckedRun, DataCache, read_run
+from compare.check.run_files import check_hashes, check_snapshots, check_vocabulary
+from compare.check.training_log import check_log
+from compare.check.translations import check_against_references, check_weights
+from compare.results.result import Result
+from compare.results.store import read_registry, read_results
 from compare.system.version import code_version
-from data.text.files import hash_file
-from data.vocabulary import load_pair
 
 logger = logging.getLogger(__name__)
 
-RELATIVE_TOLERANCE = 1e-9
-"""Largest relative difference of equal figures: sums may be taken in another order."""
 
+def check_experiment(folder: str | Path, *, decode: int = 0) -> CheckResult:
+    """Check the runs of an experiment, and its tables, for contradictions.
 
-class ComparedValue(NamedTuple):
-    """A recorded figure, or the hash of a recorded file, with its recomputed value."""
-
-    context: str
-    """Name of the run's folder, or of a file of the experiment."""
-    name: str
-    """Name of the figure, or path of the file in the run's folder."""
-    recorded: Any
-    recomputed: Any
-
-    @property
-    def same(self) -> bool:
-        """Whether both values agree, floats within ``RELATIVE_TOLERANCE``."""
-        if isinstance(self.recorded, float) and isinstance(self.recomputed, float):
-            return math.isclose(self.recorded, self.recomputed, rel_tol=RELATIVE_TOLERANCE)
-        return bool(self.recorded == self.recomputed)
-
-    def __str__(self) -> str:
-        """Describe the values in one line."""
-        return f"{self.context}: {self.name}: recorded {self.recorded}, found {self.recomputed}"
-
-
-class CheckResult(NamedTuple):
-    """Result of checking an experiment."""
-
-    findings: list[ComparedValue]
-    """All values that were compared."""
-    notes: list[str]
-    """One line per other code version that made the results."""
-
-    @property
-    def differences(self) -> list[ComparedValue]:
-        """The values that do not agree."""
-        return [finding for finding in self.findings if not finding.same]
-
-
-def check_experiment(folder: str | Path) -> CheckResult:
-    """Check the finished runs of an experiment, and its tables.
-
-    The corpus is read again from the location in the config. Batches, scores, sizes, FLOPs and hashes are
+    The corpus is read again from the location in each config. Batches, scores, sizes, FLOPs and hashes are
     computed again, and speeds from their stored measurements, by the functions that made the results.
 
     Args:
         folder: the folder of the experiment.
+        decode: translate so many lines of each test set again from the weights, evenly spaced, and compute
+            the validation scores of the weights again; 0: none.
 
     Returns:
-        All values that were compared; ``differences`` lists those that do not agree.
+        All values that were compared; ``differences`` lists those that do not agree, and ``not_checked``
+        what the files cannot prove.
 
     Raises:
-        ValueError: no run is finished, or a corpus or vocabulary cannot be read.
+        ValueError: no run is finished, or a result or config cannot be read.
     """
     folder = Path(folder)
     results = read_results(folder)
-    finished = [result for result in results if result.status == "done"]
-    if not finished:
+    if not any(result.status != "unfinished" for result in results):
         raise ValueError(f"{folder} holds no finished run: nothing to check")
-    runs = [RunFolder.read(folder / result.run) for result in finished]
-    findings: list[ComparedValue] = []
+    registry = read_registry(folder / REGISTRY) if (folder / REGISTRY).is_file() else {}
+    check = _Check(folder, decode)
     with TemporaryDirectory() as encoded:
-        with no_messages(prepare_data.__module__):
-            prepared = prepare_data(runs[0].run, Path(encoded))
-        for result, run in zip(finished, runs, strict=True):
-            logger.info(f"checking {run.name}")
-            findings += check_run(run, result, prepared.for_seed(result.seed))
-    findings += check_tables(folder, results)
-    other_versions = {str(result.code_version) for result in finished} - {code_version()}
-    return CheckResult(
-        findings, [f"made by code {other}, checked by {code_version()}" for other in sorted(other_versions)]
-    )
+        cache = DataCache(Path(encoded))
+        for result in results:
+            if (folder / result.run / "config.toml").is_file():
+                logger.info(f"checking {result.run}")
+                check.add_run(result, cache)
+            else:
+                check.gaps.append(Gap("a run that has not begun", result.run))
+        check.add_experiment(registry, results)
+    other_versions = {str(run.result.code_version) for run in check.finished} - {code_version()}
+    notes = [f"made by code {other}, checked by {code_version()}" for other in sorted(other_versions)]
+    not_checked = [
+        *group_by_line(check.gaps),
+        *files_not_read(folder, check.runs),
+        *general_limits(decoded=decode, has_asked_seeds="asked_seeds" in registry),
+    ]
+    return CheckResult(check.findings, notes, not_checked)
 
 
-def check_run(run: RunFolder, result: Result, prepared: PreparedData) -> Iterator[ComparedValue]:
-    """Compare the hashes of a run's files, then every figure of its result.
+class _Check:
+    """The findings and gaps of one experiment, run after run."""
 
-    If the figures cannot be computed, a single value named "figures" holds the error message.
+    def __init__(self, folder: Path, decode: int) -> None:
+        self.folder, self.decode = folder, decode
+        self.runs: list[CheckedRun] = []
+        self.findings: list[ComparedValue] = []
+        self.gaps: list[Gap] = []
 
-    Args:
-        run: the folder of the run.
-        result: its recorded result.
-        prepared: corpus, vocabularies and batches of the run's seed.
-    """
-    for path, recorded in result.files.items():
-        file = run.folder / path
-        file_hash = hash_file(file) if file.is_file() else "no such file"
-        yield ComparedValue(run.name, path, recorded, file_hash)
-    vocabulary_hash = load_pair(run.folder).content_hash
-    yield ComparedValue(run.name, "vocabulary", vocabulary_hash, prepared.vocabularies.content_hash)
-    hashes: Figures = {
-        "data_hash": prepared.corpus.content_hash,
-        "batch_hash": prepared.batch_hash,
-        "config_hash": run.config_hash,
-    }
-    try:
-        recomputed = dataclasses.replace(result, **hashes, **compute_figures(run, prepared)).flat()
-    except (ValueError, LookupError, TypeError, ArithmeticError, OSError) as error:
-        yield ComparedValue(run.name, "figures", "done", str(error))
-        return
-    for name, recorded in result.flat().items():
-        if recorded is None and _is_optional(name):
-            continue  # earlier versions did not compute it
-        yield ComparedValue(run.name, name, recorded, recomputed.get(name))
+    @property
+    def finished(self) -> list[CheckedRun]:
+        """The runs whose status is done."""
+        return [run for run in self.runs if run.result.status == "done"]
+
+    def add_run(self, result: Result, cache: DataCache) -> None:
+        """Check one run by itself."""
+        run, problems = read_run(self.folder / result.run, result, cache)
+        self.runs.append(run)
+        self.findings += [each for each in problems if isinstance(each, ComparedValue)]
+        self.gaps += [each for each in problems if isinstance(each, Gap)]
+        if result.status == "done":
+            self.findings += check_hashes(run)
+        fields, not_recorded = check_result(run)
+        self.findings += [*_check_names(run), *fields]
+        self.gaps += [Gap(f"{name}, which that version did not record", run.name) for name in not_recorded]
+        for check in (check_status, check_log, check_vocabulary):
+            self.findings += check(run)
+        if result.status != "done":
+            self.gaps.append(Gap(f"figures of a run that is {result.status}", run.name))
+            return
+        for check in (check_snapshots, check_against_references):
+            self.findings += check(run)
+        if not run.folder.weights.exists():
+            self.gaps.append(Gap("weights: they are not in the folder", run.name))
+        elif self.decode and run.prepared is not None:
+            findings, gaps = check_weights(run, run.prepared, self.decode)
+            self.findings += findings
+            self.gaps += gaps
+
+    def add_experiment(self, registry: dict[str, Any], results: list[Result]) -> None:
+        """Check the runs against each other and against the files of the experiment."""
+        self.findings += check_copies(self.finished)
+        self.findings += check_registry(registry, self.runs)
+        self.findings += check_sources(self.folder, self.runs)
+        self.findings += check_tables(self.folder, results)
 
 
-def _is_optional(column: str) -> bool:
-    """Return whether ``column`` belongs to a metric that results may lack."""
-    metric = metric_of(column)
-    return metric is not None and metric.name not in HEADLINE.metrics
-
-
-def check_tables(folder: Path, results: list[Result]) -> Iterator[ComparedValue]:
-    """Compare those tables that exist, and results.jsonl, with their rendering from ``results``."""
-    for name, text in render_views(results).items():
-        if (folder / name).is_file():
-            same = (folder / name).read_bytes() == text.encode()
-            yield ComparedValue(
-                name, "content", "as the rows say", "as the rows say" if same else "something else"
-            )
+def _check_names(run: CheckedRun) -> Iterator[ComparedValue]:
+    """Compare label and seed of the config with the name of the folder."""
+    yield ComparedValue(run.name, "label and seed in config.toml", run.folder.run.name, run.name)

@@ -1,6 +1,7 @@
 """Commands that show results: table, plot, report, check."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -94,23 +95,44 @@ def report(
 @app.command()
 def check(
     folder: Annotated[Path, typer.Argument(help="A finished experiment.")],
+    decode: Annotated[
+        str, typer.Option(help="Translate so many lines per test set again, or all [default: none].")
+    ] = "0",
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
     """Recompute every figure of an experiment from its files.
 
-    Lists what differs from the recorded results; the exit status is 1 if anything does.
+    Lists what differs from the recorded results, and what cannot be checked; the exit status is 1 if
+    anything differs.
+
+    Example: attnbench check runs/demo --decode 50
     """
     from compare.check.recompute import check_experiment as compute
     from compare.system.log import show_messages
 
     show_messages(quiet=quiet)
-    found = compute(folder)
+    found = compute(folder, decode=_lines(decode))
     differences = [str(finding) for finding in found.differences]
     summary = f"{len(found.findings)} figures and files compared, {len(differences)} differ"
     if as_json:
-        content = {"compared": len(found.findings), "differ": differences, "notes": found.notes}
+        content = {
+            "compared": len(found.findings),
+            "differ": differences,
+            "notes": found.notes,
+            "not_checked": found.not_checked,
+        }
         print_visible(json.dumps(content))
     else:
-        print_visible("\n".join(map(visible, [*differences, *found.notes, summary])))
+        not_checked = [f"not checked: {line}" for line in found.not_checked]
+        print_visible("\n".join(map(visible, [*differences, *found.notes, *not_checked, summary])))
     return 1 if differences else 0
+
+
+def _lines(text: str) -> int:
+    """Parse a number of lines; "all" is more than any test set has."""
+    if text == "all":
+        return sys.maxsize
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise ValueError(f"--decode {text}: must be a whole number of lines, such as 50, or all")
+    return int(text)

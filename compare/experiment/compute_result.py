@@ -60,15 +60,19 @@ def budget_figures(budget: BudgetConfig, figures: Figures) -> Figures:
     """Return the matched quantity, and its relative error against the budget."""
     spent = {"params": "params", "flops": "train_flops_per_token", "time": "train_s"}
     if budget.match == "none":
-        return {}
+        return {"budget": None, "budget_off": None}
     return {"budget": budget.match, "budget_off": figures[spent[budget.match]] / budget.amount - 1}
 
 
 def size_figures(folder: RunFolder, architecture: Architecture, vocabulary_sizes: Sequence[int]) -> Figures:
-    """Count parameters; fails if the saved weights do not fit the model."""
+    """Count parameters; fails if the saved weights do not fit the model.
+
+    A published folder has no weights: the config alone gives the size.
+    """
     src, tgt = vocabulary_sizes
     model = build_meta_model(architecture, src, tgt)
-    set_weights(model, load_weights(folder.weights), str(folder.weights))
+    if folder.weights.exists():
+        set_weights(model, load_weights(folder.weights), str(folder.weights))
     embeddings = [part.weight for part in model.modules() if isinstance(part, torch.nn.Embedding)]
     embedding = sum(weight.numel() for weight in {id(weight): weight for weight in embeddings}.values())
     params = sum(parameter.numel() for parameter in model.parameters())

@@ -71,11 +71,19 @@ def open_registry(folder: Path, prepared: PreparedData) -> dict[str, Any]:
 def write_registry(
     folder: Path, registry: dict[str, Any], runs: Sequence[RunFolder], prepared: PreparedData
 ) -> None:
-    """Add the runs to experiment.json, and write the sources of the first test set."""
+    """Add the runs to experiment.json, and write the sources of the first test set.
+
+    ``asked_seeds`` keeps, per label, every seed that any call asked for: a run that is taken out of the
+    folder later leaves a gap there, which ``check`` reports.
+    """
     first = prepared.corpus.splits[prepared.corpus.tests[0]]
     write_atomically(folder / "test.src", "".join(f"{line}\n" for line in first.src))  # for plots and people
     names = dict.fromkeys([*registry.get("runs", []), *(run.name for run in runs)])
-    registry = {**registry, "runs": list(names)}
+    asked = {label: set(seeds) for label, seeds in registry.get("asked_seeds", {}).items()}
+    for run in runs:
+        asked.setdefault(run.run.label, set()).add(run.run.train.seed)
+    asked_seeds = {label: sorted(seeds) for label, seeds in asked.items()}
+    registry = {**registry, "runs": list(names), "asked_seeds": asked_seeds}
     write_atomically(folder / "experiment.json", json.dumps(registry, indent=2) + "\n")
 
 

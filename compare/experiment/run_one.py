@@ -28,8 +28,13 @@ from data.text.files import write_atomically
 logger = logging.getLogger(__name__)
 
 
-def unfinished_result(folder: RunFolder, prepared: PreparedData) -> Result:
-    """Make the result record of a run that has begun: the fields that are known before training."""
+def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Result:
+    """Make the result record of a run that has begun: the fields that are known before training.
+
+    Args:
+        folder: the run.
+        prepared: its data; None leaves their hashes out.
+    """
     run = folder.run
     return Result(
         label=run.label,
@@ -42,8 +47,8 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData) -> Result:
         device=device_name(torch.device(run.train.device)),
         torch=torch.__version__,
         threads=torch.get_num_threads(),
-        data_hash=prepared.corpus.content_hash,
-        batch_hash=prepared.batch_hash,
+        data_hash=prepared.corpus.content_hash if prepared else None,
+        batch_hash=prepared.batch_hash if prepared else None,
         config_hash=folder.config_hash,
         code_version=code_version(),
     )

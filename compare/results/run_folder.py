@@ -64,8 +64,12 @@ class RunFolder:
         """The translations of a test set."""
         return self.folder / f"{test}.hyp"
 
+    def files(self) -> dict[str, Path]:
+        """Every file that the run's figures come from and that is there, by its path in the folder."""
+        paths = [self.config, self.folder / "vocabulary.json", self.metrics, self.speed, self.weights]
+        paths += self.folder.glob("*.hyp")
+        return {path.relative_to(self.folder).as_posix(): path for path in sorted(paths) if path.exists()}
+
     def hashes(self) -> dict[str, str]:
-        """The sha256 of every file that the run's figures come from, by its path in the folder."""
-        files = [self.config, self.folder / "vocabulary.json"]
-        files += [self.metrics, self.speed, self.weights, *self.folder.glob("*.hyp")]
-        return {path.relative_to(self.folder).as_posix(): hash_file(path) for path in sorted(files)}
+        """The sha256 of every file of ``files``."""
+        return {name: hash_file(path) for name, path in self.files().items()}

@@ -141,7 +141,7 @@ def _read_own_result(folder: Path) -> Result:
 
 
 def read_registry(path: Path) -> dict[str, Any]:
-    """Read an experiment.json: the runs, hashes of the data, and what a calibration measured.
+    """Read an experiment.json: runs, seeds asked for, hashes of the data, and what a calibration measured.
 
     Raises:
         ValueError: the file is damaged.
@@ -156,6 +156,9 @@ def read_registry(path: Path) -> dict[str, Any]:
     runs, seconds = registry.get("runs", []), registry.get("seconds_per_update", {})
     if not isinstance(runs, list) or not all(map(_is_name, runs)):
         raise ValueError(f"{path}: 'runs' must be a list of folder names, found {abbreviate(runs)}")
+    asked = registry.get("asked_seeds", {})
+    if not isinstance(asked, dict) or not all(_is_name(k) and _are_seeds(v) for k, v in asked.items()):
+        raise ValueError(f"{path}: 'asked_seeds' must hold lists of seeds, found {abbreviate(asked)}")
     if not isinstance(seconds, dict) or not all(is_finite(item) and item > 0 for item in seconds.values()):
         raise ValueError(
             f"{path}: 'seconds_per_update' must hold positive numbers, found {abbreviate(seconds)}"
@@ -172,6 +175,11 @@ def _planned_runs(path: Path) -> list[str]:
 def _is_name(name: Any) -> bool:
     """Return whether ``name`` names a direct child of a folder."""
     return isinstance(name, str) and Path(name).name == name and "\0" not in name and len(name) < 200
+
+
+def _are_seeds(seeds: Any) -> bool:
+    """Return whether ``seeds`` is a list of whole numbers from 0 on."""
+    return isinstance(seeds, list) and all(type(seed) is int and 0 <= seed < 2**63 for seed in seeds)
 
 
 def _is_run(folder: Path) -> bool:

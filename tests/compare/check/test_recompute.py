@@ -8,8 +8,10 @@ import pytest
 
 from compare.check.recompute import check_experiment
 from compare.cli import main
+from compare.config.schema import SCHEMA
 from compare.report.tables.table import render_table
 from compare.results.store import read_results, write_json_lines
+from data.text.files import hash_file
 from tests.kits.cli import Refusal
 from tests.kits.runs import ROWS
 
@@ -43,12 +45,15 @@ def test_an_unchanged_experiment_has_no_difference(finished: Path, capsys: pytes
     for figure in ("bleu", "bleu_ci_low", "params", "train_tokens_per_s", "latency_ms_p95", "batch_hash"):
         assert {(row, figure) for row in ROWS} <= checked
     assert main(["check", str(finished)]) == 0
-    assert capsys.readouterr().out == f"{len(result.findings)} figures and files compared, 0 differ\n"
+    *not_checked, summary = capsys.readouterr().out.splitlines()
+    assert summary == f"{len(result.findings)} figures and files compared, 0 differ"
+    assert not_checked == [f"not checked: {line}" for line in result.not_checked]
     assert main(["check", str(finished), "--json", "-q"]) == 0
     assert json.loads(capsys.readouterr().out) == {
         "compared": len(result.findings),
         "differ": [],
         "notes": [],
+        "not_checked": result.not_checked,
     }
 
 
@@ -65,7 +70,8 @@ def test_a_changed_weight_is_found(copy: Path):
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    assert differences(copy) == [f"{RUN}: checkpoints/final.safetensors"]
+    snapshot = f"{RUN}: checkpoints/final.safetensors, update 90"
+    assert differences(copy) == [f"{RUN}: checkpoints/final.safetensors", snapshot]
 
 
 @pytest.mark.parametrize("name", ["bleu", "params", "tokens_seen", "beam_sentences_per_s", "valid_loss"])
@@ -83,6 +89,7 @@ def test_a_changed_measurement_is_found_in_all_figures_computed_from_it(copy: Pa
 
 
 def test_a_figure_that_an_earlier_version_did_not_compute_is_no_difference(copy: Path):
+    """Only the record of an earlier version may lack it, and what it lacks is named."""
     path = copy / RUN / "result.json"
     row = json.loads(path.read_text())
     assert row["ter"] > 0
@@ -90,8 +97,18 @@ def test_a_figure_that_an_earlier_version_did_not_compute_is_no_difference(copy:
     write_json_lines(copy)
     for table in copy.glob("table.*"):
         table.unlink()
-    assert not differences(copy)
-    path.write_text(json.dumps(row | {"ter": row["ter"] + 1}))
+    assert differences(copy) == [f"{RUN}: ter"]
+
+    edit(copy / RUN / "config.toml", lambda text: text.replace(f"schema = {SCHEMA}\n", ""))
+    files = row["files"] | {"config.toml": hash_file(copy / RUN / "config.toml")}
+    earlier = {"config_hash": files["config.toml"], "files": files, "code_version": "0.1.0+0"}
+    path.write_text(json.dumps(row | earlier | {"ter": None}))
+    write_json_lines(copy)
+    result = check_experiment(copy)
+    assert not result.differences
+    assert f"ter, which that version did not record ({RUN})" in result.not_checked
+
+    path.write_text(json.dumps(row | earlier | {"ter": row["ter"] + 1}))
     assert f"{RUN}: ter" in differences(copy)
 
 
@@ -135,7 +152,9 @@ def test_a_corpus_changed_since_is_found(copy: Path, tmp_path: Path, tiny_toml: 
 def test_weights_of_another_size_are_reported(copy: Path):
     other = copy / ROWS[1] / "checkpoints" / "final.safetensors"
     (copy / RUN / "checkpoints" / "final.safetensors").write_bytes(other.read_bytes())
-    assert differences(copy) == [f"{RUN}: checkpoints/final.safetensors", f"{RUN}: figures"]
+    weights = [f"{RUN}: checkpoints/final.safetensors", f"{RUN}: figures"]
+    weights += [f"{RUN}: checkpoints/final.safetensors, update 90", f"{ROWS[1]}: weights"]
+    assert differences(copy) == weights
 
 
 def test_a_folder_without_a_finished_run_is_refused(tmp_path: Path, refusal: Refusal):

@@ -1,0 +1,57 @@
+"""Lines about what a check does not cover."""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from compare.check.experiment_files import REGISTRY, SOURCES
+from compare.check.findings import Gap
+from compare.check.run_data import CheckedRun
+from compare.training.file_names import CHECKPOINTS, STATE
+
+VIEWS = ("results.jsonl", "table.md", "table.csv", "table.json")
+
+
+def group_by_line(gaps: Iterable[Gap]) -> Iterator[str]:
+    """Give each distinct subject once, with the runs that it holds for."""
+    runs: dict[str, list[str]] = {}
+    for gap in gaps:
+        runs.setdefault(gap.subject, []).append(gap.run)
+    for subject, names in runs.items():
+        yield f"{subject} ({', '.join(names)})"
+
+
+def general_limits(*, decoded: int, has_asked_seeds: bool) -> Iterator[str]:
+    """Name what no folder proves, and what was not asked for.
+
+    Args:
+        decoded: lines per test set that were translated again.
+        has_asked_seeds: whether experiment.json records the seeds that were asked for.
+    """
+    yield "device, torch, threads, code version and the truth of all times: the runs say them of themselves"
+    if not decoded:
+        yield "that translations and validation scores come from the weights: --decode N translates again"
+    elif decoded < sys.maxsize:
+        yield f"translations beyond {decoded} lines per test set, and validations before the chosen one"
+    if not has_asked_seeds:
+        yield "whether runs were left out: experiment.json does not say which seeds were asked for"
+
+
+def files_not_read(folder: Path, runs: Sequence[CheckedRun]) -> Iterator[str]:
+    """Name the files of the folder that no check reads: plots, reports, caches, logs for people."""
+    read = {folder / name for name in (REGISTRY, SOURCES, *VIEWS)}
+    for run in runs:
+        checkpoints = run.folder.folder / CHECKPOINTS
+        read |= {run.folder.folder / "result.json", checkpoints / STATE, *run.folder.files().values()}
+        read |= set(checkpoints.glob("update-*.safetensors"))
+    others = (path for path in sorted(folder.rglob("*")) if path.is_file() and path not in read)
+    kinds = dict.fromkeys(_kind(path.relative_to(folder)) for path in others)
+    if kinds:
+        yield f"files that no figure comes from: {', '.join(kinds)}"
+
+
+def _kind(path: Path) -> str:
+    """Name a file of the experiment's folder: "plots/*", "*/log.txt", "report.html"."""
+    if len(path.parts) == 1:
+        return path.name
+    return f"*/{path.name}" if path.name == "log.txt" else f"{path.parts[0]}/*"

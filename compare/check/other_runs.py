@@ -1,0 +1,82 @@
+"""Check of each run against the other runs of the experiment: copies of weights, texts, logs and timings."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from itertools import combinations
+
+from compare.check.findings import ComparedValue
+from compare.check.run_data import CheckedRun
+from compare.results.speed_file import read_speed
+from data.text.files import hash_file
+from data.text.lines import hash_texts, read_lines
+
+WRONG_LINES = 5
+"""Different lines, none equal to its reference, from which equal translations of two runs are no accident."""
+
+
+def check_copies(runs: Sequence[CheckedRun]) -> Iterator[ComparedValue]:
+    """Compare every finished run with every other one.
+
+    Two runs of different settings or seeds have different weights, and make different mistakes. No two runs
+    take the same times.
+    """
+    for name, mark in _MARKS.items():
+        marks = {run.name: mark(run) for run in runs}
+        for first, second in combinations(runs, 2):
+            if marks[first.name] is None or marks[second.name] is None:
+                continue
+            if name in _MAY_BE_EQUAL and _equal_training(first, second):
+                continue
+            copied = marks[first.name] == marks[second.name]
+            found = f"those of {first.name}" if copied else "its own"
+            yield ComparedValue(second.name, name, "its own", found)
+
+
+def _weights(run: CheckedRun) -> str | None:
+    return hash_file(run.folder.weights) if run.folder.weights.is_file() else None
+
+
+def _translations(run: CheckedRun) -> str | None:
+    """Hash all translations; None where too few of them are wrong to tell two models apart."""
+    if run.prepared is None:
+        return None
+    texts, wrong = [], set()
+    for test in run.prepared.corpus.tests:
+        try:
+            lines = read_lines(run.folder.output(test), allow_blank=True)
+        except (ValueError, OSError):
+            return None  # reported by the check of the figures
+        references = run.prepared.corpus.splits[test].tgt
+        wrong |= {line for line, reference in zip(lines, references, strict=False) if line != reference}
+        texts += [test, *lines]
+    return hash_texts(texts) if len(wrong) >= WRONG_LINES else None
+
+
+def _training_times(run: CheckedRun) -> str | None:
+    times = [(line.get("data_s"), line.get("train_s")) for line in run.lines if line["kind"] == "train"]
+    return str(times) if times else None
+
+
+def _timings(run: CheckedRun) -> str | None:
+    try:
+        speed = read_speed(run.folder.speed)
+    except (ValueError, OSError):
+        return None  # reported by the check of the figures
+    return str([speed.greedy.seconds, speed.beam.seconds, speed.latency_ms])
+
+
+_MARKS: dict[str, Callable[[CheckedRun], str | None]] = {
+    "weights": _weights,
+    "translations": _translations,
+    "times in metrics.jsonl": _training_times,
+    "times in speed.json": _timings,
+}
+"""What no two runs have in common, and the function that reads it from a run; None where it is not there."""
+_MAY_BE_EQUAL = ("weights", "translations")
+"""What two runs of equal settings and seed have in common, under two labels."""
+
+
+def _equal_training(first: CheckedRun, second: CheckedRun) -> bool:
+    """Return whether two runs differ in their labels at most."""
+    one, other = (run.folder.run for run in (first, second))
+    return one.model == other.model and asdict(one.train) == asdict(other.train)

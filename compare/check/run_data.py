@@ -1,0 +1,135 @@
+"""The runs to check, each with the data that its own config describes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from compare.check.findings import ComparedValue, Gap
+from compare.config.parse import read_toml
+from compare.config.run import Run
+from compare.config.schema import SCHEMA
+from compare.experiment.prepare import PreparedData, prepare_data
+from compare.results.result import Result
+from compare.results.run_folder import RunFolder
+from compare.system.log import no_messages
+from compare.system.version import code_version
+from compare.training.metrics_log import read_metrics
+from data.loader import BatchStream
+
+
+class BatchTokens(NamedTuple):
+    """Position in the stream of batches after some updates, and the tokens seen until then."""
+
+    epoch: int
+    src_tokens: int
+    tgt_tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedRun:
+    """A run of the experiment, as recorded, and its data, prepared again."""
+
+    folder: RunFolder
+    result: Result
+    is_current: bool
+    """Whether the files were written by the present version, which leaves no field out."""
+    lines: Sequence[Mapping[str, Any]]
+    """Lines of metrics.jsonl; empty if there is none, or it cannot be read."""
+    prepared: PreparedData | None
+    """Corpus, vocabularies and batches by the run's own config; None where the corpus cannot be read."""
+
+    @property
+    def name(self) -> str:
+        """Name of the run's folder."""
+        return self.folder.name
+
+    @property
+    def final(self) -> Mapping[str, Any] | None:
+        """The last line of a complete log."""
+        return next((line for line in self.lines if line["kind"] == "final"), None)
+
+
+class DataCache:
+    """The prepared data of each distinct setting of the runs."""
+
+    def __init__(self, encoded: Path) -> None:
+        """Begin without data; ``encoded`` is the folder of the encoded splits."""
+        self._encoded = encoded
+        self._corpora: dict[object, PreparedData | Exception] = {}
+        self._streams: dict[object, PreparedData] = {}
+
+    def prepare(self, run: Run) -> PreparedData:
+        """Return the data that the sections of ``run`` describe.
+
+        Raises:
+            ValueError, OSError: the corpus cannot be read or used.
+        """
+        settings = (run.data, run.vocabulary)
+        if settings not in self._corpora:
+            try:
+                with no_messages(prepare_data.__module__):
+                    self._corpora[settings] = prepare_data(run, self._encoded)
+            except (ValueError, OSError) as error:
+                self._corpora[settings] = error
+        prepared = self._corpora[settings]
+        if isinstance(prepared, Exception):
+            raise prepared
+        return self._with_batches(prepared, run)
+
+    def _with_batches(self, prepared: PreparedData, run: Run) -> PreparedData:
+        """Return ``prepared`` with the batches of the run's budget of tokens and seed."""
+        key = (run.data, run.vocabulary, run.train.batch_tokens, run.train.seed)
+        if key not in self._streams:
+            stream = BatchStream(prepared.train, batch_tokens=run.train.batch_tokens, seed=run.train.seed)
+            self._streams[key] = replace(prepared, stream=stream, batch_hash=stream.stream_hash(1))
+        return self._streams[key]
+
+
+def read_run(folder: Path, result: Result, cache: DataCache) -> tuple[CheckedRun, list[ComparedValue | Gap]]:
+    """Read a run and prepare its data.
+
+    Args:
+        folder: the folder of the run, which has a config.toml.
+        result: its recorded result.
+        cache: the data of the runs read before.
+
+    Returns:
+        The run, and its files that are damaged, or that cannot be checked because they are not there.
+
+    Raises:
+        ValueError: config.toml cannot be read.
+    """
+    run, problems = RunFolder.read(folder), []
+    is_current = read_toml(run.config).get("schema") == SCHEMA or result.code_version == code_version()
+    lines, prepared = [], None
+    try:
+        lines = read_metrics(run.metrics) if run.metrics.exists() else []
+    except (ValueError, OSError) as error:
+        problems.append(ComparedValue(run.name, "metrics.jsonl", "a log", str(error)))
+    try:
+        prepared = cache.prepare(run.run)
+    except OSError as error:
+        problems.append(Gap(f"data, batches and scores: {error}", run.name))
+    except ValueError as error:
+        problems.append(ComparedValue(run.name, "data", "as config.toml says", str(error)))
+    checked = CheckedRun(folder=run, result=result, is_current=is_current, lines=lines, prepared=prepared)
+    return checked, problems
+
+
+def tokens_by_update(prepared: PreparedData, updates: int) -> list[BatchTokens]:
+    """Count the tokens of the first ``updates`` batches of a run, as its log does.
+
+    Returns:
+        The cumulative counts after update 0, 1, ..., ``updates``.
+    """
+    src, tgt = prepared.train.src_lengths, prepared.train.tgt_lengths + 1  # only the target's EOS is counted
+    counts, epoch = [BatchTokens(1, 0, 0)], 0
+    while len(counts) <= updates:
+        epoch += 1
+        batches = prepared.stream.plan(epoch)[: updates - len(counts) + 1]
+        for indices in batches:
+            _, src_tokens, tgt_tokens = counts[-1]
+            sums = src_tokens + int(src[indices].sum()), tgt_tokens + int(tgt[indices].sum())
+            counts.append(BatchTokens(epoch, *sums))
+    return counts

@@ -1,0 +1,68 @@
+"""Check of a run's files: every hash that must be recorded, vocabulary, and snapshots of the weights."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from compare.check.findings import ComparedValue
+from compare.check.run_data import CheckedRun
+from compare.training.file_names import CHECKPOINTS
+from compare.training.serialization import average, load_weights
+from data.text.files import hash_file
+from data.vocabulary import load_pair
+
+
+def check_hashes(run: CheckedRun) -> Iterator[ComparedValue]:
+    """Compare the recorded hash of each file with the file; every file that a figure comes from has one.
+
+    Weights that are not there are no difference: published folders leave them out.
+    """
+    recorded, found = run.result.files, run.folder.hashes()
+    if not recorded and not run.is_current:
+        return
+    weights = _in_folder(run, run.folder.weights)
+    required = {_in_folder(run, path) for path in (run.folder.config, run.folder.metrics, run.folder.speed)}
+    required |= {"vocabulary.json", weights}
+    if run.prepared is not None:
+        required |= {f"{test}.hyp" for test in run.prepared.corpus.tests}
+    for name in sorted({*recorded, *required, *found}):
+        if name == weights and name in recorded and name not in found:
+            continue
+        yield ComparedValue(run.name, name, recorded.get(name, "no hash"), found.get(name, "no such file"))
+
+
+def check_vocabulary(run: CheckedRun) -> Iterator[ComparedValue]:
+    """Compare the saved vocabularies with those that the run's training text gives."""
+    if run.prepared is None:
+        return
+    try:
+        recorded = load_pair(run.folder.folder).content_hash
+    except (ValueError, OSError) as error:
+        recorded = str(error)
+    yield ComparedValue(run.name, "vocabulary", recorded, run.prepared.vocabularies.content_hash)
+
+
+def check_snapshots(run: CheckedRun) -> Iterator[ComparedValue]:
+    """Compare the final weights with the snapshots that they were chosen from, if these are still there."""
+    folder, final = run.folder.folder / CHECKPOINTS, run.folder.weights
+    chosen = "" if run.final is None else str(run.final.get("chosen"))
+    snapshots = [folder / f"update-{int(n):07d}.safetensors" for n in re.findall(r"\d{1,18}", chosen)]
+    if not snapshots or not all(path.is_file() for path in (final, *snapshots)):
+        return
+    name = f"{CHECKPOINTS}/{final.name}"
+    if len(snapshots) == 1:
+        yield ComparedValue(run.name, f"{name}, {chosen}", hash_file(final), hash_file(snapshots[0]))
+        return
+    try:
+        weights, mean = load_weights(final), average(snapshots)
+    except (ValueError, LookupError, RuntimeError) as error:
+        yield ComparedValue(run.name, name, f"the {chosen}", str(error))
+        return
+    same = weights.keys() == mean.keys() and all(torch.equal(weights[key], mean[key]) for key in weights)
+    yield ComparedValue(run.name, name, f"the {chosen}", f"the {chosen}" if same else "other weights")
+
+
+def _in_folder(run: CheckedRun, path: Path) -> str:
+    return path.relative_to(run.folder.folder).as_posix()

@@ -1,0 +1,122 @@
+"""Check of translations: against the references, and against what the weights translate now."""
+
+import math
+from collections.abc import Iterator
+
+import torch
+
+from compare.check.findings import ComparedValue, Gap, join_differences
+from compare.check.run_data import CheckedRun
+from compare.experiment.prepare import PreparedData
+from compare.results.trained_model import load_model
+from compare.system.device import device_name
+from compare.training.loss import TranslationLoss
+from compare.training.validation import Validator
+from data.text.lines import read_lines
+
+BAD_BLEU = 50.0
+"""Validation BLEU below which no model translates a whole test set without a fault."""
+LOSS_TOLERANCE, BLEU_TOLERANCE = 1e-3, 0.1
+"""Largest relative difference of the validation loss, and difference of BLEU, between two machines."""
+OTHER_LINES = 0.02
+"""Largest share of lines that another machine may translate otherwise: nearly equal scores change places."""
+
+
+def check_against_references(run: CheckedRun) -> Iterator[ComparedValue]:
+    """Report translations that are the references, of a model that does not translate validation so well."""
+    if run.prepared is None or run.final is None or not (run.final.get("bleu") or 0) < BAD_BLEU:
+        return
+    for test in run.prepared.corpus.tests:
+        try:
+            lines = read_lines(run.folder.output(test), allow_blank=True)
+        except (ValueError, OSError):
+            continue  # reported by the check of the figures
+        copied = lines == tuple(run.prepared.corpus.splits[test].tgt)
+        found = f"the references, with validation BLEU {run.final['bleu']:.1f}" if copied else "translations"
+        yield ComparedValue(run.name, f"{test}.hyp", "translations", found)
+
+
+def check_weights(
+    run: CheckedRun, prepared: PreparedData, number: int
+) -> tuple[list[ComparedValue], list[Gap]]:
+    """Translate lines again from the weights, and compute their validation scores again.
+
+    Args:
+        run: the run.
+        prepared: its data.
+        number: lines of each test set, evenly spaced.
+
+    Returns:
+        The compared values, and the lines whose difference another machine can explain.
+    """
+    try:
+        check = _WeightsCheck(run, prepared)
+        findings = [*check.check_lines(number), *check.check_validation()]
+    except (ValueError, LookupError, RuntimeError, OSError) as error:
+        return [ComparedValue(run.name, "translations by the weights", "done", str(error))], []
+    return findings, [Gap(note, run.name) for note in check.notes]
+
+
+class _WeightsCheck:
+    """Check of one run's translations and validation by its weights; collects what may differ by machine."""
+
+    def __init__(self, run: CheckedRun, prepared: PreparedData) -> None:
+        """Load the model.
+
+        Raises:
+            ValueError: the weights are missing, damaged, or not those of the result.
+        """
+        device = run.folder.run.train.device
+        self.run, self.prepared = run, prepared
+        self.device = torch.device(device if device == "cpu" or torch.cuda.is_available() else "cpu")
+        self.translator = load_model(run.folder.folder, device=str(self.device))
+        self.notes: list[str] = []
+
+    def check_lines(self, number: int) -> Iterator[ComparedValue]:
+        """Translate ``number`` lines of each test set again, evenly spaced, and compare them."""
+        for test in self.prepared.corpus.tests:
+            sources = self.prepared.corpus.splits[test].src
+            recorded = read_lines(self.run.folder.output(test), allow_blank=True)
+            size = min(len(sources), len(recorded))
+            indices = [index * size // min(number, size) for index in range(min(number, size))]
+            lines = self.translator.translate([sources[index] for index in indices])
+            findings = [
+                ComparedValue(self.run.name, f"{test}.hyp, line {index + 1}", recorded[index], line)
+                for index, line in zip(indices, lines, strict=True)
+            ]
+            different = sum(not finding.same for finding in findings)
+            if self._same_machine() or different > math.ceil(OTHER_LINES * len(findings)):
+                yield from join_differences(findings)
+                continue
+            yield from (finding for finding in findings if finding.same)
+            if different:
+                self.notes.append(
+                    f"{different} of {len(findings)} lines of {test}.hyp, which this machine, another than "
+                    "that of the run, translates otherwise"
+                )
+
+    def check_validation(self) -> Iterator[ComparedValue]:
+        """Compare loss and BLEU of the weights on the validation set with the final line of the log."""
+        if self.run.final is None:
+            return
+        train = self.run.folder.run.train
+        criterion = TranslationLoss(self.translator.model, train.label_smoothing)
+        validate = Validator(
+            criterion,
+            self.translator,
+            self.prepared.corpus.splits["valid"],
+            self.prepared.valid,
+            train.batch_tokens,
+        )
+        found = validate()
+        name = "metrics.jsonl: {} of the final line, by the weights"
+        recorded = self.run.final
+        yield ComparedValue(self.run.name, name.format("loss"), recorded["loss"], found.loss, LOSS_TOLERANCE)
+        close = abs(recorded["bleu"] - found.bleu) <= BLEU_TOLERANCE
+        bleu = recorded["bleu"] if close else found.bleu
+        yield ComparedValue(self.run.name, name.format("bleu"), recorded["bleu"], bleu)
+
+    def _same_machine(self) -> bool:
+        """Return whether device, torch and threads are those that the result names."""
+        here = (device_name(self.device), torch.__version__, torch.get_num_threads())
+        return here == (self.run.result.device, self.run.result.torch, self.run.result.threads)

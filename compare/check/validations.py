@@ -1,0 +1,80 @@
+"""Check of the weights that training chose: best validation, average, early stop, and the final line."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from compare.check.findings import ComparedValue
+from compare.check.run_data import CheckedRun
+from compare.training.file_names import CHECKPOINTS, STATE
+from compare.training.serialization import load_state
+
+Line = Mapping[str, Any]
+
+
+def best_validations(lines: Sequence[Line]) -> Iterator[tuple[Line, Line, int]]:
+    """Give each validation, the best one until then, and how many validations have passed since the best.
+
+    The best has the highest BLEU, and of equal ones the lowest loss.
+    """
+    best, worse = None, 0
+    for line in lines:
+        if line["kind"] == "valid":
+            better = best is None or (line["bleu"], -line["loss"]) > (best["bleu"], -best["loss"])
+            best, worse = (line, 0) if better or best is None else (best, worse + 1)
+            yield line, best, worse
+
+
+def last_update(run: CheckedRun) -> int:
+    """Return the update at which training ends by the config: the last, or that of an early stop."""
+    train = run.folder.run.train
+    for line, _, worse in best_validations(run.lines):
+        if 0 < train.patience <= worse:
+            return int(line["update"])
+    return train.max_updates
+
+
+def check_choice(run: CheckedRun) -> Iterator[ComparedValue]:
+    """Compare the final line with the validations, and the trainer state with the log."""
+    validations = list(best_validations(run.lines))
+    if run.final is None or not validations:
+        return
+    validated, best = [line["update"] for line, _, _ in validations], validations[-1][1]
+    averaged = validated[-run.folder.run.train.average :]
+    mean = next((line for line in run.lines if line["kind"] == "average"), None)
+    name = "metrics.jsonl: validation of the average"
+    yield ComparedValue(run.name, name, mean is not None, len(averaged) > 1)
+    takes_mean = mean is not None and mean["bleu"] > best["bleu"]
+    scores = mean if takes_mean else best
+    expected = {
+        "update": validated[-1],
+        "best_update": best["update"],
+        "chosen": f"average of updates {averaged}" if takes_mean else f"update {best['update']}",
+        "loss": scores["loss"],
+        "bleu": scores["bleu"],
+    }
+    for name, value in expected.items():
+        yield ComparedValue(run.name, f"metrics.jsonl: {name} of the final line", run.final.get(name), value)
+    yield from _check_state(run, best)
+
+
+def _check_state(run: CheckedRun, best: Line) -> Iterator[ComparedValue]:
+    """Compare the trainer state, if it is still there, with the end of the log."""
+    path = run.folder.folder / CHECKPOINTS / STATE
+    try:
+        state = load_state(path)
+        progress = None if state is None else state.get("progress", state.get("ledger"))
+    except ValueError as error:
+        yield ComparedValue(run.name, f"{CHECKPOINTS}/{STATE}", "a trainer state", str(error))
+        return
+    if progress is None:
+        return
+    windows = [line for line in run.lines if line["kind"] == "train"]
+    expected = {
+        "update": windows[-1]["update"],
+        "tokens": sum(line["src_tokens"] + line["tgt_tokens"] for line in windows),
+        "best_update": best["update"],
+        "best_bleu": best["bleu"],
+        "best_loss": best["loss"],
+    }
+    for name, value in expected.items():
+        yield ComparedValue(run.name, f"{CHECKPOINTS}/{STATE}: {name}", progress.get(name), value)

@@ -1,0 +1,73 @@
+"""A forger who makes hashes, figures and views of an experiment consistent again after each change."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from compare.experiment.compute_result import compute_figures
+from compare.experiment.prepare import prepare_data
+from compare.experiment.run_one import unfinished_result
+from compare.report.publish import render_views
+from compare.results.run_folder import RunFolder
+from compare.results.store import read_result, read_results, save_result
+
+OF_THE_MACHINE = ("device", "torch", "threads", "code_version", "status")
+
+
+def edit_text(path: Path, old: str, new: str) -> None:
+    """Replace ``old``, which must be there, by ``new``."""
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def edit_json(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change the object in a JSON file in place."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    before = json.dumps(content)
+    change(content)
+    assert json.dumps(content) != before
+    path.write_text(json.dumps(content, indent=2), encoding="utf-8")
+
+
+def edit_log(path: Path, change: Callable[[dict[str, Any]], object], *kinds: str) -> None:
+    """Change every line of these kinds in a metrics.jsonl in place."""
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    before = json.dumps(lines)
+    for line in lines:
+        if line["kind"] in kinds:
+            change(line)
+    assert json.dumps(lines) != before
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+
+def renew_hashes(folder: Path) -> None:
+    """Write the hashes of all files that are there, and of the config, into every result of an experiment."""
+    for config in sorted(folder.glob("*/config.toml")):
+        result = read_result(config.parent)
+        if result.files:
+            run = RunFolder.read(config.parent)
+            found = {name: digest for name, digest in run.hashes().items() if name in result.files}
+            files = {**result.files, **found}
+            save_result(run.folder, replace(result, files=files, config_hash=run.config_hash))
+
+
+def renew_figures(folder: Path) -> None:
+    """Compute every result again from config, data and files, as an honest run would."""
+    for config in sorted(folder.glob("*/config.toml")):
+        run, result = RunFolder.read(config.parent), read_result(config.parent)
+        with TemporaryDirectory() as encoded:
+            prepared = prepare_data(run.run, Path(encoded))
+            begun = asdict(unfinished_result(run, prepared))
+            known = {name: value for name, value in begun.items() if value and name not in OF_THE_MACHINE}
+            figures = compute_figures(run, prepared)
+        save_result(run.folder, replace(result, **known, **figures))
+
+
+def renew_views(folder: Path) -> None:
+    """Write results.jsonl and the tables again."""
+    for name, text in render_views(read_results(folder)).items():
+        (folder / name).write_text(text, encoding="utf-8")
