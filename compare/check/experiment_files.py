@@ -7,6 +7,7 @@ from typing import Any
 from compare.check.findings import ComparedValue
 from compare.check.run_data import CheckedRun
 from compare.config.sections import run_name
+from compare.config.shared_settings import settings_hash
 from compare.report.publish import render_views
 from compare.results.result import Result
 from data.text.files import read_bytes
@@ -43,14 +44,13 @@ def check_registry(registry: dict[str, Any], runs: Sequence[CheckedRun]) -> Iter
                 REGISTRY, f"asked_seeds, {run.name}", asked.get(run.name, "not asked for"), "asked for"
             )
     for run in runs:
+        hashes = {"settings_hash": settings_hash(run.folder.run)}
         if run.prepared is not None:
-            hashes = {
-                "data_hash": run.prepared.corpus.content_hash,
-                "vocabulary_hash": run.prepared.vocabularies.content_hash,
-            }
-            for key, value in hashes.items():
-                if registry.get(key) is not None or run.is_current:
-                    yield ComparedValue(REGISTRY, f"{key} of {run.name}", registry.get(key), value)
+            hashes["data_hash"] = run.prepared.corpus.content_hash
+            hashes["vocabulary_hash"] = run.prepared.vocabularies.content_hash
+        for key, value in hashes.items():
+            if run.is_current or (registry.get(key) is not None and key != "settings_hash"):
+                yield ComparedValue(REGISTRY, f"{key} of {run.name}", registry.get(key), value)
 
 
 def check_sources(folder: Path, runs: Sequence[CheckedRun]) -> Iterator[ComparedValue]:

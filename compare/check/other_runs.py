@@ -1,4 +1,4 @@
-"""Check of each run against the other runs of the experiment: copies of weights, texts, logs and timings."""
+"""Check of each run against the other runs: shared settings, and copied weights, texts, logs or timings."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
@@ -6,6 +6,7 @@ from itertools import combinations
 
 from compare.check.findings import ComparedValue
 from compare.check.run_data import CheckedRun
+from compare.config.shared_settings import shared_settings
 from compare.results.speed_file import read_speed
 from data.text.files import hash_file
 from data.text.lines import hash_texts, read_lines
@@ -30,6 +31,24 @@ def check_copies(runs: Sequence[CheckedRun]) -> Iterator[ComparedValue]:
             copied = marks[first.name] == marks[second.name]
             found = f"those of {first.name}" if copied else "its own"
             yield ComparedValue(second.name, name, "its own", found)
+
+
+def check_shared_settings(runs: Sequence[CheckedRun]) -> Iterator[ComparedValue]:
+    """Compare the settings of each run with those of the first run, and its model with that of its label.
+
+    All runs share every setting outside ``[[models]]`` but the seed, and the runs of a label those too.
+    """
+    for run in runs[1:]:
+        expected, own = (shared_settings(each.folder.run) for each in (runs[0], run))
+        for name, value in expected.items():
+            yield ComparedValue(run.name, f"{name} in config.toml, as {runs[0].name}", own.get(name), value)
+    models: dict[str, CheckedRun] = {}
+    for run in runs:
+        first = models.setdefault(run.folder.run.label, run)
+        if first is not run:
+            own = run.folder.run.model_table()
+            for name, value in first.folder.run.model_table().items():
+                yield ComparedValue(run.name, f"{name} in config.toml, as {first.name}", own.get(name), value)
 
 
 def _weights(run: CheckedRun) -> str | None:

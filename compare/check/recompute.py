@@ -9,7 +9,7 @@ from typing import Any
 from compare.check.experiment_files import REGISTRY, check_registry, check_sources, check_tables
 from compare.check.findings import CheckResult, ComparedValue, Gap
 from compare.check.not_checked import files_not_read, general_limits, group_by_line
-from compare.check.other_runs import check_copies
+from compare.check.other_runs import check_copies, check_shared_settings
 from compare.check.result_fields import check_result, check_status
 from compare.check.run_data import CheckedRun, DataCache, read_run
 from compare.check.run_files import check_hashes, check_snapshots, check_vocabulary
@@ -106,6 +106,7 @@ class _Check:
 
     def add_experiment(self, registry: dict[str, Any], results: list[Result]) -> None:
         """Check the runs against each other and against the files of the experiment."""
+        self.findings += check_shared_settings(self.runs)
         self.findings += check_copies(self.finished)
         self.findings += check_registry(registry, self.runs)
         self.findings += check_sources(self.folder, self.runs)

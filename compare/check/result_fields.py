@@ -27,6 +27,8 @@ def check_result(run: CheckedRun) -> tuple[list[ComparedValue], list[str]]:
     """
     begun = dataclasses.asdict(unfinished_result(run.folder, run.prepared))
     derived = {name: value for name, value in begun.items() if value is not None and name not in NOT_DERIVED}
+    if not run.is_current:
+        derived.pop("settings_hash", None)  # its settings were other ones
     recorded, failure = run.result.flat(), []
     if run.result.status == "done":
         try:

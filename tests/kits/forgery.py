@@ -7,14 +7,62 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from compare.config.parse import load_experiment
 from compare.experiment.compute_result import compute_figures
 from compare.experiment.prepare import prepare_data
+from compare.experiment.run_all import run_experiment
 from compare.experiment.run_one import unfinished_result
 from compare.report.publish import render_views
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, read_results, save_result
+from compare.system.progress import Reporter
+from tests.conftest import write_corpus
 
 OF_THE_MACHINE = ("device", "torch", "threads", "code_version", "status")
+
+
+TOML = """
+[data]
+root = "{root}"
+max_test = 30
+
+[vocabulary]
+kind = "words"
+
+[train]
+device = "cpu"
+precision = "fp32"
+batch_tokens = 36
+max_updates = 60
+valid_every = 25
+average = 2
+log_every = 10
+checkpoint_every = 25
+
+[decode]
+beam_size = 2
+
+[bench]
+sentences = 4
+repeats = 2
+latency_sentences = 2
+
+[[models]]
+preset = "luong-general"
+label = "luong"
+embedding_size = 16
+hidden_size = 16
+dropout = 0.3
+learning_rate = 1e-2
+warmup_updates = 5
+
+[[models]]
+preset = "lstm"
+embedding_size = 16
+hidden_size = 16
+learning_rate = 1e-2
+warmup_updates = 5
+"""
 
 
 def edit_text(path: Path, old: str, new: str) -> None:
@@ -71,3 +119,13 @@ def renew_views(folder: Path) -> None:
     """Write results.jsonl and the tables again."""
     for name, text in render_views(read_results(folder)).items():
         (folder / name).write_text(text, encoding="utf-8")
+
+
+def make_experiment(folder: Path) -> Path:
+    """Run two models from two seeds each on a made-up corpus; returns the folder of the experiment."""
+    root = write_corpus(folder / "corpus", {"train": 400, "valid": 40, "test": 40, "test_short": 6})
+    (folder / "forged.toml").write_text(TOML.format(root=root.as_posix()))
+    out = folder / "run"
+    run_experiment(load_experiment(folder / "forged.toml"), out, Reporter(quiet=True), seeds=(1, 2))
+    renew_views(out)
+    return out
