@@ -12,7 +12,7 @@ from compare.training.file_names import CHECKPOINTS, STATE
 VIEWS = ("results.jsonl", "table.md", "table.csv", "table.json")
 
 
-def group_by_line(gaps: Iterable[Gap]) -> Iterator[str]:
+def group_by_subject(gaps: Iterable[Gap]) -> Iterator[str]:
     """Give each distinct subject once, with the runs that it holds for."""
     runs: dict[str, list[str]] = {}
     for gap in gaps:
@@ -28,11 +28,12 @@ def general_limits(*, decoded: int, has_asked_seeds: bool) -> Iterator[str]:
         decoded: lines per test set that were translated again.
         has_asked_seeds: whether experiment.json records the seeds that were asked for.
     """
-    yield "device, torch, threads, code version and the truth of all times: the runs say them of themselves"
+    yield "device, torch, threads and code version, and whether the times were measured as stated"
     if not decoded:
         yield "that translations and validation scores come from the weights: --decode N translates again"
     elif decoded < sys.maxsize:
         yield f"translations beyond {decoded} lines per test set, and validations before the chosen one"
+    yield "settings that leave no trace, such as dropout and clipping: only training again shows them"
     if not has_asked_seeds:
         yield "whether runs were left out: experiment.json does not say which seeds were asked for"
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import combinations
+from typing import Any
 
 from compare.check.findings import ComparedValue
 from compare.check.run_data import CheckedRun
@@ -34,21 +35,25 @@ def check_copies(runs: Sequence[CheckedRun]) -> Iterator[ComparedValue]:
 
 
 def check_shared_settings(runs: Sequence[CheckedRun]) -> Iterator[ComparedValue]:
-    """Compare the settings of each run with those of the first run, and its model with that of its label.
+    """Compare the settings that runs share: outside ``[[models]]`` all but the seed, in a label those too.
 
-    All runs share every setting outside ``[[models]]`` but the seed, and the runs of a label those too.
+    The value of most runs is taken for the right one.
     """
-    for run in runs[1:]:
-        expected, own = (shared_settings(each.folder.run) for each in (runs[0], run))
-        for name, value in expected.items():
-            yield ComparedValue(run.name, f"{name} in config.toml, as {runs[0].name}", own.get(name), value)
-    models: dict[str, CheckedRun] = {}
-    for run in runs:
-        first = models.setdefault(run.folder.run.label, run)
-        if first is not run:
-            own = run.folder.run.model_table()
-            for name, value in first.folder.run.model_table().items():
-                yield ComparedValue(run.name, f"{name} in config.toml, as {first.name}", own.get(name), value)
+    yield from _compare_settings(runs, lambda run: shared_settings(run.folder.run))
+    for label in dict.fromkeys(run.folder.run.label for run in runs):
+        same_label = [run for run in runs if run.folder.run.label == label]
+        yield from _compare_settings(same_label, lambda run: run.folder.run.model_table())
+
+
+def _compare_settings(
+    runs: Sequence[CheckedRun], settings: Callable[[CheckedRun], dict[str, Any]]
+) -> Iterator[ComparedValue]:
+    tables = {run.name: settings(run) for run in runs}
+    for name in dict.fromkeys(name for table in tables.values() for name in table):
+        values = [table.get(name) for table in tables.values()]
+        most = max(values, key=values.count)
+        for run, table in tables.items():
+            yield ComparedValue(run, f"{name} in config.toml, as in other runs", table.get(name), most)
 
 
 def _weights(run: CheckedRun) -> str | None:

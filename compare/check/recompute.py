@@ -1,25 +1,26 @@
 """Check of an experiment: its figures are recomputed, and its files compared with each other."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from compare.check.experiment_files import REGISTRY, check_registry, check_sources, check_tables
 from compare.check.findings import CheckResult, ComparedValue, Gap
-from compare.check.not_checked import files_not_read, general_limits, group_by_line
+from compare.check.not_checked import files_not_read, general_limits, group_by_subject
 from compare.check.other_runs import check_copies, check_shared_settings
-from compare.check.result_fields import check_result, check_status
+from compare.check.result_fields import DAMAGE, check_name, check_result, check_status
 from compare.check.run_data import CheckedRun, DataCache, read_run
 from compare.check.run_files import check_hashes, check_snapshots, check_vocabulary
 from compare.check.training_log import check_log
 from compare.check.translations import check_against_references, check_weights
-from compare.results.result import Result
 from compare.results.store import read_registry, read_results
 from compare.system.version import code_version
 
 logger = logging.getLogger(__name__)
+Check = Callable[[CheckedRun], Iterable[ComparedValue | Gap]]
+"""Check of one run."""
 
 
 def check_experiment(folder: str | Path, *, decode: int = 0) -> CheckResult:
@@ -45,74 +46,55 @@ def check_experiment(folder: str | Path, *, decode: int = 0) -> CheckResult:
     if not any(result.status != "unfinished" for result in results):
         raise ValueError(f"{folder} holds no finished run: nothing to check")
     registry = read_registry(folder / REGISTRY) if (folder / REGISTRY).is_file() else {}
-    check = _Check(folder, decode)
+    findings: list[ComparedValue | Gap] = []
+    runs: list[CheckedRun] = []
     with TemporaryDirectory() as encoded:
         cache = DataCache(Path(encoded))
         for result in results:
-            if (folder / result.run / "config.toml").is_file():
-                logger.info(f"checking {result.run}")
-                check.add_run(result, cache)
-            else:
-                check.gaps.append(Gap("a run that has not begun", result.run))
-        check.add_experiment(registry, results)
-    other_versions = {str(run.result.code_version) for run in check.finished} - {code_version()}
-    notes = [f"made by code {other}, checked by {code_version()}" for other in sorted(other_versions)]
-    not_checked = [
-        *group_by_line(check.gaps),
-        *files_not_read(folder, check.runs),
-        *general_limits(decoded=decode, has_asked_seeds="asked_seeds" in registry),
-    ]
-    return CheckResult(check.findings, notes, not_checked)
+            if not (folder / result.run / "config.toml").is_file():
+                findings.append(Gap("a run that has not begun", result.run))
+                continue
+            logger.info(f"checking {result.run}")
+            run, problems = read_run(folder / result.run, result, cache)
+            runs.append(run)
+            findings += [*problems, *check_run(run, decode)]
+        findings += check_shared_settings(runs)
+        findings += check_copies([run for run in runs if run.result.status == "done"])
+        findings += check_registry(registry, runs)
+        findings += check_sources(folder, runs)
+        findings += check_tables(folder, results)
+    other_versions = {run.result.code_version for run in runs} - {code_version(), None}
+    return CheckResult(
+        findings=[finding for finding in findings if isinstance(finding, ComparedValue)],
+        notes=[
+            f"made by code {other}, checked by {code_version()}" for other in sorted(map(str, other_versions))
+        ],
+        not_checked=[
+            *group_by_subject(finding for finding in findings if isinstance(finding, Gap)),
+            *files_not_read(folder, runs),
+            *general_limits(decoded=decode, has_asked_seeds="asked_seeds" in registry),
+        ],
+    )
 
 
-class _Check:
-    """The findings and gaps of one experiment, run after run."""
+def check_run(run: CheckedRun, decode: int) -> Iterator[ComparedValue | Gap]:
+    """Check one run by itself.
 
-    def __init__(self, folder: Path, decode: int) -> None:
-        self.folder, self.decode = folder, decode
-        self.runs: list[CheckedRun] = []
-        self.findings: list[ComparedValue] = []
-        self.gaps: list[Gap] = []
-
-    @property
-    def finished(self) -> list[CheckedRun]:
-        """The runs whose status is done."""
-        return [run for run in self.runs if run.result.status == "done"]
-
-    def add_run(self, result: Result, cache: DataCache) -> None:
-        """Check one run by itself."""
-        run, problems = read_run(self.folder / result.run, result, cache)
-        self.runs.append(run)
-        self.findings += [each for each in problems if isinstance(each, ComparedValue)]
-        self.gaps += [each for each in problems if isinstance(each, Gap)]
-        if result.status == "done":
-            self.findings += check_hashes(run)
-        fields, not_recorded = check_result(run)
-        self.findings += [*_check_names(run), *fields]
-        self.gaps += [Gap(f"{name}, which that version did not record", run.name) for name in not_recorded]
-        for check in (check_status, check_log, check_vocabulary):
-            self.findings += check(run)
-        if result.status != "done":
-            self.gaps.append(Gap(f"figures of a run that is {result.status}", run.name))
-            return
-        for check in (check_snapshots, check_against_references):
-            self.findings += check(run)
-        if not run.folder.weights.exists():
-            self.gaps.append(Gap("weights: they are not in the folder", run.name))
-        elif self.decode and run.prepared is not None:
-            findings, gaps = check_weights(run, run.prepared, self.decode)
-            self.findings += findings
-            self.gaps += gaps
-
-    def add_experiment(self, registry: dict[str, Any], results: list[Result]) -> None:
-        """Check the runs against each other and against the files of the experiment."""
-        self.findings += check_shared_settings(self.runs)
-        self.findings += check_copies(self.finished)
-        self.findings += check_registry(registry, self.runs)
-        self.findings += check_sources(self.folder, self.runs)
-        self.findings += check_tables(self.folder, results)
-
-
-def _check_names(run: CheckedRun) -> Iterator[ComparedValue]:
-    """Compare label and seed of the config with the name of the folder."""
-    yield ComparedValue(run.name, "label and seed in config.toml", run.folder.run.name, run.name)
+    Args:
+        run: the run.
+        decode: lines of each test set to translate again.
+    """
+    checks: list[Check] = [check_name, check_status, check_log]
+    if (run.folder.folder / "result.json").is_file():
+        checks.insert(0, check_result)
+    if run.result.status == "done":
+        checks = [check_hashes, *checks, check_vocabulary, check_snapshots, check_against_references]
+        if decode:
+            checks.append(partial(check_weights, number=decode))
+    else:
+        yield Gap(f"the figures of a run that is {run.result.status}", run.name)
+    for check in checks:
+        try:
+            yield from list(check(run))
+        except (*DAMAGE, AttributeError) as error:
+            yield ComparedValue(run.name, "files", "readable", str(error))

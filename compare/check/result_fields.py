@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Iterator
 
-from compare.check.findings import ComparedValue
+from compare.check.findings import ComparedValue, Gap
 from compare.check.run_data import CheckedRun
 from compare.experiment.compute_result import Figures, compute_figures, size_figures, speed_figures
 from compare.experiment.run_one import unfinished_result
@@ -14,22 +14,26 @@ from data.vocabulary import load_pair
 
 NOT_DERIVED = ("device", "torch", "threads", "code_version", "status", "reason", "tests", "scores", "files")
 """Fields of a result that has begun which config and data do not determine."""
+DAMAGE = (ValueError, LookupError, TypeError, ArithmeticError, OSError)
+"""What a damaged file can raise."""
 FIELDS = frozenset(item.name for item in dataclasses.fields(Result))
 
 
-def check_result(run: CheckedRun) -> tuple[list[ComparedValue], list[str]]:
+def check_name(run: CheckedRun) -> Iterator[ComparedValue]:
+    """Compare label and seed of the config with the name of the folder."""
+    yield ComparedValue(run.name, "label and seed in config.toml", run.folder.run.name, run.name)
+
+
+def check_result(run: CheckedRun) -> Iterator[ComparedValue | Gap]:
     """Compare every field of a run's result with its value by config, data and files.
 
     Where the figures cannot be computed, a single value named "figures" holds the error message.
-
-    Returns:
-        The compared values, and the fields that an earlier version did not record.
     """
     begun = dataclasses.asdict(unfinished_result(run.folder, run.prepared))
     derived = {name: value for name, value in begun.items() if value is not None and name not in NOT_DERIVED}
     if not run.is_current:
-        derived.pop("settings_hash", None)  # its settings were other ones
-    recorded, failure = run.result.flat(), []
+        derived.pop("settings_hash", None)  # that version had other settings
+    recorded = run.result.flat()
     if run.result.status == "done":
         try:
             figures = _figures(run)
@@ -38,12 +42,14 @@ def check_result(run: CheckedRun) -> tuple[list[ComparedValue], list[str]]:
                 derived |= {name: known[name] for name in figures}
             else:  # with the scores of test sets that the corpus does not have
                 derived = dict.fromkeys(recorded) | known
-        except (ValueError, LookupError, TypeError, ArithmeticError, OSError) as error:
-            failure = [ComparedValue(run.name, "figures", "done", str(error))]
-    findings = [ComparedValue(run.name, name, recorded.get(name), value) for name, value in derived.items()]
-    missing = [each.name for each in findings if each.recorded is None and not each.same]
-    missing = [name for name in missing if not run.is_current or _is_optional(name)]
-    return failure + [each for each in findings if each.name not in missing], missing
+        except DAMAGE as error:
+            yield ComparedValue(run.name, "figures", "done", str(error))
+    for name, value in derived.items():
+        finding = ComparedValue(run.name, name, recorded.get(name), value)
+        if finding.recorded is None and not finding.same and (not run.is_current or _is_optional(name)):
+            yield Gap(f"{name}, which that version did not record", run.name)
+        else:
+            yield finding
 
 
 def check_status(run: CheckedRun) -> Iterator[ComparedValue]:
@@ -53,7 +59,9 @@ def check_status(run: CheckedRun) -> Iterator[ComparedValue]:
     status = run.result.status
     yield ComparedValue(run.name, "status", status, "done" if ended else status)
     if status != "unfinished":  # lack of memory is a reason to be unfinished
-        yield ComparedValue(run.name, "reason given", run.result.reason is not None, status == "failed")
+        reason = "no reason" if run.result.reason is None else "a reason"
+        expected = "a reason" if status == "failed" else "no reason"
+        yield ComparedValue(run.name, "reason of a failure", reason, expected)
 
 
 def _figures(run: CheckedRun) -> Figures:

@@ -100,9 +100,11 @@ def read_run(folder: Path, result: Result, cache: DataCache) -> tuple[CheckedRun
     Raises:
         ValueError: config.toml cannot be read.
     """
-    run, problems = RunFolder.read(folder), []
+    run = RunFolder.read(folder)
+    problems: list[ComparedValue | Gap] = []
     is_current = read_toml(run.config).get("schema") == SCHEMA or result.code_version == code_version()
-    lines, prepared = [], None
+    lines: list[dict[str, Any]] = []
+    prepared = None
     try:
         lines = read_metrics(run.metrics) if run.metrics.exists() else []
     except (ValueError, OSError) as error:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from compare.check.findings import ComparedValue
+from compare.check.findings import ComparedValue, Gap
 from compare.check.run_data import CheckedRun
 from compare.training.file_names import CHECKPOINTS
 from compare.training.serialization import average, load_weights
@@ -14,13 +14,14 @@ from data.text.files import hash_file
 from data.vocabulary import load_pair
 
 
-def check_hashes(run: CheckedRun) -> Iterator[ComparedValue]:
+def check_hashes(run: CheckedRun) -> Iterator[ComparedValue | Gap]:
     """Compare the recorded hash of each file with the file; every file that a figure comes from has one.
 
     Weights that are not there are no difference: published folders leave them out.
     """
     recorded, found = run.result.files, run.folder.hashes()
     if not recorded and not run.is_current:
+        yield Gap("the hashes of files, which that version did not record", run.name)
         return
     weights = _in_folder(run, run.folder.weights)
     required = {_in_folder(run, path) for path in (run.folder.config, run.folder.metrics, run.folder.speed)}
@@ -29,6 +30,7 @@ def check_hashes(run: CheckedRun) -> Iterator[ComparedValue]:
         required |= {f"{test}.hyp" for test in run.prepared.corpus.tests}
     for name in sorted({*recorded, *required, *found}):
         if name == weights and name in recorded and name not in found:
+            yield Gap("the hash of the weights, which are not in the folder", run.name)
             continue
         yield ComparedValue(run.name, name, recorded.get(name, "no hash"), found.get(name, "no such file"))
 

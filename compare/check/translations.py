@@ -10,6 +10,7 @@ from compare.check.run_data import CheckedRun
 from compare.experiment.prepare import PreparedData
 from compare.results.trained_model import load_model
 from compare.system.device import device_name
+from compare.system.hints import first_line
 from compare.training.loss import TranslationLoss
 from compare.training.validation import Validator
 from data.text.lines import read_lines
@@ -36,29 +37,25 @@ def check_against_references(run: CheckedRun) -> Iterator[ComparedValue]:
         yield ComparedValue(run.name, f"{test}.hyp", "translations", found)
 
 
-def check_weights(
-    run: CheckedRun, prepared: PreparedData, number: int
-) -> tuple[list[ComparedValue], list[Gap]]:
+def check_weights(run: CheckedRun, number: int) -> Iterator[ComparedValue | Gap]:
     """Translate lines again from the weights, and compute their validation scores again.
 
     Args:
         run: the run.
-        prepared: its data.
         number: lines of each test set, evenly spaced.
-
-    Returns:
-        The compared values, and the lines whose difference another machine can explain.
     """
-    try:
-        check = _WeightsCheck(run, prepared)
-        findings = [*check.check_lines(number), *check.check_validation()]
-    except (ValueError, LookupError, RuntimeError, OSError) as error:
-        return [ComparedValue(run.name, "translations by the weights", "done", str(error))], []
-    return findings, [Gap(note, run.name) for note in check.notes]
+    if not run.folder.weights.exists():
+        yield Gap("translations by the weights, which are not in the folder", run.name)
+    elif run.prepared is not None:
+        try:
+            check = _WeightsCheck(run, run.prepared)
+            yield from [*check.check_lines(number), *check.check_validation()]
+        except RuntimeError as error:  # of torch: the weights compute nothing finite, or lack memory
+            yield ComparedValue(run.name, "translations by the weights", "done", first_line(error))
 
 
 class _WeightsCheck:
-    """Check of one run's translations and validation by its weights; collects what may differ by machine."""
+    """Check of one run's translations and validation scores by its weights."""
 
     def __init__(self, run: CheckedRun, prepared: PreparedData) -> None:
         """Load the model.
@@ -70,9 +67,8 @@ class _WeightsCheck:
         self.run, self.prepared = run, prepared
         self.device = torch.device(device if device == "cpu" or torch.cuda.is_available() else "cpu")
         self.translator = load_model(run.folder.folder, device=str(self.device))
-        self.notes: list[str] = []
 
-    def check_lines(self, number: int) -> Iterator[ComparedValue]:
+    def check_lines(self, number: int) -> Iterator[ComparedValue | Gap]:
         """Translate ``number`` lines of each test set again, evenly spaced, and compare them."""
         for test in self.prepared.corpus.tests:
             sources = self.prepared.corpus.splits[test].src
@@ -90,10 +86,10 @@ class _WeightsCheck:
                 continue
             yield from (finding for finding in findings if finding.same)
             if different:
-                self.notes.append(
-                    f"{different} of {len(findings)} lines of {test}.hyp, which this machine, another than "
-                    "that of the run, translates otherwise"
+                subject = (
+                    f"{different} of {len(findings)} lines of {test}.hyp, which this machine translates "
                 )
+                yield Gap(f"{subject}otherwise: it is not that of the run", self.run.name)
 
     def check_validation(self) -> Iterator[ComparedValue]:
         """Compare loss and BLEU of the weights on the validation set with the final line of the log."""

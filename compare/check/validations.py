@@ -41,10 +41,10 @@ def check_choice(run: CheckedRun) -> Iterator[ComparedValue]:
     validated, best = [line["update"] for line, _, _ in validations], validations[-1][1]
     averaged = validated[-run.folder.run.train.average :]
     mean = next((line for line in run.lines if line["kind"] == "average"), None)
-    name = "metrics.jsonl: validation of the average"
-    yield ComparedValue(run.name, name, mean is not None, len(averaged) > 1)
+    name = "metrics.jsonl: validation of averaged weights"
+    yield ComparedValue(run.name, name, int(mean is not None), int(len(averaged) > 1))
     takes_mean = mean is not None and mean["bleu"] > best["bleu"]
-    scores = mean if takes_mean else best
+    scores = mean if mean is not None and takes_mean else best
     expected = {
         "update": validated[-1],
         "best_update": best["update"],

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,12 +33,12 @@ kind = "words"
 [train]
 device = "cpu"
 precision = "fp32"
-batch_tokens = 36
-max_updates = 60
-valid_every = 25
+batch_tokens = 90
+max_updates = 120
+valid_every = 50
 average = 2
-log_every = 10
-checkpoint_every = 25
+log_every = 20
+checkpoint_every = 50
 
 [decode]
 beam_size = 2
@@ -52,15 +53,15 @@ preset = "luong-general"
 label = "luong"
 embedding_size = 16
 hidden_size = 16
-dropout = 0.3
-learning_rate = 1e-2
+dropout = 0.1
+learning_rate = 3e-2
 warmup_updates = 5
 
 [[models]]
 preset = "lstm"
 embedding_size = 16
 hidden_size = 16
-learning_rate = 1e-2
+learning_rate = 3e-2
 warmup_updates = 5
 """
 
@@ -94,10 +95,9 @@ def edit_log(path: Path, change: Callable[[dict[str, Any]], object], *kinds: str
 
 def renew_hashes(folder: Path) -> None:
     """Write the hashes of all files that are there, and of the config, into every result of an experiment."""
-    for config in sorted(folder.glob("*/config.toml")):
-        result = read_result(config.parent)
+    for record in sorted(folder.glob("*/result.json")):
+        result, run = read_result(record.parent), RunFolder.read(record.parent)
         if result.files:
-            run = RunFolder.read(config.parent)
             found = {name: digest for name, digest in run.hashes().items() if name in result.files}
             files = {**result.files, **found}
             save_result(run.folder, replace(result, files=files, config_hash=run.config_hash))
@@ -105,8 +105,8 @@ def renew_hashes(folder: Path) -> None:
 
 def renew_figures(folder: Path) -> None:
     """Compute every result again from config, data and files, as an honest run would."""
-    for config in sorted(folder.glob("*/config.toml")):
-        run, result = RunFolder.read(config.parent), read_result(config.parent)
+    for record in sorted(folder.glob("*/result.json")):
+        result, run = read_result(record.parent), RunFolder.read(record.parent)
         with TemporaryDirectory() as encoded:
             prepared = prepare_data(run.run, Path(encoded))
             begun = asdict(unfinished_result(run, prepared))
@@ -116,9 +116,11 @@ def renew_figures(folder: Path) -> None:
 
 
 def renew_views(folder: Path) -> None:
-    """Write results.jsonl and the tables again."""
-    for name, text in render_views(read_results(folder)).items():
-        (folder / name).write_text(text, encoding="utf-8")
+    """Write results.jsonl and the tables again, if the results can be read."""
+    with suppress(ValueError):
+        results = read_results(folder)
+        for name, text in render_views(results).items():
+            (folder / name).write_text(text, encoding="utf-8")
 
 
 def make_experiment(folder: Path) -> Path:

@@ -1,0 +1,178 @@
+"""Forgeries of logs, weights, translations and of the files of the whole experiment."""
+
+from tests.kits.forgery import edit_text
+from tests.kits.tamper import Tamper
+from tests.kits.tamper_actions import (
+    LSTM,
+    OTHER,
+    RUN,
+    copy_files,
+    copy_references,
+    correct_line,
+    drop_line,
+    duplicate_seed,
+    flip_bit,
+    log,
+    move_runs,
+    perfect,
+    registry,
+    renumber_seed,
+    scaled,
+    scaled_tokens,
+    swap,
+    take_out,
+)
+
+VALIDATED = ("valid", "average", "final")
+
+TAMPERS_OF_FILES = (  # The log.
+    Tamper(
+        "`tokens_per_s` tripled",
+        log(scaled(tokens_per_s=3), "train"),
+        "luong-seed1: metrics.jsonl: tokens_per_s of update … (and … more): recorded …, found …",
+        figures=True,
+    ),
+    Tamper(
+        "`tokens_per_s` tripled, and its seconds divided by three",
+        log(scaled(train_s=1 / 3, data_s=1 / 3, tokens_per_s=3), "train"),
+        "luong-seed1: metrics.jsonl: seconds of the train line of update … (and … more): recorded …, found …",
+        figures=True,
+    ),
+    Tamper(
+        "tokens doubled, and their speed",
+        log(scaled_tokens, "train"),
+        "luong-seed1: metrics.jsonl: src_tokens of update … (and … more): recorded 2752, found 1376",
+        figures=True,
+    ),
+    Tamper(
+        "`learning_rate` in the log",
+        log(scaled(learning_rate=2), "train"),
+        "luong-seed1: metrics.jsonl: learning_rate of update … (and … more): recorded …, found …",
+    ),
+    Tamper(
+        "training loss halved",
+        log(scaled(loss=0.5), "train"),
+        "luong-seed1: metrics.jsonl: loss of update … (and … more): recorded …, found …",
+    ),
+    Tamper(
+        "validation BLEU 99 in the final line",
+        log(perfect, "final"),
+        "luong-seed1: metrics.jsonl: bleu of the final line: recorded …, found …",
+    ),
+    Tamper(
+        "validation BLEU 99 in every line",
+        log(perfect, *VALIDATED),
+        "luong-seed1: metrics.jsonl: bleu of the final line, by the weights: recorded …, found …",
+        decode="1",
+    ),
+    Tamper(
+        "validation loss halved in every line",
+        log(scaled(loss=0.5), *VALIDATED),
+        "luong-seed1: metrics.jsonl: loss of the final line, by the weights: recorded …, found …",
+        "1",
+        figures=True,
+    ),
+    Tamper(
+        "another best update",
+        log(lambda line: line.update(best_update=7), "final"),
+        "luong-seed1: metrics.jsonl: best_update of the final line: recorded 7, found 120",
+        figures=True,
+    ),
+    Tamper(
+        "a line of the log taken out",
+        drop_line,
+        "luong-seed1: metrics.jsonl: updates of update …: recorded 10, found 30",
+    ),
+    Tamper(
+        "another epoch in every line",
+        log(lambda line: line.update(epoch=9), "train"),
+        "luong-seed1: metrics.jsonl: epoch of update … (and … more): recorded 9, found 1",
+    ),
+    # Weights and translations.
+    Tamper(
+        "final weights of two seeds exchanged",
+        swap("checkpoints/final.safetensors"),
+        "luong-seed1: checkpoints/final.safetensors, update …: recorded …, found …",
+    ),
+    Tamper(
+        "all checkpoints of two seeds exchanged",
+        swap("checkpoints"),
+        "luong-seed1: metrics.jsonl: loss of the final line, by the weights: recorded …, found …",
+        decode="1",
+    ),
+    Tamper(
+        "one bit of the weights",
+        flip_bit("checkpoints/final.safetensors"),
+        "luong-seed1: checkpoints/final.safetensors, update …: recorded …, found …",
+    ),
+    Tamper(
+        "the references put in as translations",
+        copy_references,
+        "luong-seed1: test.hyp: recorded translations, found the references, with validation BLEU …",
+        figures=True,
+    ),
+    Tamper(
+        "one translation corrected",
+        correct_line,
+        "luong-seed1: test.hyp, line …: recorded …, found …",
+        decode="all",
+        figures=True,
+    ),
+    Tamper(
+        "translations of two models exchanged",
+        swap("test.hyp", RUN, LSTM),
+        "luong-seed1: test.hyp, line … (and … more): recorded …, found …",
+        "3",
+        figures=True,
+    ),
+    Tamper(
+        "translations of one seed copied to another",
+        copy_files(RUN, OTHER, "test.hyp", "test_short.hyp"),
+        "luong-seed2: translations: recorded its own, found those of luong-seed1",
+        figures=True,
+    ),
+    # The runs, and the files of the experiment.
+    Tamper(
+        "a seed that is a copy of another",
+        duplicate_seed,
+        "luong-seed2: times in metrics.jsonl: recorded its own, found those of luong-seed1",
+        figures=True,
+    ),
+    Tamper(
+        "a seed called by another number",
+        renumber_seed,
+        "luong-seed7: metrics.jsonl: src_tokens of update … (and … more): recorded 1363, found 1392",
+        figures=True,
+    ),
+    Tamper(
+        "timings copied from another run",
+        copy_files(LSTM, RUN, "speed.json"),
+        "lstm-seed1: times in speed.json: recorded its own, found those of luong-seed1",
+        figures=True,
+    ),
+    Tamper(
+        "a bad seed deleted, with its name in `runs`",
+        take_out,
+        "experiment.json: runs, luong-seed2: recorded not listed, found asked for",
+    ),
+    Tamper(
+        "a run taken out of `runs`, its folder still there",
+        lambda folder: move_runs(folder, OTHER, ""),
+        "experiment.json: runs, luong-seed2: recorded not listed, found asked for",
+    ),
+    Tamper(
+        "the seeds asked for taken out",
+        registry(lambda content: content.pop("asked_seeds")),
+        "experiment.json: asked_seeds, luong-seed1: recorded not asked for, found asked for",
+    ),
+    Tamper(
+        "`data_hash` of the experiment",
+        registry(lambda c: c.update(data_hash="0" * 64)),
+        "experiment.json: data_hash of luong-seed1: recorded …, found …",
+    ),
+    Tamper(
+        "`test.src`",
+        lambda f: edit_text(f / "test.src", "dog", "cat"),
+        "test.src: content: recorded as in the corpus, found something else",
+    ),
+)
