@@ -1,0 +1,83 @@
+"""What a check cannot cover is said, and is no difference."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from compare.check.findings import ComparedValue
+from compare.check.recompute import check_experiment
+from compare.cli import main
+from compare.results.store import read_results
+from tests.kits.cli import Refusal
+from tests.kits.forgery import edit_json, edit_text, renew_hashes, renew_views
+from tests.kits.tamper_actions import LSTM, OTHER, RUN, RUNS
+
+NAMES = f"({', '.join((RUN, LSTM, OTHER, 'lstm-seed2'))})"
+
+
+def test_missing_weights(forged: Path):
+    """As in a published folder: size and FLOPs follow from the config."""
+    for run in RUNS:
+        shutil.rmtree(forged / run / "checkpoints")
+    result = check_experiment(forged, decode=2)
+    assert not result.differences
+    assert f"the hash of the weights, which are not in the folder {NAMES}" in result.not_checked
+    assert f"translations by the weights, which are not in the folder {NAMES}" in result.not_checked
+    edit_json(forged / RUN / "result.json", lambda row: row.update(params=1))
+    assert (
+        ComparedValue(RUN, "params", 1, read_results(forged)[2].params)
+        in check_experiment(forged).differences
+    )
+
+
+def test_a_missing_corpus(forged: Path):
+    """Everything that needs no corpus is still checked: log, config, sizes, speeds."""
+    root = json.loads(json.dumps(str(forged.parent / "gone")))
+    for run in RUNS:
+        text = (forged / run / "config.toml").read_text()
+        line = next(line for line in text.splitlines() if line.startswith("root"))
+        edit_text(forged / run / "config.toml", line, f'root = "{root}"')
+    renew_hashes(forged)
+    renew_views(forged)
+    result = check_experiment(forged, decode=2)
+    assert not result.differences
+    (line,) = (line for line in result.not_checked if line.startswith("data, batches and scores: "))
+    assert "no such folder" in line
+    assert line.endswith(NAMES)
+    edit_json(forged / RUN / "result.json", lambda row: row.update(beam=7, params=1))
+    found = {(value.context, value.name) for value in check_experiment(forged).differences}
+    assert {(RUN, "beam"), (RUN, "params")} <= found
+
+
+def test_an_unfinished_run(forged: Path):
+    for name in ("result.json", "speed.json"):
+        (forged / OTHER / name).unlink()
+    renew_views(forged)
+    result = check_experiment(forged)
+    assert not result.differences
+    assert f"the figures of a run that is unfinished ({OTHER})" in result.not_checked
+
+
+def test_plots_and_reports_are_named(forged: Path):
+    (forged / "plots").mkdir()
+    (forged / "plots" / "learning-curves.svg").write_text("<svg/>")
+    (forged / "report.html").write_text("<html/>")
+    (line,) = (line for line in check_experiment(forged).not_checked if line.startswith("files that"))
+    assert line == "files that no figure comes from: encoded/*, */log.txt, plots/*, report.html"
+
+
+def test_decoding_again_leaves_fewer_gaps(honest: Path, capsys: pytest.CaptureFixture[str]):
+    gap = "not checked: that translations and validation scores come from the weights"
+    assert main(["check", str(honest), "-q"]) == 0
+    assert gap in capsys.readouterr().out
+    assert main(["check", str(honest), "-q", "--decode", "all"]) == 0
+    assert gap not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("lines", ["-1", "many", "1.5", "٣", "1" * 20])
+def test_a_number_of_lines_that_is_none(lines: str, honest: Path, refusal: Refusal):
+    assert refusal("check", honest, f"--decode={lines}").startswith(
+        f"--decode {lines}: must be a whole number"
+    )
