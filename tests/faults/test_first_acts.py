@@ -1,4 +1,4 @@
-"""First acts of a newcomer with an own corpus: they end in a table, or in one line that says what to change."""
+"""First acts of a newcomer with an own corpus end in a table, or in one line that says what to change."""
 
 import random
 from pathlib import Path
