@@ -35,16 +35,17 @@ class Preset:
 
 def _before(**attention: Any) -> Seq2SeqConfig:
     """Configure attention before the recurrent cell, with the context as its input (Bahdanau et al. 2015)."""
-    return Seq2SeqConfig(attention=AttentionConfig(placement="before", **attention), tie="output")
+    settings = AttentionConfig(placement="before", **attention)
+    return Seq2SeqConfig(attention=settings, decoder_start="bridge", tie="output")
 
 
 def _after(score: str, **attention: Any) -> Seq2SeqConfig:
     """Configure attention after the cell, with input feeding (Luong et al. 2015, sections 3.1 and 3.3)."""
     settings = AttentionConfig(score=score, placement="after", input_feeding=True, **attention)
-    return Seq2SeqConfig(attention=settings, tie="output")
+    return Seq2SeqConfig(attention=settings, decoder_start="bridge", tie="output")
 
 
-_PLAIN = Seq2SeqConfig(attention=None, tie="output")
+_PLAIN = Seq2SeqConfig(attention=None, decoder_start="last", tie="output")
 _TRANSFORMER = TransformerConfig()
 _WARM = OptimConfig(warmup_updates=400)
 _LUONG, _VASWANI = "Luong et al. 2015", "Vaswani et al. 2017"
@@ -181,6 +182,7 @@ PRESETS: dict[str, Preset] = {
             embedding_size=620,
             hidden_size=1000,
             encoder_size=2000,
+            decoder_start="bridge",
             readout="maxout",
             dropout=0.0,
         ),
