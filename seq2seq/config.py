@@ -126,9 +126,9 @@ class Seq2SeqConfig:
     direction: Direction = "both"
     """Direction in which the encoder reads; "backward" reverses the source (Sutskever et al. 2014)."""
     decoder_start: DecoderStart | None = None
-    """Initial state of the decoder: tanh(W [last encoder states] + b) ("bridge", Bahdanau et al. 2015, appendix
-    A.2.2), the last encoder states themselves ("last", Sutskever et al. 2014), or 0 ("zeros"); default bridge
-    with attention, last without."""
+    """Initial state of the decoder: tanh(W [last encoder states] + b) ("bridge", Bahdanau et al. 2015), the
+    last encoder states themselves ("last", Sutskever et al. 2014), or 0 ("zeros"); default "bridge" with
+    attention, "last" without."""
     dropout: float = 0.2
     """Dropout probability on the embeddings, between recurrent layers and on the readout."""
     self_attention: Side = "none"
@@ -183,16 +183,17 @@ class Seq2SeqConfig:
             )
         if self.start == "last" and self.states_size != self.hidden_size:
             raise ValueError(
-                f'encoder_size ({self.encoder_size}) must be hidden_size ({self.hidden_size}) with decoder_start '
-                '"last": the last encoder states are the first decoder states; "bridge" accepts any size'
+                f"encoder_size ({self.encoder_size}) must be hidden_size ({self.hidden_size}) with "
+                'decoder_start "last": the last encoder states are the first decoder states; "bridge" takes '
+                "any size"
             )
 
     def _check_without_attention(self) -> None:
         """Reject options that need attention."""
         if self.start == "zeros":
             raise ValueError(
-                'decoder_start "zeros" needs an attention: without one the decoder sees the source only through '
-                'its initial state; use "last" or "bridge"'
+                'decoder_start "zeros" needs an attention: without one the decoder sees the source only '
+                'through its initial state; use "last" or "bridge"'
             )
         if self.self_attention in ("encoder", "both"):
             raise ValueError(

@@ -36,10 +36,11 @@ class Decoder(nn.Module):
     Without attention: as "before", but without c(t). ``feed_summary`` replaces c(t) by the initial h of the
     top layer, the same at every step (Cho et al. 2014, section 2.2).
 
-    Initial states, with f the final states of the encoder, (B, L, H or 2 H) of all layers (an LSTM has h and c):
+    Initial states (B, L, H), and as many c of an LSTM, by ``decoder_start``, with f the final states of all
+    layers and directions of the encoder, concatenated:
 
-    - ``decoder_start`` "bridge": tanh(W f + b) (Bahdanau et al. 2015, appendix A.2.2, where f is the state of the
-      backward direction alone). W is (L H or 2 L H, size of f). The default with attention.
+    - "bridge": tanh(W f + b), W being (L H, F) for f (B, F), or (2 L H, F) for an LSTM. In Bahdanau et al.
+      2015, appendix A.2.2, f is the state of the backward direction alone. The default with attention.
     - "last": f itself, layer by layer (Sutskever et al. 2014). The default without attention, where all
       information on the source passes through these states, and a trained tanh layer saturates early.
     - "zeros": 0, so that the decoder sees the source through attention alone.
@@ -58,8 +59,8 @@ class Decoder(nn.Module):
             summary_size: size of the encoder's summary.
 
         Raises:
-            ValueError: the attention does not accept these sizes, or the decoder starts from the encoder's last
-                states and the summary is not as large as these.
+            ValueError: the attention does not accept these sizes, or the decoder starts from the encoder's
+                last states and the summary is not as large as its own.
         """
         super().__init__()
         self.config, size, attention = config, config.hidden_size, config.attention
@@ -233,7 +234,7 @@ def _bridge(config: Seq2SeqConfig, summary_size: int) -> nn.Linear | None:
         return nn.Linear(summary_size, config.start_size)
     if config.start == "last" and summary_size != config.start_size:
         raise ValueError(
-            f'with decoder_start "last" the encoder\'s summary is the initial state of the decoder: it must be '
-            f"{config.start_size} wide (the states of {config.num_layers} layers), got {summary_size}"
+            'with decoder_start "last" the encoder\'s summary is the initial state of the decoder: it must '
+            f"be {config.start_size} wide (the states of {config.num_layers} layers), got {summary_size}"
         )
     return None

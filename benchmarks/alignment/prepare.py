@@ -2,11 +2,11 @@
 
     python -m benchmarks.alignment.prepare NEWS GOLD OUT
 
-NEWS is a folder with train, valid and test as .de.gz and .en.gz (real text, WMT newstest); GOLD holds test.de.gz
-and test.en.gz of Bicici's German-English gold word alignments, lowercased and tokenised. OUT gets the same splits,
-lowercased and tokenised alike, one sentence per line with a space between words. The sentences of GOLD are the
-last of the training text, because an unsupervised word aligner is trained on the sentences that it aligns; the
-models learn from the same text.
+NEWS is a folder with train, valid and test as .de.gz and .en.gz (raw text of WMT news). GOLD holds test.de.gz
+and test.en.gz of Bicici's German-English gold word alignments, lowercased and tokenised. OUT gets the three
+splits, lowercased and tokenised alike, with a space between words. The sentences of GOLD are the last of the
+training text, because an unsupervised word aligner is trained on the sentences that it aligns; the models
+learn from the same text.
 """
 
 import re

@@ -65,15 +65,15 @@ def catalogue_presets(vocabulary: int = 8000) -> list[CatalogueEntry]:
 
 @torch.no_grad()
 def describe_preset(name: str, vocabulary: int = 8000) -> dict[str, Any]:
-    """Describe a preset: settings, formulas, and the module tree with parameter counts and output shapes.
+    """Describe a preset: settings, departures from its paper, formulas, and the module tree.
 
     Args:
         name: name of the preset.
         vocabulary: size of both vocabularies.
 
     Returns:
-        A dict that ``json.dumps`` accepts, with keys "preset", "about", "source", "settings", "formulas" (by
-        class) and "tree" (one entry per module).
+        A dict that ``json.dumps`` accepts, with keys "preset", "about", "source", "settings", "departures"
+        (from the model of the paper), "formulas" (by class) and "tree" (weights and output shape per module).
 
     Raises:
         ValueError: unknown preset; the message suggests the nearest name.
@@ -96,6 +96,7 @@ def describe_preset(name: str, vocabulary: int = 8000) -> dict[str, Any]:
         "about": preset.about,
         "source": preset.source,
         "settings": {key: value for key, value in resolved.settings().items() if value is not None},
+        "departures": [departure._asdict() for departure in preset.departures],
         "formulas": _formulas(model),
         "tree": tree,
     }
@@ -123,6 +124,7 @@ def render_description(description: dict[str, Any]) -> str:
     """Render the result of ``describe_preset`` as text."""
     lines = [f"{description['preset']}: {description['about']} ({description['source']})", ""]
     lines += [f"  {key} = {value}" for key, value in description["settings"].items()]
+    lines += ["", *_render_departures(description["departures"])]
     lines += ["", *(f"  {name}: {text}" for name, text in description["formulas"].items()), ""]
     rows = [
         (
@@ -139,6 +141,16 @@ def render_description(description: dict[str, Any]) -> str:
     ]
     sizes = ", ".join(f"{value} {name}" for name, value in EXAMPLE_SIZES.items())
     return "\n".join([*lines, "", f"  shapes of what each module hands on, for a batch of {sizes}"])
+
+
+def _render_departures(departures: list[dict[str, str]]) -> list[str]:
+    """Render one line per departure from the paper."""
+    if not departures:
+        return ["  no departure from the paper"]
+    return ["  departures from the paper:"] + [
+        f"    {each['part']}: {each['here']}; in the paper: {each['paper']} ({each['source']})"
+        for each in departures
+    ]
 
 
 def _formulas(model: nn.Module) -> dict[str, str]:

@@ -47,7 +47,7 @@ class HybridConfig:
             raise ValueError("the decoder needs an attention: a Transformer encoder has no last state")
         if isinstance(self.decoder, Seq2SeqConfig) and self.decoder.start == "last":
             raise ValueError(
-                'decoder_start must be "bridge" or "zeros" in a hybrid: a Transformer encoder has no last state'
+                'decoder_start must be "bridge" or "zeros": a Transformer encoder has no last state'
             )
 
 

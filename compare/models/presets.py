@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from compare.models.departures import DEPARTURES, Departure
 from compare.models.hybrid_config import HybridConfig
 from compare.models.registry import Architecture, family_of
 from compare.models.resolved_model import ResolvedModel
@@ -26,6 +27,8 @@ class Preset:
     """Optimizer settings suited to the architecture."""
     paper_size: bool = False
     """Whether the model has the size of its paper, which needs a GPU; else it suits a quick comparison."""
+    departures: tuple[Departure, ...] = ()
+    """Differences from the model of the paper."""
 
     @property
     def model(self) -> ResolvedModel:
@@ -50,7 +53,7 @@ _TRANSFORMER = TransformerConfig()
 _WARM = OptimConfig(warmup_updates=400)
 _LUONG, _VASWANI = "Luong et al. 2015", "Vaswani et al. 2017"
 
-PRESETS: dict[str, Preset] = {
+_WITHOUT_DEPARTURES: dict[str, Preset] = {
     "lstm": Preset(
         about="LSTM encoder-decoder without attention", source="Sutskever et al. 2014", architecture=_PLAIN
     ),
@@ -189,7 +192,7 @@ PRESETS: dict[str, Preset] = {
         paper_size=True,
     ),
     "luong-2015": Preset(
-        about="local-p with input feeding, four LSTM layers of 1,000 (ours residual from the third)",
+        about="local-p with input feeding, four LSTM layers of 1,000, residual from the third",
         source="Luong et al. 2015, table 1",
         architecture=replace(
             _after("general", scope="local-p"),
@@ -201,15 +204,17 @@ PRESETS: dict[str, Preset] = {
         ),
         paper_size=True,
     ),
-    "gnmt-4": Preset(
-        about="four residual LSTM layers of 1,024, additive attention (ours bidirectional throughout)",
-        source="Wu et al. 2016, in the size of Luong et al. 2017",
-        architecture=Seq2SeqConfig(embedding_size=1024, hidden_size=1024, num_layers=4),
+    "bahdanau-4x1024": Preset(
+        about="additive attention before four LSTM layers of 1,024, residual from the third",
+        source="compare Wu et al. 2016; sizes of Luong et al. 2017",
+        architecture=Seq2SeqConfig(
+            embedding_size=1024, hidden_size=1024, num_layers=4, decoder_start="bridge"
+        ),
         paper_size=True,
     ),
-    "transformer-tiny": Preset(
-        about="two layers of 128, the smallest in use",
-        source="Vaswani et al. 2018, tensor2tensor",
+    "transformer-postnorm-2x128": Preset(
+        about="two layers of 128, norms after the residual sum",
+        source="compare Vaswani et al. 2018, transformer_tiny",
         architecture=replace(
             _TRANSFORMER, d_model=128, ffn_size=512, encoder_layers=2, decoder_layers=2, norm="post"
         ),
@@ -247,6 +252,10 @@ PRESETS: dict[str, Preset] = {
         optim=OptimConfig(learning_rate=5e-4, schedule="inverse-sqrt", warmup_updates=4000),
         paper_size=True,
     ),
+}
+
+PRESETS: dict[str, Preset] = {
+    name: replace(preset, departures=DEPARTURES[name]) for name, preset in _WITHOUT_DEPARTURES.items()
 }
 
 

@@ -89,7 +89,7 @@ HEADS = AttentionConfig(score="scaled-dot", num_heads=3)
         ({"feed_summary": True}, "feed_summary needs attention None: with attention a context is fed"),
         (
             {"attention": None, "encoder_size": 256},
-            r'encoder_size \(256\) must be hidden_size \(512\) with decoder_start "last": .* "bridge" accepts any',
+            r'encoder_size \(256\) must be hidden_size \(512\) with decoder_start "last": .* "bridge" takes',
         ),
         (
             {"encoder_size": 256, "decoder_start": "last"},
