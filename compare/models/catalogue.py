@@ -73,7 +73,8 @@ def describe_preset(name: str, vocabulary: int = 8000) -> dict[str, Any]:
 
     Returns:
         A dict that ``json.dumps`` accepts, with keys "preset", "about", "source", "settings", "departures"
-        (from the model of the paper), "formulas" (by class) and "tree" (weights and output shape per module).
+        (from the model of the paper; None: not listed), "formulas" (by class) and "tree" (one entry per
+        module, with its weights and output shape).
 
     Raises:
         ValueError: unknown preset; the message suggests the nearest name.
@@ -90,13 +91,13 @@ def describe_preset(name: str, vocabulary: int = 8000) -> dict[str, Any]:
         }
         for path, module in model.named_modules(remove_duplicate=False)
     ]
-    resolved = preset.model
+    resolved, departures = preset.model, preset.departures
     return {
         "preset": name,
         "about": preset.about,
         "source": preset.source,
         "settings": {key: value for key, value in resolved.settings().items() if value is not None},
-        "departures": [departure._asdict() for departure in preset.departures],
+        "departures": departures and [departure._asdict() for departure in departures],
         "formulas": _formulas(model),
         "tree": tree,
     }
@@ -143,10 +144,10 @@ def render_description(description: dict[str, Any]) -> str:
     return "\n".join([*lines, "", f"  shapes of what each module hands on, for a batch of {sizes}"])
 
 
-def _render_departures(departures: list[dict[str, str]]) -> list[str]:
+def _render_departures(departures: list[dict[str, str]] | None) -> list[str]:
     """Render one line per departure from the paper."""
     if not departures:
-        return ["  no departure from the paper"]
+        return [f"  departures from the paper: {'not listed' if departures is None else 'none'}"]
     return ["  departures from the paper:"] + [
         f"    {each['part']}: {each['here']}; in the paper: {each['paper']} ({each['source']})"
         for each in departures

@@ -27,8 +27,8 @@ class Preset:
     """Optimizer settings suited to the architecture."""
     paper_size: bool = False
     """Whether the model has the size of its paper, which needs a GPU; else it suits a quick comparison."""
-    departures: tuple[Departure, ...] = ()
-    """Differences from the model of the paper."""
+    departures: tuple[Departure, ...] | None = None
+    """Differences from the model of the paper; None: not listed."""
 
     @property
     def model(self) -> ResolvedModel:
@@ -53,7 +53,7 @@ _TRANSFORMER = TransformerConfig()
 _WARM = OptimConfig(warmup_updates=400)
 _LUONG, _VASWANI = "Luong et al. 2015", "Vaswani et al. 2017"
 
-_WITHOUT_DEPARTURES: dict[str, Preset] = {
+PRESETS: dict[str, Preset] = {
     "lstm": Preset(
         about="LSTM encoder-decoder without attention", source="Sutskever et al. 2014", architecture=_PLAIN
     ),
@@ -254,9 +254,8 @@ _WITHOUT_DEPARTURES: dict[str, Preset] = {
     ),
 }
 
-PRESETS: dict[str, Preset] = {
-    name: replace(preset, departures=DEPARTURES[name]) for name, preset in _WITHOUT_DEPARTURES.items()
-}
+for _name, _departures in DEPARTURES.items():
+    PRESETS[_name] = replace(PRESETS[_name], departures=_departures)
 
 
 def find_preset(name: str, context: str = "") -> Preset:
