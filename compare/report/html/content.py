@@ -1,12 +1,14 @@
 """Content of the page, gathered from an experiment's folder before the layout."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from compare.analysis.significance.comparison import Comparison, comparison_matrix
+from compare.analysis.significance.comparison import Comparison
 from compare.analysis.significance.headline import headlines
+from compare.analysis.significance.matched_runs import match_runs
+from compare.analysis.significance.power import describe_smallest, smallest_differences
 from compare.analysis.significance.scored_tests import ScoredTestSet, score_tests
 from compare.report.conditions import find_warnings
 from compare.report.html.alignment import TITLE, alignment
@@ -23,6 +25,7 @@ from compare.report.html.significance import (
     significance,
 )
 from compare.report.html.viewer import AttentionViewer, attention_viewer
+from compare.results.score_columns import PRIMARY
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +40,7 @@ class ReportContent:
     languages: tuple[str, str]
     """Source and target language."""
     summary: Sequence[str]
-    """At most two sentences."""
+    """One sentence per model other than the best."""
     unknown: Sequence[str]
     """Limits of the evidence, and their reasons."""
     results: ResultTable
@@ -70,16 +73,16 @@ def gather_content(folder: Path, *, baseline: str = "") -> ReportContent:
     if loaded.no_texts is None:
         logger.info("report: scores of resampled test sets")
         scored = score_tests(finished)
-        comparisons = run_comparisons(scored[finished.corpus.tests[0]], reference)
+        comparisons = run_comparisons(scored, reference)
     aligned, shown = _attention(loaded, seed)
     return ReportContent(
         title=folder.resolve().name,
         facts=_facts(loaded),
         languages=(finished.corpus.src_lang, finished.corpus.tgt_lang),
-        summary=headlines(finished, comparisons) if scored else ["The models were not compared: see below."],
+        summary=_summary(loaded, comparisons),
         unknown=unknown(loaded),
-        results=result_table(loaded, scored, comparison_matrix(comparisons), reference),
-        significance=_significance(loaded, comparisons),
+        results=result_table(loaded, scored, comparisons, reference),
+        significance=_significance(loaded, scored, comparisons),
         sections=sections(finished, loaded.no_texts),
         alignment=aligned,
         viewer=shown,
@@ -124,10 +127,22 @@ def _facts(loaded: LoadedExperiment) -> list[str]:
     ]
 
 
-def _significance(loaded: LoadedExperiment, comparisons: Sequence[Comparison]) -> SignificanceSection:
+def _summary(loaded: LoadedExperiment, comparisons: Sequence[Comparison]) -> list[str]:
+    """Describe the comparisons by BLEU on the first test set."""
+    if loaded.no_texts:
+        return ["The models were not compared: see below."]
+    first = loaded.finished.corpus.tests[0]
+    main = [each for each in comparisons if (each.test, each.metric) == (first, PRIMARY)]
+    return headlines(loaded.finished, main)
+
+
+def _significance(
+    loaded: LoadedExperiment, scored: Mapping[str, ScoredTestSet], comparisons: Sequence[Comparison]
+) -> SignificanceSection:
     if loaded.no_texts:
         return SignificanceSection(notes=[NO_TEXTS])
-    return significance(comparisons, loaded.labels, loaded.finished.corpus.tests[0])
+    smallest = describe_smallest(smallest_differences(match_runs(scored), len(comparisons)))
+    return significance(comparisons, loaded.labels, smallest)
 
 
 def _attention(loaded: LoadedExperiment, seed: int) -> tuple[Section, AttentionViewer]:
