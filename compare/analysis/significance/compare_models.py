@@ -38,9 +38,11 @@ def compare_models(
         One comparison per test set, metric and pair, its ``p`` corrected for all of them.
 
     Raises:
-        ValueError: the baseline does not exist, or ``trials`` are too few for any p to be significant after
-            correction.
+        ValueError: the baseline does not exist, two runs differ in the settings that a table shares, or
+            ``trials`` are too few for any p to be significant after correction.
     """
+    for test in scored.values():
+        _check_settings(test.settings)
     matched = match_runs(scored, baseline)
     _check_trials(trials, len(matched))
     swaps = {test.name: swap_draws(len(test.references), trials) for test in scored.values()}
@@ -79,6 +81,18 @@ def _compare(matched: MatchedRuns, swaps: BoolArray) -> Comparison:
         losses=losses,
         ties=ties,
     )
+
+
+def _check_settings(settings: Mapping[str, str | None]) -> None:
+    """Reject runs with different shared settings, given their hashes by the name of the run."""
+    first_runs = {value: run for run, value in reversed(settings.items())}
+    if len(first_runs) > 1:
+        (first, one), (second, other), *_ = reversed(first_runs.items())
+        hashes = [(value or "not recorded")[:12] for value in (first, second)]
+        raise ValueError(
+            f"{one} and {other} were trained or decoded with different settings (settings_hash "
+            f"{' and '.join(hashes)}), so no test can compare their models: put them into folders of their own"
+        )
 
 
 def _check_trials(trials: int, comparisons: int) -> None:

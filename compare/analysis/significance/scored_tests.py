@@ -4,7 +4,7 @@ N sentences, R resamples, C statistics per sentence.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -72,6 +72,8 @@ class ScoredTestSet:
     references: Sequence[str]
     models: Mapping[str, Mapping[int, ScoredRun]]
     """Runs by label, then by seed."""
+    settings: Mapping[str, str | None] = field(default_factory=dict)
+    """``Result.settings_hash`` by the name of the run: models that differ in it are not compared."""
 
 
 def bootstrap_draws(sentences: int, resamples: int) -> FloatArray:
@@ -141,10 +143,12 @@ def score_tests(finished: FinishedExperiment, *, resamples: int = 1000) -> dict[
         The test sets by name, that of the headline first.
     """
     scored = {}
+    settings = {run.result.run: run.result.settings_hash for run in finished.runs}
     for test in finished.corpus.tests:
         outputs = {
             label: {run.result.seed: run.outputs[test] for run in runs}
             for label, runs in finished.labels.items()
         }
-        scored[test] = score_test_set(test, finished.corpus.splits[test].tgt, outputs, resamples=resamples)
+        test_set = score_test_set(test, finished.corpus.splits[test].tgt, outputs, resamples=resamples)
+        scored[test] = replace(test_set, settings=settings)
     return scored

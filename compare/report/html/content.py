@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from compare.analysis.finished_experiment import FinishedExperiment
 from compare.analysis.significance.comparison import Comparison
 from compare.analysis.significance.headline import headlines
 from compare.analysis.significance.matched_runs import match_runs
@@ -15,7 +16,7 @@ from compare.report.html.alignment import TITLE, alignment
 from compare.report.html.analyses import NO_TEXTS, sections
 from compare.report.html.load import LoadedExperiment, load_for_report
 from compare.report.html.methods import MethodsSection, methods
-from compare.report.html.parts import Section
+from compare.report.html.parts import Section, explain
 from compare.report.html.results import ResultTable, result_table
 from compare.report.html.sentences import Sentence, draw_numbers, draw_sentences
 from compare.report.html.significance import (
@@ -68,21 +69,18 @@ def gather_content(folder: Path, *, baseline: str = "") -> ReportContent:
     finished = loaded.finished
     reference = choose_reference(finished, baseline)
     seed = finished.runs[0].run.train.seed
-    scored: dict[str, ScoredTestSet] = {}
-    comparisons: list[Comparison] = []
-    if loaded.no_texts is None:
-        logger.info("report: scores of resampled test sets")
-        scored = score_tests(finished)
-        comparisons = run_comparisons(scored, reference)
+    logger.info("report: scores of resampled test sets")
+    scored = {} if loaded.no_texts else score_tests(finished)
+    comparisons, not_compared = _compare(loaded, scored, reference)
     aligned, shown = _attention(loaded, seed)
     return ReportContent(
         title=folder.resolve().name,
         facts=_facts(loaded),
         languages=(finished.corpus.src_lang, finished.corpus.tgt_lang),
-        summary=_summary(loaded, comparisons),
+        summary=_summary(finished, comparisons, not_compared),
         unknown=unknown(loaded),
         results=result_table(loaded, scored, comparisons, reference),
-        significance=_significance(loaded, scored, comparisons),
+        significance=_significance(loaded, scored, comparisons, not_compared),
         sections=sections(finished, loaded.no_texts),
         alignment=aligned,
         viewer=shown,
@@ -127,20 +125,34 @@ def _facts(loaded: LoadedExperiment) -> list[str]:
     ]
 
 
-def _summary(loaded: LoadedExperiment, comparisons: Sequence[Comparison]) -> list[str]:
-    """Describe the comparisons by BLEU on the first test set."""
+def _compare(
+    loaded: LoadedExperiment, scored: Mapping[str, ScoredTestSet], reference: str
+) -> tuple[list[Comparison], str]:
+    """Compare the models; return no comparison and the reason where they cannot be compared."""
     if loaded.no_texts:
+        return [], NO_TEXTS
+    try:
+        return run_comparisons(scored, reference), ""
+    except ValueError as error:
+        return [], explain(error)
+
+
+def _summary(finished: FinishedExperiment, comparisons: Sequence[Comparison], not_compared: str) -> list[str]:
+    """Describe the comparisons by BLEU on the first test set."""
+    if not_compared:
         return ["The models were not compared: see below."]
-    first = loaded.finished.corpus.tests[0]
-    main = [each for each in comparisons if (each.test, each.metric) == (first, PRIMARY)]
-    return headlines(loaded.finished, main)
+    first = finished.corpus.tests[0]
+    return headlines(finished, [each for each in comparisons if (each.test, each.metric) == (first, PRIMARY)])
 
 
 def _significance(
-    loaded: LoadedExperiment, scored: Mapping[str, ScoredTestSet], comparisons: Sequence[Comparison]
+    loaded: LoadedExperiment,
+    scored: Mapping[str, ScoredTestSet],
+    comparisons: Sequence[Comparison],
+    not_compared: str,
 ) -> SignificanceSection:
-    if loaded.no_texts:
-        return SignificanceSection(notes=[NO_TEXTS])
+    if not_compared:
+        return SignificanceSection(notes=[not_compared])
     smallest = describe_smallest(smallest_differences(match_runs(scored), len(comparisons)))
     return significance(comparisons, loaded.labels, smallest)
 
