@@ -91,7 +91,7 @@ def _check_settings(settings: Mapping[str, str | None]) -> None:
         hashes = [(value or "not recorded")[:12] for value in (first, second)]
         raise ValueError(
             f"{one} and {other} were trained or decoded with different settings (settings_hash "
-            f"{' and '.join(hashes)}), so no test can compare their models: put them into folders of their own"
+            f"{' and '.join(hashes)}), so no test can compare their models: keep them in folders of their own"
         )
 
 

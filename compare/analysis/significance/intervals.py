@@ -4,7 +4,7 @@
 - ``seeds``: how would models trained with other seeds score on these test sentences?
 - ``combined``: how would models trained with other seeds score on other test sentences?
 
-k seeds, R resamples, N sentences. ``benchmarks/statistics.py`` measures by simulation how often each holds.
+k seeds, R resamples, N sentences. ``benchmarks/significance.py`` measures by simulation how often each holds.
 """
 
 import math

@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from compare.analysis.significance.bleu_statistics import FloatArray, bleu, bootstrap_draws
+from compare.analysis.significance.bleu_statistics import FloatArray, bleu
 from compare.analysis.significance.intervals import confidence_intervals
+from compare.analysis.significance.scored_tests import bootstrap_draws
 
 M, N, R = 1000, 100, 200
 TRUTH = 1.5
