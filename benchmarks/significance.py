@@ -22,7 +22,7 @@ from compare.analysis.significance.paired_tests import holm_correction, randomis
 from compare.analysis.significance.power import RulePower
 from compare.analysis.significance.scored_tests import bootstrap_draws
 
-N, RESAMPLES, TRIALS = 500, 500, 2000
+N, RESAMPLES, TRIALS = 500, 400, 2000
 """Sentences of the test set, resamples of the bootstrap, trials of the randomisation test."""
 DRAWS = bootstrap_draws(N, RESAMPLES)
 SWAPS = swap_draws(N, TRIALS)
@@ -40,7 +40,6 @@ POWER_SETTING, DIFFERENCE, TESTS = Setting(0.7, 0.6), 2.0, 6
 """Setting, true difference and number of tests (pairs of four models) of the table of power."""
 SETTINGS = (
     Setting(0.0, 1.0),
-    Setting(0.3, 1.0),
     Setting(0.7, 0.6),
     Setting(1.0, 1.0),
     Setting(0.3, 0.6, 0.6),
@@ -159,10 +158,10 @@ def main(experiments: int) -> None:
         print(f"| {', '.join(map(str, setting))} | {' | '.join(cells)} |", flush=True)
     print("\n## Any false positive among the six pairs of four equal models\n")
     print("| seeds, sentences, interaction | 3 seeds | 5 seeds |\n|---|---|---|")
-    for setting in (SETTINGS[1], SETTINGS[2], SETTINGS[5]):
+    for setting in (SETTINGS[0], POWER_SETTING, Setting(1.0, 0.3)):
         family = [f"{family_error_rate(seeds, setting, experiments // 4):.3f}" for seeds in (3, 5)]
         print(f"| {', '.join(map(str, setting))} | {' | '.join(family)} |", flush=True)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 3000)
