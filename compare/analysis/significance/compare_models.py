@@ -85,14 +85,14 @@ def _compare(matched: MatchedRuns, swaps: BoolArray) -> Comparison:
 
 def _check_settings(settings: Mapping[str, str | None]) -> None:
     """Reject runs with different shared settings, given their hashes by the name of the run."""
-    first_runs = {value: run for run, value in reversed(settings.items())}
-    if len(first_runs) > 1:
-        (first, one), (second, other), *_ = reversed(first_runs.items())
-        hashes = [(value or "not recorded")[:12] for value in (first, second)]
-        raise ValueError(
-            f"{one} and {other} were trained or decoded with different settings (settings_hash "
-            f"{' and '.join(hashes)}), so no test can compare their models: keep them in folders of their own"
-        )
+    for run, value in settings.items():
+        first, expected = next(iter(settings.items()))
+        if value != expected:
+            hashes = " and ".join((each or "not recorded")[:12] for each in (expected, value))
+            raise ValueError(
+                f"{first} and {run} were trained or decoded with different settings (settings_hash {hashes}), "
+                "so no test can compare their models: keep them in folders of their own"
+            )
 
 
 def _check_trials(trials: int, comparisons: int) -> None:
