@@ -90,8 +90,8 @@ def _check_settings(settings: Mapping[str, str | None]) -> None:
         if value != expected:
             hashes = " and ".join((each or "not recorded")[:12] for each in (expected, value))
             raise ValueError(
-                f"{first} and {run} were trained or decoded with different settings (settings_hash {hashes}), "
-                "so no test can compare their models: keep them in folders of their own"
+                f"{first} and {run} were trained or decoded with different settings (settings_hash "
+                f"{hashes}), so no test can compare their models: keep them in folders of their own"
             )
 
 

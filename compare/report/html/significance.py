@@ -82,9 +82,10 @@ def significance(
     )
     notes = [rule]
     if smallest:
+        one_seed = max(len(comparison.seeds) for comparison in comparisons) == 1
         notes.append(
             "Smallest true difference that would have been found with a probability of "
-            f"{POWER:.0%}: {smallest} (median over pairs of models)."
+            f"{POWER:.0%}: {smallest} (median over pairs of models{', with these seeds' if one_seed else ''})."
         )
     table = Table(
         "The difference with its three intervals, p-values (randomisation, bootstrap, and the first by "
@@ -98,7 +99,7 @@ def significance(
         return SignificanceSection(notes=[few, *notes], details=details)
     how = (
         "The model of the row minus that of the column, means over the seeds both have. ▲ the row's model "
-        f"beats the column's, ▼ is beaten by it, △ ▽ {ONE_SEED}; no mark: no evidence of a difference."
+        f"beats the column's, ▼ is beaten by it, △ ▽ {ONE_SEED}; no mark: not shown to differ."
     )
     groups: dict[tuple[str, str], list[Comparison]] = {}
     for comparison in comparisons:
