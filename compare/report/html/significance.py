@@ -82,10 +82,11 @@ def significance(
     )
     notes = [rule]
     if smallest:
-        one_seed = max(len(comparison.seeds) for comparison in comparisons) == 1
+        several = any(len(comparison.seeds) > 1 for comparison in comparisons)
+        scope = "median over pairs of models" + ("" if several else ", these very seeds")
         notes.append(
             "Smallest true difference that would have been found with a probability of "
-            f"{POWER:.0%}: {smallest} (median over pairs of models{', with these seeds' if one_seed else ''})."
+            f"{POWER:.0%}: {smallest} ({scope})."
         )
     table = Table(
         "The difference with its three intervals, p-values (randomisation, bootstrap, and the first by "
