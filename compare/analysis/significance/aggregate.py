@@ -7,7 +7,13 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 from compare.analysis.finished_experiment import FinishedExperiment
-from compare.analysis.significance.intervals import Interval, Intervals, model_intervals, seed_interval
+from compare.analysis.significance.intervals import (
+    Interval,
+    Intervals,
+    clip_intervals,
+    model_intervals,
+    seed_interval,
+)
 from compare.analysis.significance.matched_runs import match_runs
 from compare.analysis.significance.power import smallest_differences
 from compare.analysis.significance.scored_tests import COMPARED_METRICS, ScoredRun, ScoredTestSet
@@ -98,7 +104,8 @@ def _intervals_of_rows(seed_rows: Sequence[Row], metric: str, suffix: str) -> In
     score, low, high = names
     if len(seed_rows) == 1:
         return Intervals(Interval(seed_rows[0][low], seed_rows[0][high]), None, None)
-    return Intervals(None, seed_interval([row[score] for row in seed_rows]), None)
+    intervals = Intervals(None, seed_interval([row[score] for row in seed_rows]), None)
+    return clip_intervals(intervals) if metric in COMPARED_METRICS else intervals
 
 
 def _over_seeds(name: str, values: Sequence[Any]) -> Row:

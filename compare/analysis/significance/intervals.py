@@ -71,7 +71,12 @@ def model_intervals(runs: Sequence[SampledScore]) -> Intervals:
         runs: the scores of one model, one per seed.
     """
     scores = np.array([run.score for run in runs])
-    intervals = confidence_intervals(scores, np.stack([run.resampled for run in runs]), len(runs[0].counts))
+    resampled = np.stack([run.resampled for run in runs])
+    return clip_intervals(confidence_intervals(scores, resampled, len(runs[0].counts)))
+
+
+def clip_intervals(intervals: Intervals) -> Intervals:
+    """Clip the limits to the range of scores, 0 to 100."""
     return intervals.map(lambda interval: Interval(*(min(max(limit, 0.0), 100.0) for limit in interval)))
 
 
