@@ -95,9 +95,7 @@ def read_selection(path: Path, penalties: Sequence[LengthPenalty]) -> Selection:
         ValueError: no such file, or it is damaged, of another grid, or chose another point than the rule.
     """
     if not path.exists():
-        raise ValueError(
-            f"{path}: no such file: the length penalty is not chosen yet; run the experiment again"
-        )
+        raise ValueError(f"{path}: no such file: run the experiment again, which chooses a length penalty")
     try:
         content = parse_json(read_bytes(path, max_bytes=MAX_BYTES))
     except ValueError as error:
