@@ -26,7 +26,8 @@ class LengthPenalty(NamedTuple):
             length: tokens of the hypothesis, at least 1: the end of sentence is counted.
         """
         base = (5 + length) / 6 if self.normalization == "wu" else float(length)
-        return base**self.alpha
+        divisor: float = base**self.alpha
+        return divisor
 
     def __str__(self) -> str:
         """Describe it for messages: "0.6 (wu)"."""

@@ -54,4 +54,8 @@ def select_penalty(folder: RunFolder, translator: Translator, valid: Pairs) -> L
         f"{run.label}: length penalty {point.penalty}: validation BLEU {point.bleu:.1f} "
         f"(best {max(other.bleu for other in grid):.1f}), length ratio {point.length_ratio:.3f}"
     )
+    if point.length_penalty == run.decode.length_penalties[-1]:
+        logger.warning(
+            f"{run.label}: this is the largest length penalty of the grid: larger ones may be better"
+        )
     return selection.penalty

@@ -1,5 +1,6 @@
 """The choice of a length penalty in a run: what it searches, what it keeps, and who uses it."""
 
+import dataclasses
 import json
 from pathlib import Path
 from unittest.mock import Mock
@@ -8,7 +9,7 @@ import pytest
 
 from compare.cli import main
 from compare.config.parse import load_experiment
-from compare.decoding.length_penalty import length_penalties
+from compare.decoding.length_penalty import LengthPenalty, length_penalties
 from compare.experiment import run_one, select_penalty
 from compare.experiment.prepare import load_corpus
 from compare.experiment.run_all import run_experiment
@@ -60,6 +61,24 @@ def test_one_value_is_taken_without_a_search(run_tiny, tmp_path: Path, monkeypat
         assert "selection.json" not in result.files
         assert load_model(folder / name).penalty == (0.7, "length")
     assert main(["check", str(folder), "-q"]) == 0
+
+
+@pytest.mark.parametrize("best", [0, 2])
+def test_a_choice_at_the_upper_edge_is_warned_of(
+    best: int, copy: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    folder = RunFolder.read(copy / ROWS[0])
+    scores = [(30.0 if index == best else 20.0, 1.0) for index in range(3)]
+    monkeypatch.setattr(select_penalty, "bleu_and_length_ratio", Mock(side_effect=scores))
+    decode = dataclasses.replace(folder.run.decode, length_penalties=(0.0, 0.5, 4.0))
+    folder = dataclasses.replace(folder, run=dataclasses.replace(folder.run, decode=decode))
+    translator = load_model(copy / ROWS[0])
+    folder.selection.unlink()
+    valid = load_corpus(folder.run.data).splits["valid"]
+    with caplog.at_level("WARNING"):
+        chosen = select_penalty.select_penalty(folder, translator, valid)
+    assert chosen == LengthPenalty((0.0, 0.5, 4.0)[best], "wu")
+    assert ("the largest length penalty of the grid" in caplog.text) == (best == 2)
 
 
 @pytest.mark.parametrize("place", ["translate_tests", "write_atomically"])
