@@ -7,6 +7,7 @@ import time
 
 import torch
 
+from compare.config.shared_settings import settings_hash
 from compare.decoding.timing import time_decoding, time_latency
 from compare.decoding.translator import Translator
 from compare.experiment.compute_result import compute_figures
@@ -39,12 +40,18 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData) -> Result:
         status="unfinished",
         beam=run.decode.beam_size,
         batch_tokens=run.train.batch_tokens,
+        max_ratio=run.decode.max_ratio,
+        valid_every=run.train.valid_every,
+        average=run.train.average,
+        label_smoothing=run.train.label_smoothing,
+        clip_norm=run.train.clip_norm,
         precision=run.train.precision,
         device=device_name(torch.device(run.train.device)),
         torch=torch.__version__,
         threads=torch.get_num_threads(),
         data_hash=prepared.corpus.content_hash,
         batch_hash=prepared.batch_hash,
+        settings_hash=settings_hash(run),
         config_hash=folder.config_hash,
         code_version=code_version(),
     )

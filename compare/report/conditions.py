@@ -8,6 +8,17 @@ from compare.scoring.metrics import METRICS
 
 USUAL_LENGTH_RATIOS = 0.97, 1.03
 """Outside these, differences of BLEU are largely differences of length."""
+SHARED = (
+    "updates",
+    "batch_tokens",
+    "valid_every",
+    "average",
+    "label_smoothing",
+    "clip_norm",
+    "beam",
+    "max_ratio",
+)
+"""Columns of shared settings that a warning can name."""
 
 
 def distinct(rows: Iterable[Row], name: str, length: int | None = None) -> list[str]:
@@ -33,10 +44,23 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
         "Search": [
             *(f"beam {size}" for size in distinct(rows, "beam")),
             *(f"length penalty {form}" for form in distinct(rows, "length_normalization")),
+            *(f"at most {ratio} target tokens per source token" for ratio in distinct(rows, "max_ratio")),
+        ],
+        "Training": [
+            *(f"{tokens} target tokens per batch" for tokens in distinct(rows, "batch_tokens")),
+            *(f"validated every {updates} updates" for updates in distinct(rows, "valid_every")),
+            *(
+                f"up to {number} validations averaged"
+                for number in distinct(rows, "average")
+                if number != "1"
+            ),
+            *(f"label smoothing {mass}" for mass in distinct(rows, "label_smoothing")),
+            *(f"gradient norm at most {norm}" for norm in distinct(rows, "clip_norm")),
         ],
         "Data": [
             *distinct(rows, "data_hash", 12),
             *(f"batches {value}" for value in distinct(rows, "batch_hash", 12)),
+            *(f"settings {value}" for value in distinct(rows, "settings_hash", 12)),
             *(f"code {version}" for version in distinct(rows, "code_version")),
         ],
     }
@@ -62,6 +86,21 @@ def find_warnings(rows: Sequence[Row]) -> list[str]:
         same_seed = [row for row in rows if str(row.get("seed")) == seed]
         if len(hashes := distinct(same_seed, "batch_hash", 12)) > 1:
             lines.append(f"Warning: rows of seed {seed} saw different batches ({', '.join(hashes)})")
+    if len(hashes := distinct(rows, "settings_hash", 12)) > 1:
+        shared = (
+            "max_ratio",
+            "valid_every",
+            "average",
+            "label_smoothing",
+            "clip_norm",
+            "batch_tokens",
+            "beam",
+        )
+        names = [name for name in ("updates", *shared) if len(distinct(rows, name)) > 1]
+        text = f": {', '.join(names)}" if names else ""
+        lines.append(f"Warning: these rows do not share their settings ({', '.join(hashes)}{text})")
+    elif hashes and any(row.get("settings_hash") is None for row in rows):
+        lines.append("Warning: some rows do not record which settings they share with the others")
     settings = ("device", "torch", "threads", "precision")
     if different := [name for name in settings if len(distinct(rows, name)) > 1]:
         lines.append(f"Warning: {', '.join(different)} differ between rows, so their speeds do not compare")

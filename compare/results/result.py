@@ -121,6 +121,16 @@ class Result:
     """Form of that penalty: wu or length."""
     batch_tokens: int | None = None
     """Maximum of target tokens per training batch."""
+    max_ratio: float | None = None
+    """Longest translation allowed: max_ratio times the source tokens, plus 10."""
+    valid_every: int | None = None
+    """Updates between validations."""
+    average: int | None = None
+    """Number of validations whose weights may be averaged."""
+    label_smoothing: float | None = None
+    """Probability mass spread over the vocabulary in the loss."""
+    clip_norm: float | None = None
+    """Maximum total gradient norm."""
     precision: str | None = None
     """fp32 or bf16."""
     device: str | None = None
@@ -133,8 +143,10 @@ class Result:
     """sha256 of the corpus."""
     batch_hash: str | None = None
     """sha256 of the batches of the first epoch."""
+    settings_hash: str | None = None
+    """sha256 of the settings that all rows of a table share."""
     config_hash: str | None = None
-    """sha256 of the settings."""
+    """sha256 of all settings of this run."""
     code_version: str | None = None
     """Version of attnbench."""
     budget: str | None = None
