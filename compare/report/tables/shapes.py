@@ -11,7 +11,7 @@ from data.text.paths import as_paths
 if TYPE_CHECKING:
     import pandas as pd
 
-SPREAD_OUT = ("bleu", "chrf", "train_tokens_per_s")
+SPREAD_OUT = ("bleu", "length_ratio", "brevity_penalty", "chrf", "train_tokens_per_s")
 """Columns that a wide table has once per seed."""
 
 
