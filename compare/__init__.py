@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from compare.analysis.alignment.gold import read_gold
     from compare.analysis.alignment.measurement import measure_alignment
+    from compare.analysis.alignment.proposed_links import count_proposed_links, read_proposed_links
     from compare.analysis.finished_experiment import load_finished
     from compare.analysis.significance.compare_models import compare_models
     from compare.analysis.significance.scored_tests import score_tests
@@ -67,6 +68,7 @@ _MODULES = {
     "catalogue_presets": "compare.models.catalogue",
     "check_experiment": "compare.check.recompute",
     "compare_models": "compare.analysis.significance.compare_models",
+    "count_proposed_links": "compare.analysis.alignment.proposed_links",
     "describe_preset": "compare.models.catalogue",
     "diagnose": "compare.system.doctor",
     "draw_figure": "compare.report.plots.registry",
@@ -87,6 +89,7 @@ _MODULES = {
     "planned_timings": "compare.benchmark.benchmark",
     "read_benchmark": "compare.benchmark.report",
     "read_gold": "compare.analysis.alignment.gold",
+    "read_proposed_links": "compare.analysis.alignment.proposed_links",
     "register_family": "compare.models.registry",
     "register_metric": "compare.scoring.metrics",
     "register_preset": "compare.models.presets",
@@ -126,6 +129,8 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "LengthPenalty",
     "measure_alignment",
     "read_gold",
+    "read_proposed_links",
+    "count_proposed_links",
     "score_texts",
     "score_files",
     "ScoringOptions",

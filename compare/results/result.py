@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from compare.config.schema import current_names
+from compare.config.schema import current_names, current_preset
 from compare.config.sections import run_name
 from compare.results.record_check import check_record
 from data.text.files import parse_json
@@ -194,6 +194,8 @@ class Result:
             raise ValueError(f"{source}: not a result record: {error}") from None
         if isinstance(record, dict):
             record = current_names("result", record)
+            if isinstance(preset := record.get("preset"), str):
+                record["preset"] = current_preset(preset)
         check_record(record, cls, source)
         return cls(**record)
 

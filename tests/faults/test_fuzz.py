@@ -13,6 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compare.analysis.alignment.gold import read_gold
+from compare.analysis.alignment.proposed_links import count_proposed_links, read_proposed_links
+from compare.analysis.alignment.symmetrisation import symmetrise
 from compare.benchmark.measurement import Measurement as BenchRow
 from compare.benchmark.regressions import Change, find_changes
 from compare.benchmark.report import BenchmarkResult, read_benchmark
@@ -197,6 +200,33 @@ def test_logs(folder: Path, content: bytes):
     path = written(folder / "metrics.jsonl", content)
     survives(lambda: read_metrics(path), path)
     survives(lambda: MetricsLog(path).rewind(1), path)
+
+
+LINKS = [
+    b"0-0 1?2 2p1 3-3:P ||| -1.5\n\n1-1\n",
+    b"1 1 1 S\n1 2 3 P 0.5\n3 1 1\n",
+    b"".join(
+        b"# Sentence pair (%d) source length 2 target length 2 alignment score : 0.1\n"
+        b"a b\nNULL ({ }) a ({ 1 }) b ({ 2 })\n" % number
+        for number in (1, 2, 3)
+    ),
+]
+
+
+@fuzz
+@given(content=damaged(LINKS))
+def test_word_links(folder: Path, content: bytes):
+    path = written(folder / "links", content)
+    text = written(folder / "text", b"a b\n" * 3)
+    gold = read_gold(written(folder / "gold", b"0-0\n1?0\n\n"), text, text)
+
+    def read() -> None:
+        links = read_proposed_links(path, gold).links
+        assert count_proposed_links(links, gold).sure == 1
+        symmetrise({"a": links, "b": links})
+
+    survives(read, path)
+    survives(lambda: read_gold(path, text, text), path)
 
 
 @cache
