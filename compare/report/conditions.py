@@ -41,6 +41,7 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
             *(f"{threads} threads" for threads in distinct(rows, "threads")),
             *distinct(rows, "precision"),
         ],
+        "Smallest difference found with a probability of 80%": _smallest_differences(rows),
         "Search": [
             *(f"beam {size}" for size in distinct(rows, "beam")),
             *(f"length penalty {form}" for form in distinct(rows, "length_normalization")),
@@ -65,6 +66,18 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
         ],
     }
     return [(name, ", ".join(values)) for name, values in lines.items() if any(values)]
+
+
+def _smallest_differences(rows: Sequence[Row]) -> list[str]:
+    """List the smallest differences that the experiments of aggregated rows would have found."""
+    columns = [name for name in rows[0] if "_smallest_difference" in name]
+    texts = []
+    for name in columns:
+        metric, _, suffix = name.partition("_smallest_difference")
+        test = f" on {suffix[1:]}" if suffix else ""
+        values = dict.fromkeys(row[name] for row in rows if row.get(name) is not None)
+        texts += [f"{value:.{METRICS[metric].decimals}f} {METRICS[metric].heading}{test}" for value in values]
+    return texts
 
 
 def signature_columns(columns: Iterable[str]) -> dict[str, list[str]]:

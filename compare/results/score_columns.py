@@ -14,8 +14,8 @@ INTERVALS = {
     "seeds": ("seeds [95%]", "for other seeds and these very sentences (Student's t)"),
     "combined": (
         "combined [95%]",
-        "for other seeds and other sentences (variances added, Satterthwaite: with more degrees of freedom "
-        "than the seeds alone have, so it may be the narrower of the two)",
+        "for other seeds and other sentences (Student's t on the variance of both; never narrower than that "
+        "over seeds)",
     ),
 }
 """Headings and explanations of the confidence intervals of BLEU over seeds."""
