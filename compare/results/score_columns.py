@@ -52,6 +52,29 @@ def score_and_interval_column(metric: str, test: str = "") -> Column:
     return replace(score, title=f"{score.title} [95%]", render=text)
 
 
+def length_columns(test: str = "") -> list[Column]:
+    """Return the columns that tell whether BLEU suffers from the length of the translations.
+
+    Args:
+        test: a further test set; empty: the first.
+    """
+    titles = {
+        "length_ratio": ("length ratio", "tokens of the translations over tokens of the references"),
+        "brevity_penalty": ("brevity penalty", "factor of BLEU for translations that are too short"),
+    }
+    return [
+        Column(
+            f"{name}_{test}" if test else name,
+            f"{title} {test}".strip(),
+            Group.QUALITY,
+            help=explanation,
+            decimals=3,
+            shown=Shown.ALWAYS,
+        )
+        for name, (title, explanation) in titles.items()
+    ]
+
+
 def bleu_interval_column(kind: str, test: str = "") -> Column:
     """Return the column of an interval of mean BLEU.
 

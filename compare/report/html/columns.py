@@ -11,7 +11,13 @@ from compare.report.html.significance import verdict
 from compare.results.column import Column, Group, Shown
 from compare.results.columns import COLUMNS
 from compare.results.numbers import UNKNOWN
-from compare.results.score_columns import INTERVALS, PRIMARY, bleu_interval_column, score_column
+from compare.results.score_columns import (
+    INTERVALS,
+    PRIMARY,
+    bleu_interval_column,
+    length_columns,
+    score_column,
+)
 from compare.scoring.metrics import METRICS
 
 
@@ -61,6 +67,7 @@ def columns_of(
     columns += [report_column(column, rows, f"on {first}") for column in scores if _is_known(column, rows)]
     for test in further:
         columns += [report_column(score_column(PRIMARY, test), rows), _bleu_interval(kinds[-1], test)]
+        columns += [report_column(column, rows) for column in length_columns(test) if _is_known(column, rows)]
         columns += _verdicts(comparisons, test, f"{test} against {reference}", reference)
     columns += [
         report_column(column, rows)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SPREAD_OUT = ("bleu", "chrf", "train_tokens_per_s")
+SPREAD_OUT = ("bleu", "length_ratio", "brevity_penalty", "chrf", "train_tokens_per_s")
 """Columns that a wide table has once per seed."""
 
 
