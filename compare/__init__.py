@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from compare.config.parse import load_experiment
     from compare.config.run import Run, resolve_models
     from compare.config.sections import Experiment
+    from compare.decoding.length_penalty import LengthPenalty
     from compare.decoding.translator import Translator
     from compare.experiment.run_all import dry_run, run_experiment
     from compare.models.catalogue import catalogue_presets, describe_preset
@@ -50,6 +51,7 @@ _MODULES = {
     "BenchPlan": "compare.benchmark.plan",
     "Experiment": "compare.config.sections",
     "Family": "compare.models.registry",
+    "LengthPenalty": "compare.decoding.length_penalty",
     "Metric": "compare.scoring.metrics.base",
     "MetricOptions": "compare.scoring.metrics.base",
     "MetricScore": "compare.scoring.metrics.base",
@@ -124,6 +126,7 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "Result",
     "load_model",
     "Translator",
+    "LengthPenalty",
     "measure_alignment",
     "read_gold",
     "read_proposed_links",

@@ -12,7 +12,7 @@ SCHEMA = 2
 Kind = Literal["config", "preset", "parameter", "trainer state", "result"]
 
 RENAMED: dict[Kind, dict[str, str]] = {
-    "config": {},
+    "config": {"decode.length_penalty": "decode.length_penalties"},  # a number is a list of one
     "preset": {"gnmt-4": "bahdanau-4x1024", "transformer-tiny": "transformer-postnorm-2x128"},
     "parameter": {},
     "trainer state": {"ledger": "progress", "window": "running_metrics"},

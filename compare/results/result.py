@@ -69,6 +69,8 @@ class Result:
     """TER; lower is better."""
     length_ratio: float | None = None
     """Tokens of the translations over tokens of the references."""
+    brevity_penalty: float | None = None
+    """Factor of BLEU, up to 1, by which it punishes translations shorter than the references."""
     bleu_signature: str | None = None
     """sacrebleu's version and settings of BLEU."""
     tests: Mapping[str, Mapping[str, float | str | None]] = field(default_factory=dict)
@@ -113,6 +115,10 @@ class Result:
     # Conditions.
     beam: int | None = None
     """Beam size of the translations."""
+    length_penalty: float | None = None
+    """Alpha of the length penalty of the translations, chosen on validation if there were several."""
+    length_normalization: str | None = None
+    """Form of that penalty: wu or length."""
     batch_tokens: int | None = None
     """Maximum of target tokens per training batch."""
     max_ratio: float | None = None

@@ -21,8 +21,11 @@ from compare.benchmark.regressions import Change, find_changes
 from compare.benchmark.report import BenchmarkResult, read_benchmark
 from compare.config.parse import load_experiment
 from compare.config.resolve_model import resolve_model
+from compare.config.sections import DecodeConfig
+from compare.decoding.length_penalty import length_penalties
 from compare.report.tables.table import TableForm, render_table
 from compare.results.result import Result
+from compare.results.selection import GridPoint, Selection, read_selection
 from compare.results.store import load_results
 from compare.training.metrics_log import MetricsLog, read_metrics
 from data.corpus import Pairs, read_pairs
@@ -33,7 +36,10 @@ from tests.conftest import TINY
 from tests.kits.fuzz import TARGETS, damaged, fuzz, survives
 
 TEXT = "The old woman sleeps.\nEr heißt Öl.\r\n\ufeffx\u2028y\u00a0z\n油\n".encode()
-CONFIG = (TINY.format(root="corpus") + "\n[budget]\nmatch = 'params'\n").encode()
+CONFIG = (
+    TINY.format(root="corpus").replace("[decode]", "[decode]\nlength_penalties = [0.0, 1]")
+    + "\n[budget]\nmatch = 'params'\n"
+).encode()
 ROW = Result(
     label="lstm", preset="lstm", seed=1, status="done", params=9, bleu=1.5, bleu_signature="s", ter=3.0
 )
@@ -75,6 +81,19 @@ BENCH = (
         versions={"torch": "2"},
         yardstick_flops_per_s=1e9,
         yardstick="a product",
+    )
+    .to_json()
+    .encode()
+)
+GRID = DecodeConfig(length_penalties=(0.0, 0.5), length_normalization="both")
+SELECTION = (
+    Selection(
+        [
+            GridPoint(normalization=form, length_penalty=alpha, bleu=30.0, length_ratio=1.0)
+            for alpha, form in length_penalties(GRID)
+        ],
+        0,
+        "0" * 64,
     )
     .to_json()
     .encode()
@@ -166,6 +185,13 @@ def test_rows(folder: Path, content: bytes):
 def test_experiments(folder: Path, content: bytes):
     path = written(folder / "experiment" / "experiment.json", content)
     survives(lambda: load_results(path.parent), path)
+
+
+@fuzz
+@given(content=damaged([SELECTION]))
+def test_selections(folder: Path, content: bytes):
+    path = written(folder / "selection.json", content)
+    survives(lambda: read_selection(path, length_penalties(GRID)), path)
 
 
 @fuzz
