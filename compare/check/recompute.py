@@ -13,6 +13,7 @@ from compare.check.other_runs import check_copies, check_shared_settings
 from compare.check.result_fields import DAMAGE, check_name, check_result, check_status
 from compare.check.run_data import CheckedRun, DataCache, read_run
 from compare.check.run_files import check_hashes, check_snapshots, check_vocabulary
+from compare.check.selection import check_selection
 from compare.check.training_log import check_log
 from compare.check.translations import check_against_references, check_weights
 from compare.results.store import read_registry, read_results
@@ -88,7 +89,8 @@ def check_run(run: CheckedRun, decode: int) -> Iterator[ComparedValue | Gap]:
     if (run.folder.folder / "result.json").is_file():
         checks.insert(0, check_result)
     if run.result.status == "done":
-        checks = [check_hashes, *checks, check_vocabulary, check_snapshots, check_against_references]
+        checks = [check_hashes, *checks, check_vocabulary, check_snapshots, check_selection]
+        checks.append(check_against_references)
         if decode:
             checks.append(partial(check_weights, number=decode))
     else:

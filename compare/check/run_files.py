@@ -8,6 +8,7 @@ import torch
 
 from compare.check.findings import ComparedValue, Gap
 from compare.check.run_data import CheckedRun
+from compare.decoding.length_penalty import length_penalties
 from compare.training.file_names import CHECKPOINTS
 from compare.training.serialization import average, load_weights
 from data.text.files import hash_file
@@ -26,6 +27,8 @@ def check_hashes(run: CheckedRun) -> Iterator[ComparedValue | Gap]:
     weights = _in_folder(run, run.folder.weights)
     required = {_in_folder(run, path) for path in (run.folder.config, run.folder.metrics, run.folder.speed)}
     required |= {"vocabulary.json", weights}
+    if len(length_penalties(run.folder.run.decode)) > 1:
+        required.add(_in_folder(run, run.folder.selection))
     if run.prepared is not None:
         required |= {f"{test}.hyp" for test in run.prepared.corpus.tests}
     for name in sorted({*recorded, *required, *found}):

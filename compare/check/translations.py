@@ -7,8 +7,11 @@ import torch
 
 from compare.check.findings import ComparedValue, Gap, join_differences
 from compare.check.run_data import CheckedRun
+from compare.decoding.length_penalty import length_penalties
 from compare.experiment.prepare import PreparedData
+from compare.results.selection import read_selection
 from compare.results.trained_model import load_model
+from compare.scoring.score import bleu_and_length_ratio
 from compare.system.device import device_name
 from compare.system.hints import first_line
 from compare.training.loss import TranslationLoss
@@ -49,7 +52,7 @@ def check_weights(run: CheckedRun, number: int) -> Iterator[ComparedValue | Gap]
     elif run.prepared is not None:
         try:
             check = _WeightsCheck(run, run.prepared)
-            yield from [*check.check_lines(number), *check.check_validation()]
+            yield from [*check.check_lines(number), *check.check_validation(), *check.check_selection()]
         except RuntimeError as error:  # of torch: the weights compute nothing finite, or lack memory
             yield ComparedValue(run.name, "translations by the weights", "done", first_line(error))
 
@@ -111,6 +114,19 @@ class _WeightsCheck:
         close = abs(recorded["bleu"] - found.bleu) <= BLEU_TOLERANCE
         bleu = recorded["bleu"] if close else found.bleu
         yield ComparedValue(self.run.name, name.format("bleu"), recorded["bleu"], bleu)
+
+    def check_selection(self) -> Iterator[ComparedValue]:
+        """Search the validation set again with every length penalty of the grid, in one beam search."""
+        penalties = length_penalties(self.run.folder.run.decode)
+        if len(penalties) == 1:
+            return
+        valid = self.prepared.corpus.splits["valid"]
+        grid = read_selection(self.run.folder.selection, penalties).grid
+        for point, texts in zip(grid, self.translator.translate_all(valid.src, penalties), strict=True):
+            bleu, _ = bleu_and_length_ratio(texts, valid.tgt)
+            name = f"selection.json: bleu of length penalty {point.penalty}, by the weights"
+            close = abs(point.bleu - bleu) <= BLEU_TOLERANCE
+            yield ComparedValue(self.run.name, name, point.bleu, point.bleu if close else bleu)
 
     def _same_machine(self) -> bool:
         """Return whether device, torch and threads are those that the result names."""

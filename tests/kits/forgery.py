@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from compare.check.result_fields import NOT_DERIVED
 from compare.config.parse import load_experiment
 from compare.experiment.compute_result import compute_figures
 from compare.experiment.prepare import prepare_data
@@ -18,9 +19,6 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, read_results, save_result
 from compare.system.progress import Reporter
 from tests.conftest import write_corpus
-
-OF_THE_MACHINE = ("device", "torch", "threads", "code_version", "status")
-
 
 TOML = """
 [data]
@@ -110,7 +108,7 @@ def renew_figures(folder: Path) -> None:
         with TemporaryDirectory() as encoded:
             prepared = prepare_data(run.run, Path(encoded))
             begun = asdict(unfinished_result(run, prepared))
-            known = {name: value for name, value in begun.items() if value and name not in OF_THE_MACHINE}
+            known = {name: value for name, value in begun.items() if value and name not in NOT_DERIVED}
             figures = compute_figures(run, prepared)
         save_result(run.folder, replace(result, **known, **figures))
 

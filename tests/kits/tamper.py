@@ -34,6 +34,8 @@ def plain(line: str) -> str:
     """Replace what differs between machines in a printed line by "…": hashes, fractions, updates, texts."""
     line = re.sub(r"\b[0-9a-f]{64}\b|\d+\.\d+(e-?\d+)?", "…", line)
     line = re.sub(r"\bupdate \d+|\bline \d+", lambda match: f"{match[0].split()[0]} …", line)
+    line = re.sub(r"(chosen is|rule gives) \d+", r"\1 …", line)
+    line = re.sub(r"(length penalty) [\d.…]+", r"\1 …", line)
     line = re.sub(r" \(and \d+ more\)", " (and … more)", line)
     line = re.sub(r"error: \S+(?=/[^/\s]+/result\.json)", "error: …", line)
     return re.sub(r"(\.hyp, line ….*: ).*", r"\1recorded …, found …", line)

@@ -115,6 +115,22 @@ def correct_line(folder: Path) -> None:
     path.write_text("".join(f"{line}\n" for line in lines))
 
 
+def choose_longest(content: dict[str, Any]) -> None:
+    """Choose the last length penalty, against the rule."""
+    content["chosen"] = len(content["grid"]) - 1 if not content["chosen"] else 0
+
+
+def raise_last(content: dict[str, Any]) -> None:
+    """Give the last length penalty a BLEU that makes the rule choose it."""
+    content["grid"][-1]["bleu"] = 99.0
+    content["chosen"] = len(content["grid"]) - 1
+
+
+def selection(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
+    """Change selection.json of ``RUN``."""
+    return lambda folder: edit_json(folder / RUN / "selection.json", change)
+
+
 def flip_bit(name: str) -> Callable[[Path], None]:
     """Change the last byte of a file of ``RUN``."""
 

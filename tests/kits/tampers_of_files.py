@@ -6,6 +6,7 @@ from tests.kits.tamper_actions import (
     LSTM,
     OTHER,
     RUN,
+    choose_longest,
     copy_files,
     copy_references,
     correct_line,
@@ -15,10 +16,12 @@ from tests.kits.tamper_actions import (
     log,
     move_runs,
     perfect,
+    raise_last,
     registry,
     renumber_seed,
     scaled,
     scaled_tokens,
+    selection,
     swap,
     take_out,
 )
@@ -129,6 +132,20 @@ TAMPERS_OF_FILES = (  # The log.
         "translations of one seed copied to another",
         copy_files(RUN, OTHER, "test.hyp", "test_short.hyp"),
         "luong-seed2: translations: recorded its own, found those of luong-seed1",
+        figures=True,
+    ),
+    Tamper(
+        "another length penalty chosen, against the rule",
+        selection(choose_longest),
+        "luong-seed1: selection.json: recorded a choice by the rule, found not what was chosen on validation "
+        "(chosen is …, but the rule gives …): put the run's own back, or delete it and the run's result.json "
+        "and run the experiment again",
+    ),
+    Tamper(
+        "another length penalty chosen, with a BLEU that makes the rule choose it",
+        selection(raise_last),
+        "luong-seed1: selection.json: bleu of length penalty … (wu), by the weights: recorded …, found …",
+        decode="1",
         figures=True,
     ),
     # The runs, and the files of the experiment.

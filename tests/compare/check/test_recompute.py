@@ -71,7 +71,8 @@ def test_a_changed_weight_is_found(copy: Path):
     content[-1] ^= 1
     path.write_bytes(content)
     snapshot = f"{RUN}: checkpoints/final.safetensors, update 90"
-    assert differences(copy) == [f"{RUN}: checkpoints/final.safetensors", snapshot]
+    changed = [f"{RUN}: checkpoints/final.safetensors", snapshot, f"{RUN}: selection.json: weights"]
+    assert differences(copy) == changed
 
 
 @pytest.mark.parametrize("name", ["bleu", "params", "tokens_seen", "beam_sentences_per_s", "valid_loss"])
@@ -153,7 +154,8 @@ def test_weights_of_another_size_are_reported(copy: Path):
     other = copy / ROWS[1] / "checkpoints" / "final.safetensors"
     (copy / RUN / "checkpoints" / "final.safetensors").write_bytes(other.read_bytes())
     weights = [f"{RUN}: checkpoints/final.safetensors", f"{RUN}: figures"]
-    weights += [f"{RUN}: checkpoints/final.safetensors, update 90", f"{ROWS[1]}: weights"]
+    weights += [f"{RUN}: checkpoints/final.safetensors, update 90", f"{RUN}: selection.json: weights"]
+    weights += [f"{ROWS[1]}: weights"]
     assert differences(copy) == weights
 
 
