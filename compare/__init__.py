@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from compare.config.run import Run, resolve_models
     from compare.config.sections import Experiment
     from compare.decoding.translator import Translator
+    from compare.experiment.publish import publish_experiment
     from compare.experiment.run_all import dry_run, run_experiment
+    from compare.experiment.score_run import score_runs
     from compare.models.catalogue import catalogue_presets, describe_preset
     from compare.models.presets import Preset, list_presets, register_preset
     from compare.models.registry import Family, Operations, build, register_family
@@ -83,6 +85,7 @@ _MODULES = {
     "measure_alignment": "compare.analysis.alignment.measurement",
     "measure_growth": "compare.benchmark.scaling",
     "planned_timings": "compare.benchmark.benchmark",
+    "publish_experiment": "compare.experiment.publish",
     "read_benchmark": "compare.benchmark.report",
     "read_gold": "compare.analysis.alignment.gold",
     "register_family": "compare.models.registry",
@@ -95,6 +98,7 @@ _MODULES = {
     "run_experiment": "compare.experiment.run_all",
     "run_study": "compare.studies.registry",
     "score_files": "compare.scoring.score",
+    "score_runs": "compare.experiment.score_run",
     "score_tests": "compare.analysis.significance.scored_tests",
     "score_texts": "compare.scoring.score",
     "write_views": "compare.report.publish",
@@ -108,6 +112,7 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "dry_run",
     "run_experiment",
     "check_experiment",
+    "publish_experiment",
     "Experiment",
     "Run",
     "load_results",
@@ -125,6 +130,7 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "read_gold",
     "score_texts",
     "score_files",
+    "score_runs",
     "ScoringOptions",
     "SystemScores",
     "load_finished",

@@ -30,6 +30,11 @@ Settings = Annotated[
     list[str] | None, typer.Option("--set", help="Override a setting: section.key=value. May be repeated.")
 ]
 
+CorpusFolder = Annotated[
+    list[str] | None, typer.Option("--set", help="data.root=FOLDER: your copy of the corpus.")
+]
+"""The one setting of a finished experiment that can be overridden; see ``corpus_folder``."""
+
 
 def _print_version(asked: bool) -> None:
     """Print the version and stop; called by typer for ``--version``."""

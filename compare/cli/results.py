@@ -1,4 +1,4 @@
-"""Commands that show results: table, plot, report, check."""
+"""Commands that show, check and publish results: table, plot, report, check, publish."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from compare.cli.app import AsJson, Folders, Quiet, app, print_visible
+from compare.cli.app import AsJson, CorpusFolder, Folders, Quiet, app, print_visible
 from data.text.control_characters import visible
 
 
@@ -16,16 +16,18 @@ def table(
     form: Annotated[str, typer.Option(help="markdown, csv, json or latex.")] = "markdown",
     shape: Annotated[str, typer.Option(help="rows, aggregated (means), or wide (column per seed).")] = "rows",
     columns: Annotated[str | None, typer.Option(help="Columns to show, separated by commas.")] = None,
+    corpus: CorpusFolder = None,
     as_json: AsJson = False,
 ) -> int:
     """Print the results of experiments as one table."""
+    from compare.config.parse import corpus_folder
     from compare.report.publish import refresh_views
     from compare.report.tables.shapes import TableShape, load_table
     from compare.report.tables.table import render_table
 
     for folder in folders:
         refresh_views(folder)
-    frame = load_table(folders, shape)
+    frame = load_table(folders, shape, data_root=corpus_folder(corpus or []))
     chosen = columns.split(",") if columns else list(frame.columns) if shape == TableShape.WIDE else None
     print_visible(render_table(frame, "json" if as_json else form, chosen), end="")
     return 0
@@ -42,14 +44,15 @@ def plot(
     ] = "png,svg",
     sentence: Annotated[str | None, typer.Option(help="Draw the attention weights of this sentence.")] = None,
     line: Annotated[int, typer.Option(help="Draw the weights of this line of the test set.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="Output folder [default: the folder's plots/].")] = None,
+    corpus: CorpusFolder = None,
     quiet: Quiet = False,
 ) -> int:
     """Draw learning curves, attention or another figure.
 
-    The files go into the folder's plots/.
-
     Example: attnbench plot runs/demo length --format pdf
     """
+    from compare.config.parse import corpus_folder
     from compare.report.plots.registry import FIGURES, draw_figure
     from compare.report.publish import draw_plots, refresh_views
     from compare.system.log import show_messages
@@ -59,10 +62,12 @@ def plot(
         return 0
     refresh_views(folder)
     if kind:
-        print_visible("\n".join(map(str, draw_figure(folder, kind, forms.split(",")))))
+        root = corpus_folder(corpus or [])
+        written = draw_figure(folder, kind, forms.split(","), out=out, data_root=root)
+        print_visible("\n".join(map(str, written)))
     else:
         show_messages(quiet=quiet)
-        for path in draw_plots(folder, sentence=sentence, line=line):
+        for path in draw_plots(folder, sentence=sentence, line=line, out=out):
             print_visible(path)
     return 0
 
@@ -73,6 +78,8 @@ def report(
     baseline: Annotated[
         str, typer.Option(help="Label to compare the others with [default: highest BLEU].")
     ] = "",
+    out: Annotated[Path | None, typer.Option(help="Output file [default: the folder's report.html].")] = None,
+    corpus: CorpusFolder = None,
     quiet: Quiet = False,
 ) -> int:
     """Write report.html: an experiment on one page.
@@ -81,13 +88,15 @@ def report(
 
     Example: attnbench report runs/demo
     """
+    from compare.config.parse import corpus_folder
     from compare.report.html import build_report
     from compare.report.publish import refresh_views
     from compare.system.log import show_messages
 
     show_messages(quiet=quiet)
     refresh_views(folder)
-    print_visible(build_report(folder, baseline=baseline))
+    root = corpus_folder(corpus or [])
+    print_visible(build_report(folder, baseline=baseline, out=out, data_root=root))
     return 0
 
 
@@ -114,3 +123,26 @@ def check(
     else:
         print_visible("\n".join(map(visible, [*differences, *found.notes, summary])))
     return 1 if differences else 0
+
+
+@app.command()
+def publish(
+    folder: Annotated[Path, typer.Argument(help="A finished experiment.")],
+    out: Annotated[Path, typer.Option(help="Output folder, such as results/demo.")],
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace the published results in the output folder.")
+    ] = False,
+    unfinished: Annotated[
+        bool, typer.Option("--unfinished", help="Publish runs that have not ended, too.")
+    ] = False,
+) -> int:
+    """Copy results and translations, without weights, for others.
+
+    They can show, check and score them again, with their own copy of the corpus.
+
+    Example: attnbench publish runs/demo --out results/demo
+    """
+    from compare.experiment.publish import publish_experiment
+
+    print_visible(publish_experiment(folder, out, replace=replace, unfinished=unfinished))
+    return 0

@@ -33,6 +33,7 @@ from compare.results.store import (
     save_result,
     write_json_lines,
 )
+from compare.results.write_protection import refuse_writing
 from compare.system.cpu import tune_cpu
 from compare.system.hints import first_line
 from compare.system.locks import Locked, lock_folder
@@ -148,6 +149,7 @@ def _check_settings(models: Sequence[Run], folder: Path) -> None:
     _ensure_memory(models, (len(SPECIALS) + 1,) * 2)  # the smallest vocabularies, while others are unknown
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is not a folder: choose another one with --out")
+    refuse_writing(folder, "choose another folder with --out")
     if (folder / "experiment.json").is_file():
         read_results(folder)  # names what is damaged
 

@@ -103,7 +103,7 @@ def translate_tests(translator: Translator, corpus: Corpus, folder: RunFolder) -
         start = time.perf_counter()
         hypotheses = translator.translate(corpus.splits[test].src)
         seconds += time.perf_counter() - start
-        write_atomically(folder.output(test), "".join(f"{line}\n" for line in hypotheses))
+        write_atomically(folder.plain_output(test), "".join(f"{line}\n" for line in hypotheses))
     return seconds
 
 

@@ -23,6 +23,7 @@ from compare.report.html.significance import (
     significance,
 )
 from compare.report.html.viewer import AttentionViewer, attention_viewer
+from compare.training.file_names import CHECKPOINTS
 
 logger = logging.getLogger(__name__)
 
@@ -51,17 +52,20 @@ class ReportContent:
     methods: MethodsSection
 
 
-def gather_content(folder: Path, *, baseline: str = "") -> ReportContent:
+def gather_content(folder: Path, *, baseline: str = "", data_root: str = "") -> ReportContent:
     """Read an experiment and analyse it.
 
     Args:
         folder: the experiment's folder.
         baseline: label of the model to compare the others with; empty: the model with the highest BLEU.
+        data_root: the folder of the corpus; empty: that of the config.
 
     Raises:
-        ValueError: no finished run, or a result or its settings cannot be read, or no such baseline.
+        OSError: ``data_root`` cannot be read.
+        ValueError: no finished run, or a result or its settings cannot be read, no such baseline, or
+            ``data_root`` is not the corpus of the runs.
     """
-    loaded = load_for_report(folder)
+    loaded = load_for_report(folder, data_root=data_root)
     finished = loaded.finished
     reference = choose_reference(finished, baseline)
     seed = finished.runs[0].run.train.seed
@@ -101,6 +105,8 @@ def unknown(loaded: LoadedExperiment) -> list[str]:
             f"Texts cannot be read: {loaded.no_texts} Intervals, paired tests, sentences and alignment are "
             "therefore not shown."
         )
+    if not all((run.folder / CHECKPOINTS).is_dir() for run in loaded.finished.runs):
+        found.append("Runs without weights, such as published ones, show neither attention nor alignment.")
     single = [label for label, runs in loaded.finished.labels.items() if len(runs) == 1]
     if single:
         who = "Every model" if len(single) == len(loaded.finished.labels) else ", ".join(single)
