@@ -28,6 +28,7 @@ from compare.cli import main
 from tests.conftest import TINY, write_corpus
 from tests.kits.damage import (
     damage,
+    damage_gzip,
     damage_json,
     damage_log,
     damage_state,
@@ -76,6 +77,12 @@ KINDS = {
         ("table", "wide", "latex", "translate", "dry run"),
         ("check", "report", "plot", "run"),
     ),
+    "published": Kind(
+        (f"published/{RUN}/test.hyp.gz", f"published/{RUN}/vocabulary.json.gz"),
+        damage_gzip,
+        ("score", "publish again"),
+        ("report published",),
+    ),
     "speed": Kind((f"run/{RUN}/speed.json",), damage_json, ("check",)),
     "vocabulary": Kind((f"run/{RUN}/vocabulary.json",), damage_json, ("translate",), ("check", "report")),
     "weights": Kind(
@@ -90,7 +97,7 @@ KINDS = {
 def commands(folder: Path) -> dict[str, list[str]]:
     """Arguments by the names that ``KINDS`` uses; the experiment lies in ``folder``."""
     toml, out, stopped = str(folder / "tiny.toml"), str(folder / "run"), str(folder / "stopped")
-    corpus = str(folder / "corpus")
+    corpus, published = str(folder / "corpus"), str(folder / "published")
     return {
         "dry run": ["run", toml, "--dry-run", "-q", "--out", out],
         "run": ["run", toml, "-q", "--out", out],
@@ -102,7 +109,14 @@ def commands(folder: Path) -> dict[str, list[str]]:
         "wide": ["table", out, "--shape", "wide"],
         "latex": ["table", out, "--form", "latex"],
         "data check": ["data", "check", corpus],
+        "publish": ["publish", out, "--out", published],
+        "publish again": ["publish", published, "--out", str(folder / "again")],
+        "score": ["score", f"{published}/{RUN}/test.hyp.gz", "--ref", f"{corpus}/test.de"],
         "report": ["report", out, "-q"],
+        "report published": [
+            *("report", published, "--set", f"data.root={corpus}"),
+            *("--out", str(folder / "page.html"), "-q"),
+        ],
         "plot": ["plot", out, "-q"],
     }
 
@@ -133,7 +147,7 @@ def prepare(folder: Path, *, short: bool) -> None:
     for name in ("experiment.json", "test.src"):
         shutil.copy(folder / "run" / name, folder / "stopped" / name)
     for name, arguments in commands(folder).items():
-        if name not in ("resume", "rescore", *(("report", "plot") if short else ())):
+        if name not in ("resume", "rescore", *(("report", "plot", "report published") if short else ())):
             sys.stdin = io.TextIOWrapper(io.BytesIO(b"red dog\n"))
             assert main(arguments) == 0, name
 

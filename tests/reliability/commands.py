@@ -23,6 +23,7 @@ IMPORTS = [
     "compare.benchmark.benchmark",
     "compare.check.recompute",
     "compare.cli",
+    "compare.experiment.publish",
     "compare.experiment.run_all",
     "compare.report.html",
     "compare.report.publish",
@@ -81,7 +82,7 @@ def make_commands(inputs: Path, finished: Path) -> dict[str, Command]:
 
     Args:
         inputs: the folder of ``write_inputs``.
-        finished: the finished experiment that ``report`` reads; it may be made later.
+        finished: the finished experiment that ``report`` and ``publish`` read; it may be made later.
     """
     config, corpus = str(inputs / "tiny.toml"), [str(inputs / "corpus" / f"train.{x}") for x in ("en", "de")]
 
@@ -106,6 +107,10 @@ def make_commands(inputs: Path, finished: Path) -> dict[str, Command]:
             name="report",
             arguments=lambda folder: ["report", str(folder / OUT), "-q"],
             set_up=copy_finished,
+        ),
+        Command(
+            name="publish",
+            arguments=lambda folder: ["publish", str(finished), "--out", str(folder / OUT)],
         ),
         Command(
             name="study",
