@@ -68,6 +68,7 @@ def _conditions(results: Sequence[Result]) -> list[str]:
         *_distinct(results, "device"),
         *(f"{threads} threads" for threads in _distinct(results, "threads")),
         *_distinct(results, "precision"),
+        *(f"settings {value[:12]}" for value in _distinct(results, "settings_hash")),
     ]
 
 
