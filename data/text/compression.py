@@ -21,7 +21,7 @@ ZSTD_INPUT_BYTES = 1 << 7
 """Compressed bytes given to Zstandard at a time: even at a ratio of 32,768 they become only 4 MiB."""
 
 
-def open_text(path: Path) -> BinaryIO:
+def open_text(path: Path) -> io.BufferedReader:
     """Open a file for reading; the suffix of its name decides how it is decompressed.
 
     Args:
