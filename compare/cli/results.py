@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from compare.cli.app import AsJson, CorpusFolder, Folders, Quiet, app, print_visible
+from compare.cli.app import AsJson, CorpusFolder, Folders, Quiet, app, corpus_folder, print_visible
 from data.text.control_characters import visible
 
 
@@ -20,14 +20,13 @@ def table(
     as_json: AsJson = False,
 ) -> int:
     """Print the results of experiments as one table."""
-    from compare.config.parse import corpus_folder
     from compare.report.publish import refresh_views
     from compare.report.tables.shapes import TableShape, load_table
     from compare.report.tables.table import render_table
 
     for folder in folders:
         refresh_views(folder)
-    frame = load_table(folders, shape, data_root=corpus_folder(corpus or []))
+    frame = load_table(folders, shape, data_root=corpus_folder(corpus))
     chosen = columns.split(",") if columns else list(frame.columns) if shape == TableShape.WIDE else None
     print_visible(render_table(frame, "json" if as_json else form, chosen), end="")
     return 0
@@ -52,7 +51,6 @@ def plot(
 
     Example: attnbench plot runs/demo length --format pdf
     """
-    from compare.config.parse import corpus_folder
     from compare.report.plots.registry import FIGURES, draw_figure
     from compare.report.publish import draw_plots, refresh_views
     from compare.system.log import show_messages
@@ -62,7 +60,7 @@ def plot(
         return 0
     refresh_views(folder)
     if kind:
-        root = corpus_folder(corpus or [])
+        root = corpus_folder(corpus)
         written = draw_figure(folder, kind, forms.split(","), out=out, data_root=root)
         print_visible("\n".join(map(str, written)))
     else:
@@ -88,14 +86,13 @@ def report(
 
     Example: attnbench report runs/demo
     """
-    from compare.config.parse import corpus_folder
     from compare.report.html import build_report
     from compare.report.publish import refresh_views
     from compare.system.log import show_messages
 
     show_messages(quiet=quiet)
     refresh_views(folder)
-    root = corpus_folder(corpus or [])
+    root = corpus_folder(corpus)
     print_visible(build_report(folder, baseline=baseline, out=out, data_root=root))
     return 0
 
@@ -129,6 +126,9 @@ def check(
 def publish(
     folder: Annotated[Path, typer.Argument(help="A finished experiment.")],
     out: Annotated[Path, typer.Option(help="Output folder, such as results/demo.")],
+    tuning: Annotated[
+        Path | None, typer.Option(help="Search to publish with it, by `attnbench tune`.")
+    ] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace the published results in the output folder.")
     ] = False,
@@ -144,5 +144,5 @@ def publish(
     """
     from compare.experiment.publish import publish_experiment
 
-    print_visible(publish_experiment(folder, out, replace=replace, unfinished=unfinished))
+    print_visible(publish_experiment(folder, out, tuning=tuning, replace=replace, unfinished=unfinished))
     return 0

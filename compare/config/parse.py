@@ -68,25 +68,6 @@ def load_experiment(
     return experiment_from(table, name=path.stem, context=str(path))
 
 
-def corpus_folder(overrides: Iterable[str]) -> str:
-    """Return the last ``data.root=FOLDER`` of overrides for a finished experiment; empty if there is none.
-
-    Raises:
-        ValueError: another setting is overridden, or the folder is empty.
-    """
-    root = ""
-    for override in overrides:
-        table: dict[str, Any] = {}
-        _apply(table, override)
-        root = table.get("data", {}).get("root", "")
-        if not root or not isinstance(root, str):
-            raise ValueError(
-                f"--set {override}: a finished experiment keeps its settings; only the folder of its corpus "
-                "can be given: data.root=FOLDER"
-            )
-    return absolute_root(root, Path())
-
-
 def absolute_root(root: str, base: Path) -> str:
     """Resolve a relative ``data.root`` against ``base``; "" (the built-in corpus) and ~ stay as they are."""
     if not root or root.startswith("~") or Path(root).is_absolute():

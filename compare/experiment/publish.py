@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from compare.config.parse import toml_assignments
@@ -14,16 +15,25 @@ from compare.results.store import Result, read_registry, read_results
 from compare.system.version import code_version
 from compare.training.file_names import CHECKPOINTS
 from data.text.compression import pack_gzip, read_decompressed
+from data.text.files import read_bytes
 from data.text.new_folder import check_vacant, new_folder
 from data.vocabulary import FILE_NAME
 
 MAX_BYTES = 1_000_000_000
 """Size that no file of a run other than its weights reaches."""
+CONVERGENCE = "convergence.json"
+SEARCH = ("tune.json", "trials.jsonl")
+"""Files of a search for settings that its trials can be judged by."""
 ROOT_LINE = re.compile(r"^root\s*=.*$", re.MULTILINE)
 
 
 def publish_experiment(
-    folder: str | Path, out: str | Path, *, replace: bool = False, unfinished: bool = False
+    folder: str | Path,
+    out: str | Path,
+    *,
+    tuning: str | Path | None = None,
+    replace: bool = False,
+    unfinished: bool = False,
 ) -> Path:
     """Copy the results of an experiment, without its weights, into a new folder that others can check.
 
@@ -34,6 +44,8 @@ def publish_experiment(
     Args:
         folder: the folder of the experiment.
         out: the new folder.
+        tuning: the folder of the search that the settings come from; by default that of the experiment, where
+            it has one. Its trials are copied.
         replace: delete the published results that ``out`` holds.
         unfinished: accept runs that have not ended; the files that they have are copied.
 
@@ -43,7 +55,8 @@ def publish_experiment(
     Raises:
         OSError: a file cannot be read or written, or ``out`` is not empty.
         ValueError: no runs, a run that has not ended or has no translations, a file that has changed since
-            its result was recorded, or something other than published results in ``out``.
+            its result was recorded, no search in ``tuning``, or something other than published results in
+            ``out``.
     """
     folder, out = Path(folder), Path(out)
     check_vacant(out, replace=replace)
@@ -54,26 +67,61 @@ def publish_experiment(
     begun = [run for run in runs if run is not None]
     if not begun:
         raise ValueError(f"{folder}: no run has begun: there is nothing to publish")
-    corpus = _corpus_name(begun[0].run.data.root)
+    texts = _describe_experiment(folder, out.resolve().name, results, begun)
+    records = _records(folder, None if tuning is None else Path(tuning))
     with new_folder(out, replace=replace) as target:
         for run, result in zip(runs, results, strict=True):
             if run is not None:
                 _copy_run(run, result, target / result.run)
-        registry = folder / "experiment.json"
-        content = read_registry(registry) if registry.is_file() else {}
-        content["runs"] = [result.run for result in results]
-        content["published"] = {"corpus": corpus, "code_version": code_version()}
-        models: dict[str, Run] = {}  # each with its first seed
-        for run in begun:
-            models.setdefault(run.run.label, run.run)
-        texts = {
-            "experiment.json": json.dumps(content, indent=2) + "\n",
-            EXPERIMENT: _without_path(runs_to_toml(list(models.values())), corpus),
-            "README.md": source_note(out.resolve().name, results, begun, corpus),
-        }
         for name, text in texts.items():
             (target / name).write_bytes(text.encode())
+        for path in records:
+            (target / path.name).write_bytes(read_bytes(path, max_bytes=MAX_BYTES))
     return out
+
+
+def _describe_experiment(
+    folder: Path, name: str, results: Sequence[Result], runs: Sequence[RunFolder]
+) -> dict[str, str]:
+    """Write the files of the whole experiment.
+
+    Args:
+        folder: the folder of the experiment.
+        name: the name of the published folder.
+        results: the results of all runs.
+        runs: the folders of those that have begun.
+
+    Returns:
+        The texts by name of the file.
+    """
+    corpus = _corpus_name(runs[0].run.data.root)
+    registry = folder / "experiment.json"
+    content = read_registry(registry) if registry.is_file() else {}
+    content["runs"] = [result.run for result in results]
+    content["published"] = {"corpus": corpus, "code_version": code_version()}
+    models: dict[str, Run] = {}  # each with its first seed
+    for run in runs:
+        models.setdefault(run.run.label, run.run)
+    return {
+        "experiment.json": json.dumps(content, indent=2) + "\n",
+        EXPERIMENT: _without_path(runs_to_toml(list(models.values())), corpus),
+        "README.md": source_note(name, results, runs, corpus),
+    }
+
+
+def _records(folder: Path, tuning: Path | None) -> list[Path]:
+    """List the files beside the runs that tell of longer runs and of a search for settings.
+
+    Raises:
+        ValueError: ``tuning`` is not the folder of a search.
+    """
+    names = [CONVERGENCE, *SEARCH] if tuning is None else [CONVERGENCE]
+    records = [path for path in (folder / name for name in names) if path.exists()]
+    for path in (tuning / name for name in SEARCH) if tuning is not None else ():
+        if not path.exists():
+            raise ValueError(f"{tuning} has no {path.name}: give the folder that `attnbench tune` wrote")
+        records.append(path)
+    return records
 
 
 def _refuse_other_content(out: Path) -> None:

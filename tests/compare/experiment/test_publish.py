@@ -281,3 +281,22 @@ def test_a_pipe_instead_of_translations(changed: Path, corpus: Path):
     os.mkfifo(path)
     with pytest.raises(ValueError, match="a pipe, a device or a socket"):
         load_finished(changed, data_root=str(corpus))
+
+
+def test_records_of_longer_runs_and_of_a_search(copy: Path, tmp_path: Path, refusal: Refusal):
+    search = tmp_path / "search"
+    search.mkdir()
+    (copy / "convergence.json").write_text("{}")
+    (copy / "trials.jsonl").write_text("of the experiment")
+    (search / "tune.json").write_text("{}")
+    said = refusal("publish", copy, "--out", tmp_path / "out", "--tuning", search)
+    assert said == f"{search} has no trials.jsonl: give the folder that `attnbench tune` wrote"
+    (search / "trials.jsonl").write_text("of the search")
+    texts = {None: "of the experiment", search: "of the search"}
+    for number, (tuning, text) in enumerate(texts.items()):
+        out = publish_experiment(copy, tmp_path / f"out{number}", tuning=tuning)
+        assert (out / "trials.jsonl").read_text() == text
+        assert (out / "convergence.json").read_text() == "{}"
+        assert (out / "tune.json").exists() == (tuning is not None)
+        again = publish_experiment(out, tmp_path / f"again{number}")
+        assert (again / "trials.jsonl").read_text() == text
