@@ -21,7 +21,7 @@ ZSTD_INPUT_BYTES = 1 << 7
 """Compressed bytes given to Zstandard at a time: even at a ratio of 32,768 they become only 4 MiB."""
 
 
-def open_text(path: Path) -> io.BufferedReader:
+def open_text(path: Path) -> BinaryIO:
     """Open a file for reading; the suffix of its name decides how it is decompressed.
 
     Args:
@@ -88,8 +88,11 @@ def hash_decompressed(path: Path) -> str:
     if path.suffix not in COMPRESSED_SUFFIXES:
         return hash_file(path)
     ensure_regular(path)
+    digest = hashlib.sha256()
     with open_text(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        while chunk := file.read(BUFFER):
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def plain_name(path: Path) -> str:
