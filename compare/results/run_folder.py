@@ -6,6 +6,8 @@ from pathlib import Path
 
 from compare.config.parse import load_experiment
 from compare.config.run import Run, resolve_models
+from compare.decoding.length_penalty import LengthPenalty, length_penalties
+from compare.results.selection import read_selection
 from compare.training.file_names import CHECKPOINTS, FINAL, METRICS
 from data.text.compression import hash_decompressed, plain_or_gzip
 from data.text.files import hash_file
@@ -70,6 +72,22 @@ class RunFolder:
         """The raw repeats of the timings, and the peak memory."""
         return self.folder / "speed.json"
 
+    @property
+    def selection(self) -> Path:
+        """The length penalties that were tried on validation; absent if the config names only one."""
+        return self.folder / "selection.json"
+
+    def penalty(self) -> LengthPenalty:
+        """Return the length penalty of the run: the one chosen on validation, or the only one of its config.
+
+        Raises:
+            ValueError: none is chosen yet, or selection.json is damaged or of another grid.
+        """
+        penalties = length_penalties(self.run.decode)
+        if len(penalties) == 1:
+            return penalties[0]
+        return read_selection(self.selection, penalties).penalty
+
     def output(self, test: str) -> Path:
         """The translations of a test set; in a published folder they are compressed."""
         return plain_or_gzip(self.plain_output(test))
@@ -89,7 +107,7 @@ class RunFolder:
 
         A published folder has no weights, and compressed files, which stand here under their plain names.
         """
-        names = [self.config, self.folder / FILE_NAME, self.metrics, self.speed, self.weights]
+        names = [self.config, self.folder / FILE_NAME, self.metrics, self.speed, self.weights, self.selection]
         names += [self.plain_output(test) for test in self.tests]
         files = {name.relative_to(self.folder).as_posix(): plain_or_gzip(name) for name in sorted(names)}
         return {name: path for name, path in files.items() if path.exists()}

@@ -83,6 +83,7 @@ KINDS = {
         ("score", "publish again"),
         ("report published",),
     ),
+    "selection": Kind((f"run/{RUN}/selection.json",), damage_json, ("translate",), ("check", "report")),
     "speed": Kind((f"run/{RUN}/speed.json",), damage_json, ("check",)),
     "vocabulary": Kind((f"run/{RUN}/vocabulary.json",), damage_json, ("translate",), ("check", "report")),
     "weights": Kind(
