@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from compare.config.run import Run, resolve_models
     from compare.config.sections import Experiment
     from compare.decoding.translator import Translator
+    from compare.experiment.converge import measure_convergence, plan_convergence
+    from compare.experiment.convergence_file import Convergence
     from compare.experiment.run_all import dry_run, run_experiment
     from compare.models.catalogue import catalogue_presets, describe_preset
     from compare.models.presets import Preset, list_presets, register_preset
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "BenchPlan": "compare.benchmark.plan",
+    "Convergence": "compare.experiment.convergence_file",
     "Experiment": "compare.config.sections",
     "Family": "compare.models.registry",
     "Metric": "compare.scoring.metrics.base",
@@ -81,7 +84,9 @@ _MODULES = {
     "load_results": "compare.results.store",
     "load_table": "compare.report.tables.shapes",
     "measure_alignment": "compare.analysis.alignment.measurement",
+    "measure_convergence": "compare.experiment.converge",
     "measure_growth": "compare.benchmark.scaling",
+    "plan_convergence": "compare.experiment.converge",
     "planned_timings": "compare.benchmark.benchmark",
     "read_benchmark": "compare.benchmark.report",
     "read_gold": "compare.analysis.alignment.gold",
@@ -107,6 +112,9 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "resolve_models",
     "dry_run",
     "run_experiment",
+    "measure_convergence",
+    "plan_convergence",
+    "Convergence",
     "check_experiment",
     "Experiment",
     "Run",

@@ -14,7 +14,8 @@ import torch
 
 from compare.config.run import Run, resolve_models
 from compare.config.sections import Experiment
-from compare.experiment.budget import calibrate, find_reference, match_budget
+from compare.experiment.budget.calibration import calibrate
+from compare.experiment.budget.match import find_reference, match_budget
 from compare.experiment.experiment_folder import (
     begin_run,
     open_registry,

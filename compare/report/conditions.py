@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from compare.report.convergence import list_ends_of_training
 from compare.results.column import Row
 from compare.scoring.metrics import METRICS
 
@@ -100,4 +101,12 @@ def find_warnings(rows: Sequence[Row]) -> list[str]:
     settings = ("device", "torch", "threads", "precision")
     if different := [name for name in settings if len(distinct(rows, name)) > 1]:
         lines.append(f"Warning: {', '.join(different)} differ between rows, so their speeds do not compare")
-    return lines
+    return lines + _list_slow_widths(rows) + list_ends_of_training(rows)
+
+
+def _list_slow_widths(rows: Sequence[Row]) -> list[str]:
+    """Name the models that have a width that is not a multiple of 8, in one line."""
+    slow = {str(row.get("label")): None for row in rows if (row.get("width_multiple") or 8) % 8}
+    if not slow:
+        return []
+    return [f"Warning: widths that are not multiples of 8, which can cost speed: {', '.join(slow)}"]

@@ -19,6 +19,7 @@ def aggregate_seeds(finished: FinishedExperiment, scored: Mapping[str, ScoredTes
 
     - A number becomes its mean, with the standard deviation over seeds beside it as ``<name>_sd`` (NaN for
       one seed). If one seed lacks the figure, there is no mean: over the remaining seeds it would be biased.
+    - The gain of longer training is that of the seed on which it was measured.
     - Any other value is kept if all seeds agree on it. ``seeds`` is the number of seeds.
     - The interval of each run is replaced by the intervals of the mean BLEU: ``bleu_test_set_low``,
       ``bleu_seeds_low``, ``bleu_combined_low`` and the same with ``_high``. Columns of further test sets end
@@ -63,6 +64,8 @@ def _aggregate_row(seed_rows: Sequence[Row], intervals: Mapping[str, Intervals])
         elif not stem:
             columns = intervals[suffix].columns("bleu", suffix)
             aggregate |= {key: math.nan if value is None else value for key, value in columns.items()}
+        elif name in ("longer_gain", "longer_factor"):  # measured on one seed only
+            aggregate[name] = next((row[name] for row in seed_rows if row[name] is not None), None)
         elif not name.startswith("bleu_ci_high"):
             aggregate |= _over_seeds(name, [row.get(name) for row in seed_rows])
     return aggregate
