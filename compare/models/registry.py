@@ -146,11 +146,11 @@ for _family in (
         operations=_hybrid_operations,
         width_fields=(
             "d_model",
+            "ffn_size",
             "embedding_size",
-            "hidden_size",
             "encoder_size",
             "attention_size",
-            "ffn_size",
+            "hidden_size",
         ),
     ),
 ):

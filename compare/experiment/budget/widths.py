@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
-from itertools import product
 from math import log
 from typing import NamedTuple
 
@@ -21,15 +20,19 @@ from compare.models.resolved_model import ResolvedModel
 
 logger = logging.getLogger(__name__)
 
-GRIDS = (8, 4, 2, 1)
-"""Widths are multiples of the first of these at which the budget can be met."""
+GRID = 8
+"""Widths are multiples of this wherever the budget can be met so."""
+SEARCHES = ((GRID, 1.1), (GRID, 2.0), (4, 1.5), (2, 1.5), (1, 1.5), (1, 4.0))
+"""Grids of which the widths are multiples, and factors within which the last width may leave its proportion;
+the first search that meets the budget decides."""
+NEIGHBOURS = 8
+"""Models below and above the budget, all widths scaled, of which the last width is then adjusted."""
+HEAD_STRETCH = 1.5
+"""The size of a head stays within this factor of the given one."""
 TOLERANCE = 0.02
 """Largest relative error that is accepted."""
 MAX_FACTOR = 4
 """Widths are searched within this factor of the given ones; beyond it, it is another model."""
-STRETCHES = (1.1, 1.5)
-"""The last width is searched within the first of these factors of its share, then within the second, as is
-the size of a head about the given one."""
 FFN_RATIOS = (2, 8)
 """Smallest and largest ffn_size / d_model, unless the given ratio is outside (4 in Vaswani et al. 2017)."""
 Measure = Callable[[Architecture], float]
@@ -67,12 +70,12 @@ def match_widths(run: Run, amount: float, measure: Measure) -> Run:
     """
     fits: list[Fit] = []
     measure = cache(measure)  # counting parameters takes milliseconds
-    for grid, stretch in product(GRIDS, STRETCHES):
+    for grid, stretch in SEARCHES:
         fits += _Search(run.model, grid, stretch, amount, measure).fits()
         if close := [fit for fit in fits if abs(fit.off) <= TOLERANCE]:
-            if grid < GRIDS[0]:
+            if grid < GRID:
                 logger.warning(
-                    f"models.{run.label}: no multiples of {GRIDS[0]} meet the budget within {TOLERANCE:.0%}: "
+                    f"models.{run.label}: no multiples of {GRID} meet the budget within {TOLERANCE:.0%}: "
                     f"its widths are multiples of {grid}, so its speed may be lower than it could be"
                 )
             return replace(run, model=min(close, key=lambda fit: fit.cost).model)
@@ -101,11 +104,10 @@ class _Search:
             return []
         (first, width), *others = self.given.items()
         scaled = self._models(self._scaled(first, value) for value in self._multiples(width, MAX_FACTOR))
-        middle = scaled[max(0, self._position(scaled) - 1)].widths()[first] if scaled else 0
+        position = self._position(scaled)
         found = self._around(scaled)
-        for model in scaled if others else ():
-            if middle / self.stretch <= model.widths()[first] <= middle * self.stretch:
-                found += self._around(self._models(self._adjusted(model)))
+        for model in scaled[max(0, position - NEIGHBOURS) : position + NEIGHBOURS] if others else ():
+            found += self._around(self._models(self._adjusted(model)))
         return found
 
     def _multiples(self, width: float, factor: float) -> range:
@@ -146,7 +148,7 @@ class _Search:
             return {"num_heads": max(1, round(settings["num_heads"] * d_model / settings["d_model"]))}
         sizes = [
             size
-            for size in self._multiples(self.head_size, STRETCHES[-1])
+            for size in self._multiples(self.head_size, HEAD_STRETCH)
             if d_model % size == 0 and size % 2 <= self.head_size % 2
         ]
         if not sizes:
