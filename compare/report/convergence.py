@@ -27,16 +27,15 @@ def list_ends_of_training(rows: Sequence[Row]) -> list[str]:
     for (_, label), runs in models.items():
         for note in _notes(runs):
             labels.setdefault(note, []).append(str(label))
-    return [
-        f"{note}: {', '.join(dict.fromkeys(names))}" for note, names in sorted(labels.items(), reverse=True)
-    ]
+    notes = sorted(labels, reverse=True)  # ends of training first, what is not known last
+    return [f"{note}: {', '.join(dict.fromkeys(labels[note]))}" for note in notes]
 
 
 def _notes(runs: Sequence[Row]) -> Iterator[str]:
     """Yield the notes that hold for the runs of one model."""
     ends = {row.get("stopped_by") for row in runs}
     yield from (note for end, note in ENDS.items() if end in ends)
-    measured = [row for row in runs if row.get("longer_gain") is not None]
+    measured = [row for row in runs if None not in (row.get("longer_gain"), row.get("longer_factor"))]
     for row in measured:
         if row["longer_gain"] >= STILL_IMPROVING:
             gain = f"{row['longer_factor']:g}x updates gain at least {STILL_IMPROVING} validation BLEU"

@@ -51,8 +51,8 @@ class Result:
     """Passes over the training pairs."""
     tokens_seen: int | None = None
     """Tokens of all training batches, source and target."""
-    stopped_by: Literal["updates", "patience", None] = None
-    """What ended training: its number of updates, or ``train.patience`` validations without a better one."""
+    stopped_by: str | None = None
+    """What ended training: "updates", all of them used, or "patience", when validation no longer improved."""
     longer_gain: float | None = None
     """Validation BLEU that ``longer_factor`` times the updates add; None: not measured for this seed."""
     longer_factor: float | None = None

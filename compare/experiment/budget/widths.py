@@ -10,7 +10,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
 from math import log
 from typing import NamedTuple
 
@@ -69,9 +68,16 @@ def match_widths(run: Run, amount: float, measure: Measure) -> Run:
         ValueError: no widths meet the budget; the message contains the nearest amount.
     """
     fits: list[Fit] = []
-    measure = cache(measure)  # counting parameters takes milliseconds
+    known: dict[str, float] = {}
+
+    def measure_once(architecture: Architecture) -> float:  # counting parameters takes milliseconds
+        key = repr(architecture)  # not every config can be hashed
+        if key not in known:
+            known[key] = measure(architecture)
+        return known[key]
+
     for grid, stretch in SEARCHES:
-        fits += _Search(run.model, grid, stretch, amount, measure).fits()
+        fits += _Search(run.model, grid, stretch, amount, measure_once).fits()
         if close := [fit for fit in fits if abs(fit.off) <= TOLERANCE]:
             if grid < GRID:
                 logger.warning(
@@ -153,7 +159,7 @@ class _Search:
         ]
         if not sizes:
             return None
-        return {"num_heads": d_model // min(sizes, key=lambda size: _ratio(size, self.head_size))}
+        return {"num_heads": d_model // min(sizes, key=lambda size: _log_ratio(size, self.head_size))}
 
     def _position(self, models: list[ResolvedModel]) -> int:
         """Return the index of the first of ``models``, which grow, that takes at least the amount."""
@@ -168,11 +174,11 @@ class _Search:
         """Compare a model with the amount, and with the given proportions."""
         factors = [log(width / self.given[name]) for name, width in model.widths().items()]
         distortion = max(factors) - min(factors)
-        distortion += _ratio(model.head_size(), self.head_size)
+        distortion += _log_ratio(model.head_size(), self.head_size)
         return Fit(model, self.measure(model.architecture) / self.amount - 1, distortion)
 
 
-def _ratio(size: int | None, given: int | None) -> float:
+def _log_ratio(size: int | None, given: int | None) -> float:
     """Return the absolute logarithm of the ratio of two sizes; 0 where the model has no such size."""
     return abs(log(size / given)) if size and given else 0.0
 
