@@ -88,7 +88,14 @@ def plan_convergence(folder: str | Path, *, factor: float = 1.5) -> list[RunFold
     lowest: dict[str, Result] = {}
     for result in finished:
         lowest[result.label] = min(result, lowest.get(result.label, result), key=lambda row: row.seed)
-    return [_longer(RunFolder.read(folder / result.run), factor) for result in lowest.values()]
+    planned = [_longer(RunFolder.read(folder / result.run), factor) for result in lowest.values()]
+    for longer in planned:
+        if longer.config.is_file() and RunFolder.read(longer.folder).run != longer.run:
+            raise ValueError(
+                f"{longer.folder} was begun with other settings: give the same --factor, or delete the "
+                f"folder {LONGER}"
+            )
+    return planned
 
 
 def recompute_convergence(folder: Path, name: str, factor: float) -> Convergence | None:
@@ -136,10 +143,6 @@ def _train(longer: RunFolder, prepared: PreparedData, reporter: Reporter, positi
     recorded = read_result(given)
     if (recorded.data_hash, recorded.batch_hash) != (prepared.corpus.content_hash, prepared.batch_hash):
         raise ValueError(f"{given} was trained with other data or batches: restore the corpus of data.root")
-    if longer.config.is_file() and RunFolder.read(longer.folder).run != longer.run:
-        raise ValueError(
-            f"{longer.folder} was begun with other settings: give the same --factor, or delete that folder"
-        )
     if longer.metrics.is_file() and _final_line(longer) is not None:
         logger.info(f"{position}: already finished")
         return

@@ -159,7 +159,7 @@ COLUMNS: Mapping[str, Column] = {
             left=True,
             render=_longer_gain,
         ),
-        Column("longer_factor", "updates of longer training", Group.TRAINING, unit="x"),
+        Column("longer_factor", "factor of longer training", Group.TRAINING, help="times the updates"),
         Column("epochs", "epochs", Group.TRAINING, decimals=2),
         Column("tokens_seen", "training tokens", Group.TRAINING, unit="M", factor=1e-6, decimals=2),
         Column("best_update", "best update", Group.TRAINING, decimals=0),

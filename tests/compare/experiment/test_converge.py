@@ -263,12 +263,15 @@ def test_mistakes(changed: Path, tmp_path: Path, refusal: Refusal):
     assert "must be above 1 and at most 100" in refusal("converge", changed, "--factor", "1")
     assert "must be above 1" in refusal("converge", changed, "--factor", "nan")
     assert "holds no runs" in refusal("converge", tmp_path)
+    shutil.rmtree(changed / "longer" / ROWS[0])
     before = files(changed)
     said = refusal("converge", changed, "--factor", "2", "-q")
-    assert "longer/luong-seed1 was begun with other settings: give the same --factor, or delete" in said
-    assert files(changed) == before
-    config = changed / ROWS[0] / "config.toml"
-    config.write_text(config.read_text().replace("batch_tokens = 36", "batch_tokens = 72", 1))
+    assert "longer/transformer-seed1 was begun with other settings: give the same --factor" in said
+    assert files(changed) == before  # also the first model, which is not begun
+    shutil.rmtree(changed / "longer")
+    for name in ROWS:
+        config = changed / name / "config.toml"
+        config.write_text(config.read_text().replace("batch_tokens = 36", "batch_tokens = 72", 1))
     assert "was trained with other data or batches" in refusal("converge", changed, "-q")
 
 

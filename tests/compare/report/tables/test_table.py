@@ -67,7 +67,16 @@ def test_markdown_shows_what_people_compare():
         "Hardware: Some CPU, torch 2.13.0, 2 threads, fp32",
         "Search: beam 5",
         "Data: data01234567, batches batch0123456, code 0.1.0",
+        "Not measured whether still improving when stopped (attnbench converge FOLDER): lstm",
     ]
+
+
+def test_widths_that_are_no_multiples_of_8_are_named():
+    narrow = replace(DONE, label="narrow", width_multiple=4)
+    _, notes = parts(render_table([replace(DONE, width_multiple=16), narrow]))
+    assert "Warning: widths that are not multiples of 8, which can cost speed: narrow" in notes
+    _, notes = parts(render_table([DONE, replace(DONE, seed=2, width_multiple=8)]))
+    assert not [note for note in notes if "widths" in note]
 
 
 def test_ter_is_shown_where_a_row_knows_it():
