@@ -76,6 +76,10 @@ def measure_convergence(
 def plan_convergence(folder: str | Path, *, factor: float = 1.5) -> list[RunFolder]:
     """List the longer runs that ``measure_convergence`` would finish.
 
+    Args:
+        folder: the folder of an experiment.
+        factor: how many times the updates the longer runs get.
+
     Raises:
         ValueError: as there.
     """
