@@ -13,10 +13,12 @@ from compare.experiment.budget.updates import with_updates
 from compare.experiment.convergence_file import Convergence, read_convergence, write_convergence
 from compare.experiment.experiment_folder import begin_run
 from compare.experiment.prepare import PreparedData, prepare_data
+from compare.experiment.run_all import is_out_of_memory
 from compare.experiment.run_one import train_model
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_result, read_results, save_result, write_json_lines
 from compare.system.cpu import tune_cpu
+from compare.system.hints import first_line
 from compare.system.locks import Locked, lock_folder
 from compare.system.log import log_to_file
 from compare.system.progress import Reporter
@@ -46,8 +48,8 @@ def measure_convergence(
         factor: how many times the updates the longer runs get.
 
     Returns:
-        One entry per model that is measured, in the order of the results. A model whose longer run diverged,
-        or is being trained by another process, is left out with a message.
+        One entry per model that is measured, in the order of the results. A model whose longer run diverged
+        or ran out of memory, or is being trained by another process, is left out with a message.
 
     Raises:
         ValueError: no finished run, other data than those of the runs, or longer runs with other settings.
@@ -70,6 +72,10 @@ def measure_convergence(
             logger.warning(f"{position}: left out: {locked}")
         except TrainingDiverged as error:
             logger.error(f"{position}: not measured: {error}")
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            logger.error(f"{position}: not measured: out of memory: {first_line(error)}")
     return measured
 
 

@@ -148,19 +148,30 @@ def test_a_run_that_another_process_trains_is_left_out(changed: Path, caplog: py
     assert "luong-seed1: left out" in caplog.text
 
 
-def test_a_longer_run_that_diverges_is_not_measured(
-    copy: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (TrainingDiverged("loss became NaN by update 7"), "loss became NaN by update 7"),
+        (MemoryError("no room"), "out of memory: no room"),
+    ],
+)
+def test_a_longer_run_that_fails_is_not_measured(
+    error: Exception,
+    message: str,
+    copy: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ):
-    """The others are; the exit status says that one is missing."""
+    """The next model is trained all the same; the exit status says that some are missing."""
 
-    def diverge(self: Trainer) -> None:
-        raise TrainingDiverged("loss became NaN by update 7")
+    def fail(self: Trainer) -> None:
+        raise error
 
-    monkeypatch.setattr(Trainer, "run", diverge)
+    monkeypatch.setattr(Trainer, "run", fail)
     assert main(["converge", str(copy), "-q"]) == 1
     assert not (copy / "convergence.json").exists()
     assert read_result(copy / ROWS[0]).longer_gain is None
-    assert caplog.text.count("not measured: loss became NaN by update 7") == 2
+    assert caplog.text.count(f"not measured: {message}") == 2
 
 
 # --- what is said
