@@ -46,11 +46,14 @@ def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
     ensure_complete(metrics, str(folder.metrics))
     trained = training_figures(metrics, prepared.stream)
     raw = read_speed(folder.speed)
+    penalty = folder.penalty()
     figures = {
         **size,
         **trained,
         **quality_figures(folder, prepared.corpus),
         **speed_figures(raw),
+        "length_penalty": penalty.alpha,
+        "length_normalization": penalty.normalization,
         "train_flops_per_token": flops,
         "train_mfu": trained["train_tokens_per_s"] * flops / raw.matmul_flops_per_s,
     }

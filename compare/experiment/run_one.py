@@ -1,4 +1,4 @@
-"""Run one model of an experiment: build, train, decode, score and time it."""
+"""Run one model of an experiment: build, train, choose its length penalty, decode, score and time it."""
 
 import dataclasses
 import json
@@ -12,6 +12,7 @@ from compare.decoding.timing import time_decoding, time_latency
 from compare.decoding.translator import Translator
 from compare.experiment.compute_result import compute_figures
 from compare.experiment.prepare import PreparedData
+from compare.experiment.select_penalty import select_penalty
 from compare.models.registry import build
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result
@@ -57,7 +58,7 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData) -> Result:
 
 
 def run_one(folder: RunFolder, prepared: PreparedData, reporter: Reporter) -> Result:
-    """Train, decode, score and time one model, from the start or from where it was stopped.
+    """Train one model, choose its length penalty, decode, score and time it; from where it was stopped.
 
     Args:
         folder: the run, and the folder for its files.
@@ -69,6 +70,7 @@ def run_one(folder: RunFolder, prepared: PreparedData, reporter: Reporter) -> Re
         Interrupted: a signal arrived; the state is saved.
     """
     translator = train_model(folder, prepared, reporter)
+    translator.penalty = select_penalty(folder, translator, prepared.corpus.splits["valid"])
     logger.info(f"{folder.run.label}: decoding {', '.join(prepared.corpus.tests)}")
     seconds = translate_tests(translator, prepared.corpus, folder)
     measure_speed(translator, prepared.corpus, folder, seconds)

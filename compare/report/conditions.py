@@ -4,8 +4,11 @@ from collections.abc import Iterable, Sequence
 
 from compare.report.convergence import list_ends_of_training
 from compare.results.column import Row
+from compare.results.score_columns import further_tests
 from compare.scoring.metrics import METRICS
 
+USUAL_LENGTH_RATIOS = 0.97, 1.03
+"""Outside these, differences of BLEU are largely differences of length."""
 SHARED = (
     "updates",
     "batch_tokens",
@@ -39,8 +42,10 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
             *(f"{threads} threads" for threads in distinct(rows, "threads")),
             *distinct(rows, "precision"),
         ],
+        "Smallest difference found with a probability of 80%": _smallest_differences(rows),
         "Search": [
             *(f"beam {size}" for size in distinct(rows, "beam")),
+            *(f"length penalty {form}" for form in distinct(rows, "length_normalization")),
             *(f"at most {ratio} target tokens per source token" for ratio in distinct(rows, "max_ratio")),
         ],
         "Training": [
@@ -64,6 +69,18 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
     return [(name, ", ".join(values)) for name, values in lines.items() if any(values)]
 
 
+def _smallest_differences(rows: Sequence[Row]) -> list[str]:
+    """List the smallest differences that the experiments of aggregated rows would have found."""
+    columns = [name for name in rows[0] if "_smallest_difference" in name]
+    texts = []
+    for name in columns:
+        metric, _, suffix = name.partition("_smallest_difference")
+        test = f" on {suffix[1:]}" if suffix else ""
+        values = dict.fromkeys(row[name] for row in rows if row.get(name) is not None)
+        texts += [f"{value:.{METRICS[metric].decimals}f} {METRICS[metric].heading}{test}" for value in values]
+    return texts
+
+
 def signature_columns(columns: Iterable[str]) -> dict[str, list[str]]:
     """List the signature columns of all test sets by metric, for metrics that record one for the first."""
     names = list(columns)
@@ -75,7 +92,7 @@ def signature_columns(columns: Iterable[str]) -> dict[str, list[str]]:
 
 
 def find_warnings(rows: Sequence[Row]) -> list[str]:
-    """List the reasons why these rows do not compare, one line each."""
+    """List the reasons why these rows do not compare, or only with care, one line each."""
     lines = []
     if len(hashes := distinct(rows, "data_hash", 12)) > 1:
         lines.append(f"Warning: these rows were trained or tested on different data ({', '.join(hashes)})")
@@ -101,7 +118,27 @@ def find_warnings(rows: Sequence[Row]) -> list[str]:
     settings = ("device", "torch", "threads", "precision")
     if different := [name for name in settings if len(distinct(rows, name)) > 1]:
         lines.append(f"Warning: {', '.join(different)} differ between rows, so their speeds do not compare")
+    if unusual := _unusual_lengths(rows):
+        low, high = USUAL_LENGTH_RATIOS
+        lines.append(
+            f"Warning: translations shorter or longer than the references (length ratio outside {low} to "
+            f"{high}), which changes BLEU: {', '.join(unusual)}"
+        )
     return lines + _list_slow_widths(rows) + list_ends_of_training(rows)
+
+
+def _unusual_lengths(rows: Sequence[Row]) -> list[str]:
+    """List the rows and test sets with a length ratio outside ``USUAL_LENGTH_RATIOS``, with that ratio."""
+    low, high = USUAL_LENGTH_RATIOS
+    keys = ["label", *(key for key in ("experiment", "seed") if len(distinct(rows, key)) > 1)]
+    found = []
+    for row in rows:
+        name = " ".join(f"seed {row[key]}" if key == "seed" else str(row[key]) for key in keys)
+        for test in ("", *further_tests(row)):
+            ratio = row.get(f"length_ratio_{test}" if test else "length_ratio")
+            if ratio is not None and not low <= ratio <= high:
+                found.append(f"{f'{name} {test}'.strip()} {ratio:.3f}")
+    return found
 
 
 def _list_slow_widths(rows: Sequence[Row]) -> list[str]:
