@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from compare.config.sections import Experiment
     from compare.decoding.length_penalty import LengthPenalty
     from compare.decoding.translator import Translator
+    from compare.experiment.converge import measure_convergence, plan_convergence
+    from compare.experiment.convergence_file import Convergence
     from compare.experiment.run_all import dry_run, run_experiment
     from compare.models.catalogue import catalogue_presets, describe_preset
     from compare.models.presets import Preset, list_presets, register_preset
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "BenchPlan": "compare.benchmark.plan",
+    "Convergence": "compare.experiment.convergence_file",
     "Experiment": "compare.config.sections",
     "Family": "compare.models.registry",
     "LengthPenalty": "compare.decoding.length_penalty",
@@ -85,7 +88,9 @@ _MODULES = {
     "load_results": "compare.results.store",
     "load_table": "compare.report.tables.shapes",
     "measure_alignment": "compare.analysis.alignment.measurement",
+    "measure_convergence": "compare.experiment.converge",
     "measure_growth": "compare.benchmark.scaling",
+    "plan_convergence": "compare.experiment.converge",
     "planned_timings": "compare.benchmark.benchmark",
     "read_benchmark": "compare.benchmark.report",
     "read_gold": "compare.analysis.alignment.gold",
@@ -112,6 +117,9 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "resolve_models",
     "dry_run",
     "run_experiment",
+    "measure_convergence",
+    "plan_convergence",
+    "Convergence",
     "check_experiment",
     "Experiment",
     "Run",
