@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from compare.config.sections import Experiment
     from compare.decoding.length_penalty import LengthPenalty
     from compare.decoding.translator import Translator
+    from compare.experiment.converge import measure_convergence, plan_convergence
+    from compare.experiment.convergence_file import Convergence
     from compare.experiment.publish import publish_experiment
     from compare.experiment.run_all import dry_run, run_experiment
     from compare.experiment.score_run import score_runs
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "BenchPlan": "compare.benchmark.plan",
+    "Convergence": "compare.experiment.convergence_file",
     "Experiment": "compare.config.sections",
     "Family": "compare.models.registry",
     "LengthPenalty": "compare.decoding.length_penalty",
@@ -87,7 +90,9 @@ _MODULES = {
     "load_results": "compare.results.store",
     "load_table": "compare.report.tables.shapes",
     "measure_alignment": "compare.analysis.alignment.measurement",
+    "measure_convergence": "compare.experiment.converge",
     "measure_growth": "compare.benchmark.scaling",
+    "plan_convergence": "compare.experiment.converge",
     "planned_timings": "compare.benchmark.benchmark",
     "publish_experiment": "compare.experiment.publish",
     "read_benchmark": "compare.benchmark.report",
@@ -116,6 +121,9 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "resolve_models",
     "dry_run",
     "run_experiment",
+    "measure_convergence",
+    "plan_convergence",
+    "Convergence",
     "check_experiment",
     "publish_experiment",
     "Experiment",

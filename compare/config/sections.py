@@ -178,7 +178,7 @@ class BenchConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetConfig:
-    """The quantity in which the models are made equal (see compare/experiment/budget.py)."""
+    """The quantity in which the models are made equal (see compare/experiment/budget/)."""
 
     match: str = "none"
     """none, params (trainable weights), flops (of training, per token) or time (seconds of training)."""

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from compare.config.sections import BudgetConfig
+from compare.experiment.convergence_file import read_convergence
 from compare.experiment.prepare import PreparedData
 from compare.models.flops import train_flops_per_token
 from compare.models.meta_model import build_meta_model
@@ -56,7 +57,12 @@ def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
         "train_flops_per_token": flops,
         "train_mfu": trained["train_tokens_per_s"] * flops / raw.matmul_flops_per_s,
     }
-    return figures | budget_figures(folder.run.budget, figures)
+    return {
+        **figures,
+        **budget_figures(folder.run.budget, figures),
+        **convergence_figures(folder, metrics),
+        "width_multiple": folder.run.model.width_multiple(),
+    }
 
 
 def budget_figures(budget: BudgetConfig, figures: Figures) -> Figures:
@@ -65,6 +71,18 @@ def budget_figures(budget: BudgetConfig, figures: Figures) -> Figures:
     if budget.match == "none":
         return {}
     return {"budget": budget.match, "budget_off": figures[spent[budget.match]] / budget.amount - 1}
+
+
+def convergence_figures(folder: RunFolder, lines: Sequence[Mapping[str, Any]]) -> Figures:
+    """Tell what ended training, and what longer training gains where ``attnbench converge`` measured it."""
+    final = next(line for line in lines if line["kind"] == "final")
+    all_updates = final["update"] >= folder.run.train.max_updates
+    figures: Figures = {"longer_gain": None, "longer_factor": None}
+    figures["stopped_by"] = "updates" if all_updates else "patience"
+    longer = read_convergence(folder.folder.parent).get(folder.name)
+    if longer is not None and longer.config_hash == folder.config_hash and final.get("bleu") is not None:
+        figures |= {"longer_gain": longer.longer_bleu - final["bleu"], "longer_factor": longer.factor}
+    return figures
 
 
 def size_figures(folder: RunFolder, architecture: Architecture, vocabulary_sizes: Sequence[int]) -> Figures:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from compare.config.parse import toml_assignments
 from compare.config.run import Run, runs_to_toml
+from compare.experiment.convergence_file import NAME as CONVERGENCE
 from compare.experiment.source_note import EXPERIMENT, source_note
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_registry, read_results
@@ -21,7 +22,6 @@ from data.vocabulary import FILE_NAME
 
 MAX_BYTES = 1_000_000_000
 """Size that no file of a run other than its weights reaches."""
-CONVERGENCE = "convergence.json"
 SEARCH = ("tune.json", "trials.jsonl")
 """Files of a search for settings that its trials can be judged by."""
 ROOT_LINE = re.compile(r"^root\s*=.*$", re.MULTILINE)

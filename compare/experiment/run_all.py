@@ -14,7 +14,8 @@ import torch
 
 from compare.config.run import Run, resolve_models
 from compare.config.sections import Experiment
-from compare.experiment.budget import calibrate, find_reference, match_budget
+from compare.experiment.budget.calibration import calibrate
+from compare.experiment.budget.match import find_reference, match_budget
 from compare.experiment.experiment_folder import (
     begin_run,
     open_registry,
@@ -197,7 +198,7 @@ def _finish(run: RunFolder, prepared: PreparedData, reporter: Reporter) -> None:
         logger.error(f"{run.name}: failed: {error}")
         result = dataclasses.replace(unfinished_result(run, prepared), status="failed", reason=str(error))
     except (MemoryError, RuntimeError) as error:
-        if not _out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
         reason = f"out of memory: {first_line(error)}"
         logger.error(f"{run.name}: {reason}; run the same command to try again")
@@ -207,7 +208,7 @@ def _finish(run: RunFolder, prepared: PreparedData, reporter: Reporter) -> None:
         write_json_lines(run.folder.parent)
 
 
-def _out_of_memory(error: Exception) -> bool:
+def is_out_of_memory(error: Exception) -> bool:
     """Return whether a tensor could not be allocated; on a CPU only torch's message shows this."""
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 

@@ -69,6 +69,25 @@ def run_one(folder: RunFolder, prepared: PreparedData, reporter: Reporter) -> Re
         TrainingDiverged: loss or gradient became NaN or infinite.
         Interrupted: a signal arrived; the state is saved.
     """
+    translator = train_model(folder, prepared, reporter)
+    translator.penalty = select_penalty(folder, translator, prepared.corpus.splits["valid"])
+    logger.info(f"{folder.run.label}: decoding {', '.join(prepared.corpus.tests)}")
+    seconds = translate_tests(translator, prepared.corpus, folder)
+    measure_speed(translator, prepared.corpus, folder, seconds)
+    result = unfinished_result(folder, prepared)
+    return dataclasses.replace(
+        result, status="done", files=folder.hashes(), **compute_figures(folder, prepared)
+    )
+
+
+def train_model(folder: RunFolder, prepared: PreparedData, reporter: Reporter) -> Translator:
+    """Train one model, from the start or from where it was stopped.
+
+    Arguments and errors as for ``run_one``.
+
+    Returns:
+        A translator with the weights that were chosen on the validation set.
+    """
     run, device = folder.run, torch.device(folder.run.train.device)
     torch.manual_seed(run.train.seed)
     reset_peak_memory(device)
@@ -88,14 +107,7 @@ def run_one(folder: RunFolder, prepared: PreparedData, reporter: Reporter) -> Re
             run_folder=folder.folder,
             report=report,
         ).run()
-    translator.penalty = select_penalty(folder, translator, prepared.corpus.splits["valid"])
-    logger.info(f"{run.label}: decoding {', '.join(prepared.corpus.tests)}")
-    seconds = translate_tests(translator, prepared.corpus, folder)
-    measure_speed(translator, prepared.corpus, folder, seconds)
-    result = unfinished_result(folder, prepared)
-    return dataclasses.replace(
-        result, status="done", files=folder.hashes(), **compute_figures(folder, prepared)
-    )
+    return translator
 
 
 def translate_tests(translator: Translator, corpus: Corpus, folder: RunFolder) -> float:

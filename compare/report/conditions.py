@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from compare.report.convergence import list_ends_of_training
 from compare.results.column import Row
 from compare.results.score_columns import further_tests
 from compare.scoring.metrics import METRICS
@@ -123,7 +124,7 @@ def find_warnings(rows: Sequence[Row]) -> list[str]:
             f"Warning: translations shorter or longer than the references (length ratio outside {low} to "
             f"{high}), which changes BLEU: {', '.join(unusual)}"
         )
-    return lines
+    return lines + _list_slow_widths(rows) + list_ends_of_training(rows)
 
 
 def _unusual_lengths(rows: Sequence[Row]) -> list[str]:
@@ -138,3 +139,11 @@ def _unusual_lengths(rows: Sequence[Row]) -> list[str]:
             if ratio is not None and not low <= ratio <= high:
                 found.append(f"{f'{name} {test}'.strip()} {ratio:.3f}")
     return found
+
+
+def _list_slow_widths(rows: Sequence[Row]) -> list[str]:
+    """Name the models that have a width that is not a multiple of 8, in one line."""
+    slow = {str(row.get("label")): None for row in rows if (row.get("width_multiple") or 8) % 8}
+    if not slow:
+        return []
+    return [f"Warning: widths that are not multiples of 8, which can cost speed: {', '.join(slow)}"]

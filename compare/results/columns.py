@@ -20,6 +20,12 @@ def _matched(row: Row) -> str:
     return UNKNOWN if budget is None or deviation is None else f"{budget} {deviation:+.1%}"
 
 
+def _longer_gain(row: Row) -> str:
+    """Format the gain of longer training, and how much longer it was: "+0.7 (1.5x updates)"."""
+    gain, factor = row.get("longer_gain"), row.get("longer_factor")
+    return UNKNOWN if gain is None or factor is None else f"{gain:+.1f} ({factor:g}x updates)"
+
+
 def _status(row: Row) -> str:
     """Format the status with its reason: "failed: loss became NaN at update 37"."""
     return f"{row['status']}: {row['reason']}" if row.get("reason") else str(row.get("status"))
@@ -61,6 +67,13 @@ COLUMNS: Mapping[str, Column] = {
             render=_matched,
         ),
         Column("budget", "budget", Group.SIZE, help="quantity that is equal over the models"),
+        Column(
+            "width_multiple",
+            "widths divisible by",
+            Group.SIZE,
+            help="largest power of two; matrix products are fastest at multiples of 8",
+            shown=Shown.IN_REPORT,
+        ),
         *length_columns(),
         Column(
             "length_penalty",
@@ -139,6 +152,24 @@ COLUMNS: Mapping[str, Column] = {
         Column("checkpoint_s", "checkpoints", Group.SPEED, unit="s"),
         Column("decode_s", "decoding", Group.SPEED, unit="s", help="translation of the test sets"),
         Column("updates", "updates", Group.TRAINING, decimals=0, shown=Shown.ALWAYS),
+        Column(
+            "stopped_by",
+            "stopped by",
+            Group.TRAINING,
+            help="updates: all of its budget were used; patience: validation no longer improved",
+            shown=Shown.IN_REPORT,
+            left=True,
+        ),
+        Column(
+            "longer_gain",
+            "gain of longer training",
+            Group.TRAINING,
+            help="validation BLEU that further updates add, on one seed",
+            shown=Shown.IF_KNOWN,
+            left=True,
+            render=_longer_gain,
+        ),
+        Column("longer_factor", "factor of longer training", Group.TRAINING, help="times the updates"),
         Column("epochs", "epochs", Group.TRAINING, decimals=2),
         Column("tokens_seen", "training tokens", Group.TRAINING, unit="M", factor=1e-6, decimals=2),
         Column("best_update", "best update", Group.TRAINING, decimals=0),

@@ -41,6 +41,8 @@ class Result:
     """The same without embedding tables."""
     train_flops_per_token: float | None = None
     """FLOPs of forward and backward pass per token, at the mean lengths of the corpus."""
+    width_multiple: int | None = None
+    """Largest power of two that divides all widths; matrix products are fastest at multiples of 8."""
 
     # Training.
     updates: int | None = None
@@ -49,6 +51,12 @@ class Result:
     """Passes over the training pairs."""
     tokens_seen: int | None = None
     """Tokens of all training batches, source and target."""
+    stopped_by: str | None = None
+    """What ended training: "updates", all of them used, or "patience", when validation no longer improved."""
+    longer_gain: float | None = None
+    """Validation BLEU that ``longer_factor`` times the updates add; None: not measured for this seed."""
+    longer_factor: float | None = None
+    """How many times the updates ``attnbench converge`` trained with."""
     best_update: int | None = None
     """Update of the weights that were kept, by validation."""
     valid_loss: float | None = None

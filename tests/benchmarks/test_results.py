@@ -45,7 +45,7 @@ def test_breaking_a_command_does_not_change_it():
 def test_every_command_can_be_given(name: str, command: str):
     """Its files exist and its options are known; nothing is run."""
     program, *arguments = shlex.split(command)
-    assert program in ("attnbench", "python", "sh")
+    assert program in ("attnbench", "python", "sh", "eflomal-align")
     for argument in arguments:
         if argument.startswith(("configs/", "benchmarks/")):
             assert (ROOT / argument).is_file()

@@ -191,7 +191,8 @@ def test_a_model_that_no_machine_holds(
     assert message in said
     assert not (tmp_path / "out").exists()
     if "GiB" in message:
-        assert "lower hidden_size, attention_size, the number of layers or vocabulary.size" in said
+        widths = "hidden_size, encoder_size, attention_size, embedding_size"
+        assert f"lower {widths}, the number of layers or vocabulary.size" in said
 
 
 @pytest.mark.parametrize(

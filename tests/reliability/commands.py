@@ -23,6 +23,7 @@ IMPORTS = [
     "compare.benchmark.benchmark",
     "compare.check.recompute",
     "compare.cli",
+    "compare.experiment.converge",
     "compare.experiment.publish",
     "compare.experiment.run_all",
     "compare.report.html",
@@ -82,7 +83,7 @@ def make_commands(inputs: Path, finished: Path) -> dict[str, Command]:
 
     Args:
         inputs: the folder of ``write_inputs``.
-        finished: the finished experiment that ``report`` and ``publish`` read; it may be made later.
+        finished: the finished experiment that ``report``, ``converge`` and ``publish`` read; made later.
     """
     config, corpus = str(inputs / "tiny.toml"), [str(inputs / "corpus" / f"train.{x}") for x in ("en", "de")]
 
@@ -99,6 +100,12 @@ def make_commands(inputs: Path, finished: Path) -> dict[str, Command]:
         Command(
             name="run",
             arguments=lambda folder: ["run", config, "--out", str(folder / OUT), "-q"],
+            resumes=True,
+        ),
+        Command(
+            name="converge",
+            arguments=lambda folder: ["converge", str(folder / OUT), "-q"],
+            set_up=copy_finished,
             resumes=True,
         ),
         Command(name="prepare", arguments=prepare),

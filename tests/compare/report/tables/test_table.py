@@ -75,7 +75,16 @@ def test_markdown_shows_what_people_compare():
         "Hardware: Some CPU, torch 2.13.0, 2 threads, fp32",
         "Search: beam 5",
         "Data: data01234567, batches batch0123456, code 0.1.0",
+        "Not measured whether still improving when stopped (attnbench converge FOLDER): lstm",
     ]
+
+
+def test_widths_that_are_no_multiples_of_8_are_named():
+    narrow = replace(DONE, label="narrow", width_multiple=4)
+    _, notes = parts(render_table([replace(DONE, width_multiple=16), narrow]))
+    assert "Warning: widths that are not multiples of 8, which can cost speed: narrow" in notes
+    _, notes = parts(render_table([DONE, replace(DONE, seed=2, width_multiple=8)]))
+    assert not [note for note in notes if "widths" in note]
 
 
 def test_the_length_penalty_is_shown_where_a_row_knows_it():
@@ -178,7 +187,8 @@ def test_an_unusual_length_names_its_row_and_test_set():
     assert warnings_of(*rows) == [UNUSUAL + "lstm seed 1 1.250, lstm seed 2 test_long 0.500"]
     frame = to_frame([DONE, replace(DONE, length_ratio=0.75)])
     frame.insert(0, "experiment", ["one", "two"])
-    assert parts(render_table(frame))[1][-1] == UNUSUAL + "lstm two 0.750"
+    notes = parts(render_table(frame))[1]
+    assert [note for note in notes if note.startswith("Warning")] == [UNUSUAL + "lstm two 0.750"]
 
 
 def test_rows_that_saw_other_data_or_batches_are_warned_of():
