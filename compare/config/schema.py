@@ -28,6 +28,17 @@ def current_names(kind: Kind, values: Mapping[str, Any]) -> dict[str, Any]:
     return {RENAMED[kind].get(name, name): value for name, value in values.items()}
 
 
+REDEFINED = ("train_mfu", "latency_ms_p95")
+"""Fields of result.json that had another definition before timings in turn: a measured peak instead of that of
+the data sheet, and percentiles of fewer than 100 sentences."""
+
+
+def without_redefined(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave ``REDEFINED`` out of the fields of a result that was made before timings in turn."""
+    is_current = "timed_together" in result
+    return {name: value for name, value in result.items() if is_current or name not in REDEFINED}
+
+
 def current_config(table: Mapping[str, Any], path: object) -> dict[str, Any]:
     """Replace old names in the tables of a config file, and take its schema version out.
 
