@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from compare.results.column import Row
 from compare.scoring.metrics import METRICS
+from compare.system.cpu_share import DISTURBED
 
 
 def distinct(rows: Iterable[Row], name: str, length: int | None = None) -> list[str]:
@@ -24,8 +25,14 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
             *distinct(rows, "device"),
             *(f"torch {version}" for version in distinct(rows, "torch")),
             *(f"{threads} threads" for threads in distinct(rows, "threads")),
-            *distinct(rows, "precision"),
+            *(f"{cores} cores" for cores in distinct(rows, "cores")),
+            *(f"{float(clock):,.0f} MHz" for clock in distinct(rows, "clock_mhz")),
         ],
+        "Precision": [
+            *(f"training {precision}" for precision in distinct(rows, "precision")),
+            *(f"decoding {precision}" for precision in distinct(rows, "decode_precision")),
+        ],
+        "Speeds": _timings(rows),
         "Search": [f"beam {size}" for size in distinct(rows, "beam")],
         "Data": [
             *distinct(rows, "data_hash", 12),
@@ -56,6 +63,23 @@ def find_warnings(rows: Sequence[Row]) -> list[str]:
         if len(hashes := distinct(same_seed, "batch_hash", 12)) > 1:
             lines.append(f"Warning: rows of seed {seed} saw different batches ({', '.join(hashes)})")
     settings = ("device", "torch", "threads", "precision")
+    timed = [row for row in rows if row.get("train_tokens_per_s") is not None]
     if different := [name for name in settings if len(distinct(rows, name)) > 1]:
         lines.append(f"Warning: {', '.join(different)} differ between rows, so their speeds do not compare")
+    elif len(timed) > 1 and not distinct(timed, "timed_together"):
+        lines.append("Warning: these models were timed one after the other, so their speeds hardly compare")
+    elif len({row.get("timed_together") for row in timed}) > 1:
+        lines.append("Warning: these rows were not timed together, so their speeds do not compare")
+    shares = {str(row["label"]): row["cpu_share"] for row in rows if row.get("cpu_share") is not None}
+    if disturbed := [f"{label} {share:.0%}" for label, share in shares.items() if share < DISTURBED]:
+        lines.append(f"Warning: disturbed timings, with too little of the processor: {', '.join(disturbed)}")
     return lines
+
+
+def _timings(rows: Sequence[Row]) -> list[str]:
+    """Describe how the speeds were measured, where the models took turns."""
+    if not distinct(rows, "timed_together"):
+        return []
+    shares = [row["cpu_share"] for row in rows if row.get("cpu_share") is not None]
+    text = "median of repeats (lowest–highest), the models in turn, one seed per model"
+    return [text, *([f"CPU share at least {min(shares):.0%}"] if shares else [])]

@@ -76,7 +76,7 @@ class Result:
     scores: Mapping[str, float | str | None] = field(default_factory=dict)
     """Score columns, as in ``tests``, of metrics without a field above; left out of JSON where empty."""
 
-    # Speed: median, lowest and highest of the timed repeats, in which all models of the experiment took turns.
+    # Speed: median, lowest and highest of timed repeats, in which all models of the experiment took turns.
     # Tokens are source without EOS + target with EOS, without padding; latency is of batch size 1. The seeds
     # of a model share the figures of its lowest finished one. Earlier versions timed each run alone.
     train_tokens_per_s: float | None = None
