@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+from compare.config.shared_settings import settings_hash
 from compare.experiment.compute_result import Figures, compute_figures
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.report.publish import render_views
@@ -116,6 +117,7 @@ def check_run(run: RunFolder, result: Result, prepared: PreparedData) -> Iterato
     hashes: Figures = {
         "data_hash": prepared.corpus.content_hash,
         "batch_hash": prepared.batch_hash,
+        "settings_hash": settings_hash(run.run),
         "config_hash": run.config_hash,
     }
     try:

@@ -8,6 +8,7 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
+from compare.config.shared_settings import find_difference, settings_hash
 from compare.experiment.prepare import PreparedData
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_registry
@@ -34,7 +35,10 @@ def remove_leftovers_of_mistakes(folder: Path) -> Iterator[None]:
 
 
 def refuse_other_settings(runs: Sequence[RunFolder]) -> None:
-    """Raise ValueError if a run folder was made with other settings: it is not continued or overwritten."""
+    """Raise ValueError if a run folder was made with other settings: it is not continued or overwritten.
+
+    The other runs of the experiment's folder must have the same shared settings.
+    """
     for run in runs:
         if not run.config.exists():
             if (run.folder / CHECKPOINTS).exists():
@@ -50,6 +54,24 @@ def refuse_other_settings(runs: Sequence[RunFolder]) -> None:
                 f"{run.folder} holds another experiment ({was} there, {now} here): "
                 "choose another folder with --out, or delete this one"
             )
+    _refuse_other_shared_settings(runs)
+
+
+def _refuse_other_shared_settings(runs: Sequence[RunFolder]) -> None:
+    """Raise ValueError if the folder of these runs has a run with other shared settings."""
+    folder = runs[0].folder.parent
+    for config in sorted(folder.glob("*/config.toml")):
+        existing = RunFolder.read(config.parent)
+        for run in runs:
+            if difference := find_difference(run.run, existing.run):
+                raise _other_settings(folder, f"{existing.name} has {difference}")
+
+
+def _other_settings(folder: Path, difference: str) -> ValueError:
+    return ValueError(
+        f"{folder} holds runs with other settings ({difference}), and the rows of one table share all "
+        "settings but those of [[models]]: choose another folder with --out"
+    )
 
 
 def open_registry(folder: Path, prepared: PreparedData) -> dict[str, Any]:
@@ -71,11 +93,20 @@ def open_registry(folder: Path, prepared: PreparedData) -> dict[str, Any]:
 def write_registry(
     folder: Path, registry: dict[str, Any], runs: Sequence[RunFolder], prepared: PreparedData
 ) -> None:
-    """Add the runs to experiment.json, and write the sources of the first test set."""
+    """Add the runs to experiment.json, and write the sources of the first test set.
+
+    Raises:
+        ValueError: another process has begun runs with other shared settings since the first check.
+    """
+    shared = settings_hash(runs[0].run)
+    if registry.get("settings_hash", shared) != shared:
+        raise _other_settings(
+            folder, f"settings_hash {str(registry['settings_hash'])[:12]}, here {shared[:12]}"
+        )
     first = prepared.corpus.splits[prepared.corpus.tests[0]]
     write_atomically(folder / "test.src", "".join(f"{line}\n" for line in first.src))  # for plots and people
     names = dict.fromkeys([*registry.get("runs", []), *(run.name for run in runs)])
-    registry = {**registry, "runs": list(names)}
+    registry = {**registry, "settings_hash": shared, "runs": list(names)}
     write_atomically(folder / "experiment.json", json.dumps(registry, indent=2) + "\n")
 
 

@@ -6,6 +6,7 @@ import time
 
 import torch
 
+from compare.config.shared_settings import settings_hash
 from compare.decoding.translator import Translator
 from compare.experiment.compute_result import compute_figures
 from compare.experiment.prepare import PreparedData
@@ -36,9 +37,15 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData) -> Result:
         status="unfinished",
         beam=run.decode.beam_size,
         batch_tokens=run.train.batch_tokens,
+        max_ratio=run.decode.max_ratio,
+        valid_every=run.train.valid_every,
+        average=run.train.average,
+        label_smoothing=run.train.label_smoothing,
+        clip_norm=run.train.clip_norm,
         precision=run.train.precision,
         data_hash=prepared.corpus.content_hash,
         batch_hash=prepared.batch_hash,
+        settings_hash=settings_hash(run),
         config_hash=folder.config_hash,
         code_version=code_version(),
         **dataclasses.asdict(this_machine(torch.device(run.train.device))),

@@ -6,6 +6,18 @@ from compare.results.column import Row
 from compare.scoring.metrics import METRICS
 from compare.system.cpu_share import DISTURBED
 
+SHARED = (
+    "updates",
+    "batch_tokens",
+    "valid_every",
+    "average",
+    "label_smoothing",
+    "clip_norm",
+    "beam",
+    "max_ratio",
+)
+"""Columns of shared settings that a warning can name."""
+
 
 def distinct(rows: Iterable[Row], name: str, length: int | None = None) -> list[str]:
     """List the known values of column ``name`` once each, cut to ``length`` characters."""
@@ -33,10 +45,25 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
             *(f"decoding {precision}" for precision in distinct(rows, "decode_precision")),
         ],
         "Speeds": _timings(rows),
-        "Search": [f"beam {size}" for size in distinct(rows, "beam")],
+        "Search": [
+            *(f"beam {size}" for size in distinct(rows, "beam")),
+            *(f"at most {ratio} target tokens per source token" for ratio in distinct(rows, "max_ratio")),
+        ],
+        "Training": [
+            *(f"{tokens} target tokens per batch" for tokens in distinct(rows, "batch_tokens")),
+            *(f"validated every {updates} updates" for updates in distinct(rows, "valid_every")),
+            *(
+                f"up to {number} validations averaged"
+                for number in distinct(rows, "average")
+                if number != "1"
+            ),
+            *(f"label smoothing {mass}" for mass in distinct(rows, "label_smoothing")),
+            *(f"gradient norm at most {norm}" for norm in distinct(rows, "clip_norm")),
+        ],
         "Data": [
             *distinct(rows, "data_hash", 12),
             *(f"batches {value}" for value in distinct(rows, "batch_hash", 12)),
+            *(f"settings {value}" for value in distinct(rows, "settings_hash", 12)),
             *(f"code {version}" for version in distinct(rows, "code_version")),
         ],
     }
@@ -62,13 +89,34 @@ def find_warnings(rows: Sequence[Row]) -> list[str]:
         same_seed = [row for row in rows if str(row.get("seed")) == seed]
         if len(hashes := distinct(same_seed, "batch_hash", 12)) > 1:
             lines.append(f"Warning: rows of seed {seed} saw different batches ({', '.join(hashes)})")
-    settings = ("device", "torch", "threads", "precision")
-    timed = [row for row in rows if row.get("train_tokens_per_s") is not None]
-    if different := [name for name in settings if len(distinct(rows, name)) > 1]:
+    if len(hashes := distinct(rows, "settings_hash", 12)) > 1:
+        shared = (
+            "max_ratio",
+            "valid_every",
+            "average",
+            "label_smoothing",
+            "clip_norm",
+            "batch_tokens",
+            "beam",
+        )
+        names = [name for name in ("updates", *shared) if len(distinct(rows, name)) > 1]
+        text = f": {', '.join(names)}" if names else ""
+        lines.append(f"Warning: these rows do not share their settings ({', '.join(hashes)}{text})")
+    elif hashes and any(row.get("settings_hash") is None for row in rows):
+        lines.append("Warning: some rows do not record which settings they share with the others")
+    return lines + _speed_warnings(rows)
+
+
+def _speed_warnings(rows: Sequence[Row]) -> list[str]:
+    """List the reasons why the speeds of these rows do not compare, or were disturbed."""
+    lines = []
+    different = [
+        name for name in ("device", "torch", "threads", "precision") if len(distinct(rows, name)) > 1
+    ]
+    ids = [row.get("timed_together") for row in rows if row.get("train_tokens_per_s") is not None]
+    if different:
         lines.append(f"Warning: {', '.join(different)} differ between rows, so their speeds do not compare")
-    elif len(timed) > 1 and not distinct(timed, "timed_together"):
-        lines.append("Warning: these models were timed one after the other, so their speeds hardly compare")
-    elif len({row.get("timed_together") for row in timed}) > 1:
+    elif len(set(ids)) > 1 or (len(ids) > 1 and ids[0] is None):
         lines.append("Warning: these rows were not timed together, so their speeds do not compare")
     shares = {str(row["label"]): row["cpu_share"] for row in rows if row.get("cpu_share") is not None}
     if disturbed := [f"{label} {share:.0%}" for label, share in shares.items() if share < DISTURBED]:

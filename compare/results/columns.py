@@ -163,6 +163,11 @@ COLUMNS: Mapping[str, Column] = {
         Column("valid_perplexity", "validation perplexity", Group.TRAINING),
         Column("beam", "beam size", Group.CONDITIONS),
         Column("batch_tokens", "tokens per batch", Group.CONDITIONS),
+        Column("max_ratio", "maximum length", Group.CONDITIONS, help="per source token, plus 10"),
+        Column("valid_every", "updates per validation", Group.CONDITIONS, decimals=0),
+        Column("average", "averaged validations", Group.CONDITIONS),
+        Column("label_smoothing", "label smoothing", Group.CONDITIONS),
+        Column("clip_norm", "gradient clipping", Group.CONDITIONS, help="maximum total norm"),
         Column("precision", "precision of training", Group.CONDITIONS),
         Column("decode_precision", "precision of decoding", Group.CONDITIONS),
         Column("device", "device", Group.CONDITIONS),
@@ -173,7 +178,8 @@ COLUMNS: Mapping[str, Column] = {
         Column("timed_together", "timing", Group.CONDITIONS, help="id of the timing in turn"),
         Column("data_hash", "data", Group.CONDITIONS, help="sha256 of the corpus"),
         Column("batch_hash", "batches", Group.CONDITIONS, help="sha256 of the order of batches"),
-        Column("config_hash", "config", Group.CONDITIONS, help="sha256 of the settings"),
+        Column("settings_hash", "settings", Group.CONDITIONS, help="sha256 of the settings that rows share"),
+        Column("config_hash", "config", Group.CONDITIONS, help="sha256 of all settings"),
         Column("code_version", "code", Group.CONDITIONS),
     )
 }

@@ -135,6 +135,16 @@ class Result:
     """Beam size of the translations."""
     batch_tokens: int | None = None
     """Maximum of target tokens per training batch."""
+    max_ratio: float | None = None
+    """Longest translation allowed: max_ratio times the source tokens, plus 10."""
+    valid_every: int | None = None
+    """Updates between validations."""
+    average: int | None = None
+    """Number of validations whose weights may be averaged."""
+    label_smoothing: float | None = None
+    """Probability mass spread over the vocabulary in the loss."""
+    clip_norm: float | None = None
+    """Maximum total gradient norm."""
     precision: str | None = None
     """Precision of training: fp32 or bf16."""
     decode_precision: str | None = None
@@ -155,8 +165,10 @@ class Result:
     """sha256 of the corpus."""
     batch_hash: str | None = None
     """sha256 of the batches of the first epoch."""
+    settings_hash: str | None = None
+    """sha256 of the settings that all rows of a table share."""
     config_hash: str | None = None
-    """sha256 of the settings."""
+    """sha256 of all settings of this run."""
     code_version: str | None = None
     """Version of attnbench."""
     budget: str | None = None

@@ -1,7 +1,8 @@
-"""Fuzzing of whole commands: ``python -m tests.kits.fuzz_commands FOLDER INPUTS SEED [KIND ...]``.
+"""Fuzzing of whole commands: ``python -m tests.kits.fuzz_commands FOLDER INPUTS PROCESSES SEED [KIND ...]``.
 
 One warm process trains a tiny experiment. For each damaged input it forks a child that copies the experiment,
-puts the damaged file there and runs one of the commands that read it. Prints one JSON object per kind.
+puts the damaged file there and runs one of the commands that read it. PROCESSES further inputs of each kind
+go through new interpreters. Prints one JSON object per kind.
 """
 
 import contextlib
@@ -12,6 +13,7 @@ import random
 import resource
 import shutil
 import signal
+import subprocess
 import sys
 import time
 import traceback
@@ -40,6 +42,9 @@ LABELS = ("luong-seed1", "transformer-seed1")
 RUN = LABELS[0]
 SLOW_SHARE = 0.04
 """Share of inputs that go through the slow commands (check, report, plot)."""
+START_S, PROCESS_MEMORY = 20, 8 << 30
+"""Seconds in which a new interpreter imports everything on a busy machine, and its memory."""
+SENTENCES = b"red dog\nold cat sees tree\n"
 SHORT = 20
 """Inputs of a kind up to which the slow commands are left out, but for kinds that no other command reads."""
 
@@ -149,8 +154,8 @@ def draw_nothing(*_: object) -> list[Path]:
     return []
 
 
-def one_input(kind: Kind, pristine: Path, folder: Path, rng: random.Random) -> tuple[str, str]:
-    """Damage one file and run one command, in this process; gives the outcome and what was said."""
+def damage_one(kind: Kind, pristine: Path, folder: Path, rng: random.Random) -> tuple[str, Path]:
+    """Copy the experiment and damage one file of it; gives a command that reads it, and the file."""
     place(pristine, folder)
     command = rng.choice(kind.slow if kind.slow and rng.random() < SLOW_SHARE else kind.commands)
     path = folder / rng.choice([name for name in kind.paths if name != "tiny.toml"])
@@ -169,8 +174,21 @@ def one_input(kind: Kind, pristine: Path, folder: Path, rng: random.Random) -> t
     if path != result and result.is_file() and rng.random() < 0.8:  # else only the hash is refused
         record = json.loads(result.read_text())
         result.write_text(json.dumps({**record, "files": {}}))
+    return command, path
+
+
+def judge(what: str, status: int, said: str) -> tuple[str, str]:
+    """Give the outcome of a command that ended without a traceback."""
+    if status == 2 and not (said.startswith("error: ") and said.count("\n") == 1 and len(said) < 1200):
+        return "unclear", f"{what}: {said}"
+    return "refused" if status else "accepted", f"{what}: {status} {said}"
+
+
+def one_input(kind: Kind, pristine: Path, folder: Path, rng: random.Random) -> tuple[str, str]:
+    """Damage one file and run one command, in this process; gives the outcome and what was said."""
+    command, path = damage_one(kind, pristine, folder, rng)
     out, err = io.StringIO(), io.StringIO()
-    sys.stdin = io.TextIOWrapper(io.BytesIO(b"red dog\nold cat sees tree\n"))
+    sys.stdin = io.TextIOWrapper(io.BytesIO(SENTENCES))
     if command in ("resume", "rescore", "run"):
         compare.report.publish.draw_plots = draw_nothing
     try:
@@ -178,10 +196,29 @@ def one_input(kind: Kind, pristine: Path, folder: Path, rng: random.Random) -> t
             status = main(commands(folder)[command])
     except BaseException:
         return "traceback", f"{command}, {path.name}: {traceback.format_exc()}"
-    said = err.getvalue()
-    if status == 2 and not (said.startswith("error: ") and said.count("\n") == 1 and len(said) < 1200):
-        return "unclear", f"{command}, {path.name}: {said}"
-    return "refused" if status else "accepted", f"{command}, {path.name}: {status} {said}"
+    return judge(f"{command}, {path.name}", status, err.getvalue())
+
+
+def in_a_process(kind: Kind, pristine: Path, folder: Path, seed: str) -> tuple[str, str]:
+    """As ``one_input``, in a new interpreter."""
+    command, path = damage_one(kind, pristine, folder, random.Random(seed))
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "compare", *commands(folder)[command]],
+            input=SENTENCES,
+            capture_output=True,
+            timeout=HANG_S + START_S,
+            check=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (PROCESS_MEMORY, PROCESS_MEMORY)),
+        )
+    except subprocess.TimeoutExpired:
+        return "hang", f"seed {seed}: {command}, {path.name}"
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    said = done.stderr.decode(errors="replace")
+    if "Traceback" in said or done.returncode not in (0, 1, 2):
+        return "traceback", f"{command}, {path.name}: status {done.returncode} {said}"
+    return judge(f"{command}, {path.name}", done.returncode, said)
 
 
 def in_a_child(kind: Kind, pristine: Path, folder: Path, seed: str) -> tuple[str, str]:
@@ -216,23 +253,24 @@ def in_a_child(kind: Kind, pristine: Path, folder: Path, seed: str) -> tuple[str
     return ("hang" if time.monotonic() - begin > HANG_S - 1 else "traceback"), f"seed {seed}: died"
 
 
-def fuzz_kind(name: str, folder: Path, inputs: int, seed: str) -> dict[str, object]:
-    """Count the outcomes of ``inputs`` damaged files of one kind."""
+def fuzz_kind(name: str, folder: Path, inputs: int, processes: int, seed: str) -> dict[str, object]:
+    """Count the outcomes of damaged files of one kind."""
     kind = KINDS[name]._replace(slow=()) if inputs <= SHORT else KINDS[name]
     counts: Counter[str] = Counter()
     examples: list[str] = []
-    for number in range(inputs):
+    for number in range(inputs + processes):
         key = f"{seed} {name} {number}"
-        outcome, said = in_a_child(kind, folder / "pristine", folder / "damaged", key)
+        run = in_a_child if number < inputs else in_a_process
+        outcome, said = run(kind, folder / "pristine", folder / "damaged", key)
         counts[outcome] += 1
         if outcome not in ("refused", "accepted"):
             examples.append(f"{key}: {said}")
-    return {"kind": name, "inputs": inputs, **counts, "examples": examples[:40]}
+    return {"kind": name, "inputs": inputs, "processes": processes, **counts, "examples": examples[:40]}
 
 
 if __name__ == "__main__":
-    place_of_work, count, number, *names = sys.argv[1:]
+    place_of_work, count, new, number, *names = sys.argv[1:]
     with contextlib.redirect_stdout(io.StringIO()):
         prepare(Path(place_of_work) / "pristine", short=int(count) <= SHORT)
     for name in names or KINDS:
-        print(json.dumps(fuzz_kind(name, Path(place_of_work), int(count), number)), flush=True)
+        print(json.dumps(fuzz_kind(name, Path(place_of_work), int(count), int(new), number)), flush=True)

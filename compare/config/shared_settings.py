@@ -1,0 +1,60 @@
+"""Settings that all rows of one table share, and their hash, which proves it."""
+
+import hashlib
+import json
+from typing import Any
+
+from compare.config.run import Run
+
+NOT_SHARED = {
+    "data.root",  # a path of this machine; data_hash covers the content
+    "train.seed",
+    "train.device",
+    "train.log_every",
+    "train.checkpoint_every",
+    "decode.batch_tokens",  # a translation does not depend on the sentences that are decoded with it
+    "budget.reference",
+}
+"""Settings that rows may differ in, besides [bench] and the model: they change no score, or are the seed."""
+DECIDED_BY_TIME = {"train.max_updates", "train.valid_every"}
+"""Settings that a budget of time decides for each model."""
+
+
+def shared_settings(run: Run) -> dict[str, Any]:
+    """Return the settings that every row of a table must share, by "section.key".
+
+    They cover the data, the vocabularies, the training budget, the loss and the decoding procedure. A
+    ``[[models]]`` table can override none of them. Scoring has no settings; its signatures stand in the row.
+    """
+    settings = {
+        name: value
+        for name, value in run.settings().items()
+        if not name.startswith(("model.", "bench.")) and name not in NOT_SHARED
+    }
+    if run.budget.match == "time":
+        for name in DECIDED_BY_TIME:
+            del settings[name]
+    return settings
+
+
+def settings_hash(run: Run) -> str:
+    """Return the sha256 of the shared settings."""
+    content = json.dumps(shared_settings(run), sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def find_difference(run: Run, other: Run) -> str | None:
+    """Describe the first shared setting in which two runs differ: "train.max_updates: 20, here 60".
+
+    Args:
+        run: the run that is "here".
+        other: the run whose value is named first.
+
+    Returns:
+        The description, or None if all are equal.
+    """
+    here, there = shared_settings(run), shared_settings(other)
+    for name in dict.fromkeys([*there, *here]):
+        if there.get(name) != here.get(name):
+            return f"{name}: {there.get(name, 'nothing')}, here {here.get(name, 'nothing')}"
+    return None

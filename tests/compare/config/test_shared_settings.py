@@ -1,0 +1,71 @@
+"""The hash of the settings that all rows of a table share."""
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from compare.config.parse import SECTIONS, load_experiment
+from compare.config.run import Run, resolve_models
+from compare.config.shared_settings import (
+    DECIDED_BY_TIME,
+    NOT_SHARED,
+    find_difference,
+    settings_hash,
+    shared_settings,
+)
+
+OTHER = {
+    "data": {"src": "fr", "tgt": "it", "max_tokens": 7, "max_test": 3, "train_size": 77, "seed": 9},
+    "vocabulary": {"kind": "bpe", "size": 777, "joint": False, "min_count": 3},
+    "train": {
+        "precision": "bf16",
+        "batch_tokens": 99,
+        "max_updates": 20,
+        "label_smoothing": 0.25,
+        "clip_norm": 5.0,
+        "valid_every": 3,
+        "patience": 2,
+        "average": 7,
+    },
+    "decode": {"beam_size": 4, "max_ratio": 1.25},
+    "budget": {"match": "flops"},
+}
+
+
+@pytest.fixture
+def run(tiny_toml: Path) -> Run:
+    return resolve_models(load_experiment(tiny_toml))[0]
+
+
+def test_every_setting_is_shared_or_said_not_to_be(run: Run):
+    names = {f"{section}.{field.name}" for section, kind in SECTIONS.items() for field in fields(kind)}
+    expected = {name for name in names if not name.startswith("bench.")} - NOT_SHARED
+    assert shared_settings(run).keys() == expected
+    assert names >= NOT_SHARED | DECIDED_BY_TIME
+
+
+@pytest.mark.parametrize(("section", "key"), [(s, key) for s, keys in OTHER.items() for key in keys])
+def test_another_shared_setting_is_another_hash_and_is_named(run: Run, section: str, key: str):
+    other = replace(run, **{section: replace(getattr(run, section), **{key: OTHER[section][key]})})
+    assert settings_hash(other) != settings_hash(run)
+    assert (find_difference(run, other) or "").startswith(f"{section}.{key}: {OTHER[section][key]}, here ")
+
+
+def test_models_seeds_and_places_may_differ(tiny_toml: Path, run: Run):
+    second = resolve_models(load_experiment(tiny_toml))[1].with_seed(5)
+    moved = replace(
+        second,
+        data=replace(second.data, root="/elsewhere"),
+        bench=replace(second.bench, repeats=9),
+        train=replace(second.train, log_every=3, checkpoint_every=4),
+        decode=replace(second.decode, batch_tokens=50),
+    )
+    assert settings_hash(moved) == settings_hash(run)
+    assert find_difference(moved, run) is None
+
+
+def test_a_budget_of_time_decides_updates(run: Run):
+    timed = replace(run, budget=replace(run.budget, match="time", amount=3.0))
+    longer = replace(timed, train=replace(timed.train, max_updates=999, valid_every=333))
+    assert settings_hash(longer) == settings_hash(timed) != settings_hash(run)
