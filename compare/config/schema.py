@@ -29,8 +29,8 @@ def current_names(kind: Kind, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 REDEFINED = ("train_mfu", "latency_ms_p95")
-"""Fields of result.json with another definition before timings in turn: the peak was measured, not taken from a
-data sheet, and percentiles were of fewer than 100 sentences."""
+"""Fields of result.json that had another definition before timings in turn: they were relative to a measured
+peak and taken from fewer than 100 sentences."""
 
 
 def without_redefined(result: Mapping[str, Any]) -> dict[str, Any]:
