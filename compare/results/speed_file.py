@@ -107,16 +107,17 @@ def _raw_speed(content: Mapping[str, Any]) -> RawSpeed:
 
 def _timings(content: Mapping[str, Any]) -> Timings:
     """Check the timings of a speed.json, also those of earlier versions."""
+    greedy, beam = (_speed(name, content.get(name)) for name in ("greedy", "beam"))
     if "latency_ms" in content:
-        kinds = ("greedy", "beam")
         latency = Latency(ms=[_times("latency_ms", content["latency_ms"])], cpu_shares=[])
-        session = None
-    else:
-        kinds = ("greedy", "beam", "train")
-        latency = _latency(content.get("latency"))
-        session = _session(content.get("session"))
-    speeds = {name: _speed(name, content.get(name)) for name in kinds}
-    return Timings(**{"train": None, **speeds}, latency=latency, session=session)
+        return Timings(greedy=greedy, beam=beam, latency=latency, train=None, session=None)
+    return Timings(
+        greedy=greedy,
+        beam=beam,
+        latency=_latency(content.get("latency")),
+        train=_speed("train", content.get("train")),
+        session=_session(content.get("session")),
+    )
 
 
 def _speed(name: str, content: Any) -> Speed:

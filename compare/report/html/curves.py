@@ -1,6 +1,7 @@
 """Figures that only the HTML report has: learning curves, and bars with their spread."""
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
@@ -35,6 +36,11 @@ class Bar(NamedTuple):
     value: float
     low: float
     high: float
+
+    @classmethod
+    def over(cls, values: Sequence[float]) -> "Bar | None":
+        """Make a bar of the mean of ``values``, with their range; None if there are none."""
+        return cls(fmean(values), min(values), max(values)) if values else None
 
 
 def bar_plot(panels: Mapping[str, Mapping[str, Bar | None]]) -> Figure:

@@ -1,7 +1,6 @@
 """Section of speed, memory and seconds."""
 
 from collections.abc import Iterator, Sequence
-from statistics import fmean
 
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun
 from compare.analysis.seed_means import mean_over_seeds
@@ -44,10 +43,8 @@ def speed(finished: FinishedExperiment) -> Iterator[Part]:
 def _bar(name: str, runs: Sequence[FinishedRun]) -> Bar | None:
     """Return the speed of a model with its spread, or that over the seeds if each run was timed alone."""
     values = [value for run in runs if (value := getattr(run.result, name)) is not None]
-    spread = timed_spread(runs, name)
-    if not values:
-        return None
-    return Bar(fmean(values), *(spread or (min(values), max(values))))
+    bar, spread = Bar.over(values), timed_spread(runs, name)
+    return Bar(bar.value, *spread) if bar and spread else bar
 
 
 def _speed_table(finished: FinishedExperiment) -> HtmlTable:
