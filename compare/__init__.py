@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from compare.analysis.alignment.gold import read_gold
     from compare.analysis.alignment.measurement import measure_alignment
+    from compare.analysis.alignment.proposed_links import count_proposed_links, read_proposed_links
     from compare.analysis.finished_experiment import load_finished
     from compare.analysis.significance.compare_models import compare_models
     from compare.analysis.significance.scored_tests import score_tests
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from compare.config.parse import load_experiment
     from compare.config.run import Run, resolve_models
     from compare.config.sections import Experiment
+    from compare.decoding.length_penalty import LengthPenalty
     from compare.decoding.translator import Translator
     from compare.experiment.run_all import dry_run, run_experiment
     from compare.models.catalogue import catalogue_presets, describe_preset
@@ -49,6 +51,7 @@ _MODULES = {
     "BenchPlan": "compare.benchmark.plan",
     "Experiment": "compare.config.sections",
     "Family": "compare.models.registry",
+    "LengthPenalty": "compare.decoding.length_penalty",
     "Metric": "compare.scoring.metrics.base",
     "MetricOptions": "compare.scoring.metrics.base",
     "MetricScore": "compare.scoring.metrics.base",
@@ -65,6 +68,7 @@ _MODULES = {
     "catalogue_presets": "compare.models.catalogue",
     "check_experiment": "compare.check.recompute",
     "compare_models": "compare.analysis.significance.compare_models",
+    "count_proposed_links": "compare.analysis.alignment.proposed_links",
     "describe_preset": "compare.models.catalogue",
     "diagnose": "compare.system.doctor",
     "draw_figure": "compare.report.plots.registry",
@@ -85,6 +89,7 @@ _MODULES = {
     "planned_timings": "compare.benchmark.benchmark",
     "read_benchmark": "compare.benchmark.report",
     "read_gold": "compare.analysis.alignment.gold",
+    "read_proposed_links": "compare.analysis.alignment.proposed_links",
     "register_family": "compare.models.registry",
     "register_metric": "compare.scoring.metrics",
     "register_preset": "compare.models.presets",
@@ -121,8 +126,11 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "Result",
     "load_model",
     "Translator",
+    "LengthPenalty",
     "measure_alignment",
     "read_gold",
+    "read_proposed_links",
+    "count_proposed_links",
     "score_texts",
     "score_files",
     "ScoringOptions",

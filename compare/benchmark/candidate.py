@@ -126,7 +126,6 @@ class Candidate:
             src_mask,
             steps=self.plan.steps,
             beam_size=beam_size,
-            alpha=self.decode.length_penalty,
         )
 
     def _measurement(

@@ -76,10 +76,10 @@ def prepare(
     fields: Fields = "",
     langs: Langs = "",
     valid: Annotated[
-        int | None, typer.Option(min=1, help="Number of valid pairs [default: a tenth, at most 1,000].")
+        int | None, typer.Option(min=1, help="Number of valid pairs [default: a tenth, 1 to 1,000].")
     ] = None,
     test: Annotated[
-        int | None, typer.Option(min=1, help="Number of test pairs [default: a tenth, at most 1,000].")
+        int | None, typer.Option(min=1, help="Number of test pairs [default: a tenth, 1 to 1,000].")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed for drawing valid and test.")] = 1,
     max_words: Annotated[

@@ -40,10 +40,13 @@ def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
     size = size_figures(folder, architecture, prepared.vocabulary_sizes)
     metrics = read_metrics(folder.metrics)
     ensure_complete(metrics, str(folder.metrics))
+    penalty = folder.penalty()
     figures = {
         **size,
         **training_figures(metrics, prepared.stream),
         **quality_figures(folder, prepared.corpus),
+        "length_penalty": penalty.alpha,
+        "length_normalization": penalty.normalization,
         "train_flops_per_token": flops,
         **speed_figures(read_speed(folder.speed), metrics, flops=flops, precision=folder.run.train.precision),
     }

@@ -1,4 +1,4 @@
-"""Run one model of an experiment: build, train, decode and score it."""
+"""Run one model of an experiment: build, train, choose its length penalty, decode and score it."""
 
 import dataclasses
 import logging
@@ -10,6 +10,7 @@ from compare.config.shared_settings import settings_hash
 from compare.decoding.translator import Translator
 from compare.experiment.compute_result import compute_figures
 from compare.experiment.prepare import PreparedData
+from compare.experiment.select_penalty import select_penalty
 from compare.models.registry import build
 from compare.results.run_folder import RunFolder
 from compare.results.speed_file import RawSpeed, write_speed
@@ -53,7 +54,7 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData) -> Result:
 
 
 def run_one(folder: RunFolder, prepared: PreparedData, reporter: Reporter) -> Result:
-    """Train, decode and score one model, from the start or from where it was stopped.
+    """Train one model, choose its length penalty, decode and score it; from where it was stopped.
 
     Args:
         folder: the run, and the folder for its files.
@@ -83,6 +84,7 @@ def run_one(folder: RunFolder, prepared: PreparedData, reporter: Reporter) -> Re
             run_folder=folder.folder,
             report=report,
         ).run()
+    translator.penalty = select_penalty(folder, translator, prepared.corpus.splits["valid"])
     logger.info(f"{run.label}: decoding {', '.join(prepared.corpus.tests)}")
     seconds = translate_tests(translator, prepared.corpus, folder)
     write_speed(folder.speed, RawSpeed(decode_s=seconds, peak_memory_bytes=peak_memory_bytes(device)))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from compare.results.column import Column, Group, Row, Shown, SpreadColumn
 from compare.results.numbers import UNKNOWN
+from compare.results.score_columns import length_columns
 from compare.system.cpu_share import describe_share
 
 
@@ -74,12 +75,21 @@ COLUMNS: Mapping[str, Column] = {
             render=_matched,
         ),
         Column("budget", "budget", Group.SIZE, help="quantity that is equal over the models"),
+        *length_columns(),
         Column(
-            "length_ratio",
-            "length ratio",
+            "length_penalty",
+            "length penalty",
             Group.QUALITY,
-            help="tokens of the translations over tokens of the references",
-            decimals=3,
+            help="alpha of the translations' length penalty, chosen on validation",
+            shown=Shown.IF_KNOWN,
+        ),
+        Column(
+            "length_normalization",
+            "form of length penalty",
+            Group.QUALITY,
+            help="wu: ((5 + length) / 6) ** alpha; length: length ** alpha",
+            shown=Shown.IF_DIFFERENT,
+            left=True,
         ),
         SpreadColumn(
             "train_tokens_per_s",

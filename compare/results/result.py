@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from compare.config.schema import current_names, without_redefined
+from compare.config.schema import current_names, current_preset, without_redefined
 from compare.config.sections import run_name
 from compare.results.record_check import check_record
 from data.text.files import parse_json
@@ -69,6 +69,8 @@ class Result:
     """TER; lower is better."""
     length_ratio: float | None = None
     """Tokens of the translations over tokens of the references."""
+    brevity_penalty: float | None = None
+    """Factor of BLEU, up to 1, by which it punishes translations shorter than the references."""
     bleu_signature: str | None = None
     """sacrebleu's version and settings of BLEU."""
     tests: Mapping[str, Mapping[str, float | str | None]] = field(default_factory=dict)
@@ -133,6 +135,10 @@ class Result:
     # Conditions.
     beam: int | None = None
     """Beam size of the translations."""
+    length_penalty: float | None = None
+    """Alpha of the length penalty of the translations, chosen on validation if there were several."""
+    length_normalization: str | None = None
+    """Form of that penalty: wu or length."""
     batch_tokens: int | None = None
     """Maximum of target tokens per training batch."""
     max_ratio: float | None = None
@@ -216,6 +222,8 @@ class Result:
             raise ValueError(f"{source}: not a result record: {error}") from None
         if isinstance(record, dict):
             record = without_redefined(current_names("result", record))
+            if isinstance(preset := record.get("preset"), str):
+                record["preset"] = current_preset(preset)
         check_record(record, cls, source)
         return cls(**record)
 

@@ -17,10 +17,10 @@ def held_out_size(requested: int | None, pairs: int) -> int:
     """Return the number of pairs of valid or test.
 
     Args:
-        requested: the user's choice; None: a tenth of the corpus, at most ``MAX_HELD_OUT``.
+        requested: the user's choice; None: a tenth of the corpus, from 1 to ``MAX_HELD_OUT``.
         pairs: size of the corpus.
     """
-    return min(MAX_HELD_OUT, pairs // 10) if requested is None else requested
+    return min(MAX_HELD_OUT, max(pairs // 10, 1)) if requested is None else requested
 
 
 def assign_splits(src: Hashes, tgt: Hashes, kept: Mask, *, valid: int, test: int, seed: int) -> Labels:
@@ -47,14 +47,15 @@ def assign_splits(src: Hashes, tgt: Hashes, kept: Mask, *, valid: int, test: int
     labels = np.where(kept, TRAIN, DROPPED).astype(np.uint8)
     rows = np.flatnonzero(kept)
     candidates = rows[is_unique(src[rows]) & is_unique(tgt[rows])]
+    if valid + test >= len(rows):
+        raise ValueError(
+            f"valid and test are to have {valid + test:,} pairs, but the corpus has {len(rows):,}: "
+            f"give at least {valid + test + 1:,} different pairs"
+        )
     if valid + test > len(candidates):
         raise ValueError(
             f"valid and test are to have {valid + test:,} pairs, but only {len(candidates):,} of "
             f"{len(rows):,} have a source and a target that occur once; set --valid and --test lower"
-        )
-    if valid + test >= len(rows):
-        raise ValueError(
-            f"valid and test would take all {len(rows):,} pairs; give more, or set --valid and --test lower"
         )
     order = splitmix64(pair_hashes(src[candidates], tgt[candidates]), seed)
     drawn = candidates[np.argsort(order, kind="stable")]

@@ -33,7 +33,7 @@ def test_damaged_files_through_whole_commands(tmp_path: Path):
     )
     assert done.returncode == 0, done.stderr
     counts = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(counts) == 8
+    assert len(counts) == 9
     print("kind, inputs, processes, refused, accepted, tracebacks, unclear, hangs")
     for count in counts:
         names = ("kind", "inputs", "processes", "refused", "accepted", "traceback", "unclear", "hang")

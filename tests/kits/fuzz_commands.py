@@ -76,6 +76,7 @@ KINDS = {
         ("table", "wide", "latex", "translate", "dry run"),
         ("check", "report", "plot", "run"),
     ),
+    "selection": Kind((f"run/{RUN}/selection.json",), damage_json, ("translate",), ("check", "report")),
     "speed": Kind((f"run/{RUN}/speed.json",), damage_json, ("check",)),
     "vocabulary": Kind((f"run/{RUN}/vocabulary.json",), damage_json, ("translate",), ("check", "report")),
     "weights": Kind(

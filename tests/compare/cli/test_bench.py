@@ -110,7 +110,7 @@ def test_an_earlier_result_under_other_conditions_is_refused_before_work(
     )
 
 
-@pytest.mark.parametrize("name", ["speed-gpu", "speed-gpu-gnmt"])
+@pytest.mark.parametrize("name", ["speed-gpu", "speed-gpu-recurrent"])
 def test_the_gpu_set_can_be_built_and_needs_a_gpu(
     name: str, refusal: Refusal, monkeypatch: pytest.MonkeyPatch
 ):
@@ -124,7 +124,7 @@ def test_the_gpu_set_can_be_built_and_needs_a_gpu(
     millions = {
         label: sum(weight.numel() for weight in model.parameters()) / 1e6 for label, model in models.items()
     }
-    expected = {"transformer-base": (55, 70), "transformer-big": (200, 220), "gnmt-4": (225, 240)}
+    expected = {"transformer-base": (55, 70), "transformer-big": (200, 220), "bahdanau-4x1024": (225, 240)}
     assert all(expected[label][0] < size < expected[label][1] for label, size in millions.items())
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert "torch finds no GPU" in refusal("bench", path, "--synthetic", "27")
@@ -145,4 +145,4 @@ def test_the_make_targets_are_commands_that_start(capsys: pytest.CaptureFixture[
         for command in commands:
             arguments = command.replace("=cuda", "=cpu").replace("configs/", f"{ROOT}/configs/").split()
             assert main([*arguments, "--dry-run", "--set", "train.device=cpu"]) == 0
-    assert "gnmt-4 beam bf16" in capsys.readouterr().out
+    assert "bahdanau-4x1024 beam bf16" in capsys.readouterr().out

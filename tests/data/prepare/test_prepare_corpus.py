@@ -226,7 +226,7 @@ def test_too_little_to_divide(tmp_path: Path):
     repeated = [("same", f"anders {n}") for n in range(30)]
     parts = ("2 pairs, but only 0 of 30", "--valid and --test")
     refused(lambda: prepare(tmp_path, repeated, valid=1, test=1), *parts)
-    refused(lambda: prepare(tmp_path, made_up(4), valid=2, test=2), "all 4 pairs")
+    refused(lambda: prepare(tmp_path, made_up(4), valid=2, test=2), "4 pairs, but the corpus has 4")
     refused(lambda: prepare(tmp_path, made_up(4), max_words=1), "no pair is left of 4: max_words 4", "loosen")
     blank = write(tmp_path / "blank", lines([" ", ""]))
     plan = PreparationPlan(

@@ -55,7 +55,7 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> ReportContent:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(significance, "TRIALS", 200)
+        patch.setattr(significance, "TRIALS", 400)
         return read(write_experiment(tmp_path_factory.mktemp("report") / "made"))
 
 
@@ -160,7 +160,7 @@ def test_a_drawing_with_control_characters_in_its_labels_is_valid(tmp_path: Path
 
 
 def test_a_hostile_row_is_shown(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(significance, "TRIALS", 200)
+    monkeypatch.setattr(significance, "TRIALS", 400)
     folder = write_experiment(tmp_path / "made", labels=["lstm", "rnn"], sentences=8)
     change_result(folder, "lstm-seed1", device=f"{EVIL}\x1b[2J")
     change_result(folder, "rnn-seed2", status="failed", reason=f"{EVIL}\u202e\x01")
@@ -209,7 +209,7 @@ def test_marks_tell_more_than_colour(made: ReportContent, shown: Page):
 
 
 def test_the_same_folder_gives_the_same_page(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(significance, "TRIALS", 200)
+    monkeypatch.setattr(significance, "TRIALS", 400)
     folder = write_experiment(tmp_path / "made", labels=["lstm", "rnn"], sentences=8)
     path = build_report(folder)
     first = path.read_bytes()
@@ -221,7 +221,7 @@ def test_what_was_not_compared_is_not_marked(made: ReportContent):
     bare = replace(
         made,
         results=replace(made.results, reference=""),
-        significance=significance.significance([], ["lstm"], "test"),
+        significance=significance.significance([], ["lstm"]),
         sentences=[],
         viewer=content.AttentionViewer(models=[], sentences=[]),
         unknown=[],

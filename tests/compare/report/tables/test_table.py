@@ -22,6 +22,8 @@ DONE = Result(
     updates=6_000,
     **SCORES,
     chrf=60.25,
+    length_ratio=0.985,
+    brevity_penalty=0.98489,
     train_tokens_per_s=4_012.3,
     train_tokens_per_s_low=3_900.0,
     train_tokens_per_s_high=4_100.0,
@@ -43,6 +45,10 @@ DONE = Result(
     batch_hash="batch0123456789abcdef",
     code_version="0.1.0",
 )
+UNUSUAL = (
+    "Warning: translations shorter or longer than the references (length ratio outside 0.97 to 1.03), which "
+    "changes BLEU: "
+)
 FAILED = Result(label="gru", preset="gru", seed=1, status="failed", reason="loss became NaN at update 37")
 UNFINISHED = Result(label="big", preset="big", seed=1, status="unfinished")
 
@@ -62,6 +68,8 @@ def test_markdown_shows_what_people_compare():
         "params (M)": "7.13",
         "BLEU [95%]": "38.1 [36.6, 39.7]",
         "chrF": "60.2",
+        "length ratio": "0.985",
+        "brevity penalty": "0.985",
         "train tokens/s": "4,012 (3,900–4,100)",
         "greedy sent/s": "1,210.4",
         "beam sent/s": "61.0",
@@ -80,6 +88,20 @@ def test_markdown_shows_what_people_compare():
     ]
 
 
+def test_the_length_penalty_is_shown_where_a_row_knows_it():
+    chosen = [
+        replace(DONE, length_penalty=0.6, length_normalization="wu"),
+        replace(DONE, length_penalty=0.0, length_normalization="wu"),
+    ]
+    rows, notes = parts(render_table(chosen))
+    assert [row["length penalty"] for row in rows] == ["0.6", "0"]
+    assert "Search: beam 5, length penalty wu" in notes
+    assert "form of length penalty" not in rows[0]
+    other = replace(DONE, length_penalty=1.0, length_normalization="length")
+    rows, _ = parts(render_table([*chosen, other]))
+    assert [row["form of length penalty"] for row in rows] == ["wu", "wu", "length"]
+
+
 def test_ter_is_shown_where_a_row_knows_it():
     rows, _ = parts(render_table([replace(DONE, ter=41.26), DONE]))
     assert [row["TER"] for row in rows] == ["41.3", "–"]
@@ -91,6 +113,11 @@ def test_further_test_sets_and_seeds_get_columns_where_there_are_any():
     rows, _ = parts(render_table([DONE, longer]))
     assert [row["BLEU test_long [95%]"] for row in rows] == ["–", "9.5 [36.6, 39.7]"]
     assert [row["seed"] for row in rows] == ["1", "2"]
+    lengths = {"length_ratio": 0.99, "brevity_penalty": 0.98995}
+    (row,), _ = parts(render_table([replace(DONE, tests={"test_long": SCORES | lengths})]))
+    assert [row[f"{title} test_long"] for title in ("length ratio", "brevity penalty")] == ["0.990", "0.990"]
+    names = list(row)
+    assert names.index("length ratio test_long") == names.index("length ratio") + 2
 
 
 def test_rows_of_several_experiments_say_which():
@@ -147,6 +174,21 @@ def test_rows_of_different_signatures_are_refused(form: str, where: str):
 
 def warnings_of(*rows: Result) -> list[str]:
     return [note for note in parts(render_table(rows))[1] if note.startswith("Warning")]
+
+
+@pytest.mark.parametrize(("ratio", "warned"), [(0.969, True), (0.97, False), (1.03, False), (1.031, True)])
+def test_unusual_lengths_are_warned_of(ratio: float, warned: bool):
+    found = warnings_of(replace(DONE, length_ratio=ratio), replace(DONE, label="gru", length_ratio=None))
+    assert found == [UNUSUAL + f"lstm {ratio:.3f}"] * warned
+
+
+def test_an_unusual_length_names_its_row_and_test_set():
+    longer = {"test_long": SCORES | {"length_ratio": 0.5}}
+    rows = [replace(DONE, length_ratio=1.25), replace(DONE, seed=2, tests=longer)]
+    assert warnings_of(*rows) == [UNUSUAL + "lstm seed 1 1.250, lstm seed 2 test_long 0.500"]
+    frame = to_frame([DONE, replace(DONE, length_ratio=0.75)])
+    frame.insert(0, "experiment", ["one", "two"])
+    assert parts(render_table(frame))[1][-1] == UNUSUAL + "lstm two 0.750"
 
 
 def test_rows_that_saw_other_data_or_batches_are_warned_of():
