@@ -9,10 +9,11 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from compare.config.shared_settings import settings_hash
-from compare.experiment.compute_result import Figures, compute_figures
+from compare.experiment.compute_result import compute_figures
 from compare.experiment.converge import LONGER, recompute_convergence
 from compare.experiment.convergence_file import NAME, read_convergence
 from compare.experiment.prepare import PreparedData, prepare_data
+from compare.experiment.speed_figures import Figures
 from compare.report.publish import render_views
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_results

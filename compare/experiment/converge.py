@@ -13,7 +13,6 @@ from compare.experiment.budget.updates import with_updates
 from compare.experiment.convergence_file import Convergence, read_convergence, write_convergence
 from compare.experiment.experiment_folder import begin_run
 from compare.experiment.prepare import PreparedData, prepare_data
-from compare.experiment.run_all import is_out_of_memory
 from compare.experiment.run_one import train_model
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_result, read_results, save_result, write_json_lines
@@ -21,6 +20,7 @@ from compare.system.cpu import tune_cpu
 from compare.system.hints import first_line
 from compare.system.locks import Locked, lock_folder
 from compare.system.log import log_to_file
+from compare.system.memory import is_out_of_memory
 from compare.system.progress import Reporter
 from compare.training.metrics_log import read_metrics
 from compare.training.trainer import TrainingDiverged

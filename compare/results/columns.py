@@ -5,9 +5,10 @@ A new figure is a field of ``Result`` and one ``Column`` here; the columns of sc
 
 from collections.abc import Mapping
 
-from compare.results.column import Column, Group, Row, Shown
+from compare.results.column import Column, Group, Row, Shown, SpreadColumn
 from compare.results.numbers import UNKNOWN
 from compare.results.score_columns import length_columns
+from compare.system.cpu_share import describe_share
 
 
 def _seed(row: Row) -> str:
@@ -31,6 +32,19 @@ def _status(row: Row) -> str:
     return f"{row['status']}: {row['reason']}" if row.get("reason") else str(row.get("status"))
 
 
+def _cpu_share(row: Row) -> str:
+    """Format the share of the processor: "97%", or "62%, disturbed"."""
+    share = row.get("cpu_share")
+    return UNKNOWN if share is None else describe_share(share)
+
+
+SPREADS = {
+    "train_tokens_per_s": "train tokens/s",
+    "greedy_sentences_per_s": "greedy sent/s",
+    "beam_sentences_per_s": "beam sent/s",
+    "latency_ms_p50": "latency p50",
+}
+"""Titles of the speeds that have a spread, by field."""
 COLUMNS: Mapping[str, Column] = {
     column.name: column
     for column in (
@@ -90,7 +104,7 @@ COLUMNS: Mapping[str, Column] = {
             shown=Shown.IF_DIFFERENT,
             left=True,
         ),
-        Column(
+        SpreadColumn(
             "train_tokens_per_s",
             "train tokens/s",
             Group.SPEED,
@@ -104,14 +118,14 @@ COLUMNS: Mapping[str, Column] = {
             "train MFU",
             Group.SPEED,
             unit="%",
-            help="model FLOPs utilisation",
+            help="model FLOPs utilisation, relative to the data sheet's peak",
             factor=100,
             decimals=1,
         ),
-        Column("greedy_sentences_per_s", "greedy sent/s", Group.SPEED, decimals=1, shown=Shown.ALWAYS),
-        Column("beam_sentences_per_s", "beam sent/s", Group.SPEED, decimals=1, shown=Shown.ALWAYS),
+        SpreadColumn("greedy_sentences_per_s", "greedy sent/s", Group.SPEED, decimals=1, shown=Shown.ALWAYS),
+        SpreadColumn("beam_sentences_per_s", "beam sent/s", Group.SPEED, decimals=1, shown=Shown.ALWAYS),
         Column("decode_tokens_per_s", "beam tokens/s", Group.SPEED, decimals=0),
-        Column(
+        SpreadColumn(
             "latency_ms_p50",
             "latency p50",
             Group.SPEED,
@@ -127,6 +141,19 @@ COLUMNS: Mapping[str, Column] = {
             unit="ms",
             help="95th percentile, one sentence at a time",
             decimals=1,
+        ),
+        Column(
+            "cpu_share",
+            "CPU share",
+            Group.SPEED,
+            help="share of the processor that the most disturbed timing had",
+            shown=Shown.IN_REPORT,
+            render=_cpu_share,
+        ),
+        *(
+            Column(f"{name}_{end}", f"{title}, {end}est repeat", Group.SPEED)
+            for name, title in SPREADS.items()
+            for end in ("low", "high")
         ),
         Column("peak_memory_bytes", "peak memory", Group.SPEED, unit="GB", factor=1e-9, decimals=2),
         Column(
@@ -182,10 +209,14 @@ COLUMNS: Mapping[str, Column] = {
         Column("average", "averaged validations", Group.CONDITIONS),
         Column("label_smoothing", "label smoothing", Group.CONDITIONS),
         Column("clip_norm", "gradient clipping", Group.CONDITIONS, help="maximum total norm"),
-        Column("precision", "precision", Group.CONDITIONS),
+        Column("precision", "precision of training", Group.CONDITIONS),
+        Column("decode_precision", "precision of decoding", Group.CONDITIONS),
         Column("device", "device", Group.CONDITIONS),
         Column("torch", "torch", Group.CONDITIONS),
         Column("threads", "threads", Group.CONDITIONS),
+        Column("cores", "cores", Group.CONDITIONS),
+        Column("clock_mhz", "clock", Group.CONDITIONS, unit="MHz", decimals=0),
+        Column("timed_together", "timing", Group.CONDITIONS, help="id of the timing in turn"),
         Column("data_hash", "data", Group.CONDITIONS, help="sha256 of the corpus"),
         Column("batch_hash", "batches", Group.CONDITIONS, help="sha256 of the order of batches"),
         Column("settings_hash", "settings", Group.CONDITIONS, help="sha256 of the settings that rows share"),

@@ -77,10 +77,8 @@ BENCH = (
             for unit in ("tokens/s", "ms")
         ],
         changes=[Change(row="lstm train fp32", ratio=1.5, verdict="faster")],
-        conditions={"threads": 2},
+        conditions={"device": "abacus", "threads": 2},
         versions={"torch": "2"},
-        yardstick_flops_per_s=1e9,
-        yardstick="a product",
     )
     .to_json()
     .encode()
