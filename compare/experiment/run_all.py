@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import torch
-
 from compare.config.run import Run, resolve_models
 from compare.config.sections import Experiment
 from compare.experiment.budget import calibrate, find_reference, match_budget
@@ -37,6 +35,7 @@ from compare.system.cpu import tune_cpu
 from compare.system.hints import first_line
 from compare.system.locks import Locked, lock_folder
 from compare.system.log import log_to_file
+from compare.system.memory import is_out_of_memory
 from compare.system.progress import Reporter
 from compare.system.version import code_version
 from compare.training.trainer import TrainingDiverged
@@ -195,7 +194,7 @@ def _finish(run: RunFolder, prepared: PreparedData, reporter: Reporter) -> None:
         logger.error(f"{run.name}: failed: {error}")
         result = dataclasses.replace(unfinished_result(run, prepared), status="failed", reason=str(error))
     except (MemoryError, RuntimeError) as error:
-        if not _out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
         reason = f"out of memory: {first_line(error)}"
         logger.error(f"{run.name}: {reason}; run the same command to try again")
@@ -203,11 +202,6 @@ def _finish(run: RunFolder, prepared: PreparedData, reporter: Reporter) -> None:
     save_result(run.folder, result)
     with lock_folder(run.folder.parent, wait=True):
         write_json_lines(run.folder.parent)
-
-
-def _out_of_memory(error: Exception) -> bool:
-    """Return whether a tensor could not be allocated; on a CPU only torch's message shows this."""
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def _has_ended(run: RunFolder) -> bool:

@@ -10,9 +10,9 @@ import torch
 from compare.config.shared_settings import settings_hash
 from compare.decoding.timing import time_decoding, time_latency
 from compare.decoding.translator import Translator
+from compare.experiment.build_trainer import build_trainer
 from compare.experiment.compute_result import compute_figures
 from compare.experiment.prepare import PreparedData
-from compare.models.registry import build
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result
 from compare.system.device import device_name
@@ -20,9 +20,6 @@ from compare.system.memory import peak_memory_bytes, reset_peak_memory
 from compare.system.peak_flops import matmul_flops_per_s
 from compare.system.progress import Reporter
 from compare.system.version import code_version
-from compare.training.loss import TranslationLoss
-from compare.training.trainer import Trainer
-from compare.training.validation import Validator
 from data.corpus import Corpus
 from data.text.files import write_atomically
 
@@ -68,25 +65,11 @@ def run_one(folder: RunFolder, prepared: PreparedData, reporter: Reporter) -> Re
         TrainingDiverged: loss or gradient became NaN or infinite.
         Interrupted: a signal arrived; the state is saved.
     """
-    run, device = folder.run, torch.device(folder.run.train.device)
-    torch.manual_seed(run.train.seed)
-    reset_peak_memory(device)
-    model = build(run.model.architecture, *prepared.vocabulary_sizes).to(device)
-    criterion = TranslationLoss(model, run.train.label_smoothing)
-    translator = Translator(model, prepared.vocabularies, run.decode, device)
-    validator = Validator(
-        criterion, translator, prepared.corpus.splits["valid"], prepared.valid, run.train.batch_tokens
-    )
+    run = folder.run
+    reset_peak_memory(torch.device(run.train.device))
     with reporter.training(run.label, run.train.max_updates) as report:
-        Trainer(
-            criterion=criterion,
-            train_batches=prepared.stream,
-            validate=validator,
-            train_config=run.train,
-            optim_config=run.model.optim,
-            run_folder=folder.folder,
-            report=report,
-        ).run()
+        trainer, translator = build_trainer(folder, prepared, report)
+        trainer.run()
     logger.info(f"{run.label}: decoding {', '.join(prepared.corpus.tests)}")
     seconds = translate_tests(translator, prepared.corpus, folder)
     measure_speed(translator, prepared.corpus, folder, seconds)
