@@ -73,6 +73,9 @@ def report(
     baseline: Annotated[
         str, typer.Option(help="Label to compare the others with [default: highest BLEU].")
     ] = "",
+    tuning: Annotated[
+        Path | None, typer.Option(help="Folder of attnbench tune to show [default: the experiment's].")
+    ] = None,
     quiet: Quiet = False,
 ) -> int:
     """Write report.html: an experiment on one page.
@@ -87,7 +90,7 @@ def report(
 
     show_messages(quiet=quiet)
     refresh_views(folder)
-    print_visible(build_report(folder, baseline=baseline))
+    print_visible(build_report(folder, baseline=baseline, tuning=tuning))
     return 0
 
 

@@ -22,6 +22,7 @@ from compare.report.html.significance import (
     run_comparisons,
     significance,
 )
+from compare.report.html.tuning import tuning_section
 from compare.report.html.viewer import AttentionViewer, attention_viewer
 
 logger = logging.getLogger(__name__)
@@ -51,15 +52,17 @@ class ReportContent:
     methods: MethodsSection
 
 
-def gather_content(folder: Path, *, baseline: str = "") -> ReportContent:
+def gather_content(folder: Path, *, baseline: str = "", tuning: Path | None = None) -> ReportContent:
     """Read an experiment and analyse it.
 
     Args:
         folder: the experiment's folder.
         baseline: label of the model to compare the others with; empty: the model with the highest BLEU.
+        tuning: folder of the search that tuned the models; None: the experiment's own, if it has trials.
 
     Raises:
         ValueError: no finished run, or a result or its settings cannot be read, or no such baseline.
+        OSError: ``tuning`` has no trials.
     """
     loaded = load_for_report(folder)
     finished = loaded.finished
@@ -71,6 +74,7 @@ def gather_content(folder: Path, *, baseline: str = "") -> ReportContent:
         logger.info("report: scores of resampled test sets")
         scored = score_tests(finished)
         comparisons = run_comparisons(scored[finished.corpus.tests[0]], reference)
+    tuned = tuning_section(finished, tuning)
     aligned, shown = _attention(loaded, seed)
     return ReportContent(
         title=folder.resolve().name,
@@ -80,7 +84,7 @@ def gather_content(folder: Path, *, baseline: str = "") -> ReportContent:
         unknown=unknown(loaded),
         results=result_table(loaded, scored, comparison_matrix(comparisons), reference),
         significance=_significance(loaded, comparisons),
-        sections=sections(finished, loaded.no_texts),
+        sections=[*sections(finished, loaded.no_texts), *([tuned] if tuned else [])],
         alignment=aligned,
         viewer=shown,
         sentences=draw_sentences(finished, scored, seed),

@@ -21,12 +21,13 @@ logger = logging.getLogger(__name__)
 NAME = "report.html"
 
 
-def build_report(folder: str | Path, *, baseline: str = "") -> Path:
+def build_report(folder: str | Path, *, baseline: str = "", tuning: str | Path | None = None) -> Path:
     """Write ``folder``/report.html, one self-contained file.
 
     Args:
         folder: the folder of an experiment with at least one finished run.
         baseline: the label to set the other models against; empty: that of the highest BLEU.
+        tuning: folder that ``tune_experiment`` wrote; None: ``folder``, if it has a trials.jsonl.
 
     Returns:
         Path of the file.
@@ -36,7 +37,8 @@ def build_report(folder: str | Path, *, baseline: str = "") -> Path:
     """
     folder = Path(folder)
     path = folder / NAME
-    write_atomically(path, render(gather_content(folder, baseline=baseline)))
+    content = gather_content(folder, baseline=baseline, tuning=None if tuning is None else Path(tuning))
+    write_atomically(path, render(content))
     logger.info(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
     return path
 
