@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from compare.analysis.finished_experiment import load_finished
     from compare.analysis.significance.compare_models import compare_models
     from compare.analysis.significance.scored_tests import score_tests
+    from compare.analysis.tuning import tuning_curve
     from compare.benchmark.benchmark import planned_timings, run_benchmark
     from compare.benchmark.plan import BenchPlan
     from compare.benchmark.report import read_benchmark
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from compare.config.sections import Experiment
     from compare.decoding.translator import Translator
     from compare.experiment.run_all import dry_run, run_experiment
+    from compare.experiment.tune.plan import TuningPlan
+    from compare.experiment.tune.search import plan_trials, tune_experiment
+    from compare.experiment.tune.space import parse_space
+    from compare.experiment.tune.trial_log import read_trials
     from compare.models.catalogue import catalogue_presets, describe_preset
     from compare.models.presets import Preset, list_presets, register_preset
     from compare.models.registry import Family, Operations, build, register_family
@@ -60,6 +65,7 @@ _MODULES = {
     "ScoringOptions": "compare.scoring.score",
     "SystemScores": "compare.scoring.score",
     "Translator": "compare.decoding.translator",
+    "TuningPlan": "compare.experiment.tune.plan",
     "build": "compare.models.registry",
     "build_report": "compare.report.html",
     "catalogue_presets": "compare.models.catalogue",
@@ -82,9 +88,12 @@ _MODULES = {
     "load_table": "compare.report.tables.shapes",
     "measure_alignment": "compare.analysis.alignment.measurement",
     "measure_growth": "compare.benchmark.scaling",
+    "parse_space": "compare.experiment.tune.space",
+    "plan_trials": "compare.experiment.tune.search",
     "planned_timings": "compare.benchmark.benchmark",
     "read_benchmark": "compare.benchmark.report",
     "read_gold": "compare.analysis.alignment.gold",
+    "read_trials": "compare.experiment.tune.trial_log",
     "register_family": "compare.models.registry",
     "register_metric": "compare.scoring.metrics",
     "register_preset": "compare.models.presets",
@@ -97,6 +106,8 @@ _MODULES = {
     "score_files": "compare.scoring.score",
     "score_tests": "compare.analysis.significance.scored_tests",
     "score_texts": "compare.scoring.score",
+    "tune_experiment": "compare.experiment.tune.search",
+    "tuning_curve": "compare.analysis.tuning",
     "write_views": "compare.report.publish",
 }
 """The module that defines each public name."""
@@ -108,6 +119,12 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "dry_run",
     "run_experiment",
     "check_experiment",
+    "tune_experiment",
+    "plan_trials",
+    "TuningPlan",
+    "parse_space",
+    "read_trials",
+    "tuning_curve",
     "Experiment",
     "Run",
     "load_results",

@@ -12,7 +12,8 @@ def expected_best(scores: Sequence[float], draws: int) -> float:
     """Estimate the expected maximum of ``draws`` trials without bias.
 
     The mean of the maximum over all subsets of ``draws`` different trials (Tang et al. 2020, "Showing Your
-    Work Doesn't Always Work", https://aclanthology.org/2020.acl-main.246): sum over i of C(i - 1, k - 1) / C(n, k) v_i, for k draws and the scores v_1 <= ... <= v_n.
+    Work Doesn't Always Work", https://aclanthology.org/2020.acl-main.246):
+    sum over i of C(i - 1, k - 1) / C(n, k) v_i, for k draws and the scores v_1 <= ... <= v_n.
 
     Args:
         scores: one score per trial, in any order.

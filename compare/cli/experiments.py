@@ -84,7 +84,7 @@ def tune(
     Example: attnbench tune configs/demo.toml --trials 20 --space learning_rate=1e-3:3e-2
     """
     from compare.experiment.tune.plan import TuningPlan
-    from compare.experiment.tune.search import dry_run_tuning, tune_experiment
+    from compare.experiment.tune.search import plan_trials, tune_experiment
     from compare.experiment.tune.space import parse_space
     from compare.experiment.tune.trial_log import summarize
     from compare.results.markdown import markdown_table
@@ -95,7 +95,7 @@ def tune(
     plan = TuningPlan(trials=trials, updates=updates, seed=seed, space=parse_space(space or []))
     folder, overrides = out or Path("runs/tune") / config.stem, settings or []
     if dry_run:
-        draws = dry_run_tuning(config, folder, plan, overrides=overrides)
+        draws = plan_trials(config, folder, plan, overrides=overrides)
         rows = [{"trial": number, **draw} for number, draw in enumerate(draws, start=1)]
         print_visible(json.dumps(rows) if as_json else markdown_table(rows))
         return 0

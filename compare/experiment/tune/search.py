@@ -91,7 +91,7 @@ def tune_experiment(
     return _write_outcome(search, folder, journal)
 
 
-def dry_run_tuning(
+def plan_trials(
     config: str | Path, folder: str | Path, plan: TuningPlan | None = None, *, overrides: Sequence[str] = ()
 ) -> list[Mapping[str, Any]]:
     """Check settings, folder and data as ``tune_experiment`` would, without writing any file.
