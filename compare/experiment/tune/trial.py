@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,22 +62,20 @@ def run_trial(
         if not is_out_of_memory(error):
             raise
         status, reason = "out of memory", first_line(error)
-    state = trainer.state if trainer else TrainerState()
-    result = TrialResult(
+    state, done = trainer.state if trainer else TrainerState(), status == "done"
+    return TrialResult(
         label=run.label,
         trial=number,
         settings=dict(settings),
-        status="done",
-        bleu=state.best_bleu,
-        loss=state.best_loss,
-        best_update=state.best_update,
+        status=status,
+        bleu=state.best_bleu if done else None,
+        loss=state.best_loss if done else None,
+        best_update=state.best_update if done else None,
         updates=state.update,
         seconds=round(sum(state.seconds.values()), 3),
         code_version=code_version(),
+        reason=reason,
     )
-    if status == "done":
-        return result
-    return replace(result, status=status, reason=reason, bleu=None, loss=None, best_update=None)
 
 
 def remove_checkpoints(folder: Path) -> None:

@@ -40,7 +40,7 @@ class TrialResult:
     updates: int
     """Updates of training."""
     seconds: float
-    """Seconds of training and validation, summed over all processes that worked on the trial."""
+    """Seconds of training and validation; what a kill has undone is not counted."""
     code_version: str
     """Version of attnbench that ended the trial."""
     reason: str | None = None
