@@ -63,9 +63,11 @@ class Journal:
             user_attrs={**values, "key": self.key},
         )
         with lock_folder(self.folder, wait=True):
-            study = optuna.create_study(
-                storage=self._storage(), study_name=trial.label, direction="maximize", load_if_exists=True
-            )
+            storage = self._storage()
+            if trial.label in _names(storage):
+                study = optuna.load_study(study_name=trial.label, storage=storage)
+            else:
+                study = optuna.create_study(study_name=trial.label, storage=storage, direction="maximize")
             study.add_trial(entry)
             sync_file(self.path)  # and its folder, in which it may be new
 

@@ -46,7 +46,7 @@ def search_settings(search: Search, prepared: PreparedData) -> dict[str, Any]:
     }
     space = {f"space.{name}": str(dimension) for name, dimension in sorted(search.plan.space.items())}
     data = {"data_hash": prepared.corpus.content_hash, "batch_hash": prepared.batch_hash}
-    return {**data, **shared, **models, **space, "seed": search.plan.seed}
+    return {**shared, **models, **space, "seed": search.plan.seed, **data}
 
 
 def open_search(folder: Path, search: Search, prepared: PreparedData, *, write: bool = True) -> str:
