@@ -13,10 +13,12 @@ from compare.experiment.tune.plan import TuningPlan
 from compare.experiment.tune.search import tune_experiment
 from compare.experiment.tune.trial_log import read_trials
 from tests.kits.cli import Refusal, files
+from tests.kits.faults import as_documented
 
 optuna = pytest.importorskip("optuna", reason="optuna is not installed (extra tune)")
 
 PLAN = TuningPlan(trials=1, updates=2)
+NOT_A_JOURNAL = "not a journal of attnbench tune"
 EFFORT = ("--trials", "1", "--updates", "2")
 
 
@@ -45,6 +47,7 @@ def test_another_search_is_refused(
     before = files(tuned)
     for dry in ([], ["--dry-run"]):
         line = refusal("tune", tiny_toml, "--out", tuned, *EFFORT, *options, *dry, "-q")
+        as_documented("folder of another search", 2, f"error: {line}\n")
         assert f"{tuned} holds another search ({message})" in line
     assert files(tuned) == before
 
@@ -74,7 +77,8 @@ def test_a_journal_of_another_search(tuned: Path, tiny_toml: Path, tmp_path: Pat
     tune_experiment(tiny_toml, other, TuningPlan(trials=1, updates=2, seed=5))
     shutil.copy(other / "journal.log", folder)
     line = refusal("tune", tiny_toml, "--out", folder, *EFFORT, "-q")
-    assert f"{folder / 'journal.log'} is the journal of another search" in line
+    as_documented("journal of another search", 2, f"error: {line}\n")
+    assert str(folder / "journal.log") in line
     (other / "tune.json").unlink()
     assert "a journal.log but no tune.json" in refusal("tune", tiny_toml, "--out", other, *EFFORT, "-q")
 
@@ -89,9 +93,9 @@ def test_a_journal_of_another_search(tuned: Path, tiny_toml: Path, tmp_path: Pat
         (r'"trial":1', '"trial":0', "trial 0 cannot be"),
         (r'"status":"done"', '"status":"diverged"', "cannot be diverged with bleu"),
         (r'"seconds":', '"secs":', "not the result of a trial"),
-        (r'"op_code":4', '"op_code":44', "not a journal of attnbench tune"),
-        (r"^", "[]\n", "not a journal of attnbench tune"),
-        (r"^", "text\n", "not a journal of attnbench tune"),
+        (r'"op_code":4', '"op_code":44', NOT_A_JOURNAL),
+        (r"^", "[]\n", NOT_A_JOURNAL),
+        (r"^", "text\n", NOT_A_JOURNAL),
     ],
 )
 def test_a_forged_or_damaged_journal(
@@ -104,6 +108,8 @@ def test_a_forged_or_damaged_journal(
     journal.write_text(text)
     line = refusal("tune", tiny_toml, "--out", folder, *EFFORT, "-q")
     assert str(journal) in line
+    if message == NOT_A_JOURNAL:
+        as_documented("damaged journal", 2, f"error: {line}\n")
     assert message in line
 
 
