@@ -5,7 +5,7 @@ from math import comb
 from statistics import fmean
 
 from compare.analysis.table import Row, Table
-from compare.experiment.tune.trial_log import TrialResult, by_label
+from compare.experiment.tune.trial_log import TrialResult, trials_by_label
 
 
 def expected_best(scores: Sequence[float], draws: int) -> float:
@@ -56,9 +56,12 @@ def tuning_curve(trials: Sequence[TrialResult]) -> Table:
     """Compute the expected best validation BLEU of each model after 1, 2, ... trials.
 
     A failed trial counts as BLEU 0, as it gives nobody a usable model.
+
+    Args:
+        trials: ended trials, as read by ``read_trials``.
     """
     rows: list[Row] = []
-    for label, group in by_label(trials).items():
+    for label, group in trials_by_label(trials).items():
         scores, seconds = [trial.score for trial in group], fmean(trial.seconds for trial in group)
         rows += [
             {

@@ -96,6 +96,12 @@ def plan_trials(
 ) -> list[Mapping[str, Any]]:
     """Check settings, folder and data as ``tune_experiment`` would, without writing any file.
 
+    Args:
+        config: the experiment's TOML file.
+        folder: where the search would be kept.
+        plan: as for ``tune_experiment``.
+        overrides: as for ``tune_experiment``.
+
     Returns:
         The settings of each trial, the same for every model.
 

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from compare.config.shared_settings import shared_settings
 from compare.experiment.prepare import PreparedData
 from compare.experiment.tune.journal import JOURNAL
 from compare.experiment.tune.plan import Search
@@ -15,15 +16,6 @@ DESCRIPTION = "tune.json"
 """Name of the file."""
 MAX_BYTES = 10_000_000
 """Size that no tune.json reaches."""
-WITHOUT_EFFECT = {
-    "data.root",
-    "train.device",
-    "train.log_every",
-    "train.checkpoint_every",
-    "decode.batch_tokens",
-    "budget.reference",
-}
-"""Settings that may change while a search goes on, besides [bench]."""
 
 
 def search_settings(search: Search, prepared: PreparedData) -> dict[str, Any]:
@@ -33,11 +25,6 @@ def search_settings(search: Search, prepared: PreparedData) -> dict[str, Any]:
         search: the search, its budget matched.
         prepared: its data, whose hash covers train and validation set.
     """
-    shared = {
-        name: value
-        for name, value in search.runs[0].settings().items()
-        if not name.startswith(("model.", "bench.")) and name not in WITHOUT_EFFECT
-    }
     models = {
         f"models.{run.label}.{name}": value
         for run in search.runs
@@ -46,7 +33,9 @@ def search_settings(search: Search, prepared: PreparedData) -> dict[str, Any]:
     }
     space = {f"space.{name}": str(dimension) for name, dimension in sorted(search.plan.space.items())}
     data = {"data_hash": prepared.corpus.content_hash, "batch_hash": prepared.batch_hash}
-    return {**shared, **models, **space, "seed": search.plan.seed, **data}
+    run = search.runs[0]
+    seeds = {"train.seed": run.train.seed, "seed": search.plan.seed}
+    return {**shared_settings(run), **seeds, **models, **space, **data}
 
 
 def open_search(folder: Path, search: Search, prepared: PreparedData, *, write: bool = True) -> str:

@@ -18,6 +18,7 @@ from compare.system.version import code_version
 from compare.training.file_names import CHECKPOINTS
 from compare.training.trainer import Trainer, TrainingDiverged
 from compare.training.trainer_state import TrainerState
+from data.text.control_characters import visible
 from data.text.files import remove_leftovers
 
 
@@ -57,11 +58,11 @@ def run_trial(
             trainer, _ = build_trainer(tuned, prepared, report)
             trainer.run()
     except TrainingDiverged as error:
-        status, reason = "diverged", str(error)
+        status, reason = "diverged", visible(str(error))
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        status, reason = "out of memory", first_line(error)
+        status, reason = "out of memory", visible(first_line(error))
     state, done = trainer.state if trainer else TrainerState(), status == "done"
     return TrialResult(
         label=run.label,

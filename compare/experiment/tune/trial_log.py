@@ -81,13 +81,13 @@ class TrialResult:
 def _is_of_type(value: Any, kind: Any) -> bool:
     """Return whether ``value``, from JSON, can be in a field of type ``kind``."""
     if kind is str:
-        return isinstance(value, str)
+        return isinstance(value, str) and value.isprintable()
     if kind in (int, float):
         return is_finite(value) and value >= 0 and (kind is float or type(value) is int)
     if get_args(kind) and type(None) in get_args(kind):
         return value is None or _is_of_type(value, get_args(kind)[0])
     return isinstance(value, dict) and all(
-        isinstance(item, str | bool) or is_finite(item) for item in value.values()
+        isinstance(item, bool) or _is_of_type(item, str) or is_finite(item) for item in value.values()
     )
 
 
@@ -124,7 +124,7 @@ def read_trials(folder: str | Path) -> list[TrialResult]:
     return trials
 
 
-def by_label(trials: Sequence[TrialResult]) -> dict[str, list[TrialResult]]:
+def trials_by_label(trials: Sequence[TrialResult]) -> dict[str, list[TrialResult]]:
     """Group trials by model, in the order in which the models first appear."""
     groups: dict[str, list[TrialResult]] = {}
     for trial in trials:
@@ -138,14 +138,14 @@ def find_winners(trials: Sequence[TrialResult]) -> dict[str, TrialResult]:
     A model whose trials have all failed has none.
     """
     done = [trial for trial in trials if trial.status == "done"]
-    return {label: max(group, key=_rank) for label, group in by_label(done).items()}
+    return {label: max(group, key=_rank) for label, group in trials_by_label(done).items()}
 
 
 def summarize(trials: Sequence[TrialResult]) -> list[dict[str, Any]]:
     """Summarize a search in one row per model: its effort, and the settings and scores of its best trial."""
     winners = find_winners(trials)
     rows = []
-    for label, group in by_label(trials).items():
+    for label, group in trials_by_label(trials).items():
         winner = winners.get(label)
         rows.append(
             {

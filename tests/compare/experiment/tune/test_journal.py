@@ -152,6 +152,8 @@ def test_a_damaged_description(content: str, tuned: Path, tiny_toml: Path, tmp_p
         {"settings": None},
         {"settings": {"dropout": []}},
         {"seconds": float("nan")},
+        {"label": "a\ud800"},
+        {"settings": {"schedule": "a\x1b"}},
         {"more": 1},
     ],
 )

@@ -50,6 +50,18 @@ def test_every_model_gets_the_same_effort(tuned: Path):
     assert all(each.seconds > 0 for each in trials)
 
 
+def test_no_trial_is_stopped_early(tiny_toml: Path, tmp_path: Path):
+    """Where a run would stop: at this learning rate no validation is better than the first."""
+    space = {"learning_rate": Values((1e-30,))}
+    plan, impatient = (
+        TuningPlan(trials=1, updates=6, space=space),
+        ["train.patience=1", "train.valid_every=1"],
+    )
+    tuning = tune_experiment(tiny_toml, tmp_path / "out", plan, overrides=impatient)
+    assert [(each.best_update, each.updates) for each in tuning.trials] == [(1, 6), (1, 6)]
+    assert load_experiment(tmp_path / "out" / "best.toml").train.patience == 1
+
+
 def test_a_trial_is_what_training_logged(tuned: Path):
     """Score and learning rate of each trial, against its own metrics; its weights are gone."""
     for each in read_trials(tuned):
@@ -223,6 +235,20 @@ def test_a_stopped_trial_continues_from_its_state(
     assert updates[8:11] == [7, 8, 9]
     assert len(updates) == 8 + 3 + 3 * 10
     assert untimed(tuning.trials) == untimed(read_trials(tuned))
+
+
+def test_an_ended_trial_gives_its_disk_space_back_at_once(
+    tiny_toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    run_trial, left = search.run_trial, []
+
+    def run(*arguments: object) -> TrialResult:
+        left.append(list((tmp_path / "out").glob("trials/*/checkpoints")))
+        return run_trial(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(search, "run_trial", run)
+    tune_experiment(tiny_toml, tmp_path / "out", TuningPlan(trials=1, updates=2))
+    assert left == [[], []]
 
 
 def test_checkpoints_of_a_trial_that_was_killed_at_its_end_are_removed(
