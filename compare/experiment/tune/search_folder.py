@@ -63,7 +63,7 @@ def open_search(folder: Path, search: Search, prepared: PreparedData, *, write: 
             if old.get(name) != settings.get(name):
                 was, now = (abbreviate(each.get(name, "nothing")) for each in (old, settings))
                 raise ValueError(
-                    f"{folder} holds another search ({name}: {was} there, {now} here): "
+                    f"{folder} holds another search ({name[:80]}: {was} there, {now} here): "
                     "choose another folder with --out"
                 )
         if existing["trials"] > trials:

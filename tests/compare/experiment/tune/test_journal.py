@@ -133,6 +133,16 @@ def test_optuna_reads_the_journal(tuned: Path):
         assert (study.best_value, study.best_params) == (best.bleu, best.settings)
 
 
+def test_a_long_name_in_a_damaged_description_is_cut(
+    tuned: Path, tiny_toml: Path, tmp_path: Path, refusal: Refusal
+):
+    folder = Path(shutil.copytree(tuned, tmp_path / "copy"))
+    description = json.loads((folder / "tune.json").read_text())
+    description["settings"] = {"x" * 5000: "y" * 5000, **description["settings"]}
+    (folder / "tune.json").write_text(json.dumps(description))
+    assert len(refusal("tune", tiny_toml, "--out", folder, *EFFORT, "-q")) < 500 + len(str(folder))
+
+
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"settings": [], "trials": 1}', '{"trials": "1"}'])
 def test_a_damaged_description(content: str, tuned: Path, tiny_toml: Path, tmp_path: Path, refusal: Refusal):
     folder = Path(shutil.copytree(tuned, tmp_path / "copy"))
