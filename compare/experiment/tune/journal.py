@@ -5,11 +5,10 @@ a killed process gives up, so that the journal needs no states of unfinished tri
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compare.experiment.tune.space import Space
+from compare.experiment.tune.space import Space, draw_settings
 from compare.experiment.tune.trial_log import MAX_BYTES, TrialResult
 from compare.system.hints import abbreviate
 from compare.system.locks import lock_folder
@@ -25,16 +24,16 @@ JOURNAL = "journal.log"
 class Journal:
     """The journal in the folder of a search; every method takes the lock of the folder."""
 
-    def __init__(self, folder: Path, space: Space, draws: Sequence[Mapping[str, Any]], key: str) -> None:
+    def __init__(self, folder: Path, space: Space, seed: int, key: str) -> None:
         """Describe the search that the journal must be of; nothing is read.
 
         Args:
             folder: the folder of the search.
             space: the tuned settings.
-            draws: the settings of each trial.
+            seed: seed of the draws.
             key: hash of all that the trials of a search share; it is in every entry.
         """
-        self.folder, self.path, self.space, self.draws, self.key = folder, folder / JOURNAL, space, draws, key
+        self.folder, self.path, self.space, self.seed, self.key = folder, folder / JOURNAL, space, seed, key
 
     def read(self) -> dict[tuple[str, int], TrialResult]:
         """Read the ended trials by label and number.
@@ -45,8 +44,13 @@ class Journal:
         if not self.path.exists():
             return {}
         with lock_folder(self.folder, wait=True):
-            entries = [self._check(*entry) for entry in self._entries()]
-        return {(trial.label, trial.trial): trial for trial in entries}
+            trials = [self._check(*entry) for entry in self._entries()]
+        last = max((trial.trial for trial in trials), default=0)
+        draws = draw_settings(self.space, last, self.seed)
+        for trial in trials:
+            if dict(trial.settings) != draws[trial.trial - 1]:
+                raise self._forged(trial, "other settings than this search drew")
+        return {(trial.label, trial.trial): trial for trial in trials}
 
     def add(self, trial: TrialResult) -> None:
         """Append an ended trial."""
@@ -112,16 +116,15 @@ class Journal:
                 f"{self.path} is the journal of another search: choose another folder with --out"
             )
         result = TrialResult.from_dict({**values, "settings": settings}, str(self.path))
-        if result.bleu != value or settings != self._draw(result.trial):
-            raise ValueError(
-                f"{self.path}: trial {result.trial} of {abbreviate(result.label)} has another score or other "
-                "settings than this search drew: put the journal's own back, or choose another --out"
-            )
+        if result.bleu != value:
+            raise self._forged(result, f"two scores, {result.bleu} and {value}")
         return result
 
-    def _draw(self, number: int) -> dict[str, Any] | None:
-        """Return the settings of a trial; None where no such trial was drawn."""
-        return dict(self.draws[number - 1]) if number <= len(self.draws) else None
+    def _forged(self, trial: TrialResult, what: str) -> ValueError:
+        return ValueError(
+            f"{self.path}: trial {trial.trial} of {abbreviate(trial.label)} has {what}: "
+            "put the journal's own entry back, or choose another folder with --out"
+        )
 
 
 def _names(storage: "optuna.storages.JournalStorage") -> list[str]:

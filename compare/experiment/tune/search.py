@@ -39,8 +39,6 @@ class Tuning:
 
     trials: Sequence[TrialResult]
     """Ended trials by number, then in the order of the models."""
-    labels: Sequence[str]
-    """All models."""
     missing: int
     """Trials that have not ended."""
     best: Path | None
@@ -77,15 +75,14 @@ def tune_experiment(
         Interrupted: a signal arrived; everything is saved.
     """
     code_version()  # of the sources as they are now: they may be edited during a long search
-    search, folder = plan_search(config, plan or TuningPlan(), overrides), Path(folder)
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is not a folder: choose another one with --out")
+    folder = Path(folder)
+    search = _plan(config, folder, plan, overrides)
     tune_cpu(batch_tokens=search.experiment.train.batch_tokens)
     with remove_leftovers_of_mistakes(folder), lock_folder(folder, wait=True):
         remove_leftovers(folder)
         search, prepared = search.prepare(folder / "encoded")
         key = open_search(folder, search, prepared)
-        journal = Journal(folder, search.plan.space, search.draws, key)
+        journal = Journal(folder, search.plan.space, search.plan.seed, key)
         journal.read()  # names what is damaged
     _run_each(search, folder, journal, prepared, reporter or Reporter(quiet=True))
     return _write_outcome(search, folder, journal)
@@ -108,11 +105,18 @@ def plan_trials(
     Raises:
         ValueError: as ``tune_experiment``.
     """
-    search = plan_search(config, plan or TuningPlan(), overrides)
+    search = _plan(config, Path(folder), plan, overrides)
     with TemporaryDirectory() as place:
         search, prepared = search.prepare(Path(place))
         open_search(Path(folder), search, prepared, write=False)
     return list(search.draws)
+
+
+def _plan(config: str | Path, folder: Path, plan: TuningPlan | None, overrides: Sequence[str]) -> Search:
+    """Check all that needs no data."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is not a folder: choose another one with --out")
+    return plan_search(config, plan or TuningPlan(), overrides)
 
 
 def _run_each(
@@ -155,7 +159,8 @@ def _write_outcome(search: Search, folder: Path, journal: Journal) -> Tuning:
     labels = [run.label for run in search.runs]
     with lock_folder(folder, wait=True):
         ended = journal.read()
-        keys = [(label, number) for number in range(1, len(search.draws) + 1) for label in labels]
+        last = max([len(search.draws), *(number for _, number in ended)])  # another process may add trials
+        keys = [(label, number) for number in range(1, last + 1) for label in labels]
         trials = [ended[key] for key in keys if key in ended]
         for trial in trials:
             remove_checkpoints(_trial_folder(folder, trial.label, trial.trial))
@@ -165,15 +170,15 @@ def _write_outcome(search: Search, folder: Path, journal: Journal) -> Tuning:
         if len(trials) == len(keys) and len(winners) == len(labels):
             best = folder / BEST
             text = read_bytes(search.config, max_bytes=CONFIG_BYTES).decode()
-            write_atomically(best, best_config(text, search.experiment, winners, _about(search)))
-    return Tuning(trials=trials, labels=labels, missing=len(keys) - len(trials), best=best)
+            write_atomically(best, best_config(text, search.experiment, winners, _about(search, last)))
+    return Tuning(trials=trials, missing=len(keys) - len(trials), best=best)
 
 
-def _about(search: Search) -> str:
+def _about(search: Search, trials: int) -> str:
     """Describe the search for the comment at the top of best.toml."""
     space = ", ".join(f"{name} {dimension}" for name, dimension in search.plan.space.items())
     return (
-        f"Made by attnbench tune: each model got {search.plan.trials} trials of "
+        f"Made by attnbench tune: each model got {trials} trials of "
         f"{search.runs[0].train.max_updates} updates\n"
         f"with the same random draws (seed {search.plan.seed}) from: {space}.\n"
         "Kept is the trial with the highest validation BLEU; trials.jsonl holds all of them."

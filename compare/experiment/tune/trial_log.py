@@ -15,7 +15,7 @@ TRIALS = "trials.jsonl"
 """Name of the file."""
 MAX_BYTES = 100_000_000
 """Size that no trial log reaches."""
-MAX_TRIALS = 100_000
+MAX_TRIALS = 10_000
 """Number of trials that no search reaches."""
 
 

@@ -60,7 +60,8 @@ def test_a_mistake_leaves_no_folder(tiny_toml: Path, tmp_path: Path, refusal: Re
         refusal("tune", tiny_toml, "--out", tmp_path / "out" / "deep", "-q", *options)
     assert not (tmp_path / "out").exists()
     (tmp_path / "out").write_text("")
-    assert "is not a folder" in refusal("tune", tiny_toml, "--out", tmp_path / "out", "-q")
+    for dry in ([], ["--dry-run"]):
+        assert "is not a folder" in refusal("tune", tiny_toml, "--out", tmp_path / "out", "-q", *dry)
 
 
 def test_without_optuna(tiny_toml: Path, tmp_path: Path, refusal: Refusal, monkeypatch: pytest.MonkeyPatch):

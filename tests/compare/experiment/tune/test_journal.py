@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from compare.cli import main
+from compare.experiment.tune import search
 from compare.experiment.tune.plan import TuningPlan
 from compare.experiment.tune.search import tune_experiment
 from compare.experiment.tune.trial_log import read_trials
@@ -86,8 +87,8 @@ def test_a_journal_of_another_search(tuned: Path, tiny_toml: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("pattern", "new", "message"),
     [
-        (r'"value":[0-9.e-]+', '"value":99.5', "has another score"),
-        (r'"bleu":[0-9.e-]+', '"bleu":99.5', "has another score"),
+        (r'"value":[0-9.e-]+', '"value":99.5', "has two scores"),
+        (r'"bleu":[0-9.e-]+', '"bleu":99.5', "has two scores"),
         (r'"params":{"learning_rate":[0-9.e-]+', '"params":{"learning_rate":0.01', "than this search drew"),
         (r'"trial":1', '"trial":2', "than this search drew"),
         (r'"trial":1', '"trial":0', "trial 0 cannot be"),
@@ -111,6 +112,25 @@ def test_a_forged_or_damaged_journal(
     if message == NOT_A_JOURNAL:
         as_documented("damaged journal", 2, f"error: {line}\n")
     assert message in line
+
+
+def test_trials_that_another_process_has_added_meanwhile(
+    tuned: Path, tiny_toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A worker that was started with fewer trials neither refuses nor forgets the others."""
+    folder = Path(shutil.copytree(tuned, tmp_path / "copy"))
+    run_each = search._run_each
+
+    def run_each_late(*arguments: object) -> None:
+        monkeypatch.setattr(search, "_run_each", run_each)
+        tune_experiment(tiny_toml, folder, TuningPlan(trials=2, updates=2))
+        run_each(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(search, "_run_each", run_each_late)
+    tuning = tune_experiment(tiny_toml, folder, PLAN)
+    assert [each.trial for each in read_trials(folder)] == [1, 1, 2, 2]
+    assert (len(tuning.trials), tuning.missing) == (4, 0)
+    assert "got 2 trials" in (folder / "best.toml").read_text()
 
 
 def test_a_line_that_was_cut_short_is_dropped(tuned: Path, tiny_toml: Path, tmp_path: Path):
