@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from compare.analysis.alignment.gold import read_gold
     from compare.analysis.alignment.measurement import measure_alignment
+    from compare.analysis.alignment.proposed_links import count_proposed_links, read_proposed_links
     from compare.analysis.finished_experiment import load_finished
     from compare.analysis.significance.compare_models import compare_models
     from compare.analysis.significance.scored_tests import score_tests
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
     from compare.config.parse import load_experiment
     from compare.config.run import Run, resolve_models
     from compare.config.sections import Experiment
+    from compare.decoding.length_penalty import LengthPenalty
     from compare.decoding.translator import Translator
+    from compare.experiment.converge import measure_convergence, plan_convergence
+    from compare.experiment.convergence_file import Convergence
     from compare.experiment.run_all import dry_run, run_experiment
     from compare.experiment.tune.plan import TuningPlan
     from compare.experiment.tune.search import plan_trials, tune_experiment
@@ -52,8 +56,10 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "BenchPlan": "compare.benchmark.plan",
+    "Convergence": "compare.experiment.convergence_file",
     "Experiment": "compare.config.sections",
     "Family": "compare.models.registry",
+    "LengthPenalty": "compare.decoding.length_penalty",
     "Metric": "compare.scoring.metrics.base",
     "MetricOptions": "compare.scoring.metrics.base",
     "MetricScore": "compare.scoring.metrics.base",
@@ -71,6 +77,7 @@ _MODULES = {
     "catalogue_presets": "compare.models.catalogue",
     "check_experiment": "compare.check.recompute",
     "compare_models": "compare.analysis.significance.compare_models",
+    "count_proposed_links": "compare.analysis.alignment.proposed_links",
     "describe_preset": "compare.models.catalogue",
     "diagnose": "compare.system.doctor",
     "draw_figure": "compare.report.plots.registry",
@@ -87,12 +94,15 @@ _MODULES = {
     "load_results": "compare.results.store",
     "load_table": "compare.report.tables.shapes",
     "measure_alignment": "compare.analysis.alignment.measurement",
+    "measure_convergence": "compare.experiment.converge",
     "measure_growth": "compare.benchmark.scaling",
     "parse_space": "compare.experiment.tune.space",
+    "plan_convergence": "compare.experiment.converge",
     "plan_trials": "compare.experiment.tune.search",
     "planned_timings": "compare.benchmark.benchmark",
     "read_benchmark": "compare.benchmark.report",
     "read_gold": "compare.analysis.alignment.gold",
+    "read_proposed_links": "compare.analysis.alignment.proposed_links",
     "read_trials": "compare.experiment.tune.trial_log",
     "register_family": "compare.models.registry",
     "register_metric": "compare.scoring.metrics",
@@ -118,6 +128,9 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "resolve_models",
     "dry_run",
     "run_experiment",
+    "measure_convergence",
+    "plan_convergence",
+    "Convergence",
     "check_experiment",
     "tune_experiment",
     "plan_trials",
@@ -138,8 +151,11 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "Result",
     "load_model",
     "Translator",
+    "LengthPenalty",
     "measure_alignment",
     "read_gold",
+    "read_proposed_links",
+    "count_proposed_links",
     "score_texts",
     "score_files",
     "ScoringOptions",

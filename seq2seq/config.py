@@ -15,6 +15,7 @@ MAX_LAYERS = 1_000
 """More layers than any recurrent model has; each takes time to build, however narrow it is."""
 Side = Literal["none", "encoder", "decoder", "both"]
 Readout = Literal["tanh", "maxout"]
+DecoderStart = Literal["bridge", "last", "zeros"]
 Tie = Literal["none", "output", "all"]
 
 
@@ -124,12 +125,16 @@ class Seq2SeqConfig:
     """Number of recurrent layers of the encoder and also of the decoder; residual from the third on."""
     direction: Direction = "both"
     """Direction in which the encoder reads; "backward" reverses the source (Sutskever et al. 2014)."""
+    decoder_start: DecoderStart | None = None
+    """Initial state of the decoder: tanh(W [last encoder states] + b) ("bridge", Bahdanau et al. 2015), the
+    last encoder states themselves ("last", Sutskever et al. 2014), or 0 ("zeros"); default "bridge" with
+    attention, "last" without."""
     dropout: float = 0.2
     """Dropout probability on the embeddings, between recurrent layers and on the readout."""
     self_attention: Side = "none"
     """RNN that also attends to its own earlier states (compare Cheng et al. 2016)."""
     feed_summary: bool = False
-    """Feed the encoder's summary at every step too (Cho et al. 2014); only without attention."""
+    """Feed the initial state of the top layer at every step too (Cho et al. 2014); only without attention."""
     readout: Readout = "tanh"
     """Activation of the layer between state and output layer (maxout: Bahdanau et al. 2015)."""
     tie: Tie = "none"
@@ -145,6 +150,7 @@ class Seq2SeqConfig:
             ("tie", Tie),
         ):
             _check_choice(name, getattr(self, name), get_args(allowed))
+        _check_choice("decoder_start", self.start, get_args(DecoderStart))
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must be at least 0 and below 1, got {self.dropout}")
         self._check_sizes()
@@ -175,19 +181,37 @@ class Seq2SeqConfig:
                 f'hidden_size ({self.hidden_size}) must be even with readout "maxout", which keeps one of '
                 "every two units"
             )
+        if self.start == "last" and self.states_size != self.hidden_size:
+            raise ValueError(
+                f"encoder_size ({self.encoder_size}) must be hidden_size ({self.hidden_size}) with "
+                'decoder_start "last": the last encoder states are the first decoder states; "bridge" takes '
+                "any size"
+            )
 
     def _check_without_attention(self) -> None:
         """Reject options that need attention."""
-        if self.states_size != self.hidden_size:
+        if self.start == "zeros":
             raise ValueError(
-                f"encoder_size ({self.encoder_size}) must be hidden_size ({self.hidden_size}) without "
-                "attention: the last encoder states are the first decoder states"
+                'decoder_start "zeros" needs an attention: without one the decoder sees the source only '
+                'through its initial state; use "last" or "bridge"'
             )
         if self.self_attention in ("encoder", "both"):
             raise ValueError(
                 f'self_attention "{self.self_attention}" needs an attention: without one the decoder sees '
                 'only the last states of the recurrence; use "decoder" or "none"'
             )
+
+    @property
+    def start(self) -> str:
+        """The initial state of the decoder, with the default filled in."""
+        if self.decoder_start is None:
+            return "last" if self.attention is None else "bridge"
+        return self.decoder_start
+
+    @property
+    def start_size(self) -> int:
+        """Size of the initial states of all layers of the decoder together; an LSTM has h and c."""
+        return self.num_layers * self.hidden_size * (2 if self.cell == "lstm" else 1)
 
     @property
     def states_size(self) -> int:

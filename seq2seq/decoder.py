@@ -33,12 +33,17 @@ class Decoder(nn.Module):
     c(t) is computed from h(t). The readout is the attentional vector a(t) = f(W [h(t); c(t)]). Without input
     feeding a(t-1) is left out; with it a(0) = 0.
 
-    Without attention: as "before", but without c(t). ``feed_summary`` replaces c(t) by the last h of the top
-    layer of the encoder, the same at every step (Cho et al. 2014, section 2.2).
+    Without attention: as "before", but without c(t). ``feed_summary`` replaces c(t) by the initial h of the
+    top layer, the same at every step (Cho et al. 2014, section 2.2).
 
-    Initial states: with attention tanh(W [final states of the encoder]) (Bahdanau et al. 2015, appendix
-    A.2.2). Without attention the final states of the encoder themselves, layer by layer (Sutskever et al.
-    2014): all information on the source passes through them, and a trained tanh layer saturates early.
+    Initial states (B, L, H), and as many c of an LSTM, by ``decoder_start``, with f the final states of all
+    layers and directions of the encoder, concatenated:
+
+    - "bridge": tanh(W f + b), W being (L H, F) for f (B, F), or (2 L H, F) for an LSTM. In Bahdanau et al.
+      2015, appendix A.2.2, f is the state of the backward direction alone. The default with attention.
+    - "last": f itself, layer by layer (Sutskever et al. 2014). The default without attention, where all
+      information on the source passes through these states, and a trained tanh layer saturates early.
+    - "zeros": 0, so that the decoder sees the source through attention alone.
 
     With self-attention, s and h stand for the states that ``SelfAttention`` returns; the recurrence itself
     continues with the states of the RNN.
@@ -54,8 +59,8 @@ class Decoder(nn.Module):
             summary_size: size of the encoder's summary.
 
         Raises:
-            ValueError: the attention does not accept these sizes, or there is no attention and the summary is
-                not as large as the initial states.
+            ValueError: the attention does not accept these sizes, or the decoder starts from the encoder's
+                last states and the summary is not as large as its own.
         """
         super().__init__()
         self.config, size, attention = config, config.hidden_size, config.attention
@@ -85,7 +90,10 @@ class Decoder(nn.Module):
             encoded: output of the encoder.
         """
         states, mask, summary, _ = encoded
-        start = summary if self.bridge is None else self.bridge(summary).tanh()
+        if self.config.start == "zeros":
+            start = summary.new_zeros(len(summary), self.config.start_size)
+        else:
+            start = summary if self.bridge is None else self.bridge(summary).tanh()
         # In the dtype of the parameters, not of autocast: bfloat16 would round the sum in a cell state.
         start = start.to(self.readout.weight.dtype).view(len(start), self.config.num_layers, -1)
         if self.attention is None:
@@ -221,13 +229,12 @@ class Decoder(nn.Module):
 
 
 def _bridge(config: Seq2SeqConfig, summary_size: int) -> nn.Linear | None:
-    """Create the layer from the encoder's summary to the initial states; None without attention."""
-    size = config.num_layers * config.hidden_size * (2 if config.cell == "lstm" else 1)
-    if config.attention is not None:
-        return nn.Linear(summary_size, size)
-    if summary_size != size:
+    """Create the layer from the encoder's summary to the initial states; None with another start."""
+    if config.start == "bridge":
+        return nn.Linear(summary_size, config.start_size)
+    if config.start == "last" and summary_size != config.start_size:
         raise ValueError(
-            f"without attention the encoder's summary is the initial state of the decoder: it must be "
-            f"{size} wide (the states of {config.num_layers} layers), got {summary_size}"
+            'with decoder_start "last" the encoder\'s summary is the initial state of the decoder: it must '
+            f"be {config.start_size} wide (the states of {config.num_layers} layers), got {summary_size}"
         )
     return None

@@ -44,7 +44,7 @@ def decoder_multiply_adds(
         summary_size: size of the encoder's summary, from which the initial state is computed.
     """
     h, attention, input_size = config.hidden_size, config.attention, config.embedding_size
-    context = feedback = bridge = 0
+    context = feedback = 0
     count = 0.0
     if attention is None:
         input_size += h if config.feed_summary else 0
@@ -52,14 +52,15 @@ def decoder_multiply_adds(
         context = SCORES[attention.score].context_width(h, value_size, attention)
         attends_before = attention.placement == "before"
         feedback = context if attends_before else config.output_size * attention.input_feeding
-        bridge = summary_size * config.num_layers * h * _states_per_layer(config)
         count = attention_multiply_adds(attention, h, value_size).total(src_len, tgt_len)
+    if config.start == "bridge":
+        count += summary_size * config.start_size
     if config.self_attention in ("decoder", "both"):
         count += _self_attention(h, tgt_len)
     attends_after = attention is not None and attention.placement == "after"
     readout_input = h + context + (0 if attends_after else input_size)
     readout = readout_input * config.output_size * (2 if config.readout == "maxout" else 1)
-    return count + bridge + tgt_len * (_layers(config, input_size + feedback, h) + readout)
+    return count + tgt_len * (_layers(config, input_size + feedback, h) + readout)
 
 
 def _states_per_layer(config: Seq2SeqConfig) -> int:

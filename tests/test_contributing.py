@@ -24,8 +24,10 @@ import sys
 import torch
 from tests.kits.contract import EXACT, make, sharpen, sources, stepped, targets
 from compare.models.flops import forward_flops
+from compare.models.presets import PRESETS
 from torch.utils.flop_counter import FlopCounterMode
 
+assert PRESETS["deep-averaging"].departures
 torch.set_default_dtype(torch.float64)
 model = make("deep-averaging").eval()
 sharpen(model)

@@ -109,9 +109,7 @@ class Ours(Racer):
         ids, mask, limits = sources
         self.steps = 0
         special = SpecialIds(pad=self.work.pad, bos=self.work.bos, eos=self.work.eos)
-        return search(
-            self.model, ids, mask, limits=limits, special=special, beam_size=self.task.beam, alpha=0.0
-        )
+        return search(self.model, ids, mask, limits=limits, special=special, beam_size=self.task.beam)
 
     def ids(self, found: list[Hypothesis]) -> list[list[int]]:
         """The tokens of each hypothesis."""

@@ -27,9 +27,11 @@ def force_length(model: "Model") -> None:
 
 
 def search_forced(
-    model: "Model", src: Tensor, src_mask: Tensor, *, steps: int, beam_size: int, alpha: float
+    model: "Model", src: Tensor, src_mask: Tensor, *, steps: int, beam_size: int
 ) -> list[Hypothesis]:
     """Run the beam search of translation with hypotheses of exactly ``steps`` tokens, EOS included.
+
+    A length penalty would change nothing: it only decides between hypotheses of different length.
 
     Args:
         model: one prepared by ``force_length``.
@@ -37,10 +39,9 @@ def search_forced(
         src_mask: True at real tokens (B, S).
         steps: tokens of every hypothesis, at least 1.
         beam_size: hypotheses per sentence.
-        alpha: exponent of the length penalty.
 
     Returns:
         The best hypothesis of each sentence.
     """
     limits = torch.full((src.size(0),), steps - 1, device=src.device)
-    return search(model, src, src_mask, limits=limits, special=SPECIAL, beam_size=beam_size, alpha=alpha)
+    return search(model, src, src_mask, limits=limits, special=SPECIAL, beam_size=beam_size)

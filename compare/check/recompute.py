@@ -9,8 +9,11 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from compare.config.shared_settings import settings_hash
-from compare.experiment.compute_result import Figures, compute_figures
+from compare.experiment.compute_result import compute_figures
+from compare.experiment.converge import LONGER, recompute_convergence
+from compare.experiment.convergence_file import NAME, read_convergence
 from compare.experiment.prepare import PreparedData, prepare_data
+from compare.experiment.speed_figures import Figures
 from compare.report.publish import render_views
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_results
@@ -25,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 RELATIVE_TOLERANCE = 1e-9
 """Largest relative difference of equal figures: sums may be taken in another order."""
+LATER_FIGURES = ("brevity_penalty", "length_penalty", "length_normalization")
+"""Figures that results of earlier versions lack."""
 
 
 class ComparedValue(NamedTuple):
@@ -55,7 +60,7 @@ class CheckResult(NamedTuple):
     findings: list[ComparedValue]
     """All values that were compared."""
     notes: list[str]
-    """One line per other code version that made the results."""
+    """One line per other code version that made the results, and per file that could not be checked."""
 
     @property
     def differences(self) -> list[ComparedValue]:
@@ -91,11 +96,13 @@ def check_experiment(folder: str | Path) -> CheckResult:
         for result, run in zip(finished, runs, strict=True):
             logger.info(f"checking {run.name}")
             findings += check_run(run, result, prepared.for_seed(result.seed))
+    findings += check_convergence(folder)
     findings += check_tables(folder, results)
     other_versions = {str(result.code_version) for result in finished} - {code_version()}
-    return CheckResult(
-        findings, [f"made by code {other}, checked by {code_version()}" for other in sorted(other_versions)]
-    )
+    notes = [f"made by code {other}, checked by {code_version()}" for other in sorted(other_versions)]
+    if (folder / NAME).is_file() and not (folder / LONGER).is_dir():
+        notes.append(f"{NAME}: not computed again, since the longer runs are not here")
+    return CheckResult(findings, notes)
 
 
 def check_run(run: RunFolder, result: Result, prepared: PreparedData) -> Iterator[ComparedValue]:
@@ -126,7 +133,7 @@ def check_run(run: RunFolder, result: Result, prepared: PreparedData) -> Iterato
         yield ComparedValue(run.name, "figures", "done", str(error))
         return
     for name, recorded in result.flat().items():
-        if recorded is None and _is_optional(name):
+        if recorded is None and (_is_optional(name) or name in LATER_FIGURES):
             continue  # earlier versions did not compute it
         yield ComparedValue(run.name, name, recorded, recomputed.get(name))
 
@@ -135,6 +142,20 @@ def _is_optional(column: str) -> bool:
     """Return whether ``column`` belongs to a metric that results may lack."""
     metric = metric_of(column)
     return metric is not None and metric.name not in HEADLINE.metrics
+
+
+def check_convergence(folder: Path) -> Iterator[ComparedValue]:
+    """Compare every entry of convergence.json with the logs, if the longer runs are here."""
+    if not (folder / LONGER).is_dir():
+        return
+    for name, recorded in read_convergence(folder).items():
+        try:
+            recomputed = recompute_convergence(folder, name, recorded.factor)
+        except (ValueError, OSError) as error:
+            yield ComparedValue(NAME, name, recorded, str(error))
+            continue
+        found = "no such longer run" if recomputed is None else recomputed
+        yield ComparedValue(NAME, name, recorded, found)
 
 
 def check_tables(folder: Path, results: list[Result]) -> Iterator[ComparedValue]:

@@ -16,16 +16,17 @@ def models(
 ) -> int:
     """List the presets, or describe one.
 
-    A description shows settings, formulas, modules with their weights, and tensor shapes.
+    A description shows settings, departures from the paper, formulas, modules with their weights, and shapes.
 
     Example: attnbench models luong-local-p
     """
     from dataclasses import asdict
 
+    from compare.config.schema import current_preset
     from compare.models.catalogue import catalogue_presets, describe_preset, render_description, render_list
 
     if name is not None:
-        found = describe_preset(name, vocabulary)
+        found = describe_preset(current_preset(name), vocabulary)
         print_visible(json.dumps(found, indent=2) if as_json else render_description(found))
         return 0
     entries = catalogue_presets(vocabulary)

@@ -1,4 +1,4 @@
-"""Commands that run something: run, tune, study."""
+"""Commands that run something: run, tune, converge, study."""
 
 import json
 import logging
@@ -112,6 +112,40 @@ def tune(
     else:
         logger.info(f"written to {tuning.best}")
     return 0 if tuning.best else 1
+
+
+@app.command()
+def converge(
+    folder: Annotated[Path, typer.Argument(help="A finished experiment.")],
+    factor: Annotated[float, typer.Option(help="Train with this many times the updates.")] = 1.5,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs; train nothing.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Measure what longer training would gain.
+
+    The lowest seed of each model is trained again with more updates, in FOLDER/longer, and compared on the
+    validation set; no test set is decoded. Tables and report then tell which models were still improving
+    when they stopped. The same command again continues.
+
+    Example: attnbench converge runs/demo
+    """
+    from compare.experiment.converge import measure_convergence, plan_convergence
+    from compare.report.convergence import render_convergence
+    from compare.report.publish import refresh_views
+    from compare.system.log import show_messages
+    from compare.system.progress import Reporter
+
+    show_messages(quiet=quiet)
+    planned = plan_convergence(folder, factor=factor)
+    if dry_run:
+        names = [run.name for run in planned]
+        print_visible(json.dumps(names) if as_json else "\n".join(names))
+        return 0
+    measured = measure_convergence(folder, Reporter(quiet=quiet), factor=factor)
+    refresh_views(folder)
+    print_visible(render_convergence(measured, as_json=as_json), flush=True)
+    return 0 if len(measured) == len(planned) else 1
 
 
 @app.command()

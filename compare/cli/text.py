@@ -1,7 +1,5 @@
-"""Commands on text: translate, score, align."""
+"""Commands on text: translate, score."""
 
-import json
-import logging
 import sys
 from collections.abc import Iterator
 from io import TextIOWrapper
@@ -11,9 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperOption
 
-from compare.cli.app import AsJson, Quiet, app, print_visible
-
-logger = logging.getLogger(__name__)
+from compare.cli.app import AsJson, app, print_visible
 
 
 @app.command()
@@ -85,48 +81,6 @@ def score(
     asked = [name for text in metrics or HEADLINE.metrics for name in text.replace(",", " ").split()]
     scoring = ScoringOptions(metrics=asked, tokenize=tokenize, lowercase=lowercase)
     print_visible(render_scores(score_files(hypotheses, ref, scoring), as_json=as_json))
-    return 0
-
-
-@app.command()
-def align(
-    run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
-    gold: Annotated[Path, typer.Option(help="Gold links, Pharaoh or NAACL format, plain or .gz.")],
-    src: Annotated[Path, typer.Option(help="Source text of the links, tokenised.")],
-    tgt: Annotated[Path, typer.Option(help="Target text of the links, tokenised.")],
-    first_word: Annotated[int, typer.Option(min=0, max=1, help="Number of the first word in the links.")] = 0,
-    turned: Annotated[
-        bool, typer.Option("--turned", help="Links are target-source, not source-target.")
-    ] = False,
-    method: Annotated[
-        str, typer.Option(help="Method: arg max, intersection, or a threshold (0.2).")
-    ] = "arg max",
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-) -> int:
-    """Compare a run's attention with word alignments.
-
-    Prints alignment error rate, precision and recall of every head.
-
-    Example: attnbench align runs/demo/bahdanau-seed1 --gold gold.talp.gz --src test.en.gz --tgt test.de.gz
-    """
-    from compare.analysis.alignment.gold import read_gold
-    from compare.analysis.alignment.measurement import measure_alignment
-    from compare.results.markdown import markdown_table
-    from compare.results.trained_model import load_model
-    from compare.system.cpu import tune_cpu
-    from compare.system.log import show_messages
-
-    show_messages(quiet=quiet)
-    found = read_gold(gold, *((tgt, src) if turned else (src, tgt)), first_word=first_word)
-    for line in found.skipped:
-        logger.info(line)
-    tune_cpu()
-    measured = measure_alignment(load_model(run), found.turned() if turned else found)
-    if measured is None:
-        raise ValueError(f"{run}: this model has no attention to the source, from which links are derived")
-    rows = measured.rows(method)
-    print_visible(json.dumps(rows, indent=2) if as_json else markdown_table(rows))
     return 0
 
 

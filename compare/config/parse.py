@@ -8,7 +8,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_origin
 
 from compare.config.schema import current_config
 from compare.config.sections import (
@@ -144,11 +144,16 @@ def build_section(kind: type[Section], table: Any, context: str, prefix: str) ->
 def check_type(value: Any, kind: Any, context: str) -> Any:
     """Return ``value`` if it is of type ``kind``; an int is accepted as a float, a bool not as an int.
 
+    For a tuple, a list is accepted, or a single value, which is a list of one.
+
     A ``Literal`` is checked by the section that declares it, whose message names the choices.
 
     Raises:
         ValueError: a value of another type, not finite, or beyond 64 bits.
     """
+    if get_origin(kind) is tuple:
+        values = value if isinstance(value, list) else [value]
+        return tuple(check_type(item, get_args(kind)[0], context) for item in values)
     kinds = [part for part in get_args(kind) or (kind,) if part in (int, float, str, bool)]
     if type(value) is int and not -(2**63) <= value < 2**63:
         raise ValueError(f"{context} must be a number of 64 bits, found {abbreviate(value)}")

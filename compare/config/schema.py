@@ -12,8 +12,8 @@ SCHEMA = 2
 Kind = Literal["config", "preset", "parameter", "trainer state", "result"]
 
 RENAMED: dict[Kind, dict[str, str]] = {
-    "config": {},
-    "preset": {},
+    "config": {"decode.length_penalty": "decode.length_penalties"},  # a number is a list of one
+    "preset": {"gnmt-4": "bahdanau-4x1024", "transformer-tiny": "transformer-postnorm-2x128"},
     "parameter": {},
     "trainer state": {"ledger": "progress", "window": "running_metrics"},
     "result": {},
@@ -26,6 +26,22 @@ table and never rewritten."""
 def current_names(kind: Kind, values: Mapping[str, Any]) -> dict[str, Any]:
     """Replace old names among the keys of ``values`` by the current ones."""
     return {RENAMED[kind].get(name, name): value for name, value in values.items()}
+
+
+REDEFINED = ("train_mfu", "latency_ms_p95")
+"""Fields of result.json that had another definition before timings in turn: they were relative to a measured
+peak and taken from fewer than 100 sentences."""
+
+
+def without_redefined(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave ``REDEFINED`` out of the fields of a result that was made before timings in turn."""
+    is_current = "timed_together" in result
+    return {name: value for name, value in result.items() if is_current or name not in REDEFINED}
+
+
+def current_preset(name: str) -> str:
+    """Return the current name of a preset."""
+    return RENAMED["preset"].get(name, name)
 
 
 def current_config(table: Mapping[str, Any], path: object) -> dict[str, Any]:
@@ -56,4 +72,7 @@ def _current_section(name: str, section: Any) -> Any:
     keys = current_names("config", {f"{name}.{key}": value for key, value in section.items()})
     current = {key.removeprefix(f"{name}."): value for key, value in keys.items()}
     preset = current.get("preset")
-    return current | {"preset": RENAMED["preset"].get(preset, preset)} if isinstance(preset, str) else current
+    if not isinstance(preset, str) or current_preset(preset) == preset:
+        return current
+    # A label that is left out is the preset's name as written, which the run's folder has.
+    return {"label": preset} | current | {"preset": current_preset(preset)}

@@ -3,12 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from itertools import pairwise
 from typing import Any
 
 from compare.system.hints import MAX_COMPARED, abbreviate
 
 MAX_BEAM_SIZE = 1_000
 """The largest beam that the literature tries (Koehn and Knowles 2017, section 3.6)."""
+MAX_PENALTIES = 50
+"""Length penalties that one search serves: it keeps the best translation for each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,8 +129,11 @@ class DecodeConfig:
 
     beam_size: int = 5
     """Hypotheses kept per sentence; 1 is greedy search."""
-    length_penalty: float = 1.0
-    """Alpha of ((5 + length) / 6) ** alpha, the divisor of a log-probability (Wu et al. 2016, eq. 14)."""
+    length_penalties: tuple[float, ...] = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0)
+    """Values of alpha, the strength of the length penalty; one of several is chosen on validation."""
+    length_normalization: str = "wu"
+    """Divisor of a log-probability: wu, ((5 + length) / 6) ** alpha (Wu et al. 2016, eq. 14), length,
+    length ** alpha, or both: one of the two is chosen too."""
     max_ratio: float = 2.0
     """A translation has at most max_ratio * source tokens + 10 tokens."""
     batch_tokens: int = 4_096
@@ -141,30 +147,41 @@ class DecodeConfig:
         _at_most(MAX_BEAM_SIZE, beam_size=self.beam_size)
         _at_most(1_000_000_000, batch_tokens=self.batch_tokens)
         _at_most(1_000, max_ratio=self.max_ratio)
-        _at_most(10, length_penalty=self.length_penalty)
-        if self.length_penalty < 0:
-            raise ValueError(f"length_penalty must not be negative, found {self.length_penalty}")
+        _one_of(length_normalization=(self.length_normalization, ("wu", "length", "both")))
+        if not 1 <= (count := len(self.length_penalties)) <= MAX_PENALTIES:
+            raise ValueError(f"length_penalties must hold 1 to {MAX_PENALTIES} numbers, found {count}")
+        for alpha in self.length_penalties:
+            _at_most(10, length_penalties=alpha)
+            if alpha < 0:
+                raise ValueError(f"length_penalties must not be negative, found {alpha}")
+        if any(later <= earlier for earlier, later in pairwise(self.length_penalties)):
+            raise ValueError(
+                f"length_penalties must rise, found {', '.join(map(str, self.length_penalties))}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
 class BenchConfig:
-    """Settings for measuring decoding speed after training."""
+    """Settings for measuring speed after training, all models in turn."""
 
+    updates: int = 10
+    """Training updates per timed repeat."""
     sentences: int = 256
     """Test sentences per timed decoding."""
     repeats: int = 3
-    """Timed repeats; the median is reported."""
-    latency_sentences: int = 32
-    """Sentences translated one at a time for the latency percentiles."""
+    """Timed repeats; the median, the lowest and the highest are reported."""
+    latency_sentences: int = 100
+    """Sentences translated one at a time for the latency; below 100 there is no 95th percentile."""
 
     def __post_init__(self) -> None:
         """Reject counts below 1."""
-        _at_least(1, sentences=self.sentences, repeats=self.repeats, latency_sentences=self.latency_sentences)
+        _at_least(1, updates=self.updates, sentences=self.sentences, repeats=self.repeats)
+        _at_least(1, latency_sentences=self.latency_sentences)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetConfig:
-    """The quantity in which the models are made equal (see compare/experiment/budget.py)."""
+    """The quantity in which the models are made equal (see compare/experiment/budget/)."""
 
     match: str = "none"
     """none, params (trainable weights), flops (of training, per token) or time (seconds of training)."""

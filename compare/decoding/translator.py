@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from compare.config.sections import MAX_BEAM_SIZE, DecodeConfig
-from compare.decoding.search import Hypothesis, SpecialIds, search
+from compare.decoding.length_penalty import LengthPenalty, length_penalties
+from compare.decoding.search import Hypothesis, SpecialIds, search_all
 from data.batch import make_source_batch
 from data.loader import decode_batches
 from data.vocabulary import BOS, EOS, PAD, VocabularyPair
@@ -42,16 +43,19 @@ class Translator:
         vocabularies: VocabularyPair,
         decode: DecodeConfig,
         device: torch.device,
+        penalty: LengthPenalty | None = None,
     ) -> None:
         """Combine model and vocabularies.
 
         Args:
             model: a trained model, on ``device``.
             vocabularies: source and target vocabulary.
-            decode: beam size, length penalty, limits and batch size of search.
+            decode: beam size, limits and batch size of search, and the grid of length penalties.
             device: device that search runs on.
+            penalty: the length penalty of search; None: the smallest of the grid, as long as none is chosen.
         """
         self.model, self.vocabularies, self.decode, self.device = model, vocabularies, decode, device
+        self.penalty = penalty or length_penalties(decode)[0]
 
     @overload  # a string is a sequence of strings too, which mypy cannot tell apart
     def translate(self, lines: str, *, beam_size: int | None = None) -> str: ...  # type: ignore[overload-overlap]
@@ -72,10 +76,27 @@ class Translator:
         """
         if isinstance(lines, str):
             return self.translate([lines], beam_size=beam_size)[0]
+        (texts,) = self.translate_all(lines, [self.penalty], beam_size=beam_size)
+        return texts
+
+    def translate_all(
+        self, lines: Sequence[str], penalties: Sequence[LengthPenalty], *, beam_size: int | None = None
+    ) -> list[list[str]]:
+        """Translate lines with each of several length penalties, at about the cost of one of them.
+
+        Args:
+            lines: source sentences.
+            penalties: length penalties, in place of the translator's own.
+            beam_size: as for ``translate``.
+
+        Returns:
+            For each penalty the translations as ``translate`` gives them.
+        """
         lines = list(lines)
-        hypotheses = iter(self.search([line for line in lines if line.strip()], beam_size))
+        found = self.search_all([line for line in lines if line.strip()], penalties, beam_size)
         decode = self.vocabularies.tgt.decode
-        return [decode(next(hypotheses).tokens) if line.strip() else "" for line in lines]
+        rows = [iter(hypotheses) for hypotheses in found]
+        return [[decode(next(row).tokens) if line.strip() else "" for line in lines] for row in rows]
 
     def search(self, lines: Sequence[str], beam_size: int | None = None) -> list[Hypothesis]:
         """Find the best hypothesis of each line; lines of similar length share a batch.
@@ -87,29 +108,51 @@ class Translator:
         Returns:
             One hypothesis per line: ids of its tokens, and its score.
         """
+        (found,) = self.search_all(lines, [self.penalty], beam_size)
+        return found
+
+    def search_all(
+        self, lines: Sequence[str], penalties: Sequence[LengthPenalty], beam_size: int | None = None
+    ) -> list[list[Hypothesis]]:
+        """Find the best hypothesis of each line under each of several length penalties.
+
+        Args:
+            lines: source sentences.
+            penalties: as for ``translate_all``.
+            beam_size: as for ``translate``.
+
+        Returns:
+            For each penalty one hypothesis per line.
+        """
         beam_size = beam_size or self.decode.beam_size
         if not 1 <= beam_size <= MAX_BEAM_SIZE:
             raise ValueError(f"beam_size must be from 1 to {MAX_BEAM_SIZE:,}, found {beam_size:,}")
         sources = self.vocabularies.src.encode_all(lines)
         lengths = np.array([len(ids) for ids in sources], dtype=np.int64)
-        hypotheses: dict[int, Hypothesis] = {}
+        order: list[int] = []
+        found: list[list[Hypothesis]] = [[] for _ in penalties]
         for rows in decode_batches(lengths, max(1, self.decode.batch_tokens // beam_size)):
-            batch = self._search_batch([sources[row] for row in rows], beam_size)
-            hypotheses.update(zip(rows.tolist(), batch, strict=True))
-        return [hypotheses[row] for row in range(len(sources))]
+            order += rows.tolist()
+            batch = self._search_batch([sources[row] for row in rows], beam_size, penalties)
+            for hypotheses, further in zip(found, batch, strict=True):
+                hypotheses += further
+        positions = np.argsort(np.array(order, dtype=np.int64))
+        return [[hypotheses[position] for position in positions] for hypotheses in found]
 
-    def _search_batch(self, sources: list[list[int]], beam_size: int) -> list[Hypothesis]:
+    def _search_batch(
+        self, sources: list[list[int]], beam_size: int, penalties: Sequence[LengthPenalty]
+    ) -> list[list[Hypothesis]]:
         src, src_mask = (part.to(self.device) for part in make_source_batch(sources))
         limits = [int(self.decode.max_ratio * len(ids)) + EXTRA_TOKENS for ids in sources]
         self.model.eval()
-        return search(
+        return search_all(
             self.model,
             src,
             src_mask,
             limits=torch.tensor(limits, device=self.device),
             special=SPECIAL,
             beam_size=beam_size,
-            alpha=self.decode.length_penalty,
+            penalties=penalties,
         )
 
     @torch.inference_mode()

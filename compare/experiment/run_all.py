@@ -1,4 +1,4 @@
-"""Run an experiment: train, decode, score and time every run; continue where an earlier call stopped.
+"""Run an experiment: train, decode and score every run, then time all models; continue an earlier call.
 
 An ``Experiment`` becomes ``Run`` objects in three steps, each done once: ``resolve_models`` decides the
 settings of every model, the data are prepared, and ``match_budget`` decides widths or updates.
@@ -12,7 +12,8 @@ from tempfile import TemporaryDirectory
 
 from compare.config.run import Run, resolve_models
 from compare.config.sections import Experiment
-from compare.experiment.budget import calibrate, find_reference, match_budget
+from compare.experiment.budget.calibration import calibrate
+from compare.experiment.budget.match import find_reference, match_budget
 from compare.experiment.experiment_folder import (
     begin_run,
     open_registry,
@@ -22,6 +23,7 @@ from compare.experiment.experiment_folder import (
 )
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run_one import run_one, unfinished_result
+from compare.experiment.time_all import results_to_time, time_all
 from compare.models.meta_model import ensure_fits_memory
 from compare.results.run_folder import RunFolder
 from compare.results.store import (
@@ -83,7 +85,7 @@ def run_experiment(
     runs = _with_seeds(models, folder, seeds)
     if experiment.budget.match == "none":
         refuse_other_settings(runs)
-        if all(_has_ended(run) for run in runs):
+        if all(_has_ended(run) for run in runs) and not results_to_time(folder):
             logger.info(f"{folder}: all {len(runs)} runs have ended; delete the folder of a run to repeat it")
             return [read_result(run.folder) for run in runs]
     with remove_leftovers_of_mistakes(folder), lock_folder(folder, wait=True):
@@ -100,6 +102,7 @@ def run_experiment(
         _ensure_memory(models, prepared.vocabulary_sizes)
         write_registry(folder, registry, runs, prepared)
     _run_each(runs, prepared, reporter)
+    time_all(folder, models[0], prepared)
     return [read_result(run.folder) for run in runs]
 
 

@@ -65,15 +65,16 @@ def catalogue_presets(vocabulary: int = 8000) -> list[CatalogueEntry]:
 
 @torch.no_grad()
 def describe_preset(name: str, vocabulary: int = 8000) -> dict[str, Any]:
-    """Describe a preset: settings, formulas, and the module tree with parameter counts and output shapes.
+    """Describe a preset: settings, departures from its paper, formulas, and the module tree.
 
     Args:
         name: name of the preset.
         vocabulary: size of both vocabularies.
 
     Returns:
-        A dict that ``json.dumps`` accepts, with keys "preset", "about", "source", "settings", "formulas" (by
-        class) and "tree" (one entry per module).
+        A dict that ``json.dumps`` accepts, with keys "preset", "about", "source", "settings", "departures"
+        (from the model of the paper; None: not listed), "formulas" (by class) and "tree" (one entry per
+        module, with its weights and output shape).
 
     Raises:
         ValueError: unknown preset; the message suggests the nearest name.
@@ -90,12 +91,13 @@ def describe_preset(name: str, vocabulary: int = 8000) -> dict[str, Any]:
         }
         for path, module in model.named_modules(remove_duplicate=False)
     ]
-    resolved = preset.model
+    resolved, departures = preset.model, preset.departures
     return {
         "preset": name,
         "about": preset.about,
         "source": preset.source,
         "settings": {key: value for key, value in resolved.settings().items() if value is not None},
+        "departures": departures and [departure._asdict() for departure in departures],
         "formulas": _formulas(model),
         "tree": tree,
     }
@@ -123,6 +125,7 @@ def render_description(description: dict[str, Any]) -> str:
     """Render the result of ``describe_preset`` as text."""
     lines = [f"{description['preset']}: {description['about']} ({description['source']})", ""]
     lines += [f"  {key} = {value}" for key, value in description["settings"].items()]
+    lines += ["", *_render_departures(description["departures"])]
     lines += ["", *(f"  {name}: {text}" for name, text in description["formulas"].items()), ""]
     rows = [
         (
@@ -139,6 +142,16 @@ def render_description(description: dict[str, Any]) -> str:
     ]
     sizes = ", ".join(f"{value} {name}" for name, value in EXAMPLE_SIZES.items())
     return "\n".join([*lines, "", f"  shapes of what each module hands on, for a batch of {sizes}"])
+
+
+def _render_departures(departures: list[dict[str, str]] | None) -> list[str]:
+    """Render one line per departure from the paper."""
+    if not departures:
+        return [f"  departures from the paper: {'not listed' if departures is None else 'none'}"]
+    return ["  departures from the paper:"] + [
+        f"    {each['part']}: {each['here']}; in the paper: {each['paper']} ({each['source']})"
+        for each in departures
+    ]
 
 
 def _formulas(model: nn.Module) -> dict[str, str]:

@@ -11,7 +11,7 @@ HalfConfig = Seq2SeqConfig | TransformerConfig
 """Config of a complete model, of which a hybrid uses the encoder or the decoder."""
 
 UNUSED: dict[tuple[str, type[HalfConfig]], frozenset[str]] = {
-    ("encoder", Seq2SeqConfig): frozenset({"attention", "feed_summary", "readout"}),
+    ("encoder", Seq2SeqConfig): frozenset({"attention", "decoder_start", "feed_summary", "readout"}),
     ("encoder", TransformerConfig): frozenset({"decoder_layers"}),
     ("decoder", Seq2SeqConfig): frozenset({"direction", "encoder_size", "num_heads"}),
     ("decoder", TransformerConfig): frozenset({"encoder_layers"}),
@@ -45,6 +45,10 @@ class HybridConfig:
             raise ValueError(f'tie "all" needs embeddings of one width, got {widths[0]} and {widths[1]}')
         if isinstance(self.decoder, Seq2SeqConfig) and self.decoder.attention is None:
             raise ValueError("the decoder needs an attention: a Transformer encoder has no last state")
+        if isinstance(self.decoder, Seq2SeqConfig) and self.decoder.start == "last":
+            raise ValueError(
+                'decoder_start must be "bridge" or "zeros": a Transformer encoder has no last state'
+            )
 
 
 def embedding_width(half: HalfConfig) -> int:

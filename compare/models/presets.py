@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from compare.models.departures import DEPARTURES, Departure
 from compare.models.hybrid_config import HybridConfig
 from compare.models.registry import Architecture, family_of
 from compare.models.resolved_model import ResolvedModel
@@ -26,6 +27,8 @@ class Preset:
     """Optimizer settings suited to the architecture."""
     paper_size: bool = False
     """Whether the model has the size of its paper, which needs a GPU; else it suits a quick comparison."""
+    departures: tuple[Departure, ...] | None = None
+    """Differences from the model of the paper; None: not listed."""
 
     @property
     def model(self) -> ResolvedModel:
@@ -35,16 +38,17 @@ class Preset:
 
 def _before(**attention: Any) -> Seq2SeqConfig:
     """Configure attention before the recurrent cell, with the context as its input (Bahdanau et al. 2015)."""
-    return Seq2SeqConfig(attention=AttentionConfig(placement="before", **attention), tie="output")
+    settings = AttentionConfig(placement="before", **attention)
+    return Seq2SeqConfig(attention=settings, decoder_start="bridge", tie="output")
 
 
 def _after(score: str, **attention: Any) -> Seq2SeqConfig:
     """Configure attention after the cell, with input feeding (Luong et al. 2015, sections 3.1 and 3.3)."""
     settings = AttentionConfig(score=score, placement="after", input_feeding=True, **attention)
-    return Seq2SeqConfig(attention=settings, tie="output")
+    return Seq2SeqConfig(attention=settings, decoder_start="bridge", tie="output")
 
 
-_PLAIN = Seq2SeqConfig(attention=None, tie="output")
+_PLAIN = Seq2SeqConfig(attention=None, decoder_start="last", tie="output")
 _TRANSFORMER = TransformerConfig()
 _WARM = OptimConfig(warmup_updates=400)
 _LUONG, _VASWANI = "Luong et al. 2015", "Vaswani et al. 2017"
@@ -181,13 +185,14 @@ PRESETS: dict[str, Preset] = {
             embedding_size=620,
             hidden_size=1000,
             encoder_size=2000,
+            decoder_start="bridge",
             readout="maxout",
             dropout=0.0,
         ),
         paper_size=True,
     ),
     "luong-2015": Preset(
-        about="local-p with input feeding, four LSTM layers of 1,000 (ours residual from the third)",
+        about="local-p with input feeding, four LSTM layers of 1,000, residual from the third",
         source="Luong et al. 2015, table 1",
         architecture=replace(
             _after("general", scope="local-p"),
@@ -199,15 +204,17 @@ PRESETS: dict[str, Preset] = {
         ),
         paper_size=True,
     ),
-    "gnmt-4": Preset(
-        about="four residual LSTM layers of 1,024, additive attention (ours bidirectional throughout)",
-        source="Wu et al. 2016, in the size of Luong et al. 2017",
-        architecture=Seq2SeqConfig(embedding_size=1024, hidden_size=1024, num_layers=4),
+    "bahdanau-4x1024": Preset(
+        about="additive attention before four LSTM layers of 1,024, residual from the third",
+        source="compare Wu et al. 2016; sizes of Luong et al. 2017",
+        architecture=Seq2SeqConfig(
+            embedding_size=1024, hidden_size=1024, num_layers=4, decoder_start="bridge"
+        ),
         paper_size=True,
     ),
-    "transformer-tiny": Preset(
-        about="two layers of 128, the smallest in use",
-        source="Vaswani et al. 2018, tensor2tensor",
+    "transformer-postnorm-2x128": Preset(
+        about="two layers of 128, norms after the residual sum",
+        source="compare Vaswani et al. 2018, transformer_tiny",
         architecture=replace(
             _TRANSFORMER, d_model=128, ffn_size=512, encoder_layers=2, decoder_layers=2, norm="post"
         ),
@@ -246,6 +253,9 @@ PRESETS: dict[str, Preset] = {
         paper_size=True,
     ),
 }
+
+for _name, _departures in DEPARTURES.items():
+    PRESETS[_name] = replace(PRESETS[_name], departures=_departures)
 
 
 def find_preset(name: str, context: str = "") -> Preset:

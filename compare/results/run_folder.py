@@ -5,6 +5,8 @@ from pathlib import Path
 
 from compare.config.parse import load_experiment
 from compare.config.run import Run, resolve_models
+from compare.decoding.length_penalty import LengthPenalty, length_penalties
+from compare.results.selection import read_selection
 from compare.training.file_names import CHECKPOINTS, FINAL, METRICS
 from data.text.files import hash_file
 
@@ -60,6 +62,22 @@ class RunFolder:
         """The raw repeats of the timings, and the peak memory."""
         return self.folder / "speed.json"
 
+    @property
+    def selection(self) -> Path:
+        """The length penalties that were tried on validation; absent if the config names only one."""
+        return self.folder / "selection.json"
+
+    def penalty(self) -> LengthPenalty:
+        """Return the length penalty of the run: the one chosen on validation, or the only one of its config.
+
+        Raises:
+            ValueError: none is chosen yet, or selection.json is damaged or of another grid.
+        """
+        penalties = length_penalties(self.run.decode)
+        if len(penalties) == 1:
+            return penalties[0]
+        return read_selection(self.selection, penalties).penalty
+
     def output(self, test: str) -> Path:
         """The translations of a test set."""
         return self.folder / f"{test}.hyp"
@@ -68,4 +86,5 @@ class RunFolder:
         """The sha256 of every file that the run's figures come from, by its path in the folder."""
         files = [self.config, self.folder / "vocabulary.json"]
         files += [self.metrics, self.speed, self.weights, *self.folder.glob("*.hyp")]
+        files += [self.selection] if len(length_penalties(self.run.decode)) > 1 else []
         return {path.relative_to(self.folder).as_posix(): hash_file(path) for path in sorted(files)}

@@ -14,8 +14,8 @@ INTERVALS = {
     "seeds": ("seeds [95%]", "for other seeds and these very sentences (Student's t)"),
     "combined": (
         "combined [95%]",
-        "for other seeds and other sentences (variances added, Satterthwaite: with more degrees of freedom "
-        "than the seeds alone have, so it may be the narrower of the two)",
+        "for other seeds and other sentences (Student's t on the variance of both; never narrower than that "
+        "over seeds)",
     ),
 }
 """Headings and explanations of the confidence intervals of BLEU over seeds."""
@@ -50,6 +50,29 @@ def score_and_interval_column(metric: str, test: str = "") -> Column:
         return score.text(row) if interval.order(row) is None else f"{score.text(row)} {interval.text(row)}"
 
     return replace(score, title=f"{score.title} [95%]", render=text)
+
+
+def length_columns(test: str = "") -> list[Column]:
+    """Return the columns that tell whether BLEU suffers from the length of the translations.
+
+    Args:
+        test: a further test set; empty: the first.
+    """
+    titles = {
+        "length_ratio": ("length ratio", "tokens of the translations over tokens of the references"),
+        "brevity_penalty": ("brevity penalty", "factor of BLEU for translations that are too short"),
+    }
+    return [
+        Column(
+            f"{name}_{test}" if test else name,
+            f"{title} {test}".strip(),
+            Group.QUALITY,
+            help=explanation,
+            decimals=3,
+            shown=Shown.ALWAYS,
+        )
+        for name, (title, explanation) in titles.items()
+    ]
 
 
 def bleu_interval_column(kind: str, test: str = "") -> Column:

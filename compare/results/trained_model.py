@@ -26,11 +26,13 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
         device: where the model computes: cpu or cuda.
 
     Returns:
-        A translator: ``translate(lines)`` gives strings, ``attend(line)`` attention weights.
+        A translator with the run's length penalty: ``translate(lines)`` gives strings, ``attend(line)``
+        attention weights.
 
     Raises:
         ValueError: the folder is no run, the weights are missing, damaged, NaN or of another model, weights
-            or vocabulary are not those recorded, the memory is too small, or the device cannot be used.
+            or vocabulary are not those recorded, no length penalty is chosen, the memory is too small, or
+            the device cannot be used.
     """
     folder = Path(run)
     if not (folder / "config.toml").is_file():
@@ -56,10 +58,11 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
             f"{weights} are not the weights of this run's result (sha256 {actual[:12]}, not "
             f"{recorded[:12]}): put the run's own back"
         )
+    penalty = trained.penalty()
     model = build(architecture, *sizes)
     set_weights(model, load_weights(weights), str(weights))
     try:
         model.to(device)
     except (RuntimeError, AssertionError) as error:  # of torch: no such device, or one it is not built for
         raise ValueError(f"device {device!r} cannot be used: {first_line(error)}") from None
-    return Translator(model, vocabularies, trained.run.decode, torch.device(device))
+    return Translator(model, vocabularies, trained.run.decode, torch.device(device), penalty)

@@ -63,6 +63,8 @@ class SystemScores:
     """TER in percent; lower is better."""
     length_ratio: float | None = None
     """Tokens of the translations over tokens of the references."""
+    brevity_penalty: float | None = None
+    """Factor of BLEU, up to 1, by which it punishes translations shorter than the references."""
     bleu_signature: str | None = None
     """sacrebleu's version and settings of BLEU."""
     chrf_signature: str | None = None
@@ -98,9 +100,9 @@ class SystemScores:
             if (score := columns.get(name)) is not None:
                 text = f"{metric.heading:<5} {score:5.{metric.decimals + 1}f} {self.interval(name)}"
                 lines.append(f"{text.rstrip()}  {columns[f'{name}_signature']}")
-        if self.length_ratio is not None:
-            lines.append(f"length ratio {self.length_ratio:.3f}")
-        return "\n".join(lines)
+        lengths = {"length ratio": self.length_ratio, "brevity penalty": self.brevity_penalty}
+        known = [f"{name} {value:.3f}" for name, value in lengths.items() if value is not None]
+        return "\n".join([*lines, ", ".join(known)] if known else lines)
 
 
 def score_texts(
@@ -171,10 +173,16 @@ def score_files(
 
 def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """Compute the ``bleu`` of ``score_texts`` without its interval, fast enough to validate in training."""
+    return bleu_and_length_ratio(hypotheses, references)[0]
+
+
+def bleu_and_length_ratio(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, float]:
+    """Compute the ``bleu`` and ``length_ratio`` of ``score_texts`` without an interval."""
     from sacrebleu.metrics.bleu import BLEU
 
     _check_lengths(hypotheses, [references])
-    return clip(BLEU().corpus_score(hypotheses, [references]).score)
+    found = BLEU().corpus_score(hypotheses, [references])
+    return clip(found.score), float(found.ratio)
 
 
 def _check_lengths(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:

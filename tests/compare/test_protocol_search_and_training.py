@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from compare.decoding.length_penalty import LengthPenalty
 from compare.decoding.search import Hypothesis, search
 from compare.optim.config import OptimConfig
 from compare.optim.optimizer import build_optimizer
@@ -61,7 +62,13 @@ def test_search_does_not_depend_on_batch_order_or_padding(name: str, tie: str, b
 
     def find(rows: Tensor, src: Tensor, mask: Tensor) -> list[Hypothesis]:
         return search(
-            model, src[rows], mask[rows], limits=limits[rows], special=SPECIAL, beam_size=beam, alpha=0.7
+            model,
+            src[rows],
+            mask[rows],
+            limits=limits[rows],
+            special=SPECIAL,
+            beam_size=beam,
+            penalty=LengthPenalty(0.7),
         )
 
     everyone = torch.arange(64)
@@ -91,7 +98,15 @@ def test_a_score_is_the_log_probability_of_its_tokens(model: "Model"):
     src, mask = sources()
     model.output.weight.mul_(2.0)
     for found, row in zip(
-        search(model, src, mask, limits=torch.full((4,), 7), special=SPECIAL, beam_size=3, alpha=0.6),
+        search(
+            model,
+            src,
+            mask,
+            limits=torch.full((4,), 7),
+            special=SPECIAL,
+            beam_size=3,
+            penalty=LengthPenalty(0.6),
+        ),
         range(4),
         strict=True,
     ):

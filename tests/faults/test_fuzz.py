@@ -13,15 +13,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compare.analysis.alignment.gold import read_gold
+from compare.analysis.alignment.proposed_links import count_proposed_links, read_proposed_links
+from compare.analysis.alignment.symmetrisation import symmetrise
 from compare.benchmark.measurement import Measurement as BenchRow
 from compare.benchmark.regressions import Change, find_changes
 from compare.benchmark.report import BenchmarkResult, read_benchmark
 from compare.config.parse import load_experiment
 from compare.config.resolve_model import resolve_model
+from compare.config.sections import DecodeConfig
+from compare.decoding.length_penalty import length_penalties
 from compare.experiment.tune.search_folder import read_description
 from compare.experiment.tune.trial_log import TrialResult, read_trials, write_trials
 from compare.report.tables.table import TableForm, render_table
 from compare.results.result import Result
+from compare.results.selection import GridPoint, Selection, read_selection
 from compare.results.store import load_results
 from compare.training.metrics_log import MetricsLog, read_metrics
 from data.corpus import Pairs, read_pairs
@@ -32,7 +38,10 @@ from tests.conftest import TINY
 from tests.kits.fuzz import TARGETS, damaged, fuzz, survives
 
 TEXT = "The old woman sleeps.\nEr heißt Öl.\r\n\ufeffx\u2028y\u00a0z\n油\n".encode()
-CONFIG = (TINY.format(root="corpus") + "\n[budget]\nmatch = 'params'\n").encode()
+CONFIG = (
+    TINY.format(root="corpus").replace("[decode]", "[decode]\nlength_penalties = [0.0, 1]")
+    + "\n[budget]\nmatch = 'params'\n"
+).encode()
 ROW = Result(
     label="lstm", preset="lstm", seed=1, status="done", params=9, bleu=1.5, bleu_signature="s", ter=3.0
 )
@@ -70,10 +79,21 @@ BENCH = (
             for unit in ("tokens/s", "ms")
         ],
         changes=[Change(row="lstm train fp32", ratio=1.5, verdict="faster")],
-        conditions={"threads": 2},
+        conditions={"device": "abacus", "threads": 2},
         versions={"torch": "2"},
-        yardstick_flops_per_s=1e9,
-        yardstick="a product",
+    )
+    .to_json()
+    .encode()
+)
+GRID = DecodeConfig(length_penalties=(0.0, 0.5), length_normalization="both")
+SELECTION = (
+    Selection(
+        [
+            GridPoint(normalization=form, length_penalty=alpha, bleu=30.0, length_ratio=1.0)
+            for alpha, form in length_penalties(GRID)
+        ],
+        0,
+        "0" * 64,
     )
     .to_json()
     .encode()
@@ -168,6 +188,13 @@ def test_experiments(folder: Path, content: bytes):
 
 
 @fuzz
+@given(content=damaged([SELECTION]))
+def test_selections(folder: Path, content: bytes):
+    path = written(folder / "selection.json", content)
+    survives(lambda: read_selection(path, length_penalties(GRID)), path)
+
+
+@fuzz
 @given(content=damaged([LOG]))
 def test_logs(folder: Path, content: bytes):
     path = written(folder / "metrics.jsonl", content)
@@ -200,6 +227,33 @@ def test_searches(folder: Path, data: st.DataObject):
     survives(lambda: read_trials(path.parent), path)
     path = written(folder / "search" / "tune.json", data.draw(damaged([SEARCH])))
     survives(lambda: read_description(path), path)
+
+
+LINKS = [
+    b"0-0 1?2 2p1 3-3:P ||| -1.5\n\n1-1\n",
+    b"1 1 1 S\n1 2 3 P 0.5\n3 1 1\n",
+    b"".join(
+        b"# Sentence pair (%d) source length 2 target length 2 alignment score : 0.1\n"
+        b"a b\nNULL ({ }) a ({ 1 }) b ({ 2 })\n" % number
+        for number in (1, 2, 3)
+    ),
+]
+
+
+@fuzz
+@given(content=damaged(LINKS))
+def test_word_links(folder: Path, content: bytes):
+    path = written(folder / "links", content)
+    text = written(folder / "text", b"a b\n" * 3)
+    gold = read_gold(written(folder / "gold", b"0-0\n1?0\n\n"), text, text)
+
+    def read() -> None:
+        links = read_proposed_links(path, gold).links
+        assert count_proposed_links(links, gold).sure == 1
+        symmetrise({"a": links, "b": links})
+
+    survives(read, path)
+    survives(lambda: read_gold(path, text, text), path)
 
 
 @cache

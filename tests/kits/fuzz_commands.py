@@ -77,7 +77,9 @@ KINDS = {
         ("table", "wide", "latex", "translate", "dry run"),
         ("check", "report", "plot", "run"),
     ),
+    "selection": Kind((f"run/{RUN}/selection.json",), damage_json, ("translate",), ("check", "report")),
     "speed": Kind((f"run/{RUN}/speed.json",), damage_json, ("check",)),
+    "convergence": Kind(("run/convergence.json",), damage_json, ("converge",), ("check",)),
     "vocabulary": Kind((f"run/{RUN}/vocabulary.json",), damage_json, ("translate",), ("check", "report")),
     "weights": Kind(
         (f"run/{RUN}/checkpoints/final.safetensors",),
@@ -101,6 +103,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
         "resume": ["run", toml, "-q", "--out", stopped],
         "rescore": ["run", toml, "-q", "--out", stopped],
         "translate": ["translate", str(folder / "run" / RUN)],
+        "converge": ["converge", out, "-q"],
         "check": ["check", out, "-q"],
         "table": ["table", out],
         "wide": ["table", out, "--shape", "wide"],
@@ -150,7 +153,7 @@ def place(source: Path, target: Path) -> None:
         shutil.copytree(source, target)
     root = (target / "corpus").as_posix()
     (target / "tiny.toml").write_text((source / "tiny.toml.in").read_text().replace("ROOT", root))
-    for config in target.glob("*/*/config.toml"):
+    for config in target.rglob("config.toml"):
         text = config.read_text()
         config.write_text(text.replace((source / "corpus").as_posix(), root))
 

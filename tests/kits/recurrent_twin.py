@@ -112,9 +112,13 @@ def encoder_self_attention(model: Seq2Seq, xs: list[Tensor]) -> tuple[Tensor, Te
 
 def initial_states(model: Seq2Seq, encoded: TwinEncoding) -> tuple[list[Tensor], list[Tensor]]:
     """Return the initial h and c of each layer of the decoder; a GRU ignores c."""
-    decoder, start = model.decoder, torch.cat(encoded.summary)
-    if model.config.attention is not None:
+    config, decoder, start = model.config, model.decoder, torch.cat(encoded.summary)
+    kind = config.decoder_start or ("bridge" if config.attention is not None else "last")
+    if kind == "bridge":
         start = torch.tanh(decoder.bridge.weight.mv(start) + decoder.bridge.bias)
+    elif kind == "zeros":
+        per_layer = 2 * config.hidden_size if config.cell == "lstm" else config.hidden_size
+        start = torch.zeros(config.num_layers * per_layer, dtype=torch.float64)
     parts = start.view(model.config.num_layers, -1).split(model.config.hidden_size, dim=1)
     return list(parts[0]), list(parts[-1])
 

@@ -3,13 +3,14 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 import torch
 from torch import Tensor
 
-from compare.decoding.search import Hypothesis, SpecialIds, search
+from compare.decoding.length_penalty import LengthPenalty, Normalization
+from compare.decoding.search import Hypothesis, SpecialIds, search, search_all
 
 PAD, UNK, BOS, EOS, A, B = range(6)
 SPECIAL = SpecialIds(pad=PAD, bos=BOS, eos=EOS)
@@ -123,19 +124,41 @@ def tied_model(tokens: int = 40, seed: int = 1) -> TableModel:
     return TableModel(table)
 
 
-def run(
-    model: TableModel, limits: Sequence[int], rows: Sequence[int] | None = None, width: int = 1, **options
-) -> list[Hypothesis]:
-    """Search the sentences ``rows`` with sources padded to ``width``."""
+def inputs(limits: Sequence[int], rows: Sequence[int] | None = None, width: int = 1) -> dict[str, Any]:
+    """Arguments of a search of the sentences ``rows`` with sources padded to ``width``."""
     rows = range(len(limits)) if rows is None else rows
     src = torch.full((len(rows), width), 77)  # masked: any ids must do
     src[:, 0] = torch.tensor(rows)
     mask = torch.zeros(src.shape, dtype=torch.bool)
     mask[:, 0] = True
-    return search(model, src, mask, limits=torch.tensor(limits), special=SPECIAL, **options)
+    return {"src": src, "src_mask": mask, "limits": torch.tensor(limits), "special": SPECIAL}
 
 
-def naive(model: TableModel, sentence: int, limit: int, beam: int, alpha: float) -> Hypothesis:
+def run(
+    model: TableModel,
+    limits: Sequence[int],
+    rows: Sequence[int] | None = None,
+    width: int = 1,
+    *,
+    alpha: float = 0.0,
+    form: Normalization = "wu",
+    beam_size: int = 1,
+) -> list[Hypothesis]:
+    """Search the sentences ``rows`` with sources padded to ``width``."""
+    penalty = LengthPenalty(alpha, form)
+    return search(model, **inputs(limits, rows, width), beam_size=beam_size, penalty=penalty)
+
+
+def run_all(
+    model: TableModel, limits: Sequence[int], penalties: Sequence[LengthPenalty], *, beam_size: int
+) -> list[list[Hypothesis]]:
+    """Search every sentence with all ``penalties`` at once."""
+    return search_all(model, **inputs(limits), beam_size=beam_size, penalties=penalties)
+
+
+def naive(
+    model: TableModel, sentence: int, limit: int, beam: int, alpha: float, form: str = "wu"
+) -> Hypothesis:
     """Search one sentence by the documented rule, with lists.
 
     Closing a sentence once nothing can exceed its best hypothesis is left out: it must not change results.
@@ -149,7 +172,8 @@ def naive(model: TableModel, sentence: int, limit: int, beam: int, alpha: float)
                 if token not in (PAD, BOS) and (token == EOS or time < limit):
                     candidates.append((-(score + logp), parent, token))  # sorted: ties to the lowest
         candidates = sorted(candidates)[: 2 * beam]
-        penalty = ((5 + time + 1) / 6) ** alpha
+        length = time + 1  # the end is counted
+        penalty = ((5 + length) / 6) ** alpha if form == "wu" else length**alpha
         for negated, parent, token in candidates[:beam]:
             if token == EOS:
                 ended.append(Hypothesis(list(opened[parent][1]), -negated / penalty))

@@ -58,6 +58,18 @@ MODELS: dict[str, dict[str, Any]] = {
     "deep-before": {"attention": before(), "num_layers": 4},
     "deep-after": {"attention": after(), "num_layers": 4, "cell": "gru"},
     "deep-feed": {"attention": feeding(), "num_layers": 3, "cell": "gru", "direction": "forward"},
+    "bahdanau-last": {"attention": before(), "decoder_start": "last"},
+    "bahdanau-zeros": {"attention": before(), "decoder_start": "zeros", "num_layers": 2},
+    "luong-feed-last": {"attention": feeding(), "decoder_start": "last", "cell": "gru", "num_layers": 3},
+    "luong-zeros": {"attention": after(), "decoder_start": "zeros", "encoder_size": 10},
+    "lstm-bridge": {"attention": None, "decoder_start": "bridge", "encoder_size": 10, "num_layers": 2},
+    "gru-summary-bridge": {
+        "attention": None,
+        "decoder_start": "bridge",
+        "feed_summary": True,
+        "cell": "gru",
+        "encoder_size": 6,
+    },
     "own-encoder": {"attention": before(), "self_attention": "encoder"},
     "own-encoder-gru": {
         "attention": after(),

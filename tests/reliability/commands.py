@@ -24,6 +24,7 @@ IMPORTS = [
     "compare.benchmark.benchmark",
     "compare.check.recompute",
     "compare.cli",
+    "compare.experiment.converge",
     "compare.experiment.run_all",
     "compare.experiment.tune.search",
     "compare.report.html",
@@ -84,7 +85,7 @@ def make_commands(inputs: Path, finished: Path) -> dict[str, Command]:
 
     Args:
         inputs: the folder of ``write_inputs``.
-        finished: the finished experiment that ``report`` reads; it may be made later.
+        finished: the finished experiment that ``report`` and ``converge`` read; it may be made later.
     """
     config, corpus = str(inputs / "tiny.toml"), [str(inputs / "corpus" / f"train.{x}") for x in ("en", "de")]
 
@@ -106,6 +107,12 @@ def make_commands(inputs: Path, finished: Path) -> dict[str, Command]:
         Command(
             name="tune",
             arguments=lambda folder: ["tune", config, *TUNE, "--out", str(folder / OUT), "-q"],
+            resumes=True,
+        ),
+        Command(
+            name="converge",
+            arguments=lambda folder: ["converge", str(folder / OUT), "-q"],
+            set_up=copy_finished,
             resumes=True,
         ),
         Command(name="prepare", arguments=prepare),
@@ -136,13 +143,11 @@ def warm_up() -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a command as ``python -m compare`` does, but studies are quick, and bench skips a part."""
+    """Run a command as ``python -m compare`` does, but studies are quick."""
     import compare.studies
-    from compare.benchmark import benchmark
     from compare.cli import main as run_command
 
     compare.studies.run_study = partial(compare.studies.registry.run_study, quick=True)
-    benchmark.peak_flops = lambda device, precision: (1e9, "1 GFLOP/s")
     return run_command(list(arguments))
 
 

@@ -22,9 +22,10 @@ from tests.reliability.series import KILLS, OUT, Series, Table
 
 SHARES = {
     "run": 0.25,
-    "tune": 0.15,
-    "prepare": 0.18,
-    "prepare-into": 0.18,
+    "tune": 0.1,
+    "converge": 0.1,
+    "prepare": 0.16,
+    "prepare-into": 0.16,
     "report": 0.04,
     "study": 0.09,
     "bench": 0.11,

@@ -89,7 +89,17 @@ HEADS = AttentionConfig(score="scaled-dot", num_heads=3)
         ({"feed_summary": True}, "feed_summary needs attention None: with attention a context is fed"),
         (
             {"attention": None, "encoder_size": 256},
-            r"encoder_size \(256\) must be hidden_size \(512\) without attention",
+            r'encoder_size \(256\) must be hidden_size \(512\) with decoder_start "last": .* "bridge" takes',
+        ),
+        (
+            {"encoder_size": 256, "decoder_start": "last"},
+            r'encoder_size \(256\) must be hidden_size \(512\) with decoder_start "last"',
+        ),
+        ({"decoder_start": "mean"}, "decoder_start must be one of bridge, last, zeros, got 'mean'"),
+        ({"decoder_start": ""}, "decoder_start must be one of bridge, last, zeros, got ''"),
+        (
+            {"attention": None, "decoder_start": "zeros"},
+            'decoder_start "zeros" needs an attention: .* use "last" or "bridge"',
         ),
         (
             {"attention": None, "self_attention": "both"},
@@ -133,7 +143,7 @@ def test_every_score_scope_and_normaliser_is_tested_and_cites_its_source() -> No
 
 def test_configs_are_frozen_and_small() -> None:
     for config in (AttentionConfig(), Seq2SeqConfig()):
-        assert len(dataclasses.fields(config)) <= 12
+        assert len(dataclasses.fields(config)) <= 13
         with pytest.raises(dataclasses.FrozenInstanceError):
             config.placement = "after"  # type: ignore[misc, union-attr]
     with pytest.raises(TypeError, match="hidden_sise"):

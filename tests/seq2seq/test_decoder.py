@@ -121,6 +121,49 @@ def test_the_decoder_starts_from_the_bridge() -> None:
     assert state.past.shape == (4, 3, 0, 8)
 
 
+@pytest.mark.parametrize("name", ["bahdanau", "lstm"])
+def test_the_default_start_is_written_out_by_its_name(name: str) -> None:
+    """Same weights from the same seed, and the same logits, as with no setting."""
+    start = {"bahdanau": "bridge", "lstm": "last"}[name]
+    default, explicit = make(name), make(name, decoder_start=start)
+    assert default.state_dict().keys() == explicit.state_dict().keys()
+    assert torch.equal(default(SRC, MASK, TGT), explicit(SRC, MASK, TGT))
+
+
+def test_with_attention_the_decoder_may_start_from_the_encoders_final_states() -> None:
+    model = make("bahdanau-last")
+    expected = model.encoder(SRC, MASK).summary.view(4, 1, 1, 2, 8)  # (B, K, L, (h, c), H)
+    state = model.init_state(model.encode(SRC, MASK), beam=1, capacity=9)
+    close(state.h, expected[..., 0, :])
+    close(state.c, expected[..., 1, :])
+    close(state.feedback, expected[:, :, 0, 0])  # the first query
+    assert model.decoder.bridge is None
+
+
+@pytest.mark.parametrize("name", ["bahdanau-zeros", "luong-zeros"])
+def test_a_decoder_that_starts_from_zeros_has_no_layer_for_its_start(name: str) -> None:
+    model = make(name)
+    state = model.init_state(model.encode(SRC, MASK), beam=2, capacity=9)
+    for part in (state.h, state.c, state.feedback):
+        assert not part.any()
+    assert model.decoder.bridge is None
+
+
+@pytest.mark.parametrize("start", ["last", "bridge"])
+def test_models_of_one_start_differ_in_attention_alone(start: str) -> None:
+    """A model whose context has no effect equals the one without attention that has its other weights."""
+    attending, plain = make("bahdanau", decoder_start=start), make("lstm", decoder_start=start)
+    weights, embedding, size = attending.state_dict(), 6, 8
+    rnn, readout = "decoder.rnn.plain.weight_ih_l0", "decoder.readout.weight"
+    weights[rnn][:, embedding:] = 0  # [y; c]
+    weights[readout][:, size : 2 * size] = 0  # [s; c; y]
+    without = {name: weight for name, weight in weights.items() if not name.startswith("decoder.attention")}
+    without[rnn] = weights[rnn][:, :embedding]
+    without[readout] = torch.cat((weights[readout][:, :size], weights[readout][:, 2 * size :]), dim=1)
+    plain.load_state_dict(without)
+    close(plain(SRC, MASK, TGT), attending(SRC, MASK, TGT))
+
+
 def test_without_attention_the_decoder_starts_from_the_encoders_final_states() -> None:
     """No layer in between: all information on the source passes through these states."""
     model = make("lstm", num_layers=2)
@@ -170,6 +213,10 @@ def test_tied_weights_are_one_parameter() -> None:
         (
             lambda: Decoder(Seq2SeqConfig(attention=None, hidden_size=8, num_layers=2), V, 10, 10),
             r"it must be 32 wide \(the states of 2 layers\), got 10",
+        ),
+        (
+            lambda: Decoder(Seq2SeqConfig(decoder_start="last", cell="gru", hidden_size=8), V, 8, 16),
+            r"it must be 8 wide \(the states of 1 layers\), got 16",
         ),
     ],
 )

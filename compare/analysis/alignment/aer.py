@@ -59,13 +59,17 @@ class AlignmentCounts(NamedTuple):
         return {"aer": self.aer, "precision": self.precision, "recall": self.recall, "f1": self.f1}
 
 
-def count_links(links: BoolArray, sure: BoolArray, possible: BoolArray) -> CountArray:
+def count_links(
+    links: BoolArray, sure: BoolArray, possible: BoolArray, *, sure_outside: int = 0
+) -> CountArray:
     """Count the links of one sentence.
 
     Args:
         links: proposed links, (..., T, S).
         sure: sure gold links, (T, S).
         possible: possible gold links, which include the sure ones, (T, S).
+        sure_outside: number of sure gold links to words that the sentence does not have. No proposed link
+            matches them, but they count in |S|, as in published scores.
 
     Returns:
         Counts (..., 4) in the order of ``AlignmentCounts``.
@@ -73,7 +77,7 @@ def count_links(links: BoolArray, sure: BoolArray, possible: BoolArray) -> Count
     proposed, sure_matches, possible_matches = (
         part.sum(axis=(-1, -2), dtype=np.int64) for part in (links, links & sure, links & possible)
     )
-    total = np.broadcast_to(sure.sum(dtype=np.int64), proposed.shape)
+    total = np.broadcast_to(sure.sum(dtype=np.int64) + sure_outside, proposed.shape)
     return np.stack([proposed, total, sure_matches, possible_matches], axis=-1)
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from compare.analysis.alignment.aer import AlignmentCounts, count_links
+from compare.analysis.alignment.aer import AlignmentCounts
 from compare.analysis.alignment.gold import Gold, corpus_gold
 from compare.analysis.alignment.links import ARG_MAX, METHODS, diagonal
 from compare.analysis.alignment.measurement import AlignmentMeasurement, measure_alignment
@@ -85,7 +85,7 @@ def best_choice_rows(valid: AlignmentMeasurement, tested: AlignmentMeasurement) 
 
 def baseline_row(gold: Gold) -> Row:
     """Score diagonal links, which depend only on the lengths of the two sentences."""
-    counts = [count_links(diagonal(*links.sure.shape), links.sure, links.possible) for links in gold.links]
+    counts = [links.compare(diagonal(*links.sure.shape)) for links in gold.links]
     total = AlignmentCounts(*np.sum(counts, axis=0).tolist())
     names = {"label": BASELINE, "seed": None, "read": None, "attention": None, "method": BASELINE}
     return {**names, **total.scores()}

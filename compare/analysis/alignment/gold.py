@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from compare.analysis.alignment.aer import CountArray, count_links
+from compare.analysis.alignment.outside import Size, describe_outside, links_outside
 from compare.analysis.alignment.pharaoh import Links, parse_pharaoh, read_links
 from data.corpus import Corpus, Pairs, read_pairs
 from data.words import split_words
@@ -26,12 +28,31 @@ class WordPair(NamedTuple):
     src_words: tuple[str, ...]
     tgt_words: tuple[str, ...]
 
+    @property
+    def size(self) -> Size:
+        """Number of source and of target words."""
+        return len(self.src_words), len(self.tgt_words)
+
+
+NO_LINKS = Links(frozenset(), frozenset())
+
 
 class GoldLinks(NamedTuple):
     """The links of a sentence pair as matrices (T, S); ``possible`` includes the sure links."""
 
     sure: BoolArray
     possible: BoolArray
+    outside: Links = NO_LINKS
+    """Links to words that the sentence does not have, which published files do contain."""
+
+    def compare(self, links: BoolArray) -> CountArray:
+        """Count proposed links (..., T, S) against these; see ``count_links``."""
+        return count_links(links, self.sure, self.possible, sure_outside=len(self.outside.sure))
+
+    def as_sets(self) -> Links:
+        """Return all links as pairs of word numbers, those outside the sentence included."""
+        inside = (frozenset((int(i), int(j)) for j, i in np.argwhere(part)) for part in self[:2])
+        return Links(*(one | other for one, other in zip(inside, self.outside, strict=True)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,15 +62,17 @@ class Gold:
     pairs: tuple[WordPair, ...]
     links: tuple[GoldLinks, ...]
     """One entry per pair."""
-    skipped: tuple[str, ...] = ()
-    """One message per link that was skipped because one of its word numbers is not in its sentence."""
+    outside: str = ""
+    """Message on the links to words that their sentence does not have; empty if there are none."""
 
     def turned(self) -> "Gold":
         """Return the same links with source and target exchanged, for a model of the other direction."""
         return Gold(
             pairs=tuple(WordPair(pair.tgt, pair.src, pair.tgt_words, pair.src_words) for pair in self.pairs),
-            links=tuple(GoldLinks(links.sure.T, links.possible.T) for links in self.links),
-            skipped=self.skipped,
+            links=tuple(
+                GoldLinks(links.sure.T, links.possible.T, links.outside.exchanged()) for links in self.links
+            ),
+            outside=self.outside,
         )
 
 
@@ -94,8 +117,8 @@ def corpus_gold(corpus: Corpus, split: str) -> Gold:
 def read_gold(links: str | Path, src: str | Path, tgt: str | Path, *, first_word: int = 0) -> Gold:
     """Read gold links in Pharaoh or NAACL format, and the tokenised texts that they align.
 
-    A link to a word number beyond the end of its sentence, which published files do contain, is skipped and
-    reported in ``Gold.skipped``.
+    A link to a word that its sentence does not have, which published files do contain, is reported in
+    ``Gold.outside``. It counts as a gold link that no alignment finds, as in published scores.
 
     Args:
         links: the file of links, plain or .gz; see ``read_links``.
@@ -118,18 +141,15 @@ def read_gold(links: str | Path, src: str | Path, tgt: str | Path, *, first_word
 
 
 def _to_matrices(pairs: Sequence[WordPair], links: Iterable[Links], context: str) -> Gold:
-    """Turn links into matrices; links beyond the end of a sentence are skipped and reported."""
-    matrices, skipped = [], []
-    for number, (pair, pair_links) in enumerate(zip(pairs, links, strict=True), start=1):
-        src, tgt = len(pair.src_words), len(pair.tgt_words)
-        gold = GoldLinks(np.zeros((tgt, src), dtype=np.bool_), np.zeros((tgt, src), dtype=np.bool_))
-        for i, j in sorted(pair_links.possible):
-            if 0 <= i < src and 0 <= j < tgt:
-                gold.possible[j, i], gold.sure[j, i] = True, (i, j) in pair_links.sure
-            else:
-                skipped.append(
-                    f"{context}, sentence {number}: skipped link {i}-{j} (counted from 0): "
-                    f"there are {src} source and {tgt} target words"
-                )
+    """Turn links into matrices; links to words that a sentence does not have are kept apart."""
+    links, matrices = tuple(links), []
+    for pair, pair_links in zip(pairs, links, strict=True):
+        shape = pair.size[::-1]
+        outside = Links(*(links_outside(part, pair.size) for part in pair_links))
+        gold = GoldLinks(np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.bool_), outside)
+        for i, j in pair_links.possible - outside.possible:
+            gold.possible[j, i], gold.sure[j, i] = True, (i, j) in pair_links.sure
         matrices.append(gold)
-    return Gold(pairs=tuple(pairs), links=tuple(matrices), skipped=tuple(skipped))
+    sizes = [pair.size for pair in pairs]
+    message = describe_outside(context, [pair_links.possible for pair_links in links], sizes)
+    return Gold(pairs=tuple(pairs), links=tuple(matrices), outside=message)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from compare.analysis.alignment.aer import AlignmentCounts, CountArray, count_links
+from compare.analysis.alignment.aer import AlignmentCounts, CountArray
 from compare.analysis.alignment.entropy import AttentionEntropy, none_if_nan, sum_entropy
 from compare.analysis.alignment.gold import Gold, GoldLinks
 from compare.analysis.alignment.links import METHODS
@@ -106,5 +106,5 @@ def measure_alignment(translator: Translator, gold: Gold) -> AlignmentMeasuremen
 
 def _measure_pair(pair: WordAttention, gold: GoldLinks) -> AlignmentMeasurement:
     """Count links and entropy of one sentence pair."""
-    counts = [count_links(method.links(pair.weights), gold.sure, gold.possible) for method in METHODS]
+    counts = [gold.compare(method.links(pair.weights)) for method in METHODS]
     return AlignmentMeasurement(heads=pair.heads, counts=np.stack(counts), entropy=sum_entropy(pair.weights))

@@ -17,8 +17,8 @@ from data.text.lines import read_lines
 Link = tuple[int, int]
 """Numbers of a source word and a target word, counted from 0."""
 
-PHARAOH = re.compile(r"(\d+)(?:-(\d+)(?::([SP]))?|[?p](\d+))", re.ASCII)
-NAACL = re.compile(r"(\d+)\s+(\d+)\s+(\d+)(?:\s+([SP]))?(?:\s+[\d.]+)?", re.ASCII)
+PHARAOH = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::([SP]))?|[?p](\d{1,9}))", re.ASCII)
+NAACL = re.compile(r"(\d{1,9})\s+(\d{1,9})\s+(\d{1,9})(?:\s+([SP]))?(?:\s+[\d.]+)?", re.ASCII)
 
 
 class Links(NamedTuple):
@@ -27,12 +27,17 @@ class Links(NamedTuple):
     sure: frozenset[Link]
     possible: frozenset[Link]
 
+    def exchanged(self) -> "Links":
+        """Return the links with source and target exchanged."""
+        return Links(*(frozenset((j, i) for i, j in links) for links in self))
+
 
 def parse_pharaoh(line: str, context: str, *, first_word: int = 0) -> Links:
     """Parse the links of one sentence in Pharaoh format.
 
     Args:
-        line: the links, separated by white space; an empty line is a sentence without links.
+        line: the links, separated by white space; an empty line is a sentence without links. What follows
+            "|||" is ignored (scores of fast_align).
         context: file and line, with which an error message begins.
         first_word: the number that the file gives to the first word of a sentence.
 
@@ -40,11 +45,11 @@ def parse_pharaoh(line: str, context: str, *, first_word: int = 0) -> Links:
         ValueError: a part of the line is not a link.
     """
     marked_links = []
-    for text in line.split():
+    for text in line.partition("|||")[0].split():
         match = PHARAOH.fullmatch(text)
         if match is None:
             raise ValueError(
-                f"{context}: {text!r} is not a link: write i-j for a sure one, i?j for a possible one"
+                f"{context}: {text!r:.60} is not a link: write i-j for a sure one, i?j for a possible one"
             )
         link = (int(match[1]) - first_word, int(match[2] or match[4]) - first_word)
         marked_links.append((link, match[4] is None and match[3] != "P"))
@@ -89,7 +94,7 @@ def _read_naacl(path: Path, lines: Sequence[str], sentences: int, first_word: in
         match = NAACL.fullmatch(line.strip())
         if match is None:
             raise ValueError(
-                f"{path}, line {number}: {line!r} is not a link: write sentence, i, j, and S or P"
+                f"{path}, line {number}: {line!r:.60} is not a link: write sentence, i, j, and S or P"
             )
         sentence = int(match[1])
         if not 1 <= sentence <= sentences:

@@ -2,8 +2,8 @@
 
 References:
 - Abramowitz and Stegun 1964, Handbook of Mathematical Functions.
-- Berger 1982, Multiparameter Hypothesis Testing and Acceptance Sampling. Technometrics 24(4).
 - Chen and Cherry 2014, A Systematic Comparison of Smoothing Techniques for Sentence-Level BLEU. WMT.
+- Cohen 1988, Statistical Power Analysis for the Behavioral Sciences. Erlbaum.
 - Holm 1979, A Simple Sequentially Rejective Multiple Test Procedure. Scandinavian Journal of Statistics 6(2).
 - Koehn 2004, Statistical Significance Tests for Machine Translation Evaluation. EMNLP.
 - Noreen 1989, Computer-Intensive Methods for Testing Hypotheses. Wiley.

@@ -1,6 +1,6 @@
 """BLEU from sentence statistics, so that thousands of resamples of a test set cost one matrix product.
 
-N sentences, R resamples. The statistics are those of sacrebleu (13a tokens, cased); BLEU computed from them
+N sentences. The statistics are those of sacrebleu (13a tokens, cased); BLEU computed from them
 equals sacrebleu's corpus BLEU, smoothing included, up to rounding.
 """
 
@@ -9,8 +9,6 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 from sacrebleu.metrics.bleu import BLEU
-
-from compare.scoring.metrics.bleu import BOOTSTRAP_SEED
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -62,21 +60,3 @@ def bleu(sums: npt.ArrayLike) -> FloatArray:
     log_brevity_penalty = np.minimum(0, 1 - ref_len / np.maximum(hyp_len, 1))
     nonzero = ~no_match.all(axis=-1) & (totals > 0).all(axis=-1)
     return np.where(nonzero, 100 * np.exp(log_brevity_penalty + log_precision), 0)
-
-
-def bootstrap_draws(sentences: int, resamples: int) -> FloatArray:
-    """Draw bootstrap resamples of a test set.
-
-    The random numbers and their seed are those of sacrebleu's confidence interval, so that both give the same
-    interval.
-
-    Args:
-        sentences: N, the size of the test set.
-        resamples: R.
-
-    Returns:
-        How often each resample contains each sentence, (R, N).
-    """
-    rng = np.random.default_rng(int(BOOTSTRAP_SEED))
-    indices = rng.choice(sentences, size=(resamples, sentences), replace=True)
-    return np.stack([np.bincount(resample, minlength=sentences) for resample in indices]).astype(np.float64)

@@ -1,6 +1,6 @@
 """Result of comparing two models, and the rule by which one beats the other."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from compare.analysis.significance.intervals import Interval, Intervals
@@ -8,23 +8,34 @@ from compare.analysis.table import Row
 
 ALPHA = 0.05
 """Significance level of the corrected p-value."""
+ONE_SEED = "significant on this test set; other seeds not run"
+"""Verdict on a difference that may be one of these seeds only."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Comparison of model ``first`` with model ``second`` on one test set, over the seeds both have."""
+    """Comparison of model ``first`` with model ``second`` on one test set by one metric.
 
+    One model beats the other if ``p`` is below ``ALPHA`` and the combined interval excludes 0. Neither alone
+    suffices: the p-value ignores how much seeds differ, and the interval is not corrected for the number of
+    comparisons.
+    """
+
+    test: str
+    metric: str
+    """One of ``COMPARED_METRICS``; for all of them, higher is better."""
     first: str
     second: str
     seeds: tuple[int, ...]
+    """The seeds that both models have."""
     differences: tuple[float, ...]
-    """BLEU of first minus BLEU of second, one per seed."""
+    """Score of first minus score of second, one per seed."""
     intervals: Intervals
     """95% confidence intervals of the mean difference."""
     p_randomisation: float
-    """p-value of approximate randomisation over all seeds, uncorrected; see ``paired_tests.all_seeds_p``."""
+    """p-value of approximate randomisation over all seeds together, uncorrected."""
     p_bootstrap: float
-    """p-value of the paired bootstrap over all seeds, uncorrected."""
+    """p-value of the paired bootstrap over all seeds together, uncorrected."""
     p: float
     """``p_randomisation`` with Holm's correction for all comparisons made together with this one.
 
@@ -44,22 +55,25 @@ class Comparison:
         return sum(self.differences) / len(self.differences)
 
     @property
+    def significant(self) -> bool:
+        """Whether ``p`` is below ``ALPHA``: the difference is not an accident of the test set."""
+        return self.p < ALPHA
+
+    @property
     def inconclusive_reason(self) -> str | None:
         """Reason why neither model beats the other; None if one does."""
-        if self.intervals.seeds is None:
-            return "one seed says nothing about others"
-        if not same_sign(self.differences):
-            return "the seeds do not agree on which is better"
-        if not self.p < ALPHA:
+        if not self.significant:
             return f"{describe_p(self.p)} is not below {ALPHA}"
-        low, high = self.intervals.seeds
+        if self.intervals.combined is None:
+            return ONE_SEED
+        low, high = self.intervals.combined
         if low <= 0 <= high:
-            return f"the interval over seeds, {low:.2f} to {high:.2f}, includes 0"
+            return f"the combined interval, {low:.2f} to {high:.2f}, includes 0"
         return None
 
     @property
     def beats(self) -> bool:
-        """Whether first beats second: all seeds agree, p < ``ALPHA``, seed interval entirely above 0."""
+        """Whether first beats second."""
         return self.inconclusive_reason is None and self.difference > 0
 
     def swapped(self) -> "Comparison":
@@ -79,11 +93,13 @@ class Comparison:
         """The comparison as a table row; ``verdict`` names the winner, or the reason why there is none."""
         winner = f"{self.first} beats {self.second}" if self.beats else f"{self.second} beats {self.first}"
         return {
+            "test": self.test,
+            "metric": self.metric,
             "model": self.first,
             "against": self.second,
             "seeds": len(self.seeds),
-            "bleu_difference": self.difference,
-            **self.intervals.columns("bleu_difference"),
+            "difference": self.difference,
+            **self.intervals.columns("difference"),
             "p_randomisation": self.p_randomisation,
             "p_bootstrap": self.p_bootstrap,
             "p_holm": self.p,
@@ -94,18 +110,16 @@ class Comparison:
         }
 
 
-def same_sign(differences: Sequence[float]) -> bool:
-    """Return whether all ``differences`` are positive or all are negative; 0 is neither."""
-    return all(value > 0 for value in differences) or all(value < 0 for value in differences)
-
-
 def describe_p(p: float) -> str:
     """Format a p-value with two digits, as in "p = 0.0031"; below 0.0001 as "p < 0.0001"."""
     return f"p = {p:.2g}" if p >= 0.0001 else "p < 0.0001"
 
 
 def comparison_matrix(comparisons: Iterable[Comparison]) -> dict[str, dict[str, Comparison]]:
-    """Index comparisons by first label, then second label; each appears in both directions."""
+    """Index the comparisons on one test set by one metric by first label, then second label.
+
+    Each appears in both directions.
+    """
     matrix: dict[str, dict[str, Comparison]] = {}
     for comparison in comparisons:
         for direction in (comparison, comparison.swapped()):

@@ -1,72 +1,85 @@
-"""Paired significance tests between two models, for one seed and over several, and Holm's correction."""
+"""Paired significance tests between two models over all their seeds together, and Holm's correction.
 
-from collections.abc import Sequence
-from typing import Literal
+k seeds, N sentences, C statistics per sentence, T trials, R resamples.
+"""
 
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.significance import PairedTest, Result
+import math
+from collections.abc import Callable, Sequence
 
-from compare.analysis.significance.comparison import same_sign
-from compare.analysis.significance.scored_tests import ScoredRun
-from compare.scoring.metrics.bleu import fixed_seed
+import numpy as np
+import numpy.typing as npt
 
-TestKind = Literal["ar", "bs"]
-"""Approximate randomisation (Noreen 1989; Riezler and Maxwell 2005) or paired bootstrap (Koehn 2004)."""
+from compare.analysis.significance.bleu_statistics import FloatArray, IntArray
+from compare.scoring.metrics.bleu import BOOTSTRAP_SEED
+
+BoolArray = npt.NDArray[np.bool_]
+
+TOLERANCE = 1e-9
+"""Points by which rounding may move a statistic that equals the observed one."""
+CHUNK = 2**22
+"""Swaps that are held as float64 at a time (32 MB)."""
 
 
-def paired_test_p(
-    first: Sequence[str], second: Sequence[str], metric: BLEU, kind: TestKind, samples: int
+def swap_draws(sentences: int, trials: int) -> BoolArray:
+    """Draw which sentences the trials of a randomisation test swap, (T, N).
+
+    The random numbers and their seed are those of sacrebleu's paired test, so that both give the same p-value
+    for a single pair of systems.
+    """
+    rng = np.random.default_rng(int(BOOTSTRAP_SEED))
+    return rng.integers(2, size=(trials, sentences), dtype=bool)
+
+
+def randomisation_p(
+    first: Sequence[IntArray],
+    second: Sequence[IntArray],
+    score: Callable[[FloatArray], FloatArray],
+    swaps: BoolArray,
 ) -> float:
-    """Compute the two-sided p-value of the difference in BLEU between two systems, with sacrebleu's test.
+    """Compute the two-sided p-value of the mean difference between two models (Noreen 1989).
+
+    A trial exchanges the translations of the sentences that it swaps between both models, in the pairs of all
+    seeds at once, because the translations of one sentence are not independent of each other. The p-value is
+    the share of trials, the observed one included, whose mean difference over seeds is at least as large as
+    the observed one. With one seed this is the usual approximate randomisation test (Riezler and Maxwell
+    2005).
 
     Args:
-        first: the translations of one system.
-        second: the other system's translations of the same sentences; exchanging both does not change p.
-        metric: a ``BLEU(references=[...])`` that holds the references.
-        kind: the test.
-        samples: number of shuffles or resamples; each takes about 0.3 ms per 1,000 sentences.
+        first: statistics of one model, k times (N, C), one per seed.
+        second: statistics of the other model; exchanging both does not change p.
+        score: corpus score from sums of statistics, (..., C) to (...).
+        swaps: the draws, (T, N).
     """
-    systems = [("first", first), ("second", second)]
-    with fixed_seed():
-        test = PairedTest(systems, {"BLEU": metric}, None, test_type=kind, n_samples=samples)
-    _, columns = test()
-    result = columns["BLEU"][1]
-    assert isinstance(result, Result)
-    assert result.p_value is not None  # None only for the baseline, which is column 0
-    return result.p_value
+    k = len(first)
+    one, other = (np.concatenate(counts, axis=1).astype(np.float64) for counts in (first, second))  # (N, kC)
 
+    def mean_differences(moved: FloatArray) -> FloatArray:
+        """Compute the statistic of trials that move sums (T, kC) from the other model to the one."""
+        sums = np.stack([one.sum(axis=0) + moved, other.sum(axis=0) - moved]).reshape(2, len(moved), k, -1)
+        scores = score(sums)  # (2, T, k)
+        differences: FloatArray = (scores[0] - scores[1]).mean(axis=-1)
+        return np.abs(differences)
 
-def all_seeds_p(
-    runs: Sequence[tuple[ScoredRun, ScoredRun]], metric: BLEU, kind: TestKind, samples: int
-) -> float:
-    """Compute the p-value of one model being better than another with every seed.
-
-    It is the largest p-value of the seeds (intersection-union test, Berger 1982), and 1 if the seeds do not
-    agree on which model is better.
-
-    Args:
-        runs: runs of two models with the same seed, one pair per seed.
-        metric: as for ``paired_test_p``.
-        kind: the test.
-        samples: number of shuffles or resamples per seed.
-    """
-    if not same_sign([first.bleu - second.bleu for first, second in runs]):
-        return 1.0
-    return max(
-        max(paired_test_p(first.lines, second.lines, metric, kind, samples), _smallest_p(first, second))
-        for first, second in runs
+    (observed,) = mean_differences(np.zeros((1, one.shape[1])))
+    extreme = sum(
+        int((mean_differences(chunk.astype(np.float64) @ (other - one)) >= observed - TOLERANCE).sum())
+        for chunk in np.array_split(swaps, math.ceil(swaps.size / CHUNK))
     )
+    return (extreme + 1) / (len(swaps) + 1)
 
 
-def _smallest_p(first: ScoredRun, second: ScoredRun) -> float:
-    """Return the smallest p-value possible for outputs that differ in d sentences, 2 / 2^d.
+def bootstrap_p(difference: float, resampled: FloatArray) -> float:
+    """Compute the two-sided p-value of a mean difference by the paired bootstrap (Koehn 2004).
 
-    sacrebleu counts the shuffles that exceed the observed difference, but not those that equal it. Two of the
-    2^d shuffles always equal it: swapping none of these sentences, and swapping all. Without this bound, a
-    difference in one sentence would give the smallest p-value there is.
+    As in sacrebleu, the resampled absolute differences are shifted by their mean.
+
+    Args:
+        difference: the mean difference over seeds.
+        resampled: differences on resamples of the test set, (k, R); all seeds share the resamples.
     """
-    differing = (first.counts != second.counts).any(axis=1)
-    return float(0.5 ** (int(differing.sum()) - 1))
+    sampled = np.abs(resampled.mean(axis=0))
+    extreme = int((sampled - sampled.mean() >= abs(difference) - TOLERANCE).sum())
+    return (extreme + 1) / (len(sampled) + 1)
 
 
 def holm_correction(p_values: Sequence[float]) -> list[float]:

@@ -1,20 +1,48 @@
-"""Translations of a test set by each model and seed, with the sentence statistics that the tests use."""
+"""Translations of a test set by each model and seed, with the sentence statistics that the tests use.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+N sentences, R resamples, C statistics per sentence.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
-from sacrebleu.metrics.chrf import CHRF
+import numpy.typing as npt
 
 from compare.analysis.finished_experiment import FinishedExperiment
-from compare.analysis.significance.bleu_statistics import (
-    FloatArray,
-    IntArray,
-    bleu,
-    bootstrap_draws,
-    sentence_counts,
-)
+from compare.analysis.significance.bleu_statistics import FloatArray, IntArray, bleu, sentence_counts
+from compare.analysis.significance.chrf_statistics import chrf, sentence_ngrams
+from compare.scoring.metrics.bleu import BOOTSTRAP_SEED
+
+
+class ComparedMetric(NamedTuple):
+    """A metric in which models are compared: its statistics per sentence and its score from their sums."""
+
+    statistics: Callable[[Sequence[str], Sequence[str]], IntArray]
+    """Statistics (N, C) of N translations and their references."""
+    score: Callable[[npt.ArrayLike], FloatArray]
+    """Score, 0 to 100 and higher is better, from sums of statistics, (..., C) to (...)."""
+
+
+COMPARED_METRICS = {
+    "bleu": ComparedMetric(sentence_counts, bleu),
+    "chrf": ComparedMetric(sentence_ngrams, chrf),
+}
+"""The metrics in which models are compared, by name. Each more makes Holm's correction stricter."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SampledScore:
+    """Score of one run on a test set by one metric, and on resamples of the test set."""
+
+    counts: IntArray
+    """Statistics per sentence, (N, C)."""
+    score: float
+    """Score of the whole test set, 0 to 100."""
+    resampled: FloatArray
+    """Score of each bootstrap resample of the test set, (R,); resample r is the same for every run."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -22,28 +50,18 @@ class ScoredRun:
     """Translations of N test sentences by one run, with their statistics."""
 
     lines: Sequence[str]
-    references: Sequence[str]
-    counts: IntArray
-    """BLEU statistics per sentence, (N, 10), as returned by ``sentence_counts``."""
-    resampled: FloatArray
-    """BLEU of each bootstrap resample of the test set, (R,); resample r is the same for every run."""
+    scores: Mapping[str, SampledScore]
+    """By the name of the metric, all of ``COMPARED_METRICS``."""
 
     @cached_property
-    def bleu(self) -> float:
-        """BLEU of the whole test set, 0 to 100."""
-        return float(bleu(self.counts.sum(axis=0)))
-
-    @cached_property
-    def chrf(self) -> FloatArray:
+    def sentence_chrf(self) -> FloatArray:
         """chrF2 of each sentence, (N,), which decides the sentences won and lost.
 
         Sentence BLEU is not used: most sentences of a weak model share no 4-gram with their reference, so
         that smoothing would decide. chrF correlates better with human judgement of single sentences (Popović
         2015).
         """
-        metric = CHRF()
-        pairs = zip(self.lines, self.references, strict=True)
-        return np.array([metric.sentence_score(line, [reference]).score for line, reference in pairs])
+        return chrf(self.scores["chrf"].counts)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,6 +72,26 @@ class ScoredTestSet:
     references: Sequence[str]
     models: Mapping[str, Mapping[int, ScoredRun]]
     """Runs by label, then by seed."""
+    settings: Mapping[str, str | None] = field(default_factory=dict)
+    """``Result.settings_hash`` by the name of the run: models that differ in it are not compared."""
+
+
+def bootstrap_draws(sentences: int, resamples: int) -> FloatArray:
+    """Draw bootstrap resamples of a test set.
+
+    The random numbers and their seed are those of sacrebleu's confidence interval and paired bootstrap, so
+    that both give the same results.
+
+    Args:
+        sentences: N, the size of the test set.
+        resamples: R.
+
+    Returns:
+        How often each resample contains each sentence, (R, N).
+    """
+    rng = np.random.default_rng(int(BOOTSTRAP_SEED))
+    indices = rng.choice(sentences, size=(resamples, sentences), replace=True)
+    return np.stack([np.bincount(resample, minlength=sentences) for resample in indices]).astype(np.float64)
 
 
 def score_test_set(
@@ -63,7 +101,7 @@ def score_test_set(
     *,
     resamples: int = 1000,
 ) -> ScoredTestSet:
-    """Compute the statistics and resampled BLEU of one test set.
+    """Compute the statistics and resampled scores of one test set.
 
     Args:
         name: the name of the test set.
@@ -76,9 +114,17 @@ def score_test_set(
     """
     draws = bootstrap_draws(len(references), resamples)
 
+    def score_lines(lines: Sequence[str], metric: ComparedMetric) -> SampledScore:
+        counts = metric.statistics(lines, references)
+        return SampledScore(
+            counts=counts,
+            score=float(metric.score(counts.sum(axis=0))),
+            resampled=metric.score(draws @ counts),
+        )
+
     def score_run(lines: Sequence[str]) -> ScoredRun:
-        counts = sentence_counts(lines, references)
-        return ScoredRun(lines=lines, references=references, counts=counts, resampled=bleu(draws @ counts))
+        scores = {metric: score_lines(lines, compared) for metric, compared in COMPARED_METRICS.items()}
+        return ScoredRun(lines=lines, scores=scores)
 
     models = {
         label: {seed: score_run(lines) for seed, lines in runs.items()} for label, runs in outputs.items()
@@ -87,7 +133,7 @@ def score_test_set(
 
 
 def score_tests(finished: FinishedExperiment, *, resamples: int = 1000) -> dict[str, ScoredTestSet]:
-    """Score every test set of an experiment; this takes about 0.5 s per run and 1,000 sentences.
+    """Score every test set of an experiment; this takes about 1 s per run and 1,000 sentences.
 
     Args:
         finished: the experiment.
@@ -97,10 +143,12 @@ def score_tests(finished: FinishedExperiment, *, resamples: int = 1000) -> dict[
         The test sets by name, that of the headline first.
     """
     scored = {}
+    settings = {run.result.run: run.result.settings_hash for run in finished.runs}
     for test in finished.corpus.tests:
         outputs = {
             label: {run.result.seed: run.outputs[test] for run in runs}
             for label, runs in finished.labels.items()
         }
-        scored[test] = score_test_set(test, finished.corpus.splits[test].tgt, outputs, resamples=resamples)
+        test_set = score_test_set(test, finished.corpus.splits[test].tgt, outputs, resamples=resamples)
+        scored[test] = replace(test_set, settings=settings)
     return scored

@@ -1,6 +1,7 @@
 """Quantile of Student's t distribution for 95% intervals; neither numpy nor torch provides it."""
 
 import math
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
@@ -11,6 +12,7 @@ NORMAL_QUANTILE = NormalDist().inv_cdf(0.975)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(48)
 
 
+@lru_cache(maxsize=1000)
 def t_quantile(dof: float) -> float:
     """Return the 0.975 quantile: half the width of a 95% interval in standard errors.
 

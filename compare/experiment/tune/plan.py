@@ -9,7 +9,7 @@ from typing import Any
 from compare.config.parse import load_experiment
 from compare.config.run import Run, resolve_models
 from compare.config.sections import Experiment
-from compare.experiment.budget import find_reference, match_budget
+from compare.experiment.budget.match import find_reference, match_budget
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.tune.space import (
     DEFAULT_SPACE,

@@ -1,9 +1,9 @@
 """Columns of the report's result table."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from compare.analysis.significance.comparison import Comparison
+from compare.analysis.significance.comparison import Comparison, comparison_matrix
 from compare.analysis.table import Row
 from compare.report.html.load import LoadedExperiment
 from compare.report.html.parts import Cell, ColumnHeading
@@ -11,7 +11,13 @@ from compare.report.html.significance import verdict
 from compare.results.column import Column, Group, Shown
 from compare.results.columns import COLUMNS
 from compare.results.numbers import UNKNOWN
-from compare.results.score_columns import INTERVALS, PRIMARY, bleu_interval_column, score_column
+from compare.results.score_columns import (
+    INTERVALS,
+    PRIMARY,
+    bleu_interval_column,
+    length_columns,
+    score_column,
+)
 from compare.scoring.metrics import METRICS
 
 
@@ -39,30 +45,30 @@ def report_column(column: Column, rows: Sequence[Row], note: str = "") -> Report
 
 
 def columns_of(
-    loaded: LoadedExperiment, texts: bool, comparisons: Mapping[str, Comparison], reference: str
+    loaded: LoadedExperiment, texts: bool, comparisons: Sequence[Comparison], reference: str
 ) -> list[ReportColumn]:
     """List the columns in which any run of an experiment has a value.
 
     Args:
         loaded: the experiment.
-        texts: whether there are intervals over seeds.
-        comparisons: comparisons of the reference with the other models, by label; may be empty.
+        texts: whether there are translations, and so intervals over sentences.
+        comparisons: all comparisons; may be empty.
         reference: label of the model that the others are compared with.
     """
     rows: list[Row] = [run.result.flat() for run in loaded.finished.runs]
     several = any(len(runs) > 1 for runs in loaded.finished.labels.values())
-    kinds = list(INTERVALS) if several and texts else ["test_set"]
+    kinds = ["test_set"] if not several else list(INTERVALS) if texts else ["test_set", "seeds"]
     first, *further = loaded.finished.corpus.tests
     note = f"on {first}, mean ± standard deviation"
     columns = [report_column(score_column(PRIMARY), rows, note)]
     columns += [_bleu_interval(kind) for kind in kinds]
-    if comparisons:
-        heading = ColumnHeading(text=f"against {reference}", numeric=True)
-        columns.append(ReportColumn(heading, _verdict(comparisons, reference)))
+    columns += _verdicts(comparisons, first, f"against {reference}", reference)
     scores = [score_column(metric) for metric in METRICS if metric != PRIMARY]
     columns += [report_column(column, rows, f"on {first}") for column in scores if _is_known(column, rows)]
     for test in further:
         columns += [report_column(score_column(PRIMARY, test), rows), _bleu_interval(kinds[-1], test)]
+        columns += [report_column(column, rows) for column in length_columns(test) if _is_known(column, rows)]
+        columns += _verdicts(comparisons, test, f"{test} against {reference}", reference)
     columns += [
         report_column(column, rows)
         for column in COLUMNS.values()
@@ -85,13 +91,18 @@ def _bleu_interval(kind: str, test: str = "") -> ReportColumn:
     return ReportColumn(heading, lambda row: Cell(text=column.text(row), order=column.order(row)))
 
 
-def _verdict(comparisons: Mapping[str, Comparison], reference: str) -> Callable[[Row], Cell]:
-    """Return cells that compare a model with the reference."""
+def _verdicts(
+    comparisons: Sequence[Comparison], test: str, title: str, reference: str
+) -> Iterator[ReportColumn]:
+    """Yield the column that compares each model with the reference by ``PRIMARY`` on a test set, if any."""
+    of_test = [each for each in comparisons if (each.test, each.metric) == (test, PRIMARY)]
+    against = comparison_matrix(of_test).get(reference, {})
 
     def cell(row: Row) -> Cell:
         if row["label"] == reference:
             return Cell(text="itself", order=0.0)
-        comparison = comparisons.get(row["label"])
+        comparison = against.get(row["label"])
         return verdict(comparison.swapped()) if comparison else Cell(text=UNKNOWN)
 
-    return cell
+    if against:
+        yield ReportColumn(ColumnHeading(text=title, numeric=True), cell)

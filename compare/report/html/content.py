@@ -1,19 +1,22 @@
 """Content of the page, gathered from an experiment's folder before the layout."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from compare.analysis.significance.comparison import Comparison, comparison_matrix
+from compare.analysis.finished_experiment import FinishedExperiment
+from compare.analysis.significance.comparison import Comparison
 from compare.analysis.significance.headline import headlines
+from compare.analysis.significance.matched_runs import match_runs
+from compare.analysis.significance.power import describe_smallest, smallest_differences
 from compare.analysis.significance.scored_tests import ScoredTestSet, score_tests
 from compare.report.conditions import find_warnings
 from compare.report.html.alignment import TITLE, alignment
 from compare.report.html.analyses import NO_TEXTS, sections
 from compare.report.html.load import LoadedExperiment, load_for_report
 from compare.report.html.methods import MethodsSection, methods
-from compare.report.html.parts import Section
+from compare.report.html.parts import Section, explain
 from compare.report.html.results import ResultTable, result_table
 from compare.report.html.sentences import Sentence, draw_numbers, draw_sentences
 from compare.report.html.significance import (
@@ -24,6 +27,7 @@ from compare.report.html.significance import (
 )
 from compare.report.html.tuning import tuning_section
 from compare.report.html.viewer import AttentionViewer, attention_viewer
+from compare.results.score_columns import PRIMARY
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +42,7 @@ class ReportContent:
     languages: tuple[str, str]
     """Source and target language."""
     summary: Sequence[str]
-    """At most two sentences."""
+    """One sentence per model other than the best."""
     unknown: Sequence[str]
     """Limits of the evidence, and their reasons."""
     results: ResultTable
@@ -68,22 +72,19 @@ def gather_content(folder: Path, *, baseline: str = "", tuning: Path | None = No
     finished = loaded.finished
     reference = choose_reference(finished, baseline)
     seed = finished.runs[0].run.train.seed
-    scored: dict[str, ScoredTestSet] = {}
-    comparisons: list[Comparison] = []
-    if loaded.no_texts is None:
-        logger.info("report: scores of resampled test sets")
-        scored = score_tests(finished)
-        comparisons = run_comparisons(scored[finished.corpus.tests[0]], reference)
+    logger.info("report: scores of resampled test sets")
+    scored = {} if loaded.no_texts else score_tests(finished)
+    comparisons, not_compared = _compare(loaded, scored, reference)
     tuned = tuning_section(finished, tuning)
     aligned, shown = _attention(loaded, seed)
     return ReportContent(
         title=folder.resolve().name,
         facts=_facts(loaded),
         languages=(finished.corpus.src_lang, finished.corpus.tgt_lang),
-        summary=headlines(finished, comparisons) if scored else ["The models were not compared: see below."],
+        summary=_summary(finished, comparisons, not_compared),
         unknown=unknown(loaded),
-        results=result_table(loaded, scored, comparison_matrix(comparisons), reference),
-        significance=_significance(loaded, comparisons),
+        results=result_table(loaded, scored, comparisons, reference),
+        significance=_significance(loaded, scored, comparisons, not_compared),
         sections=[*sections(finished, loaded.no_texts), *([tuned] if tuned else [])],
         alignment=aligned,
         viewer=shown,
@@ -128,10 +129,36 @@ def _facts(loaded: LoadedExperiment) -> list[str]:
     ]
 
 
-def _significance(loaded: LoadedExperiment, comparisons: Sequence[Comparison]) -> SignificanceSection:
+def _compare(
+    loaded: LoadedExperiment, scored: Mapping[str, ScoredTestSet], reference: str
+) -> tuple[list[Comparison], str]:
+    """Compare the models; return no comparison and the reason where they cannot be compared."""
     if loaded.no_texts:
-        return SignificanceSection(notes=[NO_TEXTS])
-    return significance(comparisons, loaded.labels, loaded.finished.corpus.tests[0])
+        return [], NO_TEXTS
+    try:
+        return run_comparisons(scored, reference), ""
+    except ValueError as error:
+        return [], explain(error)
+
+
+def _summary(finished: FinishedExperiment, comparisons: Sequence[Comparison], not_compared: str) -> list[str]:
+    """Describe the comparisons by BLEU on the first test set."""
+    if not_compared:
+        return ["The models were not compared: see below."]
+    first = finished.corpus.tests[0]
+    return headlines(finished, [each for each in comparisons if (each.test, each.metric) == (first, PRIMARY)])
+
+
+def _significance(
+    loaded: LoadedExperiment,
+    scored: Mapping[str, ScoredTestSet],
+    comparisons: Sequence[Comparison],
+    not_compared: str,
+) -> SignificanceSection:
+    if not_compared:
+        return SignificanceSection(notes=[not_compared])
+    smallest = describe_smallest(smallest_differences(match_runs(scored), len(comparisons)))
+    return significance(comparisons, loaded.labels, smallest)
 
 
 def _attention(loaded: LoadedExperiment, seed: int) -> tuple[Section, AttentionViewer]:

@@ -4,11 +4,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from compare.analysis.seed_means import mean_over_seeds
 from compare.analysis.significance.aggregate import aggregate_seeds
 from compare.analysis.significance.comparison import Comparison
 from compare.analysis.significance.scored_tests import ScoredTestSet
-from compare.analysis.table import Row, Table
+from compare.analysis.table import Row
 from compare.report.html.columns import columns_of
 from compare.report.html.load import LoadedExperiment
 from compare.report.html.parts import Cell, ColumnHeading
@@ -41,7 +40,7 @@ class ResultTable:
 def result_table(
     loaded: LoadedExperiment,
     scored: Mapping[str, ScoredTestSet],
-    sides: Mapping[str, Mapping[str, Comparison]],
+    comparisons: Sequence[Comparison],
     reference: str,
 ) -> ResultTable:
     """Build the result table.
@@ -49,11 +48,11 @@ def result_table(
     Args:
         loaded: the experiment.
         scored: its test sets; empty where the texts cannot be read.
-        sides: comparisons by both labels, as ``comparison_matrix`` gives them.
+        comparisons: all comparisons; empty where nothing is compared.
         reference: model that the others are compared with.
     """
     means = {row["label"]: row for row in _means(loaded, scored)}
-    columns = columns_of(loaded, bool(scored), sides.get(reference, {}), reference)
+    columns = columns_of(loaded, bool(scored), comparisons, reference)
     rows = []
     for label in loaded.labels:
         results = [result for result in loaded.rows if result.label == label]
@@ -67,21 +66,15 @@ def result_table(
             )
         )
     return ResultTable(
-        heads=[column.head for column in columns], rows=rows, reference=reference if sides else ""
+        heads=[column.head for column in columns], rows=rows, reference=reference if comparisons else ""
     )
 
 
 def _means(loaded: LoadedExperiment, scored: Mapping[str, ScoredTestSet]) -> list[Row]:
-    """Return one row per label; without texts there are no intervals."""
-    if scored:
-        frame = aggregate_seeds(loaded.finished, scored)
-        means: list[Row] = json.loads(render_table(frame, "json"))  # with None instead of NaN
-        return means
-    rows = [run.result.flat() for run in loaded.finished.runs]
-    union = dict.fromkeys(name for row in rows for name in row)
-    texts = {name for row in rows for name, value in row.items() if isinstance(value, str)} - {"label"}
-    figures = [{name: row.get(name) for name in union if name not in texts} for row in rows]
-    return list(mean_over_seeds(Table("", figures)).rows)
+    """Return one row per label."""
+    frame = aggregate_seeds(loaded.finished, scored)
+    means: list[Row] = json.loads(render_table(frame, "json"))  # with None instead of NaN
+    return means
 
 
 def _status(results: Sequence[Result]) -> str:

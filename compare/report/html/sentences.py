@@ -72,7 +72,7 @@ def draw_sentences(
             outputs = [
                 Output(
                     model=label,
-                    chrf=float(run.chrf[place]),
+                    chrf=float(run.sentence_chrf[place]),
                     exact=run.lines[place] == pairs.tgt[place],
                     pieces=differences(run.lines[place], pairs.tgt[place]),
                 )

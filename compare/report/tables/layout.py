@@ -12,6 +12,7 @@ from compare.results.score_columns import (
     PRIMARY,
     bleu_interval_column,
     further_tests,
+    length_columns,
     score_and_interval_column,
     score_column,
 )
@@ -47,10 +48,15 @@ def layout_table(rows: Sequence[Row], names: Sequence[str] | None = None) -> Tex
 
 
 def _default_columns(rows: Sequence[Row]) -> list[Column]:
-    """List the columns of all groups, with scores in the place of the group of quality."""
-    before = [column for column in COLUMNS.values() if column.group.value < Group.QUALITY.value]
-    after = [column for column in COLUMNS.values() if column.group.value > Group.QUALITY.value]
+    """List the columns of all groups, with scores at the beginning of the group of quality."""
     tests = further_tests(rows[0])
+    before = [column for column in COLUMNS.values() if column.group.value < Group.QUALITY.value]
+    lengths = [column for test in ("", *tests) for column in length_columns(test)]
+    after = [
+        column
+        for column in COLUMNS.values()
+        if column.group.value >= Group.QUALITY.value and column not in lengths
+    ]
     if all("seeds" in row for row in rows):
         primary = [
             score_column(PRIMARY),
@@ -59,7 +65,8 @@ def _default_columns(rows: Sequence[Row]) -> list[Column]:
         ]
     else:
         primary = [score_and_interval_column(PRIMARY, test) for test in ("", *tests)]
-    return [*before, *primary, *(score_column(metric) for metric in METRICS if metric != PRIMARY), *after]
+    others = [score_column(metric) for metric in METRICS if metric != PRIMARY]
+    return [*before, *primary, *others, *lengths, *after]
 
 
 def _is_shown(column: Column, rows: Sequence[Row]) -> bool:

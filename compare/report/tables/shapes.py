@@ -1,5 +1,6 @@
 """Shapes of a table: one row per run, or one row per model with means over seeds or one column per seed."""
 
+import logging
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -11,7 +12,9 @@ from data.text.paths import as_paths
 if TYPE_CHECKING:
     import pandas as pd
 
-SPREAD_OUT = ("bleu", "chrf", "train_tokens_per_s")
+logger = logging.getLogger(__name__)
+
+SPREAD_OUT = ("bleu", "length_ratio", "brevity_penalty", "chrf", "train_tokens_per_s")
 """Columns that a wide table has once per seed."""
 
 
@@ -27,7 +30,8 @@ def load_table(folders: str | Path | Sequence[str | Path], shape: str = "rows") 
     """Load the results of experiments in one of the shapes.
 
     - rows: one row per run.
-    - aggregated: one row per model with means over seeds and ``<column>_sd``; BLEU has three intervals.
+    - aggregated: one row per model with means over seeds and ``<column>_sd``; BLEU has three intervals, or
+      without corpus and translations the one over seeds.
     - wide: one row per model, with the columns ``SPREAD_OUT`` once per seed.
 
     Args:
@@ -38,7 +42,7 @@ def load_table(folders: str | Path | Sequence[str | Path], shape: str = "rows") 
         A data frame that ``render_table`` formats.
 
     Raises:
-        ValueError: an unknown shape, or (aggregated) no finished run or a corpus that cannot be read.
+        ValueError: an unknown shape, or (aggregated) no finished run.
     """
     folders = as_paths(folders)
     match shape:
@@ -55,14 +59,17 @@ def _aggregated(folders: Sequence[Path]) -> "pd.DataFrame":
     """Aggregate the seeds of each folder's models."""
     import pandas as pd
 
-    from compare.analysis.finished_experiment import load_finished
     from compare.analysis.significance.aggregate import aggregate_seeds
     from compare.analysis.significance.scored_tests import score_tests
+    from compare.report.html.load import load_for_report
 
     frames = []
     for folder in folders:
-        finished = load_finished(folder)
-        frame = aggregate_seeds(finished, score_tests(finished))
+        loaded = load_for_report(folder)
+        if loaded.no_texts:
+            logger.warning("%s: no intervals over sentences: %s", folder, loaded.no_texts)
+        scored = {} if loaded.no_texts else score_tests(loaded.finished)
+        frame = aggregate_seeds(loaded.finished, scored)
         frame.insert(0, "experiment", folder.resolve().name)
         frames.append(frame)
     return pd.concat(frames, ignore_index=True)

@@ -23,7 +23,8 @@ class Bleu(Metric):
         """Score, with the interval around the mean of bootstrap samples (Koehn 2004) and the length ratio.
 
         ``length_ratio`` is the number of hypothesis tokens over that of reference tokens; of several
-        references the one nearest in length counts.
+        references the one nearest in length counts. ``brevity_penalty`` is exp(1 - 1 / length_ratio), at most
+        1, a factor of the score.
         """
         from sacrebleu.metrics.bleu import BLEU
 
@@ -43,7 +44,7 @@ class Bleu(Metric):
             score=clip(bleu.score),
             signature=str(metric.get_signature()),
             interval=(clip(low), clip(high)),
-            details={"length_ratio": bleu.ratio},
+            details={"length_ratio": bleu.ratio, "brevity_penalty": bleu.bp},
         )
 
 

@@ -44,7 +44,7 @@ def test_every_hypothesis_takes_exactly_the_given_steps(name: str, tie: str, bea
     src = SRC.where(MASK, PAD)
     for steps in (1, 6):
         fed.clear()
-        hypotheses = search_forced(model, src, MASK, steps=steps, beam_size=beam_size, alpha=1.0)
+        hypotheses = search_forced(model, src, MASK, steps=steps, beam_size=beam_size)
         assert fed == [(4, beam_size)] * steps
         assert [len(hypothesis.tokens) for hypothesis in hypotheses] == [steps - 1] * 4
         assert all(EOS not in hypothesis.tokens for hypothesis in hypotheses)
@@ -70,11 +70,11 @@ def test_the_ordinary_search_runs_in_the_given_precision(precision: str, monkeyp
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
 
     def spy(searched: Any, *arguments: Any, **named: Any) -> Any:
-        seen.append((searched.output.weight.dtype, named["alpha"], named["limits"].tolist()))
+        seen.append((searched.output.weight.dtype, named["limits"].tolist()))
         return search(searched, *arguments, **named)
 
     monkeypatch.setattr(forced_decoding, "search", spy)
     force_length(model)
-    search_forced(for_decoding(model, precision), SRC, MASK, steps=3, beam_size=2, alpha=0.7)
-    assert seen == [(torch.bfloat16 if precision == "bf16" else before["output.weight"].dtype, 0.7, [2] * 4)]
+    search_forced(for_decoding(model, precision), SRC, MASK, steps=3, beam_size=2)
+    assert seen == [(torch.bfloat16 if precision == "bf16" else before["output.weight"].dtype, [2] * 4)]
     assert all(torch.equal(model.state_dict()[name], weight) for name, weight in before.items())

@@ -31,10 +31,11 @@ def test_every_head_is_set_against_the_links(
     assert main(["align", str(run), *files, "--json"]) == 0
     captured = capsys.readouterr()
     assert captured.err.count("\n") == 1
-    assert "sentence 2: skipped link 9-0" in captured.err
+    assert "1 of 7 links, in 1 of 2 sentences, are to words that the sentence does not have" in captured.err
+    assert "sentence 2, 9-0" in captured.err
     rows = json.loads(captured.out)
     found = measure_alignment(load_model(run), read_gold(*(Path(path) for path in files[1::2])))
-    assert rows == found.rows("arg max")
+    assert rows == [{"system": str(run), **row} for row in found.rows("arg max")]
     assert len({row["attention"] for row in rows}) == len(rows) > 1
     assert main(["align", str(run), *files, "-q", "--method", "intersection"]) == 0
     captured = capsys.readouterr()
@@ -42,16 +43,64 @@ def test_every_head_is_set_against_the_links(
     assert "intersection" in captured.out
 
 
-def test_links_of_the_other_direction_are_turned(
-    finished: Path, files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("flag", ["--reversed", "--turned"])
+def test_gold_links_may_be_of_the_other_direction(
+    flag: str, finished: Path, files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     assert main(["align", str(finished / ROWS[0]), *files, "--json", "-q"]) == 0
     straight = capsys.readouterr().out
-    (tmp_path / "gold").write_text("1-0 0-1\n3-0 2-1 1-2 0-3\n", encoding="utf-8")
-    assert main(["align", str(finished / ROWS[0]), *files, "--json", "-q", "--turned"]) == 0
+    (tmp_path / "gold").write_text("1-0 0-1\n3-0 2-1 1-2 0-3 0-9\n", encoding="utf-8")
+    assert main(["align", str(finished / ROWS[0]), *files, "--json", "-q", flag]) == 0
     assert capsys.readouterr().out == straight
 
 
 def test_what_cannot_be_aligned(finished: Path, files: list[str], refusal: Refusal):
     said = refusal("align", finished / ROWS[0], *files, "-q", "--method", "best")
     assert said.startswith("unknown method 'best': choose from arg max, intersection, 0.05")
+
+
+def test_word_aligners_stand_beside_attention(
+    finished: Path, files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """Gold has seven links, one outside; one file has the other six, the other one link per sentence."""
+    one, other, run = tmp_path / "one", tmp_path / "other", finished / ROWS[1]
+    one.write_text("0-1 1-0\n0-3 1-2 2-1 3-0\n")
+    other.write_text("0-1\n0-0\n")
+    assert main(["align", str(one), str(run), str(other), *files, "-q", "--json", "--symmetrize"]) == 0
+    rows = {row["system"]: row for row in json.loads(capsys.readouterr().out)}
+    both = f"{one} + {other}"
+    names = [f"{both}: {name}" for name in ("intersection", "union", "grow-diag-final-and")]
+    assert list(rows) == [str(run), str(one), str(other), *names]
+    assert rows[str(one)]["precision"] == 1
+    assert rows[str(one)]["recall"] == pytest.approx(6 / 7)
+    assert rows[str(one)]["aer"] == pytest.approx(1 - 12 / 13)
+    assert rows[str(other)]["aer"] == pytest.approx(1 - 2 / 9)
+    assert rows[names[0]]["aer"] == pytest.approx(1 - 2 / 8)
+    assert rows[names[1]]["aer"] == pytest.approx(1 - 12 / 14)
+    assert main(["align", str(one), *files, "-q"]) == 0
+    assert capsys.readouterr().out.count("\n") == 3
+
+
+def test_files_of_links_may_count_from_one_and_be_reversed(
+    files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    links = tmp_path / "links"
+    links.write_text("2-1 1-2\n4-1 3-2 2-3 1-4\n")
+    assert main(["align", str(links), *files, "--json", "--links-first-word", "1", "--links-reversed"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["precision"] == 1
+    assert main(["align", str(links), *files, "--json"]) == 0
+    captured = capsys.readouterr()
+    assert "in 2 of 2 sentences" in captured.err
+    assert (
+        "with words counted from 1 it would be 0; they count as wrong (see --links-reversed" in captured.err
+    )
+
+
+def test_two_files_are_symmetrised(finished: Path, files: list[str], tmp_path: Path, refusal: Refusal):
+    links = tmp_path / "links"
+    links.write_text("0-1\n0-0\n")
+    for systems in ([links], [links, finished / ROWS[0]], [finished / ROWS[0]]):
+        assert "--symmetrize combines two files of links" in refusal(
+            "align", *systems, *files, "-q", "--symmetrize"
+        )
+    assert "no such file" in refusal("align", tmp_path / "absent", *files, "-q")

@@ -1,6 +1,7 @@
 """Run folders of earlier versions: read by one table of old and new names, never by guessing."""
 
 import dataclasses
+import json
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from compare.config import schema
 from compare.config.parse import load_experiment
 from compare.config.schema import RENAMED, SCHEMA, current_config, current_names
 from compare.experiment.run_all import run_experiment
+from compare.models.presets import PRESETS
 from compare.results.result import Result
 from compare.results.run_folder import RunFolder
 from compare.results.trained_model import load_model
@@ -32,9 +34,23 @@ def test_old_names_become_present_ones(monkeypatch: pytest.MonkeyPatch):
     }
     assert current_config(old, "x") == {
         "train": {"speed": 1, "seed": 2},
-        "models": [{"preset": "gnmt-like", "size": 3}, {"label": "b"}],
+        "models": [{"preset": "gnmt-like", "label": "gnmt", "size": 3}, {"label": "b"}],
     }
     assert current_names("trainer state", {"ledger": 1, "weights": 2}) == {"progress": 1, "weights": 2}
+
+
+@pytest.mark.parametrize("old", RENAMED["preset"])
+def test_a_renamed_preset_is_read_by_its_old_name(old: str, tmp_path: Path, finished: Path):
+    """The label stays the name as written, since run folders are named after it."""
+    path = tmp_path / "old.toml"
+    path.write_text(f'[[models]]\npreset = "{old}"\n\n[[models]]\npreset = "{old}"\nlabel = "mine"\n')
+    new = RENAMED["preset"][old]
+    models = load_experiment(path).models
+    assert [(row.preset, row.label) for row in models] == [(new, old), (new, "mine")]
+    assert new in PRESETS
+    assert old not in PRESETS
+    record = json.loads((finished / ROWS[0] / "result.json").read_text())
+    assert Result.from_json(json.dumps(record | {"preset": old})).preset == new
 
 
 def test_no_present_name_is_an_old_one():

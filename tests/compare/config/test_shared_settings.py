@@ -28,7 +28,12 @@ OTHER = {
         "patience": 2,
         "average": 7,
     },
-    "decode": {"beam_size": 4, "max_ratio": 1.25},
+    "decode": {
+        "beam_size": 4,
+        "max_ratio": 1.25,
+        "length_penalties": (0.25, 0.75),
+        "length_normalization": "both",
+    },
     "budget": {"match": "flops"},
 }
 

@@ -68,7 +68,12 @@ EXPERIMENTS = st.builds(
     vocabulary=st.builds(VocabularyConfig, size=st.integers(5, 10**7), joint=st.booleans(), min_count=COUNT),
     train=TRAIN,
     decode=st.builds(
-        DecodeConfig, max_ratio=st.floats(0, 1000, exclude_min=True), length_penalty=st.floats(0, 10)
+        DecodeConfig,
+        max_ratio=st.floats(0, 1000, exclude_min=True),
+        length_penalties=st.sets(st.floats(0, 10), min_size=1, max_size=9).map(
+            lambda grid: tuple(sorted(grid))
+        ),
+        length_normalization=st.sampled_from(["wu", "length", "both"]),
     ),
     bench=st.just(BenchConfig()),
     budget=st.just(BudgetConfig())

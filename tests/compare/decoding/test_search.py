@@ -6,7 +6,8 @@ import math
 import pytest
 import torch
 
-from compare.decoding.search import Hypothesis, length_penalty
+from compare.decoding.length_penalty import LengthPenalty, Normalization
+from compare.decoding.search import Hypothesis
 from tests.kits.search import (
     BOS,
     CODES,
@@ -60,13 +61,14 @@ def test_beams_worked_out_by_hand(
 
 
 @pytest.mark.parametrize("eos", [-0.5, 1.5])
+@pytest.mark.parametrize("form", ["wu", "length"])
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 3.0])  # 3: what is found later would often win
 @pytest.mark.parametrize("beam", [1, 2, 3, 4, 5])
-def test_search_follows_the_documented_rule(beam: int, alpha: float, eos: float) -> None:
+def test_search_follows_the_documented_rule(beam: int, alpha: float, form: Normalization, eos: float) -> None:
     model, limits = random_model(eos=eos), random_limits()
-    expected = [naive(model, row, limits[row], beam, alpha) for row in range(SENTENCES)]
+    expected = [naive(model, row, limits[row], beam, alpha, form) for row in range(SENTENCES)]
     assert len({len(hypothesis.tokens) for hypothesis in expected}) > 3
-    same(run(model, limits, beam_size=beam, alpha=alpha), expected)
+    same(run(model, limits, beam_size=beam, alpha=alpha, form=form), expected)
 
 
 def test_the_random_tables_tell_beams_and_penalties_apart() -> None:
@@ -98,8 +100,9 @@ def test_equal_logits_give_the_first_word() -> None:
     assert found.tokens == [UNK] * 4
 
 
+@pytest.mark.parametrize("form", ["wu", "length"])
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
-def test_a_wide_beam_finds_the_best_of_all_sequences(alpha: float) -> None:
+def test_a_wide_beam_finds_the_best_of_all_sequences(alpha: float, form: Normalization) -> None:
     model = random_model()
     model.table = model.table[:, :, :5].clone()  # words: UNK and A
     limit = 4
@@ -110,9 +113,9 @@ def test_a_wide_beam_finds_the_best_of_all_sequences(alpha: float) -> None:
             for words in itertools.product((UNK, A), repeat=length):
                 ids = (*words, EOS)
                 logp = sum(model.logp(row, ids[:position])[token] for position, token in enumerate(ids))
-                every.append(Hypothesis(list(words), logp / length_penalty(len(ids), alpha)))
+                every.append(Hypothesis(list(words), logp / LengthPenalty(alpha, form).divisor(len(ids))))
         expected.append(max(every, key=lambda hypothesis: hypothesis.score))
-    same(run(model, [limit] * SENTENCES, beam_size=32, alpha=alpha), expected)  # of 31 sequences
+    same(run(model, [limit] * SENTENCES, beam_size=32, alpha=alpha, form=form), expected)  # of 31 sequences
     assert len({tuple(hypothesis.tokens) for hypothesis in expected}) > 5
 
 
@@ -168,13 +171,3 @@ def test_scores_of_narrow_logits_are_fp32(dtype: torch.dtype) -> None:
     for row, (tokens, score) in enumerate(found):
         logp = sum(model.logp(row, tokens[:t])[token] for t, token in enumerate([*tokens, EOS]))
         assert score == pytest.approx(logp, abs=1e-5)
-
-
-def test_the_length_penalty_is_that_of_the_paper() -> None:
-    """Wu et al. 2016, equation 14: (5 + |Y|) ** alpha / (5 + 1) ** alpha."""
-    for length, alpha in itertools.product((1, 2, 7, 50), (0.0, 0.2, 0.6, 1.0)):
-        expected = (5 + length) ** alpha / (5 + 1) ** alpha
-        assert length_penalty(length, alpha) == pytest.approx(expected, rel=1e-14)
-        tensor = length_penalty(torch.tensor([length, 1]), alpha)
-        assert torch.as_tensor(tensor).tolist() == pytest.approx([expected, 1.0], rel=1e-6)
-    assert length_penalty(7, 1.0) == 2.0

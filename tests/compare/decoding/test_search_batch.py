@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 import torch
 
-import compare.decoding.search
+import compare.decoding.beams
 from compare.decoding.search import Hypothesis
 from compare.protocol import keep, select
 from tests.kits.search import (
@@ -46,7 +46,7 @@ def test_a_result_does_not_depend_on_the_batch(beam: int, tied: bool) -> None:
 @pytest.mark.parametrize("beam", [1, 3])
 @pytest.mark.parametrize("share", [0.0, 0.8, 2.0])
 def test_leaving_the_batch_changes_nothing(share: float, beam: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compare.decoding.search, "COMPACT_SHARE", share)
+    monkeypatch.setattr(compare.decoding.beams, "COMPACT_SHARE", share)
     model, limits = random_model(), random_limits()
     same(run(model, limits, beam_size=beam), [naive(model, i, limits[i], beam, 0) for i in range(SENTENCES)])
     assert (model.rows[-1] < SENTENCES) == (model.calls["keep"] > 0) == (share > 0)

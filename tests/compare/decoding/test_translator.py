@@ -12,6 +12,7 @@ from torch import Tensor
 
 from compare.cli import main
 from compare.decoding.translator import Translator
+from compare.results.store import read_result
 from compare.results.trained_model import load_model
 from data.vocabulary import BOS, EOS
 
@@ -43,7 +44,8 @@ def test_a_loaded_model_translates_as_the_run_did(translator: Translator, row: P
     lines = (row.parent / "test.src").read_text().splitlines()
     assert translator.translate(lines) == (row / "test.hyp").read_text().splitlines()
     assert any(line for line in (row / "test.hyp").read_text().splitlines())
-    assert (translator.decode.beam_size, translator.decode.length_penalty) == (2, 1.0)
+    result = read_result(row)
+    assert (translator.decode.beam_size, translator.penalty.alpha) == (2, result.length_penalty)
 
 
 def test_a_loaded_model_gets_a_folder_as_text_too(row: Path, translator: Translator):

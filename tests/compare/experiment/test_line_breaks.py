@@ -9,7 +9,7 @@ import pytest
 
 from compare.cli import main
 from compare.decoding import translator
-from compare.decoding.search import Hypothesis, search
+from compare.decoding.search import Hypothesis, search_all
 from compare.results.trained_model import load_model
 from data.symbols import SPECIALS
 from data.vocabulary import load_pair
@@ -32,10 +32,11 @@ QUICK = {
 def line_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets every search find ``IDS``, whatever the model has learnt."""
 
-    def found(*arguments: Any, **options: Any) -> list[Hypothesis]:
-        return [Hypothesis(IDS, hypothesis.score) for hypothesis in search(*arguments, **options)]
+    def found(*arguments: Any, **options: Any) -> list[list[Hypothesis]]:
+        rows = search_all(*arguments, **options)
+        return [[Hypothesis(IDS, hypothesis.score) for hypothesis in row] for row in rows]
 
-    monkeypatch.setattr(translator, "search", found)
+    monkeypatch.setattr(translator, "search_all", found)
 
 
 @pytest.mark.usefixtures("line_breaks")

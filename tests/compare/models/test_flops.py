@@ -65,10 +65,15 @@ SPECIAL = [
     recurrent(tie="all", num_layers=2, direction="backward"),
     recurrent(None, tie="output"),
     recurrent(None, cell="gru", feed_summary=True),
+    recurrent(None, num_layers=2, decoder_start="bridge", encoder_size=14),
+    recurrent(None, cell="gru", decoder_start="bridge", feed_summary=True),
+    recurrent(decoder_start="last"),
+    recurrent(AttentionConfig(score="general", placement="after"), cell="gru", decoder_start="zeros"),
     transformer(),
     transformer(d_model=12, num_heads=2, head_size=5, encoder_layers=1, decoder_layers=1, tie="all"),
     DecoderOnlyConfig(d_model=12, num_heads=2, num_layers=3, ffn_size=9),
     HybridConfig(encoder=transformer(), decoder=recurrent(dropout=0.1, tie="output")),
+    HybridConfig(encoder=transformer(), decoder=recurrent(dropout=0.1, tie="output", decoder_start="zeros")),
     HybridConfig(encoder=recurrent(dropout=0.1, tie="output", encoder_size=14), decoder=transformer()),
 ]
 

@@ -7,7 +7,10 @@ from pathlib import Path
 from compare.results.run_folder import RunFolder
 from tests.kits.runs import ROWS
 
-FILES = ("config.toml", "vocabulary.json", "metrics.jsonl", "speed.json", "checkpoints/final.safetensors")
+FILES = (
+    *("config.toml", "vocabulary.json", "metrics.jsonl", "selection.json", "speed.json"),
+    "checkpoints/final.safetensors",
+)
 
 
 def test_a_result_records_the_hash_of_every_file_that_its_figures_come_from(finished: Path):

@@ -180,7 +180,7 @@ def test_means_over_seeds_and_the_report_hold_it(scored: Path):
     exact = read_results(scored)[0].scores["exact"]
     assert f" {exact:.2f} |" in render_table(load_table([scored], "aggregated")).splitlines()[2]
     loaded = load_for_report(scored)
-    columns = {column.head.text: column for column in columns_of(loaded, False, {}, "")}
+    columns = {column.head.text: column for column in columns_of(loaded, False, [], "")}
     assert columns["exact"].cell(loaded.rows[0].flat()) == Cell(text=f"{exact:.2f}", order=exact)
     assert columns["exact"].head.hint == "on test; share of exact translations"
     assert ("exact", "exact|v:1") in methods(loaded).conditions
@@ -222,7 +222,7 @@ def test_a_result_without_further_metrics_is_written_as_before():
 def test_a_mean_over_seeds_of_which_one_lacks_it_is_unknown(tmp_path: Path):
     folder = write_experiment(tmp_path / "made", labels=["lstm"], seeds=[1, 2])
     change_result(folder, "lstm-seed1", scores={"exact": 12.5, "exact_signature": "exact|v:1"})
-    table = result_table(load_for_report(folder), {}, {}, "")
+    table = result_table(load_for_report(folder), {}, [], "")
     place = [head.text for head in table.heads].index("exact")
     (model,) = table.rows
     cells = [model.cells, *(run for _, run in model.runs)]

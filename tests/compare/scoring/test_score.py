@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 
-from compare.scoring.score import SystemScores, all_metrics, corpus_bleu, score_texts
+from compare.scoring.score import (
+    SystemScores,
+    all_metrics,
+    bleu_and_length_ratio,
+    corpus_bleu,
+    score_texts,
+)
 from tests.kits.paths import SHARED
 
 WMT17 = SHARED / "scored-wmt17-en-de"
@@ -34,6 +40,8 @@ def test_bleu_and_length_ratio_match_hand_computation():
     found = score_texts(HYPOTHESIS, REFERENCE, n_bootstrap=2)
     assert found.bleu == pytest.approx(100 * math.exp(1 - 6 / 5) * (1 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25)
     assert found.length_ratio == pytest.approx(5 / 6)
+    assert found.brevity_penalty == pytest.approx(math.exp(1 - 6 / 5))
+    assert bleu_and_length_ratio(HYPOTHESIS, REFERENCE) == (found.bleu, found.length_ratio)
     assert corpus_bleu(HYPOTHESIS, REFERENCE) == found.bleu
 
 
@@ -50,6 +58,8 @@ def test_ter_is_the_share_of_edits_and_only_there_when_asked_for():
 def test_a_perfect_text_scores_100():
     found = score_texts(REFERENCE * 4, REFERENCE * 4, scoring=all_metrics())
     assert (found.bleu, found.chrf, found.ter, found.length_ratio) == pytest.approx((100, 100, 0, 1))
+    assert found.brevity_penalty == 1
+    assert score_texts(["a b c d e f"], ["a b c d e"], n_bootstrap=2).brevity_penalty == 1  # too long
     assert found.bleu_ci_low == pytest.approx(100)
     assert found.bleu_ci_low <= found.bleu_ci_high <= 100
 
@@ -120,9 +130,10 @@ def test_scores_print_to_two_places_with_their_signatures():
         "bleu_ci_high": 39.754,
         "chrf": 60.0,
         "length_ratio": 0.98,
+        "brevity_penalty": 0.9798,
     }
     found = SystemScores(**numbers, ter=None, bleu_signature="b", chrf_signature="c", ter_signature=None)
-    lines = ["BLEU  38.12 [36.50, 39.75]  b", "chrF  60.00  c", "length ratio 0.980"]
+    lines = ["BLEU  38.12 [36.50, 39.75]  b", "chrF  60.00  c", "length ratio 0.980, brevity penalty 0.980"]
     assert str(found).splitlines() == lines
     assert "TER    5.25  t" in str(replace(found, ter=5.25, ter_signature="t"))
 

@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compare.analysis.alignment.aer import AlignmentCounts, count_links
+from compare.analysis.alignment.aer import AlignmentCounts
 from compare.analysis.alignment.gold import Gold, corpus_gold, read_gold
 from compare.analysis.alignment.pharaoh import parse_pharaoh, read_links
+from compare.analysis.alignment.proposed_links import count_proposed_links
 from data.corpus import Corpus, Pairs, embedded_corpus
 from tests.kits.paths import SHARED
 
@@ -18,8 +19,7 @@ needs_bicici = pytest.mark.skipif(not BICICI.is_dir(), reason="no ../shared/data
 
 def count_gold(gold: Gold) -> AlignmentCounts:
     """Score gold links against themselves."""
-    counts = [count_links(links.sure, links.sure, links.possible) for links in gold.links]
-    return AlignmentCounts(*np.sum(counts, axis=0).tolist())
+    return count_proposed_links([links.as_sets().sure for links in gold.links], gold)
 
 
 @pytest.mark.parametrize("line", ["0-1 2?0 3-3", "0-1:S 2-0:P 3-3", " 3-3\t0-1  2p0 "])
@@ -27,6 +27,10 @@ def test_every_notation_of_possible_links_is_read(line: str):
     links = parse_pharaoh(line, "here")
     assert links.sure == {(0, 1), (3, 3)}
     assert links.possible == {(0, 1), (3, 3), (2, 0)}
+
+
+def test_scores_after_the_links_are_ignored():
+    assert parse_pharaoh("0-1 2-0 ||| -12.5", "here").sure == {(0, 1), (2, 0)}
 
 
 def test_a_link_given_as_sure_and_as_possible_is_sure():
@@ -73,24 +77,43 @@ def test_a_malformed_file_is_reported_in_one_line(tmp_path: Path, content: str, 
 
 
 @pytest.mark.parametrize("first_word", [0, 1])
-def test_links_beyond_the_sentence_are_skipped_and_reported(tmp_path: Path, first_word: int):
-    """Sentences of two and three words: the last link of the first two is out of range."""
+def test_links_outside_the_sentence_are_reported_and_kept(tmp_path: Path, first_word: int):
+    """Sentences of two and three words: the last link of the first two is out of range, one of them sure."""
     for name, text in (("src", "a b\na b\na b\n"), ("tgt", "x y z\nx y z\nx y z\n")):
         (tmp_path / name).write_text(text)
     first = first_word
     lines = [
         f"{first}-{2 + first} {2 + first}-{first}",
-        f"{1 + first}?{first} {first}-{3 + first}",
+        f"{1 + first}?{first} {first}?{3 + first}",
         f"{first}-{first}",
     ]
     (tmp_path / "links").write_text("\n".join(lines))
     gold = read_gold(*(tmp_path / name for name in ("links", "src", "tgt")), first_word=first_word)
     assert [np.argwhere(links.possible).tolist() for links in gold.links] == [[[2, 0]], [[0, 1]], [[0, 0]]]
     assert [int(links.sure.sum()) for links in gold.links] == [1, 0, 1]
-    skipped = "{}, sentence {}: skipped link {} (counted from 0): there are 2 source and 3 target words"
-    assert gold.skipped == tuple(
-        skipped.format(tmp_path / "links", *values) for values in ((1, "2-0"), (2, "0-3"))
+    assert gold.outside == (
+        f"{tmp_path / 'links'}: 2 of 5 links, in 2 of 3 sentences, are to words that the sentence does not "
+        "have (the first: sentence 1, 2-0 counted from 0, with 2 source and 3 target words)"
     )
+    perfect = [links.sure for links in gold.links]
+    counts = [links.compare(part) for links, part in zip(gold.links, perfect, strict=True)]
+    total = AlignmentCounts(*np.sum(counts, axis=0).tolist())
+    assert total == AlignmentCounts(proposed=2, sure=3, sure_matches=2, possible_matches=2)
+    assert total.aer == pytest.approx(1 - 4 / 5)
+
+
+@pytest.mark.parametrize(
+    ("links", "reading"),
+    [
+        ("2-0 2-1 0-0\n", "; with source and target exchanged it would be 0"),
+        ("1-1 2-3\n", "; with words counted from 1 it would be 0"),
+    ],
+)
+def test_a_file_read_wrongly_is_told_how_to_read_it(tmp_path: Path, links: str, reading: str):
+    for name, text in (("src", "a b\n"), ("tgt", "x y z\n"), ("links", links)):
+        (tmp_path / name).write_text(text)
+    gold = read_gold(*(tmp_path / name for name in ("links", "src", "tgt")))
+    assert gold.outside.endswith(f"target words){reading}")
 
 
 def test_a_number_before_the_first_word_is_out_of_range(tmp_path: Path):
@@ -100,7 +123,8 @@ def test_a_number_before_the_first_word_is_out_of_range(tmp_path: Path):
     (tmp_path / "links").write_text("0-1 1-1\n")
     gold = read_gold(*(tmp_path / name for name in ("links", "src", "tgt")), first_word=1)
     assert np.argwhere(gold.links[0].possible).tolist() == [[0, 0]]
-    assert len(gold.skipped) == 1
+    assert gold.links[0].outside.sure == {(-1, 0)}
+    assert gold.outside.endswith("; with words counted from 0 it would be 0")
 
 
 def test_source_and_target_of_gold_can_be_exchanged(tmp_path: Path):
@@ -121,9 +145,11 @@ def test_published_gold_links_are_read():
         for name in ("talp", "naacl")
     }
     for name, gold in files.items():
-        (skipped,) = gold.skipped
-        assert skipped.startswith(f"{BICICI / f'gold.{name}.gz'}, sentence 63: skipped link 12-16 ")
-        assert count_gold(gold) == AlignmentCounts(1_232, 1_232, 1_232, 1_232)
+        assert gold.outside.startswith(f"{BICICI / f'gold.{name}.gz'}: 1 of 1,233 links, in 1 of 100 ")
+        assert "sentence 63, 12-16 counted from 0, with 13 source and 13 target words" in gold.outside
+        assert count_gold(gold) == AlignmentCounts(1_233, 1_233, 1_233, 1_233)
+        inside = [links.compare(links.sure) for links in gold.links]
+        assert np.sum(inside, axis=0).tolist() == [1_232, 1_233, 1_232, 1_232]
         assert count_gold(gold).aer == 0
         assert count_gold(gold.turned()).aer == 0
     for one, other in zip(files["talp"].links, files["naacl"].links, strict=True):
@@ -134,7 +160,7 @@ def test_published_gold_links_are_read():
 def test_the_embedded_gold_links_words_and_punctuation():
     corpus = embedded_corpus(train=10)
     gold = corpus_gold(corpus, "valid")
-    assert not gold.skipped
+    assert not gold.outside
     assert count_gold(gold).aer == 0
     ends = [
         (pair.src_words[-1], pair.tgt_words[-1], links.sure[-1, -1])

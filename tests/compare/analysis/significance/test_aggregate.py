@@ -13,7 +13,11 @@ from compare.analysis.significance.aggregate import aggregate_seeds
 from compare.analysis.significance.comparison import Comparison
 from compare.analysis.significance.headline import describe_comparison, headlines
 from compare.analysis.significance.intervals import Interval, Intervals, model_intervals
+from compare.analysis.significance.matched_runs import match_runs
+from compare.analysis.significance.power import smallest_differences
 from compare.analysis.significance.scored_tests import score_tests
+from compare.analysis.significance.student_t import t_quantile
+from compare.report.conditions import list_conditions
 from compare.results.store import Result
 from data.corpus import Corpus, Pairs
 
@@ -84,7 +88,7 @@ def test_the_three_intervals_replace_that_of_a_run():
     frame = aggregate_seeds(finished, scored)
     assert list(scored) == ["test", "test_long"]
     for suffix, test in (("", "test"), ("_test_long", "test_long")):
-        expected = model_intervals(list(scored[test].models["a"].values()))
+        expected = model_intervals([run.scores["bleu"] for run in scored[test].models["a"].values()])
         for kind, interval in expected._asdict().items():
             limits = frame.loc[0, [f"bleu_{kind}_low{suffix}", f"bleu_{kind}_high{suffix}"]]
             assert tuple(limits) == interval
@@ -96,6 +100,56 @@ def test_the_three_intervals_replace_that_of_a_run():
     assert not [name for name in frame if "_ci_" in name or name == "seed"]
     names = list(frame)
     assert names[names.index("bleu") :][:3] == ["bleu", "bleu_sd", "bleu_test_set_low"]
+
+
+def test_without_translations_only_the_interval_over_seeds_is_known():
+    """Scores 10, 13, 19; that of one seed is its own mean, so that its bootstrap interval stays."""
+    runs = [
+        run_of("a", seed, bleu=bleu, bleu_ci_low=bleu - 1, bleu_ci_high=bleu + 1)
+        for seed, bleu in enumerate((10.0, 13.0, 19.0))
+    ]
+    frame = aggregate_seeds(
+        finished_of(*runs, run_of("b", 1, bleu=7.0, bleu_ci_low=5.0, bleu_ci_high=9.0)), {}
+    )
+    several, single = frame.to_dict("records")
+    half = t_quantile(2) * math.sqrt(21 / 3)
+    assert (several["bleu_seeds_low"], several["bleu_seeds_high"]) == pytest.approx((14 - half, 14 + half))
+    assert math.isnan(several["bleu_test_set_low"])
+    assert math.isnan(several["bleu_combined_high"])
+    assert (several["bleu"], several["bleu_sd"]) == pytest.approx((14, math.sqrt(21)))
+    assert (single["bleu_test_set_low"], single["bleu_test_set_high"]) == (5, 9)
+    assert math.isnan(single["bleu_seeds_low"])
+    half = t_quantile(2) / math.sqrt(3)  # scores 50, 51, 52
+    assert several["bleu_seeds_high_test_long"] == pytest.approx(51 + half)
+    assert not [name for name in frame if "smallest_difference" in name]
+
+
+def test_limits_of_further_metrics_are_not_averaged():
+    scores = [{"comet": 10.0 + seed, "comet_ci_low": 9.0, "comet_ci_high": 12.0} for seed in (0, 1)]
+    finished = finished_of(*(run_of("a", seed, scores=score) for seed, score in enumerate(scores)))
+    (row,) = aggregate_seeds(finished, score_tests(finished, resamples=20)).to_dict("records")
+    assert not [name for name in row if "_ci_" in name]
+    half = t_quantile(1) / 2
+    assert (row["comet_seeds_low"], row["comet_seeds_high"]) == pytest.approx((10.5 - half, 10.5 + half))
+    assert math.isnan(row["comet_test_set_low"])
+
+
+def test_the_smallest_difference_is_that_of_all_comparisons():
+    runs = [
+        run_of(label, seed, wrong=wrong + seed) for label, wrong in (("a", 0), ("b", 2)) for seed in (1, 2)
+    ]
+    finished = finished_of(*runs)
+    scored = score_tests(finished, resamples=50)
+    matched = match_runs(scored)
+    assert len(matched) == 4  # one pair, two metrics, two test sets
+    found = smallest_differences(matched, 4)
+    rows = aggregate_seeds(finished, scored).to_dict("records")
+    for row in rows:
+        assert row["bleu_smallest_difference"] == found["test", "bleu"] > 0
+        assert row["chrf_smallest_difference_test_long"] == found["test_long", "chrf"]
+    note = dict(list_conditions(rows))["Smallest difference found with a probability of 80%"]
+    assert note.startswith(f"{found['test', 'bleu']:.1f} BLEU, {found['test', 'chrf']:.1f} chrF, ")
+    assert note.endswith(f" BLEU on test_long, {found['test_long', 'chrf']:.1f} chrF on test_long")
 
 
 def test_a_trained_experiment_is_aggregated(finished: Path):
@@ -115,6 +169,8 @@ def compared(first: str, second: str, *differences: float, p: float = 0.003) -> 
     interval = Interval(mean - abs(mean) / 2, mean + abs(mean) / 2)
     several = len(differences) > 1
     return Comparison(
+        test="test",
+        metric="bleu",
         first=first,
         second=second,
         seeds=tuple(range(1, len(differences) + 1)),
@@ -129,36 +185,41 @@ def compared(first: str, second: str, *differences: float, p: float = 0.003) -> 
     )
 
 
+def timed(rate: float, *, spread: float = 0.1, **figures: Any) -> dict[str, Any]:
+    """Return the fields of a training speed with its spread."""
+    ends = {"train_tokens_per_s_low": rate * (1 - spread), "train_tokens_per_s_high": rate * (1 + spread)}
+    return {"train_tokens_per_s": rate, **ends, "timed_together": "a1", **figures}
+
+
 def two(slow: float = 55.0, **figures: Any) -> FinishedExperiment:
-    """Return X and Y with three seeds each; X trains at ``slow`` tokens per second on average, Y at 100."""
-    x = [
-        run_of("X", seed, bleu=30.0, **({"train_tokens_per_s": slow + seed - 2} | figures))
-        for seed in (1, 2, 3)
-    ]
-    return finished_of(*x, *(run_of("Y", seed, bleu=20.0) for seed in (1, 2, 3)))
+    """Return X and Y with three seeds each; X trains at ``slow`` tokens per second, Y at 100."""
+    x = [run_of("X", seed, bleu=30.0, **timed(slow, **figures)) for seed in (1, 2, 3)]
+    return finished_of(*x, *(run_of("Y", seed, bleu=20.0, **timed(100.0)) for seed in (1, 2, 3)))
 
 
 @pytest.mark.parametrize(
-    ("slow", "words"),
+    ("slow", "spread", "words"),
     [
-        (55.0, "trains 1.8 times slower"),
-        (250.0, "trains 2.5 times faster"),
-        (104.0, "trains as fast"),
-        (96.0, "trains as fast"),
-        (110.0, "trains 1.1 times faster"),
+        (55.0, 0.1, " and trains 1.8 times slower"),
+        (250.0, 0.1, " and trains 2.5 times faster"),
+        (121.0, 0.1, ""),  # 108.9 to 133.1 overlaps with 90 to 110
+        (123.0, 0.1, " and trains 1.2 times faster"),  # from 110.7 on
+        (80.0, 0.1, " and trains 1.2 times slower"),  # up to 88
+        (82.0, 0.1, ""),
+        (250.0, 0.9, ""),
     ],
 )
-def test_a_win_is_described_with_p_seeds_and_training_speed(slow: float, words: str):
-    expected = f"X beats Y by 2.1 BLEU (p = 0.003, 3 seeds) and {words}."
-    assert describe_comparison(compared("X", "Y", 2.0, 2.1, 2.2), two(slow)) == expected
-    assert describe_comparison(compared("Y", "X", -2.0, -2.1, -2.2), two(slow)) == expected
+def test_a_win_is_described_with_the_training_speed_beyond_its_spread(slow: float, spread: float, words: str):
+    expected = f"X beats Y by 2.1 BLEU (p = 0.003, 3 seeds){words}."
+    models = two(slow, spread=spread)
+    assert describe_comparison(compared("X", "Y", 2.0, 2.1, 2.2), models) == expected
+    assert describe_comparison(compared("Y", "X", -2.0, -2.1, -2.2), models) == expected
 
 
 @pytest.mark.parametrize(
-    "figures",
-    [{"device": "gpu"}, {"torch": "3"}, {"threads": 2}, {"precision": "bf16"}, {"train_tokens_per_s": None}],
+    "figures", [{"timed_together": "b2"}, {"timed_together": None}, {"train_tokens_per_s_low": None}]
 )
-def test_speeds_under_other_conditions_are_not_compared(figures: dict[str, Any]):
+def test_speeds_that_were_not_timed_together_are_not_compared(figures: dict[str, Any]):
     comparison = compared("X", "Y", 2.0, 2.1, 2.2)
     assert describe_comparison(comparison, two(**figures)) == "X beats Y by 2.1 BLEU (p = 0.003, 3 seeds)."
 
@@ -172,11 +233,11 @@ def test_speeds_under_other_conditions_are_not_compared(figures: dict[str, Any])
         ),
         (
             compared("X", "Y", 12.5, p=0.001),
-            "12.5 BLEU ahead of Y but cannot be said to beat it: one seed says",
+            "12.5 BLEU ahead of Y (p = 0.001): significant on this test set; other seeds not run.",
         ),
         (
-            compared("X", "Y", 0.006, -0.002),
-            "level with Y but cannot be said to beat it: the seeds do not agree",
+            compared("X", "Y", 0.006, -0.002, p=0.9),
+            "less than 0.01 BLEU ahead of Y but cannot be said to beat it: p = 0.9 is not below 0.05",
         ),
     ],
 )
@@ -194,19 +255,23 @@ def four() -> Callable[..., list[str]]:
     def headlines_of(*pairs: str) -> list[str]:
         order = {label: position for position, label in enumerate("bdac")}
         comparisons = [compared(*pair, float(order[pair[0]] - order[pair[1]])) for pair in pairs]
-        return [line.split(" but")[0] for line in headlines(finished_of(*runs), comparisons)]
+        return [line.split(" (p =")[0] for line in headlines(finished_of(*runs), comparisons)]
 
     return headlines_of
 
 
-def test_the_best_model_is_compared_with_the_next_and_the_last(four: Callable[..., list[str]]):
+def test_the_best_model_is_compared_with_every_other(four: Callable[..., list[str]]):
     all_pairs = ("ab", "ac", "ad", "bc", "bd", "cd")
-    assert four(*all_pairs) == ["c is 1.0 BLEU ahead of a", "c is 3.0 BLEU ahead of b"]
+    assert four(*all_pairs) == [
+        "c is 1.0 BLEU ahead of a",
+        "c is 2.0 BLEU ahead of d",
+        "c is 3.0 BLEU ahead of b",
+    ]
 
 
-def test_with_a_baseline_the_best_model_is_compared_with_it(four: Callable[..., list[str]]):
-    assert four("bd", "cd", "ad") == ["c is 2.0 BLEU ahead of d"]
-    assert four("ab") == ["a is 2.0 BLEU ahead of b"]
+def test_models_that_were_not_compared_with_the_best_are_named(four: Callable[..., list[str]]):
+    assert four("bd", "cd", "ad") == ["c is 2.0 BLEU ahead of d", "Not compared with c: a, b."]
+    assert four("ab") == ["a is 2.0 BLEU ahead of b", "Not compared with a: c, d."]
 
 
 def test_without_comparisons_the_reason_is_given():

@@ -2,16 +2,19 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from compare.analysis.significance.compare_models import compare_models
 from compare.analysis.significance.comparison import Comparison, comparison_matrix, describe_p
-from compare.analysis.significance.intervals import Interval, Intervals, difference_intervals
+from compare.analysis.significance.intervals import Interval, Intervals, confidence_intervals
 from compare.analysis.significance.paired_tests import holm_correction
 from compare.analysis.significance.scored_tests import ScoredTestSet, score_test_set
 
 REFERENCES = [f"the {noun} sat on the {place} {i}" for i in range(10) for noun in "ab" for place in "cd"]
 WON = Comparison(
+    test="test",
+    metric="bleu",
     first="new",
     second="old",
     seeds=(1, 2, 3),
@@ -36,8 +39,12 @@ def worse(lines: int, seed: int) -> list[str]:
     return with_errors(*range(seed, lines + 2 * seed))
 
 
-def scored(**outputs: dict[int, list[str]]) -> ScoredTestSet:
-    return score_test_set("test", REFERENCES, outputs, resamples=50)
+def scored(**outputs: dict[int, list[str]]) -> dict[str, ScoredTestSet]:
+    return {"test": score_test_set("test", REFERENCES, outputs, resamples=50)}
+
+
+def by_bleu(comparisons: list[Comparison]) -> list[Comparison]:
+    return [each for each in comparisons if each.metric == "bleu"]
 
 
 OUTPUTS = {
@@ -50,7 +57,7 @@ THREE = scored(**OUTPUTS)
 
 @pytest.fixture(scope="module")
 def pairwise() -> list[Comparison]:
-    return compare_models(THREE, trials=300, resamples=100)
+    return by_bleu(compare_models(THREE, trials=300))
 
 
 def test_each_model_is_compared_with_each_model_above_it_in_the_table(pairwise: list[Comparison]):
@@ -60,15 +67,37 @@ def test_each_model_is_compared_with_each_model_above_it_in_the_table(pairwise: 
 
 
 def test_a_baseline_is_compared_with_every_other_model():
-    comparisons = compare_models(THREE, baseline="good", trials=300, resamples=100)
+    comparisons = by_bleu(compare_models(THREE, baseline="good", trials=300))
     assert [(each.first, each.second) for each in comparisons] == [("bad", "good"), ("alike", "good")]
 
 
-def test_p_is_corrected_for_the_comparisons_made_together(pairwise: list[Comparison]):
-    assert [each.p for each in pairwise] == holm_correction([each.p_randomisation for each in pairwise])
-    assert [each.p for each in pairwise] != [each.p_randomisation for each in pairwise]
-    (alone,) = compare_models(scored(bad=OUTPUTS["bad"], good=OUTPUTS["good"]), trials=300)
-    assert alone.p == alone.p_randomisation == pairwise[0].p_randomisation
+def test_every_test_set_and_metric_is_of_one_family():
+    """Three pairs, two metrics and two test sets: p is corrected for twelve comparisons."""
+    long = score_test_set(
+        "long", REFERENCES[:30], {k: {s: v[:30] for s, v in d.items()} for k, d in OUTPUTS.items()}
+    )
+    together = compare_models({**THREE, "long": long}, trials=300)
+    keys = [(each.test, each.metric, each.first, each.second) for each in together]
+    pairs = [("good", "bad"), ("alike", "bad"), ("alike", "good")]
+    assert keys == [
+        (test, metric, *pair) for test in ("test", "long") for metric in ("bleu", "chrf") for pair in pairs
+    ]
+    assert [each.p for each in together] == holm_correction([each.p_randomisation for each in together])
+    assert min(each.p for each in together) == pytest.approx(12 / 301)
+    alone = compare_models(scored(bad=OUTPUTS["bad"], good=OUTPUTS["good"]), trials=300)
+    assert [each.p for each in alone] == [2 / 301, 2 / 301]
+    assert alone[0].p_randomisation == together[0].p_randomisation
+
+
+def test_each_metric_has_its_own_differences(pairwise: list[Comparison]):
+    chrf = compare_models(THREE, trials=300)[3]
+    assert (chrf.metric, chrf.first, chrf.second) == ("chrf", "good", "bad")
+    models = THREE["test"].models
+    expected = [
+        models["good"][s].scores["chrf"].score - models["bad"][s].scores["chrf"].score for s in (1, 2, 3)
+    ]
+    assert chrf.differences == pytest.approx(expected)
+    assert chrf.differences != pytest.approx(pairwise[0].differences, rel=0.01)
 
 
 def test_only_a_real_difference_is_significant(pairwise: list[Comparison]):
@@ -77,40 +106,37 @@ def test_only_a_real_difference_is_significant(pairwise: list[Comparison]):
     assert pairwise[2].p > 0.05
 
 
-def test_each_test_gets_its_own_number_of_samples():
-    (comparison,) = compare_models(scored(bad={1: ["x"] * 40}, good={1: REFERENCES}), trials=99, resamples=49)
-    assert (comparison.p_randomisation, comparison.p_bootstrap) == pytest.approx((1 / 100, 1 / 50))
-
-
 def test_runs_are_paired_by_seed(pairwise: list[Comparison]):
     """Models with partly different seeds in another order: runs of common seeds are paired."""
     test = scored(
         old={3: worse(25, 3), 2: worse(20, 2), 1: worse(15, 1)},
         new={4: REFERENCES, 1: worse(4, 1), 3: worse(2, 3)},
     )
-    (comparison,) = compare_models(test, trials=200, resamples=50)
-    matched = [(test.models["new"][seed], test.models["old"][seed]) for seed in (1, 3)]
+    (comparison,) = by_bleu(compare_models(test, trials=200))
+    models = test["test"].models
+    new, old = ([models[label][seed].scores["bleu"] for seed in (1, 3)] for label in ("new", "old"))
+    differences = np.array([one.score - other.score for one, other in zip(new, old, strict=True)])
+    resampled = np.array([one.resampled - other.resampled for one, other in zip(new, old, strict=True)])
     assert comparison.seeds == (1, 3)
-    assert comparison.differences == tuple(new.bleu - old.bleu for new, old in matched)
-    assert comparison.intervals == difference_intervals(matched)
+    assert comparison.differences == tuple(differences)
+    assert comparison.intervals == confidence_intervals(differences, resampled, 40)
 
 
 def test_sentences_won_lost_and_tied_are_means_over_seeds():
     """New is better in lines 0 to 3 with both seeds; old is better in line 5 with seed 2 only."""
-    (comparison,) = compare_models(
+    comparison, _ = compare_models(
         scored(
             old={1: with_errors(0, 1, 2, 3), 2: with_errors(0, 1, 2, 3)},
             new={1: with_errors(), 2: with_errors(5)},
         ),
         trials=50,
-        resamples=50,
     )
     assert (comparison.wins, comparison.losses, comparison.ties) == (4, 0.5, 35.5)
 
 
 def test_models_without_a_common_seed_are_left_out():
     test = scored(a={1: with_errors(0)}, b={2: with_errors(1)}, c={2: with_errors(2), 1: with_errors(3)})
-    comparisons = compare_models(test, trials=100, resamples=50)
+    comparisons = by_bleu(compare_models(test, trials=100))
     assert [(each.first, each.second, each.seeds) for each in comparisons] == [
         ("c", "a", (1,)),
         ("c", "b", (2,)),
@@ -126,16 +152,30 @@ def test_an_unknown_baseline_is_reported_with_the_nearest_label():
 
 
 def test_too_few_trials_are_refused():
-    """Three comparisons: the smallest corrected p is 3 / 60 = .05 with 59 trials, and 3 / 61 with 60."""
-    with pytest.raises(ValueError, match=r"59 trials cannot show any of 3 comparisons .* take 60 trials"):
-        compare_models(THREE, trials=59, resamples=10)
-    assert min(each.p for each in compare_models(THREE, trials=60, resamples=10)) < 0.05
+    """Six comparisons: the smallest corrected p is 6 / 120 = .05 with 119 trials, and 6 / 121 with 120."""
+    with pytest.raises(ValueError, match=r"119 trials cannot show any of 6 comparisons .* take 120 trials"):
+        compare_models(THREE, trials=119)
+    assert min(each.p for each in compare_models(THREE, trials=120)) < 0.05
+
+
+def test_runs_of_different_settings_are_refused():
+    """Also if only one of them is of a version that did not record them."""
+    (test,) = THREE.values()
+    for other, shown in (("b" * 64, "bbbbbbbbbbbb"), (None, "not recorded")):
+        settings = {"bad-seed1": "a" * 64, "good-seed1": "a" * 64, "good-seed2": other, "good-seed3": other}
+        with pytest.raises(ValueError, match=rf"bad-seed1 and good-seed2 .* aaaaaaaaaaaa and {shown}"):
+            compare_models({"test": replace(test, settings=settings)}, trials=200)
+    same = {"test": replace(test, settings={"bad-seed1": "a", "good-seed1": "a"})}
+    assert compare_models(same, trials=200) == compare_models(THREE, trials=200)
 
 
 def test_each_comparison_is_announced(caplog: pytest.LogCaptureFixture):
     with caplog.at_level("INFO", logger="compare"):
-        compare_models(THREE, baseline="good", trials=100, resamples=10)
-    assert caplog.messages == ["paired tests: bad against good", "paired tests: alike against good"]
+        compare_models(scored(bad=OUTPUTS["bad"], good=OUTPUTS["good"]), baseline="good", trials=100)
+    assert caplog.messages == [
+        "paired tests on test, bleu: bad against good",
+        "paired tests on test, chrf: bad against good",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -143,22 +183,25 @@ def test_each_comparison_is_announced(caplog: pytest.LogCaptureFixture):
     [
         ({"p": 0.05}, "p = 0.05 is not below 0.05"),
         ({"p": 0.0499}, None),
-        ({"differences": (2.0, -0.5, 3.0)}, "the seeds do not agree on which is better"),
-        ({"differences": (2.0, 0.0, 3.0)}, "the seeds do not agree on which is better"),
-        ({"intervals": Intervals(Interval(1, 4), None, None)}, "one seed says nothing about others"),
+        ({"differences": (2.0, -0.5, 3.0)}, None),
         (
-            {"intervals": WON.intervals._replace(seeds=Interval(-0.456, 5))},
-            "the interval over seeds, -0.46 to 5.00, includes 0",
+            {"intervals": Intervals(Interval(1, 4), None, None)},
+            "significant on this test set; other seeds not run",
+        ),
+        ({"intervals": Intervals(Interval(1, 4), None, None), "p": 0.3}, "p = 0.3 is not below 0.05"),
+        (
+            {"intervals": WON.intervals._replace(combined=Interval(-0.456, 5))},
+            "the combined interval, -0.46 to 5.00, includes 0",
         ),
         (
-            {"intervals": WON.intervals._replace(seeds=Interval(0, 5))},
-            "the interval over seeds, 0.00 to 5.00, includes 0",
+            {"intervals": WON.intervals._replace(combined=Interval(0, 5))},
+            "the combined interval, 0.00 to 5.00, includes 0",
         ),
-        ({"intervals": WON.intervals._replace(combined=Interval(-1, 5), test_set=Interval(-1, 5))}, None),
+        ({"intervals": WON.intervals._replace(seeds=Interval(-1, 5), test_set=Interval(-1, 5))}, None),
         ({"p_randomisation": 0.3, "p_bootstrap": 0.3}, None),
     ],
 )
-def test_a_win_requires_several_seeds_a_corrected_p_and_an_interval_that_excludes_0(
+def test_a_win_requires_a_corrected_p_and_a_combined_interval_that_excludes_0(
     changes: dict, reason: str | None
 ):
     comparison = replace(WON, **changes)
@@ -179,8 +222,9 @@ def test_a_swapped_comparison_has_the_same_verdict():
 
 def test_a_row_has_all_figures():
     row = WON.row
-    assert (row["model"], row["against"], row["seeds"], row["bleu_difference"]) == ("new", "old", 3, 2.5)
-    assert (row["bleu_difference_seeds_low"], row["bleu_difference_combined_high"]) == (1.3, 4.5)
+    assert (row["test"], row["metric"]) == ("test", "bleu")
+    assert (row["model"], row["against"], row["seeds"], row["difference"]) == ("new", "old", 3, 2.5)
+    assert (row["difference_seeds_low"], row["difference_combined_high"]) == (1.3, 4.5)
     assert (row["p_randomisation"], row["p_bootstrap"], row["p_holm"]) == (0.001, 0.002, 0.003)
     assert (row["sentences_won"], row["sentences_lost"], row["sentences_tied"]) == (20, 12, 8)
 
@@ -209,9 +253,7 @@ def test_p_is_formatted_with_two_digits(p: float, words: str):
 
 
 def test_one_seed_never_wins():
-    (comparison,) = compare_models(
-        scored(bad={1: ["x"] * 40}, good={1: REFERENCES}), trials=300, resamples=50
-    )
+    comparison, _ = compare_models(scored(bad={1: ["x"] * 40}, good={1: REFERENCES}), trials=300)
     assert (comparison.difference, comparison.p < 0.05) == (pytest.approx(100), True)
-    assert comparison.inconclusive_reason == "one seed says nothing about others"
+    assert comparison.inconclusive_reason == "significant on this test set; other seeds not run"
     assert not comparison.beats

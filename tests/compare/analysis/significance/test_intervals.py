@@ -8,15 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compare.analysis.significance.bleu_statistics import bleu, bootstrap_draws, sentence_counts
+from compare.analysis.significance.bleu_statistics import bleu, sentence_counts
 from compare.analysis.significance.intervals import (
     Interval,
     Intervals,
+    Variances,
+    combined_half_width,
     confidence_intervals,
-    difference_intervals,
+    estimate_variances,
     model_intervals,
+    seed_interval,
 )
-from compare.analysis.significance.scored_tests import ScoredRun
+from compare.analysis.significance.scored_tests import SampledScore, bootstrap_draws
 from compare.analysis.significance.student_t import NORMAL_QUANTILE, t_quantile
 from compare.scoring.score import score_texts
 
@@ -33,10 +36,16 @@ def with_errors(share: float, seed: int = 0) -> list[str]:
     return [" ".join("x" if rng.random() < share else word for word in line.split()) for line in REFERENCES]
 
 
-def run_of(lines: list[str], resamples: int = 200) -> ScoredRun:
+def run_of(lines: list[str], resamples: int = 200) -> SampledScore:
     counts = sentence_counts(lines, REFERENCES)
     resampled = bleu(bootstrap_draws(len(REFERENCES), resamples) @ counts)
-    return ScoredRun(lines=lines, references=REFERENCES, counts=counts, resampled=resampled)
+    return SampledScore(counts=counts, score=float(bleu(counts.sum(axis=0))), resampled=resampled)
+
+
+def difference_intervals(pairs: list[tuple[SampledScore, SampledScore]]) -> Intervals:
+    differences = np.array([first.score - second.score for first, second in pairs])
+    resampled = np.stack([first.resampled - second.resampled for first, second in pairs])
+    return confidence_intervals(differences, resampled, len(REFERENCES))
 
 
 @pytest.mark.parametrize(
@@ -88,17 +97,19 @@ def test_one_seed_has_the_interval_of_its_result_only():
 def test_intervals_match_hand_computation():
     """Three seeds change by the same amount in each resample, so there is no interaction.
 
-    Seeds: standard deviation 2, so the variance of the mean is 2²/3. Sentences: resamples alternate -1 and 1.
+    Seeds: standard deviation 2, so the variance of the mean is 2²/3. Sentences: resamples alternate -3 and 3.
     """
-    scores, changes = np.array([10.0, 12.0, 14.0]), np.tile([-1.0, 1.0], 100)
+    scores, changes = np.array([10.0, 12.0, 14.0]), np.tile([-3.0, 3.0], 100)
     intervals = confidence_intervals(scores, scores[:, None] + changes, sentences=50)
-    assert intervals.test_set == (11, 13)
-    seeds, sentences = 4 / 3, 200 / 199
+    assert intervals.test_set == (9, 15)
+    seeds, sentences = 4 / 3, 9 * 200 / 199
     half = t_quantile(2) * math.sqrt(seeds)
     assert intervals.seeds == pytest.approx((12 - half, 12 + half), rel=1e-12)
-    dof = (seeds + sentences) ** 2 / (seeds**2 / 2 + sentences**2 / 49)
+    dof = (seeds + sentences) / (seeds / 2 + sentences / 49)
     half = t_quantile(dof) * math.sqrt(seeds + sentences)
     assert intervals.combined == pytest.approx((12 - half, 12 + half), rel=1e-12)
+    assert seed_interval(scores.tolist()) == pytest.approx(intervals.seeds, rel=1e-12)
+    assert seed_interval([12.0]) is None
 
 
 def test_interaction_is_counted_once():
@@ -106,20 +117,30 @@ def test_interaction_is_counted_once():
     scores, changes = np.array([10.0, 14.0]), np.tile([-1.0, 1.0], 100)
     intervals = confidence_intervals(scores, scores[:, None] + np.stack([changes, -changes]), sentences=50)
     assert intervals.test_set == (12, 12)
-    variance = 8 / 2 - 200 / 199
-    half = t_quantile(1) * math.sqrt(variance)
-    assert intervals.combined == pytest.approx((12 - half, 12 + half), rel=1e-12)
-    alike = confidence_intervals(
-        np.array([12.0, 12.5]), scores[:, None] + np.stack([changes, -changes]), sentences=50
-    )
-    assert alike.combined == (12.25, 12.25)  # seeds differ less than the interaction explains
+    variances = estimate_variances(scores, scores[:, None] + np.stack([changes, -changes]))
+    assert variances == pytest.approx((0, 8 / 2, 200 / 199))
+    assert variances.total == pytest.approx(8 / 2 - 200 / 199)
+    # All variance is that of the seeds, so that the combined interval is theirs.
+    assert intervals.combined == pytest.approx(intervals.seeds)
+    # Where seeds differ less than the interaction explains, the sentences have all of the variance.
+    assert Variances(0.5, 0.3, 0.4).total == 0.5
+
+
+def test_the_combined_interval_has_the_limits_of_both_sources():
+    """With one source alone it is that source's interval; with both it is wider than either."""
+    seeds, sentences = (combined_half_width(Variances(*pair, 0), 3, 500) for pair in ((0, 2), (2, 0)))
+    assert seeds == pytest.approx(t_quantile(2) * math.sqrt(2))
+    assert sentences == pytest.approx(t_quantile(499) * math.sqrt(2))
+    for share in np.linspace(0, 1, 101):
+        both = combined_half_width(Variances(2 - 2 * share, 2 * share, 0), 3, 500)
+        assert both >= max(t_quantile(2) * math.sqrt(2 * share), sentences * math.sqrt(1 - share)) - 1e-12
 
 
 def test_where_nothing_varies_intervals_are_points():
     perfect = [run_of(REFERENCES)] * 3
     assert model_intervals(perfect) == (pytest.approx((100, 100)),) * 3
     assert difference_intervals([(run, run) for run in perfect]) == ((0, 0),) * 3
-    one = ScoredRun(lines=(), references=(), counts=np.ones((1, 10), dtype=int), resampled=np.full(9, 100.0))
+    one = SampledScore(counts=np.ones((1, 10), dtype=int), score=100.0, resampled=np.full(9, 100.0))
     assert model_intervals([one] * 2).combined == (100, 100)
 
 

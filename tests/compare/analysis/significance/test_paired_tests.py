@@ -1,4 +1,4 @@
-"""Paired tests for one seed and for several, and Holm's correction."""
+"""Paired tests over all seeds together, and Holm's correction."""
 
 import itertools
 
@@ -7,13 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.significance import PairedTest
 
-from compare.analysis.significance.bleu_statistics import bleu, sentence_counts
-from compare.analysis.significance.paired_tests import all_seeds_p, holm_correction, paired_test_p
-from compare.analysis.significance.scored_tests import ScoredRun, score_test_set
+from compare.analysis.significance import paired_tests
+from compare.analysis.significance.paired_tests import (
+    bootstrap_p,
+    holm_correction,
+    randomisation_p,
+    swap_draws,
+)
+from compare.analysis.significance.scored_tests import COMPARED_METRICS, SampledScore, score_test_set
+from compare.scoring.metrics.bleu import fixed_seed
 
 REFERENCES = [f"the {noun} sat on the {place} {i}" for i in range(10) for noun in "ab" for place in "cd"]
-METRIC = BLEU(references=[REFERENCES])
 
 
 def with_errors(wrong: int, start: int = 0) -> list[str]:
@@ -24,78 +31,125 @@ def with_errors(wrong: int, start: int = 0) -> list[str]:
     return lines
 
 
-def runs(*texts: list[str]) -> list[ScoredRun]:
-    scored = score_test_set(
-        "test", REFERENCES, {str(i): {1: text} for i, text in enumerate(texts)}, resamples=9
+def scores(lines: list[str], metric: str = "bleu", resamples: int = 500) -> SampledScore:
+    scored = score_test_set("test", REFERENCES, {"a": {1: lines}}, resamples=resamples)
+    return scored.models["a"][1].scores[metric]
+
+
+def randomise(*pairs: tuple[list[str], list[str]], metric: str = "bleu", trials: int = 500) -> float:
+    """Return the p-value of pairs of translations, one pair per seed."""
+    first, second = ([scores(pair[side], metric).counts for pair in pairs] for side in (0, 1))
+    return randomisation_p(first, second, COMPARED_METRICS[metric].score, swap_draws(40, trials))
+
+
+def bootstrap(*pairs: tuple[list[str], list[str]], metric: str = "bleu", resamples: int = 500) -> float:
+    sampled = [[scores(lines, metric, resamples) for lines in pair] for pair in pairs]
+    difference = float(np.mean([first.score - second.score for first, second in sampled]))
+    return bootstrap_p(
+        difference, np.stack([first.resampled - second.resampled for first, second in sampled])
     )
-    return [by_seed[1] for by_seed in scored.models.values()]
 
 
-@pytest.mark.parametrize("kind", ["ar", "bs"])
-def test_the_smallest_p_is_one_in_samples_plus_one(kind: str):
-    assert paired_test_p(REFERENCES, ["x"] * 40, METRIC, kind, 199) == pytest.approx(1 / 200)
-    assert paired_test_p(REFERENCES, ["x"] * 40, METRIC, kind, 49) == pytest.approx(1 / 50)
+def sacrebleu_p(first: list[str], second: list[str], kind: str, samples: int) -> dict[str, float]:
+    """Return the p-values of sacrebleu's paired test by metric."""
+    metrics = {"bleu": BLEU(references=[REFERENCES]), "chrf": CHRF(references=[REFERENCES])}
+    with fixed_seed():
+        test = PairedTest([("a", first), ("b", second)], metrics, None, test_type=kind, n_samples=samples)
+    _, columns = test()
+    return {"bleu": columns["BLEU"][1].p_value, "chrf": columns["chrF2"][1].p_value}
 
 
-@pytest.mark.parametrize("kind", ["ar", "bs"])
-def test_p_does_not_depend_on_the_order_of_models_or_the_environment(kind: str, monkeypatch):
-    first, second = with_errors(10), with_errors(7, start=20)
-    p = paired_test_p(first, second, METRIC, kind, 300)
-    assert 0.05 < p < 1
-    monkeypatch.setenv("SACREBLEU_SEED", "99")
-    assert paired_test_p(second, first, METRIC, kind, 300) == p
+def noisy(share: float, seed: int) -> list[str]:
+    """Return the references with a share of their words replaced by letters of random length."""
+    rng = np.random.default_rng(seed)
+    return [
+        " ".join("x" * rng.integers(1, 9) if rng.random() < share else word for word in line.split())
+        for line in REFERENCES
+    ]
 
 
-def test_randomisation_approximates_the_exact_test():
-    """Nine sentences differ, so there are 512 shuffles, all equally likely under the null hypothesis."""
-    first, second = with_errors(6), with_errors(3, start=30)
-    a, b = (sentence_counts(lines, REFERENCES) for lines in (first, second))
-    observed = abs(bleu(a.sum(axis=0)) - bleu(b.sum(axis=0)))
-    differing = np.flatnonzero((a != b).any(axis=1))
-    beyond = 0
+@pytest.mark.parametrize("metric", ["bleu", "chrf"])
+@pytest.mark.parametrize(("share", "other"), [(0.1, 0.4), (0.3, 0.35), (0.2, 0.3)])
+def test_with_one_seed_p_is_that_of_sacrebleu(share: float, other: float, metric: str):
+    """The random numbers are the same too."""
+    pair = noisy(share, 1), noisy(other, 2)
+    assert randomise(pair, metric=metric, trials=1000) == sacrebleu_p(*pair, "ar", 1000)[metric]
+    assert bootstrap(pair, metric=metric) == pytest.approx(sacrebleu_p(*pair, "bs", 500)[metric], abs=0.003)
+
+
+def test_trials_that_equal_the_observed_difference_count():
+    """With sacrebleu they do not, so that a difference in a single sentence has the smallest p there is."""
+    pair = with_errors(0), with_errors(1)
+    assert sacrebleu_p(*pair, "ar", 200)["bleu"] == pytest.approx(1 / 201)
+    assert randomise(pair, trials=200) == 1
+
+
+def test_randomisation_approximates_the_exact_test_over_seeds():
+    """Two seeds; eleven sentences differ with either, so there are 2,048 shuffles of all seeds at once."""
+    pairs = [(with_errors(6), with_errors(3, start=30)), (with_errors(8), with_errors(2, start=31))]
+    counts = np.array([[scores(lines).counts for lines in pair] for pair in pairs])  # (k, 2, N, 10)
+    score = COMPARED_METRICS["bleu"].score
+    differing = np.flatnonzero((counts[:, 0] != counts[:, 1]).any(axis=(0, 2)))
+    assert len(differing) == 11
+    statistics = []
     for swapped in itertools.product([False, True], repeat=len(differing)):
-        swap = (b - a)[differing[list(swapped)]].sum(axis=0)
-        beyond += abs(bleu(a.sum(axis=0) + swap) - bleu(b.sum(axis=0) - swap)) > observed + 1e-9
-    share = beyond / 2 ** len(differing)
-    assert 0.05 < share < 0.95
-    assert paired_test_p(first, second, METRIC, "ar", 4000) == pytest.approx(share, abs=0.03)
+        shuffled = counts.copy()
+        shuffled[:, :, differing[list(swapped)]] = counts[:, ::-1, differing[list(swapped)]]
+        both = score(shuffled.sum(axis=2))  # (k, 2)
+        statistics.append(abs((both[:, 0] - both[:, 1]).mean()))
+    share = float(np.mean(np.array(statistics) >= statistics[0] - 1e-9))
+    assert 0.02 < share < 0.9
+    assert randomise(*pairs, trials=4000) == pytest.approx(share, abs=0.025)
 
 
-def test_bootstrap_and_randomisation_are_two_tests():
-    first, second = with_errors(12), with_errors(6, start=20)
-    assert paired_test_p(first, second, METRIC, "ar", 500) != paired_test_p(first, second, METRIC, "bs", 500)
+def test_the_smallest_p_is_one_in_trials_plus_one():
+    pair = REFERENCES, ["x"] * 40
+    for samples in (199, 49):
+        assert randomise(pair, trials=samples) == pytest.approx(1 / (samples + 1))
+        assert bootstrap(pair, resamples=samples) == pytest.approx(1 / (samples + 1))
 
 
-def test_p_over_seeds_is_the_largest_p():
-    clear, close = (with_errors(0), with_errors(20)), (with_errors(9), with_errors(12, start=15))
-    single = [paired_test_p(*pair, METRIC, "ar", 200) for pair in (clear, close)]
-    assert single[0] < 0.05 < single[1]
-    for pairs in ((clear, close), (close, clear)):
-        assert all_seeds_p([tuple(runs(*pair)) for pair in pairs], METRIC, "ar", 200) == single[1]
-    assert all_seeds_p([tuple(runs(*clear))], METRIC, "ar", 200) == single[0]
+def test_p_does_not_depend_on_the_order_of_models_the_environment_or_chunks(monkeypatch):
+    pair = with_errors(10), with_errors(7, start=20)
+    p = randomise(pair), bootstrap(pair)
+    assert min(p) > 0.05
+    assert max(p) < 1
+    monkeypatch.setenv("SACREBLEU_SEED", "99")
+    monkeypatch.setattr(paired_tests, "CHUNK", 100)
+    assert (randomise(pair[::-1]), bootstrap(pair[::-1])) == p
 
 
-def test_p_is_one_if_seeds_disagree():
-    good, bad = runs(with_errors(0), with_errors(20))
-    assert all_seeds_p([(good, bad), (bad, good)], METRIC, "ar", 100) == 1
-    assert all_seeds_p([(good, bad), (bad, bad)], METRIC, "ar", 100) == 1
-    assert all_seeds_p([(bad, good), (bad, good)], METRIC, "ar", 100) < 0.05
+def test_each_further_seed_with_the_same_difference_leaves_p_as_it_is():
+    """The same sentences again: no more evidence, and no less (the largest p of the seeds would rise)."""
+    pair = with_errors(2), with_errors(12, start=20)
+    assert randomise(pair, pair, pair) == randomise(pair)
+    assert bootstrap(pair, pair) == pytest.approx(bootstrap(pair))
 
 
-@pytest.mark.parametrize("kind", ["ar", "bs"])
-def test_equal_outputs_do_not_differ_significantly(kind: str):
+def test_seeds_that_fail_on_different_sentences_add_evidence():
+    """One error more or less in each of four sentences, alone p = 0.12; other sentences for each seed."""
+    seeds = [(with_errors(0), with_errors(4, start=10 * seed)) for seed in range(3)]
+    assert randomise(seeds[0], trials=2000) == pytest.approx(2 / 2**4, abs=0.03)
+    assert randomise(*seeds, trials=2000) < 0.01
+
+
+def test_seeds_that_disagree_cancel_out():
+    good, bad = with_errors(0), with_errors(20)
+    assert randomise((good, bad), (bad, good)) == 1
+    assert randomise((good, bad), (good, bad), (bad, good)) < 0.05
+
+
+def test_equal_outputs_do_not_differ_significantly():
     """sacrebleu alone reports a small p, because no shuffle exceeds a difference of 0."""
-    one, again = runs(with_errors(5), with_errors(5))
-    assert paired_test_p(one.lines, again.lines, METRIC, kind, 200) < 0.05
-    assert all_seeds_p([(one, again)], METRIC, kind, 200) == 1
+    pair = with_errors(5), with_errors(5)
+    assert sacrebleu_p(*pair, "ar", 200)["bleu"] < 0.05
+    assert randomise(pair) == bootstrap(pair) == 1
 
 
 @pytest.mark.parametrize(("differing", "least"), [(1, 1), (2, 1 / 2), (4, 1 / 8), (7, 1 / 64)])
 def test_the_smallest_p_depends_on_the_number_of_differing_sentences(differing: int, least: float):
     """All differences favour one model: p = 2 / 2^d, as in a sign test."""
-    pair = tuple(runs(with_errors(0), with_errors(differing)))
-    assert paired_test_p(pair[0].lines, pair[1].lines, METRIC, "ar", 999) < least
-    assert all_seeds_p([pair], METRIC, "ar", 999) == least
+    assert randomise((with_errors(0), with_errors(differing)), trials=4000) == pytest.approx(least, abs=0.02)
 
 
 def test_holm_matches_hand_computation():

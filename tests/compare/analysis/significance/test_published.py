@@ -4,10 +4,15 @@ import csv
 import gzip
 from functools import cache
 
+import numpy as np
 import pytest
 from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.significance import PairedTest
 
-from compare.analysis.significance.paired_tests import paired_test_p
+from compare.analysis.significance.bleu_statistics import IntArray, bleu
+from compare.analysis.significance.paired_tests import bootstrap_p, randomisation_p, swap_draws
+from compare.analysis.significance.scored_tests import bootstrap_draws
+from compare.scoring.metrics.bleu import fixed_seed
 from tests.kits.paths import SHARED
 
 WMT17 = SHARED / "scored-wmt17-en-de"
@@ -21,9 +26,11 @@ def read(name: str) -> tuple[str, ...]:
 
 
 @cache
-def metric() -> BLEU:
-    """Return BLEU without tokenisation, as in the published tests."""
-    return BLEU(tokenize="none", references=[read("ref.de.gz")])
+def counts(system: str) -> IntArray:
+    """Count sacrebleu's statistics without tokenisation, as in the published tests, in the order of ours."""
+    metric = BLEU(tokenize="none", references=[read("ref.de.gz")])
+    statistics = np.array(metric._extract_corpus_statistics(read(f"sys/{system}.de.gz"), None))
+    return np.concatenate([statistics[:, 2:], statistics[:, :2]], axis=1)
 
 
 def published(column: str, system: str) -> float:
@@ -32,20 +39,31 @@ def published(column: str, system: str) -> float:
     return float(rows[system][column])
 
 
-def p_against_baseline(system: str, kind: str, samples: int) -> float:
-    return paired_test_p(read(f"sys/{system}.de.gz"), read(f"sys/{BASELINE}.de.gz"), metric(), kind, samples)
+def randomise(system: str, trials: int) -> float:
+    swaps = swap_draws(len(read("ref.de.gz")), trials)
+    return randomisation_p([counts(BASELINE)], [counts(system)], bleu, swaps)
 
 
 @pytest.mark.parametrize("system", [CLOSE, *FAR])
 def test_bootstrap_gives_the_p_of_moses(system: str):
+    draws = bootstrap_draws(len(read("ref.de.gz")), 2000)
+    resampled = bleu(draws @ counts(BASELINE)) - bleu(draws @ counts(system))
+    difference = bleu(counts(BASELINE).sum(axis=0)) - bleu(counts(system).sum(axis=0))
     expected = published("moses_bootstrap_p_vs_LIUM", system)
-    assert p_against_baseline(system, "bs", 2000) == pytest.approx(expected, abs=0.01)
+    assert bootstrap_p(float(difference), resampled[None]) == pytest.approx(expected, abs=0.01)
 
 
 @pytest.mark.parametrize("system", [CLOSE, *FAR])
 def test_approximate_randomisation_gives_the_p_of_multeval(system: str):
-    """A tenth of the shuffles suffices where p is the smallest possible."""
+    """A tenth of the trials suffices where p is the smallest possible."""
     expected = published("multeval_AR_p_BLEU", system)
-    assert p_against_baseline(system, "ar", 10_000 if system == CLOSE else 1000) == pytest.approx(
-        expected, abs=0.01
-    )
+    assert randomise(system, 10_000 if system == CLOSE else 1000) == pytest.approx(expected, abs=0.01)
+
+
+def test_approximate_randomisation_gives_the_p_of_sacrebleu():
+    """With the same random numbers, the p-values are the same."""
+    texts = [(system, read(f"sys/{system}.de.gz")) for system in (BASELINE, CLOSE)]
+    metrics = {"BLEU": BLEU(tokenize="none", references=[read("ref.de.gz")])}
+    with fixed_seed():
+        _, columns = PairedTest(texts, metrics, None, test_type="ar", n_samples=2000)()
+    assert randomise(CLOSE, 2000) == columns["BLEU"][1].p_value

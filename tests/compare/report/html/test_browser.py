@@ -30,7 +30,7 @@ FLAGS = (
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> ReportContent:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(significance, "TRIALS", 200)
+        patch.setattr(significance, "TRIALS", 400)
         return read(write_experiment(tmp_path_factory.mktemp("report") / "made"))
 
 

@@ -1,6 +1,7 @@
 """Content of the report for a whole experiment, and for one with missing parts."""
 
 import json
+import re
 import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -8,6 +9,9 @@ from statistics import fmean, stdev
 
 import pytest
 
+from compare.analysis.significance.comparison import comparison_matrix
+from compare.analysis.significance.matched_runs import match_runs
+from compare.analysis.significance.power import smallest_differences
 from compare.analysis.significance.scored_tests import score_tests
 from compare.report.html import significance
 from compare.report.html.content import ReportContent, gather_content, unknown
@@ -18,9 +22,9 @@ from tests.kits.report import change_result, write_experiment
 
 @pytest.fixture(scope="module", autouse=True)
 def few_trials():
-    """As many shuffles as three comparisons need; with 10,000 these tests take a minute."""
+    """As many trials as the comparisons need; with 10,000 these tests take longer."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(significance, "TRIALS", 200)
+        patch.setattr(significance, "TRIALS", 400)
         yield
 
 
@@ -77,8 +81,12 @@ def test_several_seeds_have_three_intervals_one_seed_has_one(content: ReportCont
     assert {"test set [95%]", "test_long test set [95%]"} <= named
     assert not {"seeds [95%]", "combined [95%]"} & named
     assert "Every model ran with one seed: what other seeds would give is not known." in single.unknown
-    assert "▲" not in "".join(column(single, "against transformer").values())
-    assert "cannot be said to beat" in single.summary[0]
+    against = "".join(column(single, "against transformer").values())
+    assert "▽ −" in against
+    assert not set("▲▼≈") & set(against)
+    assert re.match(r"transformer is \d+\.\d BLEU ahead of rnn \(p = 0.03\): ", single.summary[0])
+    assert "ahead of lstm" in single.summary[1]
+    assert all(": significant on this test set; other seeds not run." in text for text in single.summary)
 
 
 def test_models_are_set_against_the_best_or_the_baseline(content: ReportContent, made: Path):
@@ -92,28 +100,67 @@ def test_models_are_set_against_the_best_or_the_baseline(content: ReportContent,
         gather_content(made, baseline="lsmt")
 
 
-def test_the_matrix_is_the_same_from_both_sides(content: ReportContent):
-    assert content.significance.matrix is not None
-    labels, turned = [row[0].text for row in content.significance.matrix.rows], {"▲": "▼", "▼": "▲", "≈": "≈"}
-    assert labels == [head.text for head in content.significance.matrix.heads[1:]]
-    for i in range(len(labels)):
-        assert content.significance.matrix.rows[i][i + 1].text == ""
-        for j in range(i):
-            one, other = (content.significance.matrix.rows[a][b + 1] for a, b in ((i, j), (j, i)))
-            assert one.order == -other.order
-            assert one.text[0] == turned[other.text[0]]
+def test_every_test_set_and_metric_has_a_matrix_the_same_from_both_sides(content: ReportContent):
+    titles = [matrix.title for matrix in content.significance.matrices]
+    metrics_and_tests = [(metric, test) for test in ("test", "test_long") for metric in ("BLEU", "chrF")]
+    assert titles == [f"Differences in {metric} on {test}" for metric, test in metrics_and_tests]
+    turned = {"▲": "▼", "▼": "▲", "+": "−", "−": "+"}
+    for matrix in content.significance.matrices:
+        labels = [row[0].text for row in matrix.rows]
+        assert labels == [head.text for head in matrix.heads[1:]] == ["lstm", "rnn", "transformer"]
+        for i in range(len(labels)):
+            assert matrix.rows[i][i + 1].text == ""
+            for j in range(i):
+                one, other = (matrix.rows[a][b + 1] for a, b in ((i, j), (j, i)))
+                assert one.order == -other.order
+                assert one.text[0] == turned[other.text[0]]
+
+
+def test_every_test_set_has_its_verdicts_in_the_table(content: ReportContent, made: Path):
+    comparisons = significance.run_comparisons(score_tests(load_for_report(made).finished), "transformer")
+    for test, heading in (("test", "against transformer"), ("test_long", "test_long against transformer")):
+        of_test = [each for each in comparisons if (each.test, each.metric) == (test, "bleu")]
+        side = comparison_matrix(of_test)["rnn"]["transformer"]
+        assert column(content, heading)["rnn"] == significance.verdict(side).text
+    assert len(content.significance.details.rows) == len(comparisons) == 12
+    assert "for all 12 comparisons" in content.significance.notes[1]
+
+
+def test_the_smallest_difference_that_could_be_found_stands_in_one_line(content: ReportContent, made: Path):
+    found = smallest_differences(match_runs(score_tests(load_for_report(made).finished)), 12)
+    (line,) = (note for note in content.significance.notes if note.startswith("Smallest true difference"))
+    assert "a probability of 80%" in line
+    assert f": {found['test', 'bleu']:.1f} BLEU and {found['test', 'chrf']:.1f} chrF on test, " in line
+
+
+def test_the_summary_names_every_model(content: ReportContent):
+    for label, sentence in zip(("rnn", "lstm"), content.summary, strict=True):
+        assert sentence.startswith("transformer ")
+        assert f" {label} " in sentence
+
+
+def test_models_of_different_settings_are_not_compared(copied: Path):
+    change_result(copied, "rnn-seed1", settings_hash="a" * 64)
+    found = gather_content(copied)
+    (note,) = found.significance.notes
+    assert "lstm-seed1 and rnn-seed1 were trained or decoded with different settings" in note
+    assert found.significance.matrices == ()
+    assert found.summary == ["The models were not compared: see below."]
+    assert found.results.reference == ""
+    assert not [head.text for head in found.results.heads if "against" in head.text]
+    assert any("settings" in line for line in found.unknown)
 
 
 def test_where_pairs_are_too_many_one_model_is_set_against_each(made: Path, monkeypatch):
-    scored = score_tests(load_for_report(made).finished)["test"]
-    monkeypatch.setattr(significance, "MOST_TESTS", 5)  # three pairs of two seeds each are six
+    scored = score_tests(load_for_report(made).finished)
+    monkeypatch.setattr(significance, "MOST_COMPARISONS", 11)  # three pairs, two metrics, two test sets
     some = significance.run_comparisons(scored, "rnn")
-    assert [(each.first, each.second) for each in some] == [("lstm", "rnn"), ("transformer", "rnn")]
-    shown = significance.significance(some, list(scored.models), "test")
-    assert shown.matrix is None
-    assert len(shown.details.rows) == 2
-    monkeypatch.setattr(significance, "MOST_TESTS", 6)
-    assert len(significance.run_comparisons(scored, "rnn")) == 3
+    assert [(each.first, each.second) for each in some[:2]] == [("lstm", "rnn"), ("transformer", "rnn")]
+    shown = significance.significance(some, ["lstm", "rnn", "transformer"])
+    assert shown.matrices == ()
+    assert len(shown.details.rows) == 8
+    monkeypatch.setattr(significance, "MOST_COMPARISONS", 12)
+    assert len(significance.run_comparisons(scored, "rnn")) == 12
 
 
 def test_failed_and_unfinished_rows_stand_in_the_table(copied: Path):
@@ -138,8 +185,12 @@ def test_without_its_corpus_the_rows_are_shown_and_the_rest_says_why(copied: Pat
     shutil.rmtree(copied.with_name("corpus"))
     found = gather_content(copied)
     assert any("no such folder" in line for line in found.unknown)
-    assert column(found, "BLEU")["rnn"] == column(content, "BLEU")["rnn"].split(" ±")[0]
-    assert found.significance.matrix is None
+    assert column(found, "BLEU")["rnn"] == column(content, "BLEU")["rnn"]
+    assert column(found, "seeds [95%]")["rnn"] == column(content, "seeds [95%]")["rnn"] != "–"
+    assert column(found, "test set [95%]")["rnn"] == "–"
+    assert column(found, "test_long seeds [95%]")["rnn"] != "–"
+    assert not [head.text for head in found.results.heads if "combined" in head.text]
+    assert found.significance.matrices == ()
     assert found.sentences == []
     empty = {section.name for section in [*found.sections, found.alignment] if not section.drawings}
     assert empty == {"lengths", "rare-words", "faults", "alignment"}

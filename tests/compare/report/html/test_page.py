@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from compare.report.html import build_report, content, page, significance
 from compare.report.html.content import ReportContent
-from compare.report.html.curves import bar_plot
+from compare.report.html.curves import Bar, bar_plot
 from compare.report.html.drawings import to_svg
 from compare.report.html.sentences import differences
 from compare.report.plots.plots import save_figure
@@ -55,7 +55,7 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> ReportContent:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(significance, "TRIALS", 200)
+        patch.setattr(significance, "TRIALS", 400)
         return read(write_experiment(tmp_path_factory.mktemp("report") / "made"))
 
 
@@ -152,7 +152,7 @@ def test_control_characters_are_shown(made: ReportContent):
 
 
 def test_a_drawing_with_control_characters_in_its_labels_is_valid(tmp_path: Path):
-    figure = bar_plot({"speed": {"a\x01\x1b[1m\uffff": [1.0, 2.0], "b": [3.0]}})
+    figure = bar_plot({"speed": {"a\x01\x1b[1m\uffff": Bar(1.5, 1.0, 2.0), "b": Bar(3.0, 3.0, 3.0)}})
     assert r"a\x01\x1b[1m\uffff" in " ".join(Page(to_svg(figure, "hostile", "t", "d")).texts["text"])
     svg, png = save_figure(figure, tmp_path / "bars", ("svg", "png"))
     assert r"a\x01\x1b[1m\uffff" in "".join(Tree.parse(svg).getroot().itertext())
@@ -160,7 +160,7 @@ def test_a_drawing_with_control_characters_in_its_labels_is_valid(tmp_path: Path
 
 
 def test_a_hostile_row_is_shown(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(significance, "TRIALS", 200)
+    monkeypatch.setattr(significance, "TRIALS", 400)
     folder = write_experiment(tmp_path / "made", labels=["lstm", "rnn"], sentences=8)
     change_result(folder, "lstm-seed1", device=f"{EVIL}\x1b[2J")
     change_result(folder, "rnn-seed2", status="failed", reason=f"{EVIL}\u202e\x01")
@@ -191,7 +191,7 @@ def test_drawings_speak_and_take_the_colours_of_the_page(made: ReportContent, sh
 
 
 def test_two_drawings_of_one_figure_share_no_id():
-    figure = bar_plot({"speed": {"a $x$ & <b>": [1.0, 2.0], "b": [], "c": [3.0]}})
+    figure = bar_plot({"speed": {"a $x$ & <b>": Bar(1.5, 1.0, 2.0), "b": None, "c": Bar(3.0, 3.0, 3.0)}})
     one, other = (Page(to_svg(figure, name, "t", "d")) for name in ("one", "other"))
     assert one.values("id")
     assert not set(one.values("id")) & set(other.values("id"))
@@ -209,7 +209,7 @@ def test_marks_tell_more_than_colour(made: ReportContent, shown: Page):
 
 
 def test_the_same_folder_gives_the_same_page(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(significance, "TRIALS", 200)
+    monkeypatch.setattr(significance, "TRIALS", 400)
     folder = write_experiment(tmp_path / "made", labels=["lstm", "rnn"], sentences=8)
     path = build_report(folder)
     first = path.read_bytes()
@@ -221,7 +221,7 @@ def test_what_was_not_compared_is_not_marked(made: ReportContent):
     bare = replace(
         made,
         results=replace(made.results, reference=""),
-        significance=significance.significance([], ["lstm"], "test"),
+        significance=significance.significance([], ["lstm"]),
         sentences=[],
         viewer=content.AttentionViewer(models=[], sentences=[]),
         unknown=[],

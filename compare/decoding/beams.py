@@ -1,0 +1,145 @@
+"""The hypotheses of a beam search.
+
+Shapes: B sentences, K open hypotheses each, C candidates per sentence, V vocabulary, P length penalties.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from compare.decoding.length_penalty import LengthPenalty
+from compare.decoding.topk import best_continuations
+
+COMPACT_SHARE = 0.8
+"""Finished sentences are dropped once the share of unfinished ones in the batch falls below this."""
+
+
+class Hypothesis(NamedTuple):
+    """Best translation found for one sentence under one length penalty."""
+
+    tokens: list[int]
+    """Ids without begin and end of sentence."""
+    score: float
+    """Log-probability, end of sentence included, divided by the length penalty."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpecialIds:
+    """Ids of padding, begin and end of sentence."""
+
+    pad: int
+    bos: int
+    eos: int
+
+
+class Beams:
+    """Open hypotheses of the unfinished sentences, and the best ended hypotheses of every sentence.
+
+    Tensors of open hypotheses have one row per sentence still in the batch, those named ``best_`` one row per
+    sentence of the call and one column per penalty; ``rows`` maps the former rows to the latter.
+    """
+
+    def __init__(
+        self,
+        limits: Tensor,
+        beam: int,
+        steps: int,
+        special: SpecialIds,
+        penalties: Sequence[LengthPenalty],
+        device: torch.device,
+    ) -> None:
+        rows = limits.size(0)
+        shape = (rows, len(penalties))
+        self.special, self.beam, self.time = special, beam, 0
+        by_length = [[penalty.divisor(length) for penalty in penalties] for length in range(1, steps + 1)]
+        self.divisors = torch.tensor(by_length, dtype=torch.float64, device=device)  # (steps, P)
+        self.rows = torch.arange(rows, device=device)  # sentence of the call in each row
+        self.limits = limits.to(device)
+        self.largest = self.divisors[self.limits]  # of hypotheses as long as allowed, (B, P)
+        self.open = torch.ones(rows, dtype=torch.bool, device=device)
+        self.ended = torch.zeros(rows, dtype=torch.long, device=device)  # number of ended hypotheses
+        self.scores = torch.full((rows, beam), float("-inf"), device=device)
+        self.scores[:, 0] = 0.0  # all hypotheses begin alike: only the first may be continued
+        self.tokens = torch.zeros((rows, beam, steps), dtype=torch.long, device=device)
+        self.best_scores = torch.full(shape, float("-inf"), device=device)
+        self.best_tokens = torch.zeros((*shape, steps), dtype=torch.long, device=device)
+        self.best_lengths = torch.zeros(shape, dtype=torch.long, device=device)
+
+    def advance(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Take one step on logits (B, K, V); returns the next tokens (B, K) and their parents (B, K)."""
+        scores, parents, tokens = self._candidates(logits)
+        ends = tokens == self.special.eos
+        # Of 2K candidates at most K end (one per parent), so K others remain; greedy search needs no other,
+        # because its only hypothesis has ended. An end counts only among the best K candidates.
+        among_best = torch.arange(scores.size(1), device=scores.device) < self.beam
+        self._finish(ends & among_best & self.open.unsqueeze(1), scores, parents)
+        order = ends.long().sort(dim=1, stable=True).indices[:, : self.beam]
+        tokens, parents = tokens.gather(1, order), parents.gather(1, order)
+        self.scores = scores.gather(1, order)
+        if self.beam > 1:
+            index = parents.unsqueeze(2).expand(-1, -1, self.time)
+            self.tokens[:, :, : self.time] = self.tokens[:, :, : self.time].gather(1, index)
+        self.tokens[:, :, self.time] = tokens
+        self.time += 1
+        self._close()
+        return tokens, parents
+
+    def compact(self) -> Tensor | None:
+        """Drop finished sentences if they are many; returns the rows kept (B',), None if all are."""
+        unfinished = int(self.open.sum())
+        if unfinished and unfinished >= COMPACT_SHARE * len(self.open):
+            return None
+        # NaN is the largest value to topk, so it stays in a row's scores until the row is dropped here.
+        if self.scores[~self.open].isnan().any():
+            raise ValueError("the model's scores are NaN: its weights are damaged or its numbers overflow")
+        rows = self.open.nonzero().squeeze(1)
+        for name in ("rows", "limits", "largest", "open", "ended", "scores", "tokens"):
+            setattr(self, name, getattr(self, name)[rows])
+        return rows
+
+    def results(self) -> list[list[Hypothesis]]:
+        """Return for each penalty the best ended hypothesis of every sentence of the call."""
+        parts = self.best_tokens, self.best_lengths, self.best_scores
+        best = [part.transpose(0, 1).tolist() for part in parts]
+        return [
+            [Hypothesis(ids[:length], score) for ids, length, score in zip(*columns, strict=True)]
+            for columns in zip(*best, strict=True)
+        ]
+
+    def _candidates(self, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Find the C = 2K best continuations, 1 if K = 1: scores, parents and tokens, (B, C) each."""
+        half_precision = logits.dtype in (torch.bfloat16, torch.float16)
+        logp = logits.log_softmax(2, torch.float32 if half_precision else None)
+        logp[:, :, self.special.pad] = float("-inf")
+        logp[:, :, self.special.bos] = float("-inf")
+        must_end = (self.limits == self.time) & self.open
+        if must_end.any():
+            eos_logp = logp[:, :, self.special.eos].clone()
+            logp[must_end] = float("-inf")
+            logp[:, :, self.special.eos] = eos_logp
+        return best_continuations(self.scores.to(logp.dtype), logp, 1 if self.beam == 1 else 2 * self.beam)
+
+    def _finish(self, ends: Tensor, scores: Tensor, parents: Tensor) -> None:
+        """Update the best ended hypotheses of each row; ends, scores and parents are (B, C)."""
+        if not ends.any():
+            return
+        ends = ends & scores.isfinite()
+        self.ended += ends.sum(dim=1)
+        logp, index = scores.masked_fill(~ends, float("-inf")).max(dim=1)  # of equal length: best under all
+        values = logp.unsqueeze(1) / self.divisors[self.time].to(logp.dtype)
+        self.best_scores = self.best_scores.to(values.dtype)
+        rows, columns = (values > self.best_scores[self.rows]).nonzero(as_tuple=True)
+        sentences, parent = self.rows[rows], parents[rows, index[rows]]
+        self.best_scores[sentences, columns] = values[rows, columns]
+        self.best_tokens[sentences, columns] = self.tokens[rows, parent]
+        self.best_lengths[sentences, columns] = self.time
+
+    def _close(self) -> None:
+        """Close finished rows: enough hypotheses ended, limit reached, or no better one possible."""
+        # Log-probabilities only decrease, so this is an upper bound for every open hypothesis.
+        reachable = self.scores.max(dim=1, keepdim=True).values / self.largest.to(self.scores.dtype)
+        cannot_improve = (self.best_scores[self.rows] >= reachable).all(dim=1)
+        self.open &= ~(cannot_improve | (self.ended >= self.beam) | (self.time > self.limits))

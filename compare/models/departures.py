@@ -1,0 +1,248 @@
+"""Departures of each preset from the model of the paper that it names.
+
+Batches, vocabulary, loss and search are no part of a preset: the experiment sets them for all models alike.
+"""
+
+from typing import NamedTuple
+
+SUTSKEVER, CHO, BAHDANAU = "Sutskever et al. 2014", "Cho et al. 2014", "Bahdanau et al. 2015"
+LUONG, XU, BENGIO, CHENG = "Luong et al. 2015", "Xu et al. 2015", "Bengio et al. 2013", "Cheng et al. 2016"
+WU, LUONG_NMT, VASWANI = "Wu et al. 2016", "Luong et al. 2017", "Vaswani et al. 2017"
+GEHRING, T2T, CHEN, LIU = "Gehring et al. 2017", "Vaswani et al. 2018", "Chen et al. 2018", "Liu et al. 2018"
+RAFFEL, TAY = "Raffel et al. 2020", "Tay et al. 2021"
+
+
+class Departure(NamedTuple):
+    """One difference between a preset and the model of its paper."""
+
+    part: str
+    """The part of the model or of its training that differs."""
+    here: str
+    """What the preset has."""
+    paper: str
+    """What the paper has."""
+    source: str
+    """The paper, with section, equation or table."""
+
+
+# fmt: off
+ADAM = "Adam with warm-up, then linear decay to 0"
+DROPOUT = "on embeddings, between layers and on the readout"
+INITIAL = "Xavier-uniform; recurrent matrices orthogonal, forget bias 1, embeddings in [-0.1, 0.1]"
+BRIDGE = "tanh(W [last states of the encoder] + b), all layers and directions"
+
+_PLAIN = (
+    Departure("size", "1 layer (see hidden_size)", "4 layers of 1,000, embeddings of 1,000",
+              f"{SUTSKEVER}, 3.4"),
+    Departure("readout", "tanh(W [s(t); y(t-1)] + b)", "the output layer reads s(t)", f"{SUTSKEVER}, 2"),
+    Departure("output layer", "shares the target embedding", "a matrix of its own", f"{SUTSKEVER}, 2"),
+    Departure("dropout", DROPOUT, "none", f"{SUTSKEVER}, 3.4"),
+    Departure("optimizer", ADAM, "SGD, rate 0.7, halved every half epoch after 5 epochs",
+              f"{SUTSKEVER}, 3.4"),
+    Departure("initial weights", INITIAL, "uniform in [-0.08, 0.08]", f"{SUTSKEVER}, 3.4"),
+)
+_GRU_FORM = "tanh(W x + r * (U s + b)), torch's"
+_RNNSEARCH = (
+    Departure("first decoder state", BRIDGE, "tanh(W_s h), h the last state of the backward direction alone",
+              f"{BAHDANAU}, appendix A.2.2"),
+    Departure("readout", "reads s(t)", "reads s(t-1); equation 4 has s(t)", f"{BAHDANAU}, appendix A.2.2"),
+    Departure("biases", "in cells, first state, readout and output layer", "omitted from the equations",
+              f"{BAHDANAU}, appendix A"),
+    Departure("optimizer", ADAM, "Adadelta (rho 0.95, epsilon 1e-6)", f"{BAHDANAU}, appendix B.2"),
+    Departure("initial weights", INITIAL, "normal, deviation 0.01 or (attention) 0.001; recurrent orthogonal",
+              f"{BAHDANAU}, appendix B.1"),
+)
+_BAHDANAU = (
+    Departure("size", "see hidden_size", "embeddings 620, states 1,000, readout 500",
+              f"{BAHDANAU}, appendix A.2.3"),
+    Departure("cell", "LSTM", "gated hidden unit (GRU)", f"{BAHDANAU}, appendix A.1.1"),
+    Departure("activation of the readout", "tanh", "maxout", f"{BAHDANAU}, appendix A.2.2"),
+    Departure("output layer", "shares the target embedding", "a matrix of its own",
+              f"{BAHDANAU}, appendix A.2.2"),
+    Departure("dropout", DROPOUT, "none", f"{BAHDANAU}, appendix B"),
+    *_RNNSEARCH,
+)
+_LUONG_2015 = (
+    Departure("first decoder state", BRIDGE, "the last states of the encoder, layer by layer",
+              f"{LUONG}, figure 1"),
+    Departure("biases", "attentional vector a(t) = tanh(W [h; c] + b)", "tanh(W [c; h])",
+              f"{LUONG}, equation 5"),
+    Departure("optimizer", ADAM, "SGD, rate 1, halved each epoch after 8 of 12 (with dropout)",
+              f"{LUONG}, 4.1"),
+    Departure("initial weights", INITIAL, "uniform in [-0.1, 0.1]", f"{LUONG}, 4.1"),
+)
+_LUONG = (
+    Departure("size", "1 layer (see hidden_size)", "4 layers of 1,000, embeddings of 1,000", f"{LUONG}, 4.1"),
+    Departure("encoder", "bidirectional", "one-way, the source reversed", f"{LUONG}, 4.1"),
+    Departure("output layer", "shares the target embedding; the fed vector has the embedding's size",
+              "a matrix of its own; the fed vector has the state's size", f"{LUONG}, equation 6"),
+    *_LUONG_2015,
+)
+_HARD = (
+    Departure("task", "translation, attention to the states of an RNN",
+              "captions, attention to parts of an image",
+              f"{XU}, 3.1"),
+    Departure("decoder", "that of the preset bahdanau",
+              "LSTM whose gates read the context; deep output layer",
+              f"{XU}, 3.1.2"),
+    Departure("first decoder state", BRIDGE, "two networks of the mean annotation", f"{XU}, 3.1.2"),
+    Departure("optimizer", ADAM, "RMSProp or Adam", f"{XU}, 4.3"),
+)
+_IN_AN_RNN = (
+    Departure("model", "an LSTM encoder-decoder with attention after the cell and input feeding",
+              "a Transformer", f"{VASWANI}, 3"),
+    Departure("output of the heads", "joined by the readout tanh(W [h; c])",
+              "multiplied by W_O, then Add & Norm",
+              f"{VASWANI}, 3.1 and 3.2.2"),
+)
+_SYNTHESIZER = (
+    Departure("place", "attention of an LSTM decoder to the source, one head, values not projected",
+              "self-attention of a Transformer, several heads", f"{TAY}, 3"),
+)
+_QKV_BIASES = (Departure("biases", "in the projections of Q, K, V and in W_O", "none", f"{VASWANI}, 3.2.2"),)
+_TRANSFORMER_SIZE = Departure("size", "see d_model and the numbers of layers", "6 layers of 512",
+                              f"{VASWANI}, table 3")
+_SCHEDULE = Departure("learning rate", "linear decay to 0 after warm-up", "inverse square root",
+                      f"{VASWANI}, equation 3")
+_TWO_TIED = Departure("tied weights", "target embedding and output layer", "source embedding too",
+                      f"{VASWANI}, 3.4")
+_POSTNORM = (_TRANSFORMER_SIZE, _SCHEDULE, _TWO_TIED, *_QKV_BIASES)
+_PRENORM = Departure("norm", "of the input of each sublayer (pre)", "of each residual sum (post)",
+                     f"{VASWANI}, 3.1")
+_TRANSFORMER = (_PRENORM, *_POSTNORM)
+
+DEPARTURES: dict[str, tuple[Departure, ...]] = {
+    "lstm": (
+        Departure("encoder", "bidirectional", "one-way, the source reversed", f"{SUTSKEVER}, 3.3"),
+        *_PLAIN,
+    ),
+    "lstm-reversed": _PLAIN,
+    "gru-context": (
+        Departure("task", "translation of sentences", "scoring of phrase pairs", f"{CHO}, 3"),
+        Departure("size", "see hidden_size", "states 1,000, embeddings 100", f"{CHO}, 4.1.1"),
+        Departure("cell", f"candidate {_GRU_FORM}", "tanh(W x + U (r * s))", f"{CHO}, equation 8"),
+        Departure("summary", "the last state h of the encoder", "tanh(V h)", f"{CHO}, appendix A"),
+        Departure("first decoder state", "h itself", "tanh(V' summary)", f"{CHO}, appendix A"),
+        Departure("readout", "tanh", "maxout of 500 units", f"{CHO}, appendix A"),
+        Departure("output layer", "shares the target embedding", "a matrix of its own", f"{CHO}, appendix A"),
+        Departure("dropout", DROPOUT, "none", f"{CHO}, 4.1.1"),
+        Departure("optimizer", ADAM, "Adadelta (rho 0.95, epsilon 1e-6)", f"{CHO}, 4.1.1"),
+        Departure("initial weights", INITIAL, "normal, deviation 0.01; recurrent orthogonal",
+                  f"{CHO}, 4.1.1"),
+    ),
+    "bahdanau": _BAHDANAU,
+    **dict.fromkeys(
+        ("luong-dot", "luong-general", "luong-concat", "luong-location", "luong-local-m", "luong-local-p"),
+        _LUONG,
+    ),
+    "scaled-dot-rnn": (
+        Departure("heads", "one", "8", f"{VASWANI}, table 3"),
+        *_IN_AN_RNN,
+    ),
+    "multihead-rnn": (
+        Departure("heads", "4", "8", f"{VASWANI}, table 3"),
+        *_IN_AN_RNN,
+    ),
+    "hard-st": (
+        Departure("choice", "arg max of the scores, in training too", "a sample", f"{XU}, 4.1"),
+        Departure("gradient", "that of softmax (straight-through)", "REINFORCE", f"{XU}, 4.1"),
+        Departure("straight-through", "of a choice of one position among many", "of a binary unit",
+                  f"{BENGIO}, 4"),
+        *_HARD,
+    ),
+    "hard-reinforce": (
+        Departure("baseline", "learned, linear in the decoder state", "moving average of the log-likelihood",
+                  f"{XU}, 4.1"),
+        Departure("reward", "log-likelihood of the remaining words",
+                  "log-likelihood of all words, weighted by lambda_r",
+                  f"{XU}, 4.1"),
+        Departure("entropy term", "none", "lambda_e times the gradient of the entropy of the choice",
+                  f"{XU}, 4.1"),
+        Departure("choice", "always a sample in training", "replaced by its expectation half of the time",
+                  f"{XU}, 4.1"),
+        *_HARD,
+    ),
+    "static": _SYNTHESIZER,
+    "static-factorised": _SYNTHESIZER,
+    "dynamic-factorised": (
+        Departure("factors", "one network of each sequence: f(s) . g(h)",
+                  "two networks of the same sequence, tiled",
+                  f"{TAY}, factorised dense"),
+        *_SYNTHESIZER,
+    ),
+    "self-attentive-rnn": (
+        Departure("recurrence", "runs on h and c; the context is joined to its output",
+                  "the context replaces h and c",
+                  f"{CHENG}, 3.2"),
+        Departure("score", "h(i) . h(t)", "v . tanh(W_h h(i) + W_x x(t) + W s(t-1))", f"{CHENG}, equation 4"),
+        Departure("attention to the source", "that of the preset bahdanau", "shallow or deep fusion",
+                  f"{CHENG}, 4"),
+    ),
+    "transformer": _TRANSFORMER,
+    "transformer-postnorm": _POSTNORM,
+    "transformer-learned": (
+        Departure("model", "a Transformer with learned positions, at most 512", "a convolutional network",
+                  f"{GEHRING}, 3.1"),
+        *_TRANSFORMER,
+    ),
+    "transformer-nopos": (
+        Departure("positions", "none", "sinusoids", f"{VASWANI}, 3.5"),
+        *_TRANSFORMER,
+    ),
+    "decoder-only": (
+        Departure("mask", "a source token sees the whole source", "it sees what is before it",
+                  f"{LIU}, 4.2.3"),
+        Departure("loss", "of the target", "of source and target", f"{LIU}, 4.2.3"),
+        Departure("positions", "sinusoids", "relative biases, shared by the layers", f"{RAFFEL}, 2.1"),
+        Departure("tied weights", "target embedding and output layer", "source embedding too",
+                  f"{RAFFEL}, 2.1"),
+    ),
+    "transformer-rnn": (
+        Departure("decoder", "that of the preset bahdanau: 1 layer, 1 head, context to the cell",
+                  "8 layers with layer norm, 4 heads, context to all layers and the output",
+                  f"{CHEN}, RNMT+"),
+        Departure("first decoder state", "tanh(W [mean encoder state] + b)", "not stated",
+                  f"{CHEN}, hybrids"),
+    ),
+    "rnn-transformer": (
+        Departure("encoder", "1 bidirectional LSTM layer", "6 bidirectional LSTM layers with layer norm",
+                  f"{CHEN}, RNMT+"),
+        Departure("decoder", "3 layers", "6 layers, Transformer Big", f"{CHEN}, hybrids"),
+    ),
+    "bahdanau-rnnsearch": (
+        Departure("cell", f"candidate {_GRU_FORM}", "tanh(W x + U (r * s))", f"{BAHDANAU}, appendix A.1.1"),
+        *_RNNSEARCH,
+    ),
+    "luong-2015": (
+        Departure("layers", "residual from the third on", "no residual connections", f"{LUONG}, 4.1"),
+        *_LUONG_2015,
+    ),
+    "bahdanau-4x1024": (
+        Departure("attention", "queried by the top layer", "queried by the bottom layer", f"{WU}, figure 1"),
+        Departure("context", "input of the bottom layer", "input of all layers", f"{WU}, 3"),
+        Departure("encoder", "all layers bidirectional", "only the bottom layer", f"{WU}, 3.2"),
+        Departure("first decoder state", BRIDGE, "the last states of the encoder", f"{LUONG_NMT}, code"),
+        Departure("readout", "tanh(W [s; c; y] + b)", "the output layer reads the top layer",
+                  f"{WU}, figure 1"),
+        Departure("layers", "4", "8", f"{WU}, 3"),
+        Departure("optimizer", ADAM, "Adam, then SGD; then reinforcement of a reward", f"{WU}, 8.3"),
+    ),
+    "transformer-postnorm-2x128": (
+        Departure("norm", "of each residual sum (post)", "of the input of each sublayer (pre)",
+                  f"{T2T}, transformer_tiny"),
+        Departure("dropout", "on embeddings and sublayers", "also 0.1 on attention weights and on ReLU",
+                  f"{T2T}, transformer_tiny"),
+        Departure("learning rate", "linear decay to 0 after warm-up", "inverse square root",
+                  f"{T2T}, transformer_tiny"),
+        Departure("tied weights", "target embedding and output layer", "source embedding too",
+                  f"{T2T}, transformer_tiny"),
+    ),
+    "transformer-base": _QKV_BIASES,
+    "transformer-big": (
+        Departure("learning rate", "peak 5e-4", "peak 4.9e-4 (1024^-0.5 * 4000^-0.5)",
+                  f"{VASWANI}, equation 3"),
+        *_QKV_BIASES,
+    ),
+}
+# fmt: on
+"""Departures by preset; an empty tuple says that the preset is the paper's model."""

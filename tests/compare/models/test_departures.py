@@ -1,0 +1,102 @@
+"""The departures of each preset from its paper are listed, and are true of the code."""
+
+import json
+import re
+
+import pytest
+import torch
+from torch import nn
+
+from compare.cli import main
+from compare.models.departures import BRIDGE, DEPARTURES, DROPOUT
+from compare.models.presets import PRESETS
+from compare.models.registry import build
+from seq2seq import Seq2SeqConfig
+from transformer.config import LayerConfig
+
+PAPER = re.compile(r"(\w+ et al\. \d{4}), \w")
+EXACT: set[str] = set()
+"""Presets that are the model of their paper in every point: none."""
+RECURRENT = [name for name, preset in PRESETS.items() if isinstance(preset.architecture, Seq2SeqConfig)]
+TRANSFORMERS = [name for name, preset in PRESETS.items() if isinstance(preset.architecture, LayerConfig)]
+
+
+def here(name: str) -> dict[str, str]:
+    """Return what a preset has in place of its paper's part, by part."""
+    return {departure.part: departure.here for departure in DEPARTURES[name]}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_lists_its_departures_from_its_paper(name: str):
+    assert PRESETS[name].departures == DEPARTURES[name]
+    assert (not DEPARTURES[name]) == (name in EXACT)
+    parts = [departure.part for departure in DEPARTURES[name]]
+    assert len(set(parts)) == len(parts)
+    cited = {match[1] for match in (PAPER.match(each.source) for each in DEPARTURES[name]) if match}
+    assert any(paper in PRESETS[name].source for paper in cited)
+    for departure in DEPARTURES[name]:
+        assert PAPER.match(departure.source), departure
+        assert departure.here.strip() != departure.paper.strip() != ""
+
+
+def test_no_departure_belongs_to_a_preset_that_does_not_exist():
+    assert DEPARTURES.keys() == PRESETS.keys()
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_departures_of_recurrent_presets_are_those_of_their_settings(name: str):
+    config, listed = PRESETS[name].architecture, here(name)
+    start = listed.get("first decoder state")
+    assert start != BRIDGE or config.start == "bridge"
+    if name.startswith(("bahdanau", "luong", "hard")):
+        assert start == BRIDGE
+    if "output layer" in listed:
+        assert config.tie == "output"
+    elif name.startswith(("lstm", "gru", "luong", "bahdanau")):
+        assert config.tie == "none"
+    assert ("dropout" in listed) <= (listed.get("dropout") == DROPOUT and config.dropout > 0)
+    assert ("1 layer" in listed.get("size", "")) <= (config.num_layers == 1)
+    assert (listed.get("cell") == "LSTM") <= (config.cell == "lstm")
+    assert ("candidate" in listed.get("cell", "")) == (config.cell == "gru")
+    assert (listed.get("encoder") == "bidirectional") <= (config.direction == "both")
+    if "linear decay" in listed.get("optimizer", ""):
+        assert PRESETS[name].optim.schedule == "linear"
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_departures_of_transformers_are_those_of_their_settings(name: str):
+    config, listed = PRESETS[name].architecture, here(name)
+    assert ("linear decay" in listed.get("learning rate", "")) <= (PRESETS[name].optim.schedule == "linear")
+    assert ("(pre)" in listed.get("norm", "")) <= (config.norm == "pre")
+    assert ("(post)" in listed.get("norm", "")) <= (config.norm == "post")
+    assert (listed.get("tied weights") == "target embedding and output layer") == (config.tie == "output")
+
+
+def test_the_gru_is_torchs_and_not_the_papers():
+    """One step from the same weights: r * (U s + b) inside the candidate, not U (r * s)."""
+    torch.manual_seed(1)
+    cell = nn.GRUCell(3, 4).double()
+    x, s = torch.randn(3).double(), torch.randn(4).double()
+    wx = (cell.weight_ih @ x + cell.bias_ih).chunk(3)
+    us = (cell.weight_hh @ s + cell.bias_hh).chunk(3)
+    r, z = (wx[0] + us[0]).sigmoid(), (wx[1] + us[1]).sigmoid()
+    torchs = (wx[2] + r * us[2]).tanh()
+    papers = (wx[2] + cell.weight_hh[8:] @ (r * s) + cell.bias_hh[8:]).tanh()
+    torch.testing.assert_close(cell(x, s), (1 - z) * torchs + z * s)
+    assert (torchs - papers).abs().max() > 1e-2
+    with torch.device("meta"):
+        model = build(PRESETS["bahdanau-rnnsearch"].architecture, 50, 50)
+    assert isinstance(model.decoder.rnn.plain, nn.GRU)
+    assert model.decoder.bridge.in_features == 2000  # the last states of both directions
+
+
+def test_the_command_lists_each_departure_and_knows_old_names(capsys: pytest.CaptureFixture[str]):
+    assert main(["models", "hard-reinforce"]) == 0
+    shown = capsys.readouterr().out
+    for departure in DEPARTURES["hard-reinforce"]:
+        assert f"{departure.part}: {departure.here}; in the paper: {departure.paper}" in shown
+    assert "decoder_start = bridge" in shown
+    assert main(["models", "transformer-tiny", "--json"]) == 0
+    described = json.loads(capsys.readouterr().out)
+    assert described["preset"] == "transformer-postnorm-2x128"
+    assert [each["part"] for each in described["departures"]] == list(here("transformer-postnorm-2x128"))
