@@ -76,6 +76,9 @@ def report(
     baseline: Annotated[
         str, typer.Option(help="Label to compare the others with [default: highest BLEU].")
     ] = "",
+    tuning: Annotated[
+        Path | None, typer.Option(help="Folder of attnbench tune to show [default: the experiment's].")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Output file [default: the folder's report.html].")] = None,
     corpus: CorpusFolder = None,
     quiet: Quiet = False,
@@ -93,7 +96,7 @@ def report(
     show_messages(quiet=quiet)
     refresh_views(folder)
     root = corpus_folder(corpus)
-    print_visible(build_report(folder, baseline=baseline, out=out, data_root=root))
+    print_visible(build_report(folder, baseline=baseline, tuning=tuning, out=out, data_root=root))
     return 0
 
 

@@ -8,10 +8,10 @@ import torch
 
 from compare.config.shared_settings import settings_hash
 from compare.decoding.translator import Translator
+from compare.experiment.build_trainer import build_trainer
 from compare.experiment.compute_result import compute_figures
 from compare.experiment.prepare import PreparedData
 from compare.experiment.select_penalty import select_penalty
-from compare.models.registry import build
 from compare.results.run_folder import RunFolder
 from compare.results.speed_file import RawSpeed, write_speed
 from compare.results.store import Result
@@ -19,9 +19,6 @@ from compare.system.machine import this_machine
 from compare.system.memory import peak_memory_bytes, reset_peak_memory
 from compare.system.progress import Reporter
 from compare.system.version import code_version
-from compare.training.loss import TranslationLoss
-from compare.training.trainer import Trainer
-from compare.training.validation import Validator
 from data.corpus import Corpus
 from data.text.files import write_atomically
 
@@ -86,25 +83,11 @@ def train_model(folder: RunFolder, prepared: PreparedData, reporter: Reporter) -
     Returns:
         A translator with the weights that were chosen on the validation set.
     """
-    run, device = folder.run, torch.device(folder.run.train.device)
-    torch.manual_seed(run.train.seed)
-    reset_peak_memory(device)
-    model = build(run.model.architecture, *prepared.vocabulary_sizes).to(device)
-    criterion = TranslationLoss(model, run.train.label_smoothing)
-    translator = Translator(model, prepared.vocabularies, run.decode, device)
-    validator = Validator(
-        criterion, translator, prepared.corpus.splits["valid"], prepared.valid, run.train.batch_tokens
-    )
+    run = folder.run
+    reset_peak_memory(torch.device(run.train.device))
     with reporter.training(run.label, run.train.max_updates) as report:
-        Trainer(
-            criterion=criterion,
-            train_batches=prepared.stream,
-            validate=validator,
-            train_config=run.train,
-            optim_config=run.model.optim,
-            run_folder=folder.folder,
-            report=report,
-        ).run()
+        trainer, translator = build_trainer(folder, prepared, report)
+        trainer.run()
     return translator
 
 

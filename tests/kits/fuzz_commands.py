@@ -19,6 +19,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -94,6 +95,9 @@ KINDS = {
         ("check", "plot"),
     ),
 }
+if find_spec("optuna"):
+    KINDS["journal"] = Kind(("search/journal.log",), damage_log, ("tune",))
+    KINDS["search"] = Kind(("search/tune.json",), damage_json, ("tune",))
 
 
 def commands(folder: Path) -> dict[str, list[str]]:
@@ -121,6 +125,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
             *("--out", str(folder / "page.html"), "-q"),
         ],
         "plot": ["plot", out, "-q"],
+        "tune": ["tune", toml, "-q", "--out", str(folder / "search"), "--trials", "1", "--updates", "1"],
     }
 
 
@@ -150,7 +155,8 @@ def prepare(folder: Path, *, short: bool) -> None:
     for name in ("experiment.json", "test.src"):
         shutil.copy(folder / "run" / name, folder / "stopped" / name)
     for name, arguments in commands(folder).items():
-        if name not in ("resume", "rescore", *(("report", "plot", "report published") if short else ())):
+        left_out = ("resume", "rescore", *(("report", "plot", "report published") if short else ()))
+        if name not in left_out and (name != "tune" or "journal" in KINDS):
             sys.stdin = io.TextIOWrapper(io.BytesIO(b"red dog\n"))
             assert main(arguments) == 0, name
 

@@ -16,6 +16,7 @@ OUT = "out"
 """What a command writes, in the folder of a series."""
 SHORT = ["train.max_updates=24", "train.valid_every=12", "train.checkpoint_every=3"]
 BENCH = ["--phase", "train,greedy", "--updates", "1", "--repeats", "1", "--batch", "2", "--steps", "2"]
+TUNE = ["--trials", "2", "--updates", "12"]
 STUDY = "distance"
 """The study that is fastest in quick mode."""
 
@@ -26,6 +27,7 @@ IMPORTS = [
     "compare.experiment.converge",
     "compare.experiment.publish",
     "compare.experiment.run_all",
+    "compare.experiment.tune.search",
     "compare.report.html",
     "compare.report.publish",
     "compare.studies.distance",
@@ -33,6 +35,7 @@ IMPORTS = [
     "data.prepare.prepare_corpus",
     "torch._dynamo",
     "torch._inductor",
+    "optuna.storages.journal",
     "jinja2",
     "lxml.etree",
     "sacrebleu",
@@ -100,6 +103,11 @@ def make_commands(inputs: Path, finished: Path) -> dict[str, Command]:
         Command(
             name="run",
             arguments=lambda folder: ["run", config, "--out", str(folder / OUT), "-q"],
+            resumes=True,
+        ),
+        Command(
+            name="tune",
+            arguments=lambda folder: ["tune", config, *TUNE, "--out", str(folder / OUT), "-q"],
             resumes=True,
         ),
         Command(

@@ -14,7 +14,7 @@ TIMED = re.compile(
     r"|clock_mhz|timed_together"
 )
 """Keys in JSON whose values depend on the machine's speed or memory."""
-PRESENCE_ONLY = re.compile(r"log\.txt|table\.(md|csv)|learning-curves-seconds\..*")
+PRESENCE_ONLY = re.compile(r"log\.txt|journal\.log|table\.(md|csv)|learning-curves-seconds\..*")
 """Files with times and nothing that another file does not hold too."""
 Contents = dict[str, str]
 

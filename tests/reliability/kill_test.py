@@ -22,12 +22,13 @@ from tests.reliability.series import KILLS, OUT, Series, Table
 
 SHARES = {
     "run": 0.25,
+    "tune": 0.1,
     "converge": 0.1,
     "prepare": 0.16,
     "publish": 0.04,
-    "prepare-into": 0.2,
+    "prepare-into": 0.16,
     "report": 0.04,
-    "study": 0.1,
+    "study": 0.09,
     "bench": 0.11,
 }
 """The part of the kills that each command gets."""

@@ -23,13 +23,19 @@ NAME = "report.html"
 
 
 def build_report(
-    folder: str | Path, *, baseline: str = "", out: str | Path | None = None, data_root: str = ""
+    folder: str | Path,
+    *,
+    baseline: str = "",
+    tuning: str | Path | None = None,
+    out: str | Path | None = None,
+    data_root: str = "",
 ) -> Path:
     """Write an experiment's page, one self-contained file.
 
     Args:
         folder: the folder of an experiment with at least one finished run.
         baseline: the label to set the other models against; empty: that of the highest BLEU.
+        tuning: folder that ``tune_experiment`` wrote; None: ``folder``, if it has a trials.jsonl.
         out: the file; by default report.html in ``folder``.
         data_root: the folder of the corpus; empty: that of the config.
 
@@ -46,7 +52,9 @@ def build_report(
     if out is None:
         refuse_writing(folder, "name another file for its report with --out")
     path = folder / NAME if out is None else Path(out)
-    write_atomically(path, render(gather_content(folder, baseline=baseline, data_root=data_root)))
+    search = None if tuning is None else Path(tuning)
+    content = gather_content(folder, baseline=baseline, tuning=search, data_root=data_root)
+    write_atomically(path, render(content))
     logger.info(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
     return path
 
