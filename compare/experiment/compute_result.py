@@ -41,10 +41,11 @@ def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
     size = size_figures(folder, architecture, prepared.vocabulary_sizes)
     metrics = read_metrics(folder.metrics)
     ensure_complete(metrics, str(folder.metrics))
+    trained = training_figures(metrics, prepared.stream)
     penalty = folder.penalty()
     figures = {
         **size,
-        **training_figures(metrics, prepared.stream),
+        **trained,
         **quality_figures(folder, prepared.corpus),
         "length_penalty": penalty.alpha,
         "length_normalization": penalty.normalization,
@@ -71,12 +72,13 @@ def convergence_figures(folder: RunFolder, lines: Sequence[Mapping[str, Any]]) -
     """Tell what ended training, and what longer training gains where ``attnbench converge`` measured it."""
     final = next(line for line in lines if line["kind"] == "final")
     all_updates = final["update"] >= folder.run.train.max_updates
-    figures: Figures = {"longer_gain": None, "longer_factor": None}
-    figures["stopped_by"] = "updates" if all_updates else "patience"
     longer = read_convergence(folder.folder.parent).get(folder.name)
-    if longer is not None and longer.config_hash == folder.config_hash and final.get("bleu") is not None:
-        figures |= {"longer_gain": longer.longer_bleu - final["bleu"], "longer_factor": longer.factor}
-    return figures
+    known = longer is not None and longer.config_hash == folder.config_hash and final.get("bleu") is not None
+    return {
+        "stopped_by": "updates" if all_updates else "patience",
+        "longer_gain": longer.longer_bleu - final["bleu"] if longer and known else None,
+        "longer_factor": longer.factor if longer and known else None,
+    }
 
 
 def size_figures(folder: RunFolder, architecture: Architecture, vocabulary_sizes: Sequence[int]) -> Figures:
