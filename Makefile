@@ -4,7 +4,7 @@
 #   make DATA=FOLDER bench            times on your copy of Multi30k instead of random ids
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compare bench bench-gpu test kill-test lint clean
+.PHONY: help setup compare results bench bench-gpu test kill-test lint clean
 
 ifdef PYTHON
 PY := $(PYTHON)
@@ -24,6 +24,9 @@ setup: $(STAMP) ## Make the environment
 
 compare: $(STAMP) ## Compare four families on the embedded corpus (about 5 minutes on 2 cores)
 	$(PY) -m compare run configs/demo.toml $(ARGS)
+
+results: $(STAMP) ## List the published results; NAME=demo [DATA=FOLDER] makes one of them again
+	@$(PY) benchmarks/results.py $(NAME) $(if $(DATA),--data '$(DATA)')
 
 bench: $(STAMP) ## Time training and decoding at the sizes of configs/speed.toml (about 4 minutes on 2 cores)
 	$(BENCH) configs/speed.toml $(CORPUS) --phase train --out runs/bench/fp32.json $(ARGS)

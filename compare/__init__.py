@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from compare.analysis.finished_experiment import load_finished
     from compare.analysis.significance.compare_models import compare_models
     from compare.analysis.significance.scored_tests import score_tests
+    from compare.analysis.tuning import tuning_curve
     from compare.benchmark.benchmark import planned_timings, run_benchmark
     from compare.benchmark.plan import BenchPlan
     from compare.benchmark.report import read_benchmark
@@ -27,7 +28,15 @@ if TYPE_CHECKING:
     from compare.config.sections import Experiment
     from compare.decoding.length_penalty import LengthPenalty
     from compare.decoding.translator import Translator
+    from compare.experiment.converge import measure_convergence, plan_convergence
+    from compare.experiment.convergence_file import Convergence
+    from compare.experiment.publish import publish_experiment
     from compare.experiment.run_all import dry_run, run_experiment
+    from compare.experiment.score_run import score_runs
+    from compare.experiment.tune.plan import TuningPlan
+    from compare.experiment.tune.search import plan_trials, tune_experiment
+    from compare.experiment.tune.space import parse_space
+    from compare.experiment.tune.trial_log import read_trials
     from compare.models.catalogue import catalogue_presets, describe_preset
     from compare.models.presets import Preset, list_presets, register_preset
     from compare.models.registry import Family, Operations, build, register_family
@@ -49,6 +58,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "BenchPlan": "compare.benchmark.plan",
+    "Convergence": "compare.experiment.convergence_file",
     "Experiment": "compare.config.sections",
     "Family": "compare.models.registry",
     "LengthPenalty": "compare.decoding.length_penalty",
@@ -63,6 +73,7 @@ _MODULES = {
     "ScoringOptions": "compare.scoring.score",
     "SystemScores": "compare.scoring.score",
     "Translator": "compare.decoding.translator",
+    "TuningPlan": "compare.experiment.tune.plan",
     "build": "compare.models.registry",
     "build_report": "compare.report.html",
     "catalogue_presets": "compare.models.catalogue",
@@ -85,11 +96,17 @@ _MODULES = {
     "load_results": "compare.results.store",
     "load_table": "compare.report.tables.shapes",
     "measure_alignment": "compare.analysis.alignment.measurement",
+    "measure_convergence": "compare.experiment.converge",
     "measure_growth": "compare.benchmark.scaling",
+    "parse_space": "compare.experiment.tune.space",
+    "plan_convergence": "compare.experiment.converge",
+    "plan_trials": "compare.experiment.tune.search",
     "planned_timings": "compare.benchmark.benchmark",
+    "publish_experiment": "compare.experiment.publish",
     "read_benchmark": "compare.benchmark.report",
     "read_gold": "compare.analysis.alignment.gold",
     "read_proposed_links": "compare.analysis.alignment.proposed_links",
+    "read_trials": "compare.experiment.tune.trial_log",
     "register_family": "compare.models.registry",
     "register_metric": "compare.scoring.metrics",
     "register_preset": "compare.models.presets",
@@ -100,8 +117,11 @@ _MODULES = {
     "run_experiment": "compare.experiment.run_all",
     "run_study": "compare.studies.registry",
     "score_files": "compare.scoring.score",
+    "score_runs": "compare.experiment.score_run",
     "score_tests": "compare.analysis.significance.scored_tests",
     "score_texts": "compare.scoring.score",
+    "tune_experiment": "compare.experiment.tune.search",
+    "tuning_curve": "compare.analysis.tuning",
     "write_views": "compare.report.publish",
 }
 """The module that defines each public name."""
@@ -112,7 +132,17 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "resolve_models",
     "dry_run",
     "run_experiment",
+    "measure_convergence",
+    "plan_convergence",
+    "Convergence",
     "check_experiment",
+    "publish_experiment",
+    "tune_experiment",
+    "plan_trials",
+    "TuningPlan",
+    "parse_space",
+    "read_trials",
+    "tuning_curve",
     "Experiment",
     "Run",
     "load_results",
@@ -133,6 +163,7 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "count_proposed_links",
     "score_texts",
     "score_files",
+    "score_runs",
     "ScoringOptions",
     "SystemScores",
     "load_finished",

@@ -115,7 +115,7 @@ def open_pairs(src_path: Path, tgt_path: Path) -> Pairs:
     return _check_parallel(Pairs(TextFile(src_path), TextFile(tgt_path)), src_path, tgt_path)
 
 
-def read_corpus(root: str | Path, src_lang: str, tgt_lang: str) -> Corpus:
+def read_corpus(root: str | Path, src_lang: str, tgt_lang: str, *, tests: bool = True) -> Corpus:
     """Read a corpus from a folder of files named NAME.LANG or NAME.LANG.gz.
 
     NAME is ``train``, then ``val``, ``valid*`` or ``dev*``, then ``test*`` for one or more test sets. The
@@ -125,6 +125,7 @@ def read_corpus(root: str | Path, src_lang: str, tgt_lang: str) -> Corpus:
         root: the folder; other files in it are ignored.
         src_lang: language of the sources, as in the file names.
         tgt_lang: language of the targets.
+        tests: whether to read the test sets; without, no test file is opened.
 
     Returns:
         The corpus, named like the folder.
@@ -136,7 +137,9 @@ def read_corpus(root: str | Path, src_lang: str, tgt_lang: str) -> Corpus:
     root = Path(root)
     files = corpus_files(root, src_lang, tgt_lang)
     splits = {
-        split: (open_pairs if split == "train" else read_pairs)(*paths) for split, paths in files.items()
+        split: (open_pairs if split == "train" else read_pairs)(*paths)
+        for split, paths in files.items()
+        if tests or split in ("train", "valid")
     }
     return Corpus(name=root.resolve().name, src_lang=src_lang, tgt_lang=tgt_lang, splits=splits)
 

@@ -12,7 +12,8 @@ from data.corpus import Pairs
 from data.subwords import KINDS as SUBWORD_KINDS
 from data.subwords import SubwordVocabulary, train_subwords
 from data.symbols import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
-from data.text.files import json_bytes, parse_json, read_bytes, write_atomically
+from data.text.compression import plain_or_gzip, read_decompressed
+from data.text.files import json_bytes, parse_json, write_atomically
 from data.word_vocabulary import CharacterVocabulary, CountedVocabulary, WordVocabulary
 
 __all__ = [
@@ -121,7 +122,7 @@ def load_pair(folder: str | Path) -> VocabularyPair:
     """Load the vocabularies that ``VocabularyPair.save`` wrote.
 
     Args:
-        folder: the folder that holds the file, such as that of a run.
+        folder: the folder that holds the file, or the file as .gz, such as that of a run.
 
     Returns:
         Both vocabularies.
@@ -130,7 +131,7 @@ def load_pair(folder: str | Path) -> VocabularyPair:
         FileNotFoundError: there is no such file.
         ValueError: the file is damaged.
     """
-    path = Path(folder) / FILE_NAME
+    path = plain_or_gzip(Path(folder) / FILE_NAME)
     content = _read(path)
     if content.keys() == {"joint"}:
         shared = _from_json(path, content["joint"])
@@ -184,7 +185,7 @@ def _read(path: Path) -> dict[str, Any]:
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file; expected a saved vocabulary")
     try:
-        content = parse_json(read_bytes(path, max_bytes=MAX_BYTES))
+        content = parse_json(read_decompressed(path, max_bytes=MAX_BYTES))
     except ValueError as error:
         raise ValueError(f"{path}: damaged vocabulary ({error}); build it again") from None
     if not isinstance(content, dict):

@@ -1,6 +1,6 @@
 """Finished experiments as the analyses read them: results, translations and corpus."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,9 @@ from compare.results.store import Result, read_results
 from data.corpus import Corpus
 from data.text.files import ensure_regular
 from data.text.lines import read_lines
+
+OWN_COPY = "name your copy of the corpus with --set data.root=FOLDER"
+"""Remedy of a corpus that is missing or another one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,37 +51,55 @@ class FinishedExperiment:
         return {run.folder.name if several_seeds else run.result.label: run for run in self.runs}
 
 
-def load_finished(folder: str | Path) -> FinishedExperiment:
-    """Read the finished runs of an experiment, and its corpus from the location that the config names.
+def load_finished(folder: str | Path, *, data_root: str = "") -> FinishedExperiment:
+    """Read the finished runs of an experiment, and their corpus.
 
     Args:
-        folder: the folder of the experiment.
+        folder: the folder of the experiment, also a published one.
+        data_root: the folder of the corpus; empty: that of the config.
 
     Returns:
         Results, settings and translations of the finished runs, and the corpus.
 
     Raises:
-        ValueError: no run is finished, or the translations do not fit the test sets.
+        OSError: corpus or translations cannot be read.
+        ValueError: no run is finished, the corpus is not that of the runs, or the translations do not fit the
+            test sets.
     """
     folder = Path(folder)
     results = [result for result in read_results(folder) if result.status == "done"]
     if not results:
         raise ValueError(f"{folder} holds no finished run: run the experiment to its end first")
-    run_folders = [folder / result.run for result in results]
-    settings = [RunFolder.read(run_folder).run for run_folder in run_folders]
-    corpus = load_corpus(settings[0].data)
+    run_folders = [RunFolder.read(folder / result.run, data_root=data_root) for result in results]
+    corpus = _corpus_of(run_folders, results)
     runs = tuple(
-        FinishedRun(result=result, folder=run_folder, run=run, outputs=_outputs(run_folder, corpus))
-        for result, run_folder, run in zip(results, run_folders, settings, strict=True)
+        FinishedRun(result=result, folder=run.folder, run=run.run, outputs=_outputs(run, corpus))
+        for result, run in zip(results, run_folders, strict=True)
     )
     return FinishedExperiment(folder=folder, corpus=corpus, runs=runs)
 
 
-def _outputs(run_folder: Path, corpus: Corpus) -> dict[str, tuple[str, ...]]:
+def _corpus_of(runs: Sequence[RunFolder], results: Sequence[Result]) -> Corpus:
+    """Read the corpus of the runs; its hash must be the one that each result has recorded."""
+    data = runs[0].run.data
+    try:
+        corpus = load_corpus(data)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{error}; {OWN_COPY}") from None
+    for result in results:
+        if result.data_hash is not None and result.data_hash != corpus.content_hash:
+            raise ValueError(
+                f"{data.root or 'built in'}: the corpus is another than that of the runs (sha256 "
+                f"{corpus.content_hash[:12]}, not {result.data_hash[:12]}); {OWN_COPY}"
+            )
+    return corpus
+
+
+def _outputs(run_folder: RunFolder, corpus: Corpus) -> dict[str, tuple[str, ...]]:
     """Read the translations of every test set; a blank line is an empty translation."""
     outputs = {}
     for test in corpus.tests:
-        path = run_folder / f"{test}.hyp"
+        path = run_folder.output(test)
         ensure_regular(path)
         lines = read_lines(path, allow_blank=True)
         if len(lines) != len(corpus.splits[test].src):

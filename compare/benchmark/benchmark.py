@@ -14,7 +14,6 @@ from compare.benchmark.regressions import find_changes
 from compare.benchmark.report import BenchmarkResult
 from compare.config.run import Run
 from compare.system.cpu import tune_cpu
-from compare.system.peak_flops import peak_flops
 from compare.system.timing import TimedRepeat, time_in_turn
 
 logger = logging.getLogger(__name__)
@@ -65,14 +64,11 @@ def run_benchmark(
         candidates = [Candidate(run, plan, inputs) for run in runs]
         tasks = [task for candidate in candidates for task in candidate.tasks(phase)]
         rows += time_tasks(tasks, device, plan.repeats)
-    peak, description = peak_flops(device, train.precision)
     return BenchmarkResult(
         rows=rows,
         changes=find_changes(rows, earlier) if earlier else [],
         conditions=conditions(runs[0], plan),
         versions=versions(),
-        yardstick_flops_per_s=peak,
-        yardstick=description,
     )
 
 

@@ -17,7 +17,7 @@ from compare.optim.optimizer import build_optimizer
 from compare.system.precision import for_decoding
 from compare.system.timing import Workload
 from compare.training.loss import TranslationLoss
-from compare.training.step import train_step
+from compare.training.timing import count_tokens, training_work
 from data.batch import make_source_batch
 
 if TYPE_CHECKING:
@@ -66,16 +66,14 @@ class Candidate:
 
     def _training(self, precision: str) -> Task:
         """Train on all batches once per repeat."""
-        criterion = TranslationLoss(self.model, self.train.label_smoothing).train()
+        criterion = TranslationLoss(self.model, self.train.label_smoothing)
         optimizer = build_optimizer(criterion.parameters(), self.settings.optim)
-        batches = [batch.to(self.device) for batch in self.inputs.batches]
-
-        def update() -> None:
-            for batch in batches:
-                train_step(criterion, optimizer, batch, precision=precision, clip_norm=self.train.clip_norm)
-
-        tokens = sum(batch.src_tokens + batch.tgt_tokens for batch in batches)
-        return Task(self._measurement("train", "tokens/s", precision, sum(map(len, batches)), tokens), update)
+        batches = self.inputs.batches
+        work = training_work(
+            criterion, optimizer, batches, precision=precision, clip_norm=self.train.clip_norm
+        )
+        sentences, tokens = sum(map(len, batches)), count_tokens(batches)
+        return Task(self._measurement("train", "tokens/s", precision, sentences, tokens), work)
 
     def _encoding(self, precision: str) -> Task:
         """Run only the encoder on the batches' sources."""

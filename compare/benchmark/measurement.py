@@ -7,6 +7,7 @@ from typing import Literal
 
 from compare.results.markdown import markdown_table
 from compare.results.numbers import format_number
+from compare.system.cpu_share import describe_share
 from compare.system.timing import Speed, TimedRepeat
 
 Unit = Literal["tokens/s", "sentences/s", "ms"]
@@ -54,12 +55,13 @@ class Measurement(Speed):
         return replace(
             self,
             seconds=[repeat.seconds for repeat in repeats],
+            cpu_shares=[repeat.cpu_share for repeat in repeats],
             joules=sum(joules) if len(joules) == len(repeats) else None,
             peak_memory_bytes=max(repeat.peak_memory_bytes for repeat in repeats),
         )
 
-    def cells(self, share: float | None) -> dict[str, str]:
-        """Make a row of a table, by heading; ``share`` is the share of the device's peak FLOP/s."""
+    def cells(self, mfu: float | None) -> dict[str, str]:
+        """Make a row of a table, by heading; ``mfu`` is the model FLOPs utilisation."""
         figures = sorted(map(self.headline, self.seconds))
         tokens = self.tokens * len(figures)
         return {
@@ -71,8 +73,9 @@ class Measurement(Speed):
             "unit": self.unit,
             "tokens/s": figure(self.tokens_per_s),
             "repeats": str(len(figures)),
+            "CPU share": NONE if self.cpu_share is None else describe_share(self.cpu_share),
             "tokens": f"{self.tokens:,}",
-            "share": NONE if share is None else f"{share:.0%}",
+            "MFU": NONE if mfu is None else f"{mfu:.0%}",
             "params (M)": f"{self.params / 1e6:.2f}",
             "peak memory (GB)": f"{self.peak_memory_bytes / 1e9:.2f}",
             "J / 1k tokens": NONE if self.joules is None else figure(1e3 * self.joules / tokens),

@@ -8,6 +8,8 @@ from typing import Any
 
 from compare.benchmark.measurement import Measurement, markdown
 from compare.benchmark.regressions import Change, find_changes, render_changes
+from compare.system.cpu_share import DISTURBED
+from compare.system.peak_flops import peak_flops
 from data.text.files import parse_json, read_bytes
 
 NOTES = (
@@ -16,7 +18,13 @@ NOTES = (
     "the source's, decoding the target's; padding never",
     "forced: every hypothesis has exactly `steps` tokens, whatever the weights",
     "peak memory: of all models together",
+    "CPU share: share of the processor that the timing really had, the median over its repeats; disturbed "
+    f"below {DISTURBED:.0%}",
+    "MFU: FLOPs of training per token (3 times those of the forward pass's matrix products) x tokens/s over "
+    "the data sheet's peak of that precision without sparsity; none for processors",
 )
+DROPPED = ("yardstick", "yardstick_flops_per_s")
+"""Keys of earlier versions, which measured the peak."""
 MAX_BYTES = 10_000_000
 """Size that no result of a benchmark reaches."""
 
@@ -30,16 +38,13 @@ class BenchmarkResult:
     """Since an earlier result; empty if none was given."""
     conditions: dict[str, Any]
     versions: dict[str, str]
-    yardstick_flops_per_s: float
-    """Peak FLOP/s of the device, of which training reaches a share. The name is a key of result files."""
-    yardstick: str
-    """Description of the peak."""
 
-    def share(self, row: Measurement) -> float | None:
-        """Compute model FLOP/s over the device's peak; None for phases whose FLOPs are not counted."""
-        if row.flops_per_token is None:
+    def mfu(self, row: Measurement) -> float | None:
+        """Compute model FLOPs utilisation; None if the FLOPs are not counted or the peak is unknown."""
+        peak = peak_flops(self.conditions["device"], row.precision)
+        if row.flops_per_token is None or peak is None:
             return None
-        return row.tokens_per_s * row.flops_per_token / self.yardstick_flops_per_s
+        return row.tokens_per_s * row.flops_per_token / peak
 
     def to_json(self) -> str:
         """Serialise to JSON."""
@@ -49,8 +54,8 @@ class BenchmarkResult:
         """Render a Markdown table of the measurements, notes, conditions and changes."""
         facts = {**self.conditions, **self.versions}
         settings = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
-        notes = "".join(f"- {note}\n" for note in (*NOTES, f"share: {self.yardstick}", settings))
-        table = markdown([row.cells(self.share(row)) for row in self.rows])
+        notes = "".join(f"- {note}\n" for note in (*NOTES, settings))
+        table = markdown([row.cells(self.mfu(row)) for row in self.rows])
         return f"{table}\n{notes}" + (f"\n{render_changes(self.changes)}" if self.changes else "")
 
 
@@ -71,7 +76,8 @@ def read_benchmark(path: str | Path) -> BenchmarkResult:
         content = parse_json(read_bytes(path, max_bytes=MAX_BYTES))
         rows = [Measurement(**row) for row in content["rows"]]
         changes = [Change(**change) for change in content["changes"]]
-        result = BenchmarkResult(**{**content, "rows": rows, "changes": changes})
+        kept = {name: value for name, value in content.items() if name not in DROPPED}
+        result = BenchmarkResult(**{**kept, "rows": rows, "changes": changes})
         result.render()  # fails on values of the wrong type
         find_changes(rows, rows)
         return result

@@ -7,8 +7,8 @@ from typing import Any
 
 from compare.check.findings import ComparedValue
 from compare.check.run_data import CheckedRun
+from compare.check.timings import read_timings
 from compare.config.shared_settings import shared_settings
-from compare.results.speed_file import read_speed
 from data.text.files import hash_file
 from data.text.lines import hash_texts, read_lines
 
@@ -29,6 +29,8 @@ def check_copies(runs: Sequence[CheckedRun]) -> Iterator[ComparedValue]:
                 continue
             if name in _MAY_BE_EQUAL and _equal_training(first, second):
                 continue
+            if name == "times in speed.json" and first.result.label == second.result.label:
+                continue  # the seeds of a label share them
             copied = marks[first.name] == marks[second.name]
             found = f"those of {first.name}" if copied else "its own"
             yield ComparedValue(second.name, name, "its own", found)
@@ -82,11 +84,10 @@ def _training_times(run: CheckedRun) -> str | None:
 
 
 def _timings(run: CheckedRun) -> str | None:
-    try:
-        speed = read_speed(run.folder.speed)
-    except (ValueError, OSError):
-        return None  # reported by the check of the figures
-    return str([speed.greedy.seconds, speed.beam.seconds, speed.latency_ms])
+    timings = read_timings(run)
+    if timings is None:
+        return None
+    return str([timings.greedy.seconds, timings.beam.seconds, timings.latency.ms])
 
 
 _MARKS: dict[str, Callable[[CheckedRun], str | None]] = {

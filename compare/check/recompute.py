@@ -14,6 +14,7 @@ from compare.check.result_fields import DAMAGE, check_name, check_result, check_
 from compare.check.run_data import CheckedRun, DataCache, read_run
 from compare.check.run_files import check_hashes, check_snapshots, check_vocabulary
 from compare.check.selection import check_selection
+from compare.check.timings import check_timings
 from compare.check.training_log import check_log
 from compare.check.translations import check_against_references, check_weights
 from compare.results.store import read_registry, read_results
@@ -24,7 +25,7 @@ Check = Callable[[CheckedRun], Iterable[ComparedValue | Gap]]
 """Check of one run."""
 
 
-def check_experiment(folder: str | Path, *, decode: int = 0) -> CheckResult:
+def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = "") -> CheckResult:
     """Check the runs of an experiment, and its tables, for contradictions.
 
     The corpus is read again from the location in each config. Batches, scores, sizes, FLOPs and hashes are
@@ -34,6 +35,7 @@ def check_experiment(folder: str | Path, *, decode: int = 0) -> CheckResult:
         folder: the folder of the experiment.
         decode: translate so many lines of each test set again from the weights, evenly spaced, and compute
             the validation scores of the weights again; 0: none.
+        data_root: the folder of the corpus; empty: that of each config.
 
     Returns:
         All values that were compared; ``differences`` lists those that do not agree, and ``not_checked``
@@ -50,7 +52,7 @@ def check_experiment(folder: str | Path, *, decode: int = 0) -> CheckResult:
     findings: list[ComparedValue | Gap] = []
     runs: list[CheckedRun] = []
     with TemporaryDirectory() as encoded:
-        cache = DataCache(Path(encoded))
+        cache = DataCache(Path(encoded), data_root)
         for result in results:
             if not (folder / result.run / "config.toml").is_file():
                 findings.append(Gap("a run that has not begun", result.run))
@@ -60,7 +62,9 @@ def check_experiment(folder: str | Path, *, decode: int = 0) -> CheckResult:
             runs.append(run)
             findings += [*problems, *check_run(run, decode)]
         findings += check_shared_settings(runs)
-        findings += check_copies([run for run in runs if run.result.status == "done"])
+        finished = [run for run in runs if run.result.status == "done"]
+        findings += check_copies(finished)
+        findings += check_timings(finished)
         findings += check_registry(registry, runs)
         findings += check_sources(folder, runs)
         findings += check_tables(folder, results)

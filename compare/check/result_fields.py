@@ -5,14 +5,17 @@ from collections.abc import Iterator
 
 from compare.check.findings import ComparedValue, Gap
 from compare.check.run_data import CheckedRun
-from compare.experiment.compute_result import Figures, compute_figures, size_figures, speed_figures
+from compare.experiment.compute_result import compute_figures, size_figures
 from compare.experiment.run_one import unfinished_result
+from compare.experiment.speed_figures import Figures, speed_figures
 from compare.results.result import Result
 from compare.results.speed_file import read_speed
 from compare.scoring.metrics import metric_of
+from compare.system.machine import Machine
 from data.vocabulary import load_pair
 
-NOT_DERIVED = ("device", "torch", "threads", "code_version", "status", "reason", "tests", "scores", "files")
+MACHINE = tuple(item.name for item in dataclasses.fields(Machine))
+NOT_DERIVED = (*MACHINE, "code_version", "status", "reason", "tests", "scores", "files")
 """Fields of a result that has begun which config and data do not determine."""
 DAMAGE = (ValueError, LookupError, TypeError, ArithmeticError, OSError)
 """What a damaged file can raise."""
@@ -70,7 +73,10 @@ def _figures(run: CheckedRun) -> Figures:
         return compute_figures(run.folder, run.prepared)
     sizes = load_pair(run.folder.folder)
     size = size_figures(run.folder, run.folder.run.model.architecture, (len(sizes.src), len(sizes.tgt)))
-    return size | speed_figures(read_speed(run.folder.speed))
+    precision = run.folder.run.train.precision
+    speed = speed_figures(read_speed(run.folder.speed), run.lines, flops=0.0, precision=precision)
+    del speed["train_mfu"]  # the FLOPs follow from the lengths in the corpus
+    return size | speed
 
 
 def _is_optional(column: str) -> bool:

@@ -53,9 +53,14 @@ class CheckedRun:
 class DataCache:
     """The prepared data of each distinct setting of the runs."""
 
-    def __init__(self, encoded: Path) -> None:
-        """Begin without data; ``encoded`` is the folder of the encoded splits."""
-        self._encoded = encoded
+    def __init__(self, encoded: Path, data_root: str) -> None:
+        """Begin without data.
+
+        Args:
+            encoded: folder of the encoded splits.
+            data_root: folder of the corpus; empty: that of each config.
+        """
+        self._encoded, self.data_root = encoded, data_root
         self._corpora: dict[object, PreparedData | Exception] = {}
         self._streams: dict[object, PreparedData] = {}
 
@@ -100,7 +105,7 @@ def read_run(folder: Path, result: Result, cache: DataCache) -> tuple[CheckedRun
     Raises:
         ValueError: config.toml cannot be read.
     """
-    run = RunFolder.read(folder)
+    run = RunFolder.read(folder, data_root=cache.data_root)
     problems: list[ComparedValue | Gap] = []
     is_current = read_toml(run.config).get("schema") == SCHEMA or result.code_version == code_version()
     lines: list[dict[str, Any]] = []

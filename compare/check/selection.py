@@ -17,10 +17,10 @@ def check_selection(run: CheckedRun) -> Iterator[ComparedValue]:
     try:
         selection = read_selection(run.folder.selection, penalties)  # checks the grid and the rule
     except (ValueError, OSError) as error:
-        found = str(error).removeprefix(f"{run.folder.selection}: ")
-        yield ComparedValue(run.name, run.folder.selection.name, "a choice by the rule", found)
+        reason = str(error).removeprefix(f"{run.folder.selection}: ")
+        yield ComparedValue(run.name, run.folder.selection.name, "a choice by the rule", reason)
         return
     weights = run.folder.weights
-    recorded = run.result.files.get(weights.relative_to(run.folder.folder).as_posix())
-    found = hash_file(weights) if weights.is_file() else recorded
+    name = weights.relative_to(run.folder.folder).as_posix()
+    found = hash_file(weights) if weights.is_file() else run.result.files.get(name, "no hash")
     yield ComparedValue(run.name, f"{run.folder.selection.name}: weights", selection.weights, found)

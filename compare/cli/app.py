@@ -30,6 +30,31 @@ Settings = Annotated[
     list[str] | None, typer.Option("--set", help="Override a setting: section.key=value. May be repeated.")
 ]
 
+CorpusFolder = Annotated[
+    list[str] | None, typer.Option("--set", help="data.root=FOLDER: your copy of the corpus.")
+]
+"""The only setting of a finished experiment that can be overridden; ``corpus_folder`` reads it."""
+
+
+def corpus_folder(settings: list[str] | None) -> str:
+    """Return the FOLDER of the last ``data.root=FOLDER``, absolute; empty if there is none.
+
+    Raises:
+        ValueError: another setting, or an empty folder.
+    """
+    from compare.config.parse import absolute_root
+
+    root = ""
+    for setting in settings or ():
+        key, _, value = setting.partition("=")
+        root = value.strip().strip("\"'")
+        if key.strip() != "data.root" or not root:
+            raise ValueError(
+                f"--set {setting}: a finished experiment keeps its settings; only the folder of its corpus "
+                "can be given: data.root=FOLDER"
+            )
+    return absolute_root(root, Path())
+
 
 def _print_version(asked: bool) -> None:
     """Print the version and stop; called by typer for ``--version``."""

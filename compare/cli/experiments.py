@@ -1,4 +1,4 @@
-"""Commands that run something: run, study."""
+"""Commands that run something: run, tune, converge, study."""
 
 import json
 import logging
@@ -56,6 +56,96 @@ def run(
     print_visible(render_table(read_results(folder), "json" if as_json else "markdown"), end="", flush=True)
     write_views(folder)
     return 0 if all(result.status == "done" for result in results) else 1
+
+
+@app.command()
+def tune(
+    config: Annotated[Path, typer.Argument(help="The experiment, a TOML file.")],
+    trials: Annotated[int, typer.Option(help="Trials per model.")] = 20,
+    updates: Annotated[int, typer.Option(help="Updates per trial [default: train.max_updates].")] = 0,
+    space: Annotated[
+        list[str] | None,
+        typer.Option(help="Range or list to draw from: name=low:high or name=a,b. May be repeated."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 1,
+    settings: Settings = None,
+    out: Annotated[Path | None, typer.Option(help="Output folder [default: runs/tune/<config>].")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check settings and data; show the draws.")
+    ] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Search learning rates and dropouts, equally for all models.
+
+    Every model gets the same random draws, trials and updates; the validation set decides. Writes the trials
+    and best.toml, the experiment with the best settings. Again to resume; several processes share the trials.
+
+    Example: attnbench tune configs/demo.toml --trials 20 --space learning_rate=1e-3:3e-2
+    """
+    from compare.experiment.tune.plan import TuningPlan
+    from compare.experiment.tune.search import plan_trials, tune_experiment
+    from compare.experiment.tune.space import parse_space
+    from compare.experiment.tune.trial_log import summarize
+    from compare.results.markdown import markdown_table
+    from compare.system.log import show_messages
+    from compare.system.progress import Reporter
+
+    show_messages(quiet=quiet)
+    plan = TuningPlan(trials=trials, updates=updates, seed=seed, space=parse_space(space or []))
+    folder, overrides = out or Path("runs/tune") / config.stem, settings or []
+    if dry_run:
+        draws = plan_trials(config, folder, plan, overrides=overrides)
+        rows = [{"trial": number, **draw} for number, draw in enumerate(draws, start=1)]
+        print_visible(json.dumps(rows) if as_json else markdown_table(rows))
+        return 0
+    tuning = tune_experiment(config, folder, plan, overrides=overrides, reporter=Reporter(quiet=quiet))
+    rows = summarize(tuning.trials)
+    if as_json:
+        print_visible(json.dumps(rows))
+    else:
+        print_visible(markdown_table([{key.replace("_", " "): row[key] for key in row} for row in rows]))
+    if tuning.missing:
+        logger.warning(f"{tuning.missing} trials are left to other processes")
+    elif tuning.best is None:
+        logger.error("no best.toml: all trials of a model failed; draw from another range with --space")
+    else:
+        logger.info(f"written to {tuning.best}")
+    return 0 if tuning.best else 1
+
+
+@app.command()
+def converge(
+    folder: Annotated[Path, typer.Argument(help="A finished experiment.")],
+    factor: Annotated[float, typer.Option(help="Train with this many times the updates.")] = 1.5,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs; train nothing.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Measure what longer training would gain.
+
+    The lowest seed of each model is trained again with more updates, in FOLDER/longer, and compared on the
+    validation set; no test set is decoded. Tables and report then tell which models were still improving
+    when they stopped. The same command again continues.
+
+    Example: attnbench converge runs/demo
+    """
+    from compare.experiment.converge import measure_convergence, plan_convergence
+    from compare.report.convergence import render_convergence
+    from compare.report.publish import refresh_views
+    from compare.system.log import show_messages
+    from compare.system.progress import Reporter
+
+    show_messages(quiet=quiet)
+    planned = plan_convergence(folder, factor=factor)
+    if dry_run:
+        names = [run.name for run in planned]
+        print_visible(json.dumps(names) if as_json else "\n".join(names))
+        return 0
+    measured = measure_convergence(folder, Reporter(quiet=quiet), factor=factor)
+    refresh_views(folder)
+    print_visible(render_convergence(measured, as_json=as_json), flush=True)
+    return 0 if len(measured) == len(planned) else 1
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""Commands that show results: table, plot, report, check."""
+"""Commands that show, check and publish results: table, plot, report, check, publish."""
 
 import json
 import sys
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from compare.cli.app import AsJson, Folders, Quiet, app, print_visible
+from compare.cli.app import AsJson, CorpusFolder, Folders, Quiet, app, corpus_folder, print_visible
 from data.text.control_characters import visible
 
 
@@ -17,6 +17,7 @@ def table(
     form: Annotated[str, typer.Option(help="markdown, csv, json or latex.")] = "markdown",
     shape: Annotated[str, typer.Option(help="rows, aggregated (means), or wide (column per seed).")] = "rows",
     columns: Annotated[str | None, typer.Option(help="Columns to show, separated by commas.")] = None,
+    corpus: CorpusFolder = None,
     as_json: AsJson = False,
 ) -> int:
     """Print the results of experiments as one table."""
@@ -26,7 +27,7 @@ def table(
 
     for folder in folders:
         refresh_views(folder)
-    frame = load_table(folders, shape)
+    frame = load_table(folders, shape, data_root=corpus_folder(corpus))
     chosen = columns.split(",") if columns else list(frame.columns) if shape == TableShape.WIDE else None
     print_visible(render_table(frame, "json" if as_json else form, chosen), end="")
     return 0
@@ -43,11 +44,11 @@ def plot(
     ] = "png,svg",
     sentence: Annotated[str | None, typer.Option(help="Draw the attention weights of this sentence.")] = None,
     line: Annotated[int, typer.Option(help="Draw the weights of this line of the test set.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="Output folder [default: the folder's plots/].")] = None,
+    corpus: CorpusFolder = None,
     quiet: Quiet = False,
 ) -> int:
     """Draw learning curves, attention or another figure.
-
-    The files go into the folder's plots/.
 
     Example: attnbench plot runs/demo length --format pdf
     """
@@ -60,10 +61,12 @@ def plot(
         return 0
     refresh_views(folder)
     if kind:
-        print_visible("\n".join(map(str, draw_figure(folder, kind, forms.split(",")))))
+        root = corpus_folder(corpus)
+        written = draw_figure(folder, kind, forms.split(","), out=out, data_root=root)
+        print_visible("\n".join(map(str, written)))
     else:
         show_messages(quiet=quiet)
-        for path in draw_plots(folder, sentence=sentence, line=line):
+        for path in draw_plots(folder, sentence=sentence, line=line, out=out):
             print_visible(path)
     return 0
 
@@ -74,6 +77,11 @@ def report(
     baseline: Annotated[
         str, typer.Option(help="Label to compare the others with [default: highest BLEU].")
     ] = "",
+    tuning: Annotated[
+        Path | None, typer.Option(help="Folder of attnbench tune to show [default: the experiment's].")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Output file [default: the folder's report.html].")] = None,
+    corpus: CorpusFolder = None,
     quiet: Quiet = False,
 ) -> int:
     """Write report.html: an experiment on one page.
@@ -88,7 +96,8 @@ def report(
 
     show_messages(quiet=quiet)
     refresh_views(folder)
-    print_visible(build_report(folder, baseline=baseline))
+    root = corpus_folder(corpus)
+    print_visible(build_report(folder, baseline=baseline, tuning=tuning, out=out, data_root=root))
     return 0
 
 
@@ -98,6 +107,7 @@ def check(
     decode: Annotated[
         str, typer.Option(help="Translate so many lines per test set again, or all [default: none].")
     ] = "0",
+    corpus: CorpusFolder = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
@@ -112,7 +122,7 @@ def check(
     from compare.system.log import show_messages
 
     show_messages(quiet=quiet)
-    found = compute(folder, decode=_lines(decode))
+    found = compute(folder, decode=_lines(decode), data_root=corpus_folder(corpus))
     differences = [str(finding) for finding in found.differences]
     summary = f"{len(found.findings)} figures and files compared, {len(differences)} differ"
     if as_json:
@@ -127,6 +137,32 @@ def check(
         not_checked = [f"not checked: {line}" for line in found.not_checked]
         print_visible("\n".join(map(visible, [*differences, *found.notes, *not_checked, summary])))
     return 1 if differences else 0
+
+
+@app.command()
+def publish(
+    folder: Annotated[Path, typer.Argument(help="A finished experiment.")],
+    out: Annotated[Path, typer.Option(help="Output folder, such as results/demo.")],
+    tuning: Annotated[
+        Path | None, typer.Option(help="Search to publish with it, by `attnbench tune`.")
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace the published results in the output folder.")
+    ] = False,
+    unfinished: Annotated[
+        bool, typer.Option("--unfinished", help="Publish runs that have not ended, too.")
+    ] = False,
+) -> int:
+    """Copy results and translations, without weights, for others.
+
+    They can show, check and score them again, with their own copy of the corpus.
+
+    Example: attnbench publish runs/demo --out results/demo
+    """
+    from compare.experiment.publish import publish_experiment
+
+    print_visible(publish_experiment(folder, out, tuning=tuning, replace=replace, unfinished=unfinished))
+    return 0
 
 
 def _lines(text: str) -> int:

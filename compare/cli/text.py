@@ -1,4 +1,4 @@
-"""Commands on text: translate, score."""
+"""Commands on text: translate, score, score-run."""
 
 import sys
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperOption
 
-from compare.cli.app import AsJson, app, print_visible
+from compare.cli.app import AsJson, Quiet, app, print_visible
 
 
 @app.command()
@@ -81,6 +81,34 @@ def score(
     asked = [name for text in metrics or HEADLINE.metrics for name in text.replace(",", " ").split()]
     scoring = ScoringOptions(metrics=asked, tokenize=tokenize, lowercase=lowercase)
     print_visible(render_scores(score_files(hypotheses, ref, scoring), as_json=as_json))
+    return 0
+
+
+@app.command("score-run")
+def score_run(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of finished runs.")],
+    src: Annotated[Path, typer.Option(help="Source text, one sentence per line, plain or .gz.")],
+    ref: Annotated[list[Path], typer.Option(help="References, plain or .gz; repeat for several references.")],
+    out: Annotated[Path | None, typer.Option(help="Folder for the translations, RUN.hyp.")] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Translate another test set with finished runs, and score it.
+
+    Each run searches as it did for its own test sets. All metrics are computed.
+
+    Example: attnbench score-run runs/demo/*-seed1 --src new.en --ref new.de
+    """
+    from compare.experiment.score_run import score_runs
+    from compare.report.tables.scores import render_scores
+    from compare.system.cpu import tune_cpu
+    from compare.system.log import show_messages
+
+    show_messages(quiet=quiet)
+    tune_cpu()
+    scores = score_runs(runs, src, ref, out=out, device=device)
+    print_visible(render_scores(scores, as_json=as_json))
     return 0
 
 

@@ -79,7 +79,9 @@ class Run:
         return f"schema = {SCHEMA}\n\n{runs_to_toml([self])}"
 
 
-def resolve_models(experiment: Experiment, context: str = "config") -> list[Run]:
+def resolve_models(
+    experiment: Experiment, context: str = "config", *, other_machine: bool = False
+) -> list[Run]:
     """Decide the settings of each model, device and precision where they are "auto", and ``data.root``.
 
     A ``data.root`` that is still relative is resolved against the working directory, so that the
@@ -90,6 +92,7 @@ def resolve_models(experiment: Experiment, context: str = "config") -> list[Run]
     Args:
         experiment: the experiment as written and checked.
         context: the file that error messages name.
+        other_machine: accept a device that this machine lacks, to read what another machine has trained.
 
     Returns:
         One run per model, in the order of the experiment, with the seed of ``[train]``.
@@ -97,11 +100,12 @@ def resolve_models(experiment: Experiment, context: str = "config") -> list[Run]
     Raises:
         ValueError: an unknown preset or setting, a value out of range, or a device that is not there.
     """
-    device = pick_device(experiment.train.device)
-    precision = experiment.train.precision
+    device, precision = experiment.train.device, experiment.train.precision
+    if device == "auto" or not other_machine:
+        device = pick_device(device).type
     if precision == "auto":
-        precision = "bf16" if has_fast_bf16(device) else "fp32"
-    train = dataclasses.replace(experiment.train, device=device.type, precision=precision)
+        precision = "bf16" if has_fast_bf16(pick_device(device)) else "fp32"
+    train = dataclasses.replace(experiment.train, device=device, precision=precision)
     data = dataclasses.replace(experiment.data, root=absolute_root(experiment.data.root, Path()))
     sections = {name: getattr(experiment, name) for name in SECTIONS} | {"data": data, "train": train}
     return [

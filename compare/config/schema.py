@@ -28,6 +28,17 @@ def current_names(kind: Kind, values: Mapping[str, Any]) -> dict[str, Any]:
     return {RENAMED[kind].get(name, name): value for name, value in values.items()}
 
 
+REDEFINED = ("train_mfu", "latency_ms_p95")
+"""Fields of result.json that had another definition before timings in turn: they were relative to a measured
+peak and taken from fewer than 100 sentences."""
+
+
+def without_redefined(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave ``REDEFINED`` out of the fields of a result that was made before timings in turn."""
+    is_current = "timed_together" in result
+    return {name: value for name, value in result.items() if is_current or name not in REDEFINED}
+
+
 def current_preset(name: str) -> str:
     """Return the current name of a preset."""
     return RENAMED["preset"].get(name, name)

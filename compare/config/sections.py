@@ -162,23 +162,26 @@ class DecodeConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class BenchConfig:
-    """Settings for measuring decoding speed after training."""
+    """Settings for measuring speed after training, all models in turn."""
 
+    updates: int = 10
+    """Training updates per timed repeat."""
     sentences: int = 256
     """Test sentences per timed decoding."""
     repeats: int = 3
-    """Timed repeats; the median is reported."""
-    latency_sentences: int = 32
-    """Sentences translated one at a time for the latency percentiles."""
+    """Timed repeats; the median, the lowest and the highest are reported."""
+    latency_sentences: int = 100
+    """Sentences translated one at a time for the latency; below 100 there is no 95th percentile."""
 
     def __post_init__(self) -> None:
         """Reject counts below 1."""
-        _at_least(1, sentences=self.sentences, repeats=self.repeats, latency_sentences=self.latency_sentences)
+        _at_least(1, updates=self.updates, sentences=self.sentences, repeats=self.repeats)
+        _at_least(1, latency_sentences=self.latency_sentences)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetConfig:
-    """The quantity in which the models are made equal (see compare/experiment/budget.py)."""
+    """The quantity in which the models are made equal (see compare/experiment/budget/)."""
 
     match: str = "none"
     """none, params (trainable weights), flops (of training, per token) or time (seconds of training)."""

@@ -1,34 +1,47 @@
-"""Decoding speed: throughput over repeats, and latency of single sentences."""
+"""Workloads of timing the decoding of text: many lines together, and single lines for latency."""
 
 from collections.abc import Sequence
 from functools import partial
 
-from compare.decoding.search import Hypothesis
 from compare.decoding.translator import Translator
-from compare.system.timing import Speed, time_in_turn, timed
+from compare.system.timing import timed
 
 
-def time_decoding(translator: Translator, lines: Sequence[str], *, beam_size: int, repeats: int) -> Speed:
-    """Measure throughput after one warm-up; tokenisation of the source is part of the time.
+class DecodingWork:
+    """Decoding of all lines; tokenisation of the source is part of the work."""
 
-    Args:
-        translator: the model.
-        lines: source sentences.
-        beam_size: open hypotheses per sentence.
-        repeats: number of timed repeats.
-    """
-    hypotheses: list[Hypothesis] = []
+    def __init__(self, translator: Translator, lines: Sequence[str], beam_size: int) -> None:
+        """Prepare the workload.
 
-    def translate() -> None:
-        hypotheses[:] = translator.search(lines, beam_size)
+        Args:
+            translator: the model.
+            lines: source sentences.
+            beam_size: hypotheses per sentence.
+        """
+        self.translator, self.lines, self.beam_size = translator, lines, beam_size
+        self.tokens = 0
+        """Tokens of the translations, end of sentence included; known after the first call."""
 
-    seconds = [repeat.seconds for _, repeat in time_in_turn([translate], translator.device, repeats=repeats)]
-    tokens = sum(len(hypothesis.tokens) + 1 for hypothesis in hypotheses)
-    return Speed(sentences=len(lines), tokens=tokens, seconds=seconds)
+    def __call__(self) -> None:
+        """Decode all lines."""
+        hypotheses = self.translator.search(self.lines, self.beam_size)
+        self.tokens = sum(len(hypothesis.tokens) + 1 for hypothesis in hypotheses)
 
 
-def time_latency(translator: Translator, lines: Sequence[str], *, beam_size: int) -> list[float]:
-    """Measure the milliseconds per line, each translated alone, after one warm-up."""
-    translator.search(lines[:1], beam_size)
-    searches = [partial(translator.search, [line], beam_size) for line in lines]
-    return [1e3 * timed(search, translator.device) for search in searches]
+class LatencyWork:
+    """Decoding of lines one at a time, each of which is timed alone."""
+
+    def __init__(self, translator: Translator, lines: Sequence[str], beam_size: int) -> None:
+        """Prepare the workload; the arguments are those of ``DecodingWork``."""
+        self.device = translator.device
+        self.searches = [partial(translator.search, [line], beam_size) for line in lines]
+        self.ms: list[list[float]] = []
+        """Milliseconds per line of each call."""
+
+    def warm_up(self) -> None:
+        """Decode the first line."""
+        self.searches[0]()
+
+    def __call__(self) -> None:
+        """Decode every line, and keep the time of each."""
+        self.ms.append([1e3 * timed(search, self.device) for search in self.searches])

@@ -11,15 +11,16 @@ from typing import Any
 import torch
 
 from compare.config.sections import BudgetConfig
+from compare.experiment.convergence_file import read_convergence
 from compare.experiment.prepare import PreparedData
+from compare.experiment.speed_figures import Figures, speed_figures
 from compare.models.flops import train_flops_per_token
 from compare.models.meta_model import build_meta_model
 from compare.models.registry import Architecture
 from compare.results.run_folder import RunFolder
-from compare.results.speed_file import RawSpeed, read_speed
+from compare.results.speed_file import read_speed
 from compare.results.store import Result
 from compare.scoring.score import all_metrics, score_texts
-from compare.system.timing import percentile
 from compare.training.metrics_log import ensure_complete, read_metrics
 from compare.training.serialization import load_weights, set_weights
 from compare.training.validation import perplexity
@@ -27,9 +28,6 @@ from data.corpus import Corpus
 from data.loader import BatchStream
 from data.text.files import ensure_regular
 from data.text.lines import read_lines
-
-Figures = dict[str, Any]
-"""Fields of ``Result`` by name."""
 
 
 def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
@@ -44,19 +42,22 @@ def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
     metrics = read_metrics(folder.metrics)
     ensure_complete(metrics, str(folder.metrics))
     trained = training_figures(metrics, prepared.stream)
-    raw = read_speed(folder.speed)
     penalty = folder.penalty()
     figures = {
         **size,
         **trained,
         **quality_figures(folder, prepared.corpus),
-        **speed_figures(raw),
         "length_penalty": penalty.alpha,
         "length_normalization": penalty.normalization,
         "train_flops_per_token": flops,
-        "train_mfu": trained["train_tokens_per_s"] * flops / raw.matmul_flops_per_s,
+        **speed_figures(read_speed(folder.speed), metrics, flops=flops, precision=folder.run.train.precision),
     }
-    return figures | budget_figures(folder.run.budget, figures)
+    return {
+        **figures,
+        **budget_figures(folder.run.budget, figures),
+        **convergence_figures(folder, metrics),
+        "width_multiple": folder.run.model.width_multiple(),
+    }
 
 
 def budget_figures(budget: BudgetConfig, figures: Figures) -> Figures:
@@ -65,6 +66,19 @@ def budget_figures(budget: BudgetConfig, figures: Figures) -> Figures:
     if budget.match == "none":
         return {"budget": None, "budget_off": None}
     return {"budget": budget.match, "budget_off": figures[spent[budget.match]] / budget.amount - 1}
+
+
+def convergence_figures(folder: RunFolder, lines: Sequence[Mapping[str, Any]]) -> Figures:
+    """Tell what ended training, and what longer training gains where ``attnbench converge`` measured it."""
+    final = next(line for line in lines if line["kind"] == "final")
+    all_updates = final["update"] >= folder.run.train.max_updates
+    longer = read_convergence(folder.folder.parent).get(folder.name)
+    known = longer is not None and longer.config_hash == folder.config_hash and final.get("bleu") is not None
+    return {
+        "stopped_by": "updates" if all_updates else "patience",
+        "longer_gain": longer.longer_bleu - final["bleu"] if longer and known else None,
+        "longer_factor": longer.factor if longer and known else None,
+    }
 
 
 def size_figures(folder: RunFolder, architecture: Architecture, vocabulary_sizes: Sequence[int]) -> Figures:
@@ -93,7 +107,7 @@ def training_flops(architecture: Architecture, *, prepared: PreparedData) -> flo
 
 
 def training_figures(lines: Sequence[Mapping[str, Any]], stream: BatchStream) -> Figures:
-    """Summarise the training log; the speed is the median over its lines.
+    """Summarise the training log, except its speed.
 
     Raises:
         ValueError: the log does not cover all updates.
@@ -103,12 +117,8 @@ def training_figures(lines: Sequence[Mapping[str, Any]], stream: BatchStream) ->
     final = next((line for line in lines if line["kind"] == "final"), None)
     if final is None or updates != final["update"]:
         raise ValueError("metrics.jsonl has lost lines: delete the run's checkpoints to train it again")
-    steady = windows[1:] or windows  # the first line includes start-up
-    rate = percentile([line["tokens_per_s"] for line in steady], 0.5)
-    tgt_tokens = sum(line["tgt_tokens"] for line in steady)
     seen = sum(line["src_tokens"] + line["tgt_tokens"] for line in windows)
     joules: list[Any] = [line.get("joules") for line in windows]
-    share = tgt_tokens / (tgt_tokens + sum(line["src_tokens"] for line in steady))
     return {
         "updates": updates,
         "epochs": _epochs(stream, updates),
@@ -116,8 +126,6 @@ def training_figures(lines: Sequence[Mapping[str, Any]], stream: BatchStream) ->
         "best_update": final["best_update"],
         "valid_loss": final["loss"],
         "valid_perplexity": perplexity(final["loss"]),
-        "train_tokens_per_s": rate,
-        "train_tgt_tokens_per_s": rate * share,
         "energy_j_per_1k_tokens": None if None in joules else 1000 * sum(joules) / seen,
         **{f"{phase}_s": sum(line[f"{phase}_s"] for line in windows) for phase in ("data", "train")},
         **{f"{phase}_s": final[f"{phase}_s"] for phase in ("validation", "checkpoint")},
@@ -150,17 +158,4 @@ def quality_figures(folder: RunFolder, corpus: Corpus) -> Figures:
     return {
         **{name: value for name, value in headline.items() if name in names},
         "tests": {test: scores[test].columns() for test in further},
-    }
-
-
-def speed_figures(raw: RawSpeed) -> Figures:
-    """Compute medians and percentiles of the timed repeats."""
-    return {
-        "greedy_sentences_per_s": raw.greedy.sentences_per_s,
-        "beam_sentences_per_s": raw.beam.sentences_per_s,
-        "decode_tokens_per_s": raw.beam.tokens_per_s,
-        "latency_ms_p50": percentile(raw.latency_ms, 0.5),
-        "latency_ms_p95": percentile(raw.latency_ms, 0.95),
-        "decode_s": raw.decode_s,
-        "peak_memory_bytes": raw.peak_memory_bytes,
     }

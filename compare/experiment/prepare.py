@@ -41,27 +41,36 @@ class PreparedData:
         return replace(self, stream=stream, batch_hash=stream.stream_hash(1))
 
 
-def load_corpus(config: DataConfig) -> Corpus:
-    """Read the corpus of a ``[data]`` section, or generate the built-in one."""
+def load_corpus(config: DataConfig, *, tests: bool = True) -> Corpus:
+    """Read the corpus of a ``[data]`` section, or generate the built-in one.
+
+    Args:
+        config: the section.
+        tests: whether to include the test sets.
+    """
     if config.root:
-        corpus = read_corpus(Path(config.root).expanduser(), config.src, config.tgt)
+        corpus = read_corpus(Path(config.root).expanduser(), config.src, config.tgt, tests=tests)
     else:
         corpus = embedded_corpus(seed=config.seed, train=config.train_size)
+        if not tests:
+            splits = {name: pairs for name, pairs in corpus.splits.items() if name not in corpus.tests}
+            corpus = replace(corpus, splits=splits)
     return corpus.with_tests_cut(config.max_test) if config.max_test else corpus
 
 
-def prepare_data(settings: Experiment | Run, folder: Path) -> PreparedData:
+def prepare_data(settings: Experiment | Run, folder: Path, *, tests: bool = True) -> PreparedData:
     """Read, check and encode the corpus, and plan the batches of the first epoch.
 
     Args:
         settings: the sections ``data``, ``vocabulary`` and ``train`` of an experiment or of a run.
         folder: cache of encoded splits; a split encoded before with the same vocabulary is taken from it.
+        tests: whether to read the test sets; what is chosen on validation must not see them.
 
     Raises:
         ValueError: the corpus or the vocabulary cannot be used.
     """
     times = [perf_counter()]
-    corpus = load_corpus(settings.data)
+    corpus = load_corpus(settings.data, tests=tests)
     pairs = corpus.splits["train"]
     logger.info(f"corpus {corpus.name} {corpus.src_lang} -> {corpus.tgt_lang}: " + _sizes(corpus))
     for test in corpus.tests:

@@ -1,4 +1,4 @@
-"""Run an experiment: train, decode, score and time every run; continue where an earlier call stopped.
+"""Run an experiment: train, decode and score every run, then time all models; continue an earlier call.
 
 An ``Experiment`` becomes ``Run`` objects in three steps, each done once: ``resolve_models`` decides the
 settings of every model, the data are prepared, and ``match_budget`` decides widths or updates.
@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import torch
-
 from compare.config.run import Run, resolve_models
 from compare.config.sections import Experiment
-from compare.experiment.budget import calibrate, find_reference, match_budget
+from compare.experiment.budget.calibration import calibrate
+from compare.experiment.budget.match import find_reference, match_budget
 from compare.experiment.experiment_folder import (
     begin_run,
     open_registry,
@@ -24,6 +23,7 @@ from compare.experiment.experiment_folder import (
 )
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run_one import run_one, unfinished_result
+from compare.experiment.time_all import results_to_time, time_all
 from compare.models.meta_model import ensure_fits_memory
 from compare.results.run_folder import RunFolder
 from compare.results.store import (
@@ -33,10 +33,12 @@ from compare.results.store import (
     save_result,
     write_json_lines,
 )
+from compare.results.write_protection import refuse_writing
 from compare.system.cpu import tune_cpu
 from compare.system.hints import first_line
 from compare.system.locks import Locked, lock_folder
 from compare.system.log import log_to_file
+from compare.system.memory import is_out_of_memory
 from compare.system.progress import Reporter
 from compare.system.version import code_version
 from compare.training.trainer import TrainingDiverged
@@ -84,7 +86,7 @@ def run_experiment(
     runs = _with_seeds(models, folder, seeds)
     if experiment.budget.match == "none":
         refuse_other_settings(runs)
-        if all(_has_ended(run) for run in runs):
+        if all(_has_ended(run) for run in runs) and not results_to_time(folder):
             logger.info(f"{folder}: all {len(runs)} runs have ended; delete the folder of a run to repeat it")
             return [read_result(run.folder) for run in runs]
     with remove_leftovers_of_mistakes(folder), lock_folder(folder, wait=True):
@@ -101,6 +103,7 @@ def run_experiment(
         _ensure_memory(models, prepared.vocabulary_sizes)
         write_registry(folder, registry, runs, prepared)
     _run_each(runs, prepared, reporter)
+    time_all(folder, models[0], prepared)
     return [read_result(run.folder) for run in runs]
 
 
@@ -148,6 +151,7 @@ def _check_settings(models: Sequence[Run], folder: Path) -> None:
     _ensure_memory(models, (len(SPECIALS) + 1,) * 2)  # the smallest vocabularies, while others are unknown
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is not a folder: choose another one with --out")
+    refuse_writing(folder, "choose another folder with --out")
     if (folder / "experiment.json").is_file():
         read_results(folder)  # names what is damaged
 
@@ -195,7 +199,7 @@ def _finish(run: RunFolder, prepared: PreparedData, reporter: Reporter) -> None:
         logger.error(f"{run.name}: failed: {error}")
         result = dataclasses.replace(unfinished_result(run, prepared), status="failed", reason=str(error))
     except (MemoryError, RuntimeError) as error:
-        if not _out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
         reason = f"out of memory: {first_line(error)}"
         logger.error(f"{run.name}: {reason}; run the same command to try again")
@@ -203,11 +207,6 @@ def _finish(run: RunFolder, prepared: PreparedData, reporter: Reporter) -> None:
     save_result(run.folder, result)
     with lock_folder(run.folder.parent, wait=True):
         write_json_lines(run.folder.parent)
-
-
-def _out_of_memory(error: Exception) -> bool:
-    """Return whether a tensor could not be allocated; on a CPU only torch's message shows this."""
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 def _has_ended(run: RunFolder) -> bool:

@@ -1,29 +1,24 @@
-"""Run one model of an experiment: build, train, choose its length penalty, decode, score and time it."""
+"""Run one model of an experiment: build, train, choose its length penalty, decode and score it."""
 
 import dataclasses
-import json
 import logging
 import time
 
 import torch
 
 from compare.config.shared_settings import settings_hash
-from compare.decoding.timing import time_decoding, time_latency
 from compare.decoding.translator import Translator
+from compare.experiment.build_trainer import build_trainer
 from compare.experiment.compute_result import compute_figures
 from compare.experiment.prepare import PreparedData
 from compare.experiment.select_penalty import select_penalty
-from compare.models.registry import build
 from compare.results.run_folder import RunFolder
+from compare.results.speed_file import RawSpeed, write_speed
 from compare.results.store import Result
-from compare.system.device import device_name
+from compare.system.machine import this_machine
 from compare.system.memory import peak_memory_bytes, reset_peak_memory
-from compare.system.peak_flops import matmul_flops_per_s
 from compare.system.progress import Reporter
 from compare.system.version import code_version
-from compare.training.loss import TranslationLoss
-from compare.training.trainer import Trainer
-from compare.training.validation import Validator
 from data.corpus import Corpus
 from data.text.files import write_atomically
 
@@ -51,19 +46,17 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Resul
         label_smoothing=run.train.label_smoothing,
         clip_norm=run.train.clip_norm,
         precision=run.train.precision,
-        device=device_name(torch.device(run.train.device)),
-        torch=torch.__version__,
-        threads=torch.get_num_threads(),
         data_hash=prepared.corpus.content_hash if prepared else None,
         batch_hash=prepared.batch_hash if prepared else None,
         settings_hash=settings_hash(run),
         config_hash=folder.config_hash,
         code_version=code_version(),
+        **dataclasses.asdict(this_machine(torch.device(run.train.device))),
     )
 
 
 def run_one(folder: RunFolder, prepared: PreparedData, reporter: Reporter) -> Result:
-    """Train one model, choose its length penalty, decode, score and time it; from where it was stopped.
+    """Train one model, choose its length penalty, decode and score it; from where it was stopped.
 
     Args:
         folder: the run, and the folder for its files.
@@ -74,33 +67,33 @@ def run_one(folder: RunFolder, prepared: PreparedData, reporter: Reporter) -> Re
         TrainingDiverged: loss or gradient became NaN or infinite.
         Interrupted: a signal arrived; the state is saved.
     """
-    run, device = folder.run, torch.device(folder.run.train.device)
-    torch.manual_seed(run.train.seed)
-    reset_peak_memory(device)
-    model = build(run.model.architecture, *prepared.vocabulary_sizes).to(device)
-    criterion = TranslationLoss(model, run.train.label_smoothing)
-    translator = Translator(model, prepared.vocabularies, run.decode, device)
-    validator = Validator(
-        criterion, translator, prepared.corpus.splits["valid"], prepared.valid, run.train.batch_tokens
-    )
-    with reporter.training(run.label, run.train.max_updates) as report:
-        Trainer(
-            criterion=criterion,
-            train_batches=prepared.stream,
-            validate=validator,
-            train_config=run.train,
-            optim_config=run.model.optim,
-            run_folder=folder.folder,
-            report=report,
-        ).run()
+    translator = train_model(folder, prepared, reporter)
     translator.penalty = select_penalty(folder, translator, prepared.corpus.splits["valid"])
-    logger.info(f"{run.label}: decoding {', '.join(prepared.corpus.tests)}")
+    logger.info(f"{folder.run.label}: decoding {', '.join(prepared.corpus.tests)}")
     seconds = translate_tests(translator, prepared.corpus, folder)
-    measure_speed(translator, prepared.corpus, folder, seconds)
+    write_speed(
+        folder.speed, RawSpeed(decode_s=seconds, peak_memory_bytes=peak_memory_bytes(translator.device))
+    )
     result = unfinished_result(folder, prepared)
     return dataclasses.replace(
         result, status="done", files=folder.hashes(), **compute_figures(folder, prepared)
     )
+
+
+def train_model(folder: RunFolder, prepared: PreparedData, reporter: Reporter) -> Translator:
+    """Train one model, from the start or from where it was stopped.
+
+    Arguments and errors as for ``run_one``.
+
+    Returns:
+        A translator with the weights that were chosen on the validation set.
+    """
+    run = folder.run
+    reset_peak_memory(torch.device(run.train.device))
+    with reporter.training(run.label, run.train.max_updates) as report:
+        trainer, translator = build_trainer(folder, prepared, report)
+        trainer.run()
+    return translator
 
 
 def translate_tests(translator: Translator, corpus: Corpus, folder: RunFolder) -> float:
@@ -110,31 +103,5 @@ def translate_tests(translator: Translator, corpus: Corpus, folder: RunFolder) -
         start = time.perf_counter()
         hypotheses = translator.translate(corpus.splits[test].src)
         seconds += time.perf_counter() - start
-        write_atomically(folder.output(test), "".join(f"{line}\n" for line in hypotheses))
+        write_atomically(folder.plain_output(test), "".join(f"{line}\n" for line in hypotheses))
     return seconds
-
-
-def measure_speed(translator: Translator, corpus: Corpus, folder: RunFolder, decode_s: float) -> None:
-    """Time decoding and write speed.json, the raw repeats of everything that was timed.
-
-    Args:
-        translator: the trained model.
-        corpus: its first test set is decoded.
-        folder: the run, and where speed.json goes.
-        decode_s: seconds that decoding all test sets took.
-    """
-    run = folder.run
-    lines = corpus.splits[corpus.tests[0]].src[: run.bench.sentences]
-    peak = peak_memory_bytes(translator.device)  # before timing, which resets the peak for each repeat
-    greedy = time_decoding(translator, lines, beam_size=1, repeats=run.bench.repeats)
-    beam = time_decoding(translator, lines, beam_size=run.decode.beam_size, repeats=run.bench.repeats)
-    latency_lines = lines[: run.bench.latency_sentences]
-    raw = {
-        "greedy": dataclasses.asdict(greedy),
-        "beam": dataclasses.asdict(beam),
-        "latency_ms": time_latency(translator, latency_lines, beam_size=run.decode.beam_size),
-        "decode_s": decode_s,
-        "matmul_flops_per_s": matmul_flops_per_s(translator.device, run.train.precision),
-        "peak_memory_bytes": peak,
-    }
-    write_atomically(folder.speed, json.dumps(raw, indent=2) + "\n")

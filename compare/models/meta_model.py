@@ -64,6 +64,4 @@ def ensure_fits_memory(
 
 def _remedy(architecture: Architecture) -> str:
     """Name the settings that make a model smaller."""
-    groups = family_of(architecture).width_fields
-    names = dict.fromkeys(name for group in groups for name in group)
-    return f"lower {', '.join(names)}, the number of layers or vocabulary.size"
+    return f"lower {', '.join(family_of(architecture).width_fields)}, the number of layers or vocabulary.size"

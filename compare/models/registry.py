@@ -53,8 +53,8 @@ class Family:
     """(config, source vocabulary size, target vocabulary size) -> model with fresh weights."""
     operations: Callable[[Any, float, float], Operations]
     """(config, source tokens, target tokens) -> cost of the forward pass; both lengths may be means."""
-    width_fields: tuple[tuple[str, ...], ...]
-    """Groups of config fields that match a budget; each is tried if the one before it is too coarse."""
+    width_fields: tuple[str, ...]
+    """Config fields that a matched budget scales by one factor; the last one is also adjusted alone."""
 
 
 def _build_seq2seq(config: Seq2SeqConfig, src_vocabulary: int, tgt_vocabulary: int) -> "Seq2Seq":
@@ -123,28 +123,35 @@ for _family in (
         config=Seq2SeqConfig,
         build=_build_seq2seq,
         operations=_seq2seq_operations,
-        width_fields=(("hidden_size", "attention_size"),),
+        width_fields=("hidden_size", "encoder_size", "attention_size", "embedding_size"),
     ),
     Family(
         name="transformer",
         config=TransformerConfig,
         build=_build_transformer,
         operations=_transformer_operations,
-        width_fields=(("ffn_size",), ("d_model", "ffn_size")),
+        width_fields=("d_model", "ffn_size"),
     ),
     Family(
         name="decoder-only",
         config=DecoderOnlyConfig,
         build=_build_decoder_only,
         operations=_transformer_operations,
-        width_fields=(("ffn_size",), ("d_model", "ffn_size")),
+        width_fields=("d_model", "ffn_size"),
     ),
     Family(
         name="hybrid",
         config=HybridConfig,
         build=_build_hybrid,
         operations=_hybrid_operations,
-        width_fields=(("ffn_size",), ("hidden_size", "ffn_size")),
+        width_fields=(
+            "d_model",
+            "ffn_size",
+            "embedding_size",
+            "encoder_size",
+            "attention_size",
+            "hidden_size",
+        ),
     ),
 ):
     register_family(_family)

@@ -3,10 +3,11 @@
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import gcd
 from typing import Any, get_args
 
 from compare.models.hybrid_config import UNUSED
-from compare.models.registry import Architecture
+from compare.models.registry import Architecture, family_of
 from compare.optim.config import OptimConfig
 
 
@@ -27,6 +28,24 @@ class ResolvedModel:
     def setting_types(self) -> dict[str, Any]:
         """Return the type of every setting, by name."""
         return {name: kind for part in (self.architecture, self.optim) for name, kind, _ in _settings(part)}
+
+    def widths(self) -> dict[str, int]:
+        """Return the settings that a matched budget scales, by name; those that are None follow others."""
+        settings = self.settings()
+        names = family_of(self.architecture).width_fields
+        return {name: settings[name] for name in names if settings.get(name) is not None}
+
+    def head_size(self) -> int | None:
+        """Return the width of a head of a Transformer, or of the Transformer half; None for other models."""
+        settings = self.settings()
+        if "d_model" not in settings or "num_heads" not in settings:
+            return None
+        return int(settings.get("head_size") or settings["d_model"] // settings["num_heads"])
+
+    def width_multiple(self) -> int:
+        """Return the largest power of two that divides every width and the size of a head."""
+        common = gcd(*self.widths().values(), self.head_size() or 0)
+        return common & -common
 
     def override(self, values: Mapping[str, Any]) -> "ResolvedModel":
         """Replace settings; a name that both halves of a hybrid have replaces both.

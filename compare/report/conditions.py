@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
+from compare.report.convergence import list_ends_of_training
 from compare.results.column import Row
 from compare.results.score_columns import further_tests
 from compare.scoring.metrics import METRICS
+from compare.system.cpu_share import DISTURBED
 
 USUAL_LENGTH_RATIOS = 0.97, 1.03
 """Outside these, differences of BLEU are largely differences of length."""
@@ -39,8 +41,14 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
             *distinct(rows, "device"),
             *(f"torch {version}" for version in distinct(rows, "torch")),
             *(f"{threads} threads" for threads in distinct(rows, "threads")),
-            *distinct(rows, "precision"),
+            *(f"{cores} cores" for cores in distinct(rows, "cores")),
+            *(f"{float(clock):,.0f} MHz" for clock in distinct(rows, "clock_mhz")),
         ],
+        "Precision": [
+            *(f"training {precision}" for precision in distinct(rows, "precision")),
+            *(f"decoding {precision}" for precision in distinct(rows, "decode_precision")),
+        ],
+        "Speeds": _timings(rows),
         "Smallest difference found with a probability of 80%": _smallest_differences(rows),
         "Search": [
             *(f"beam {size}" for size in distinct(rows, "beam")),
@@ -100,30 +108,44 @@ def find_warnings(rows: Sequence[Row]) -> list[str]:
         if len(hashes := distinct(same_seed, "batch_hash", 12)) > 1:
             lines.append(f"Warning: rows of seed {seed} saw different batches ({', '.join(hashes)})")
     if len(hashes := distinct(rows, "settings_hash", 12)) > 1:
-        shared = (
-            "max_ratio",
-            "valid_every",
-            "average",
-            "label_smoothing",
-            "clip_norm",
-            "batch_tokens",
-            "beam",
-        )
-        names = [name for name in ("updates", *shared) if len(distinct(rows, name)) > 1]
+        names = [name for name in SHARED if len(distinct(rows, name)) > 1]
         text = f": {', '.join(names)}" if names else ""
         lines.append(f"Warning: these rows do not share their settings ({', '.join(hashes)}{text})")
     elif hashes and any(row.get("settings_hash") is None for row in rows):
         lines.append("Warning: some rows do not record which settings they share with the others")
-    settings = ("device", "torch", "threads", "precision")
-    if different := [name for name in settings if len(distinct(rows, name)) > 1]:
-        lines.append(f"Warning: {', '.join(different)} differ between rows, so their speeds do not compare")
     if unusual := _unusual_lengths(rows):
         low, high = USUAL_LENGTH_RATIOS
         lines.append(
             f"Warning: translations shorter or longer than the references (length ratio outside {low} to "
             f"{high}), which changes BLEU: {', '.join(unusual)}"
         )
+    return lines + _list_slow_widths(rows) + _speed_warnings(rows) + list_ends_of_training(rows)
+
+
+def _speed_warnings(rows: Sequence[Row]) -> list[str]:
+    """List the reasons why the speeds of these rows do not compare, or were disturbed."""
+    lines = []
+    different = [
+        name for name in ("device", "torch", "threads", "precision") if len(distinct(rows, name)) > 1
+    ]
+    ids = [row.get("timed_together") for row in rows if row.get("train_tokens_per_s") is not None]
+    if different:
+        lines.append(f"Warning: {', '.join(different)} differ between rows, so their speeds do not compare")
+    elif len(set(ids)) > 1 or (len(ids) > 1 and ids[0] is None):
+        lines.append("Warning: these rows were not timed together, so their speeds do not compare")
+    shares = {str(row["label"]): row["cpu_share"] for row in rows if row.get("cpu_share") is not None}
+    if disturbed := [f"{label} {share:.0%}" for label, share in shares.items() if share < DISTURBED]:
+        lines.append(f"Warning: disturbed timings, with too little of the processor: {', '.join(disturbed)}")
     return lines
+
+
+def _timings(rows: Sequence[Row]) -> list[str]:
+    """Describe how the speeds were measured, where the models took turns."""
+    if not distinct(rows, "timed_together"):
+        return []
+    shares = [row["cpu_share"] for row in rows if row.get("cpu_share") is not None]
+    text = "median of repeats (lowest–highest), the models in turn, one seed per model"
+    return [text, *([f"CPU share at least {min(shares):.0%}"] if shares else [])]
 
 
 def _unusual_lengths(rows: Sequence[Row]) -> list[str]:
@@ -138,3 +160,11 @@ def _unusual_lengths(rows: Sequence[Row]) -> list[str]:
             if ratio is not None and not low <= ratio <= high:
                 found.append(f"{f'{name} {test}'.strip()} {ratio:.3f}")
     return found
+
+
+def _list_slow_widths(rows: Sequence[Row]) -> list[str]:
+    """Name the models that have a width that is not a multiple of 8, in one line."""
+    slow = {str(row.get("label")): None for row in rows if (row.get("width_multiple") or 8) % 8}
+    if not slow:
+        return []
+    return [f"Warning: widths that are not multiples of 8, which can cost speed: {', '.join(slow)}"]

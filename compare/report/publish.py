@@ -1,16 +1,17 @@
 """Writing of an experiment's tables and plots into its folder."""
 
 import logging
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from compare.report.plots.plots import heatmap, learning_curves, save_figure
+from compare.report.plots.plots import heatmap, learning_curves, plots_folder, save_figure
 from compare.report.tables.table import TableForm, render_table
 from compare.results.result import Result
 from compare.results.store import read_results, to_json_lines
+from compare.results.write_protection import write_protection
+from compare.training.file_names import CHECKPOINTS
 from compare.training.metrics_log import read_metrics
 from data.text.files import ensure_regular, write_atomically
 from data.text.lines import read_lines
@@ -29,9 +30,9 @@ def render_views(results: Sequence[Result]) -> dict[str, str]:
 def refresh_views(folder: Path) -> None:
     """Write those tables and results.jsonl of an experiment again that exist but are out of date.
 
-    A read-only folder, such as a published one, is left as it is.
+    A published or a read-only folder is left as it is.
     """
-    if not (folder / "experiment.json").is_file() or not os.access(folder, os.W_OK):
+    if not (folder / "experiment.json").is_file() or write_protection(folder):
         return
     for name, text in render_views(read_results(folder)).items():
         path = folder / name
@@ -55,33 +56,44 @@ def write_views(folder: str | Path) -> None:
     logger.info(f"tables in {folder}/table.*, {len(written)} plots in {folder}/plots")
 
 
-def draw_plots(folder: str | Path, *, sentence: str | None = None, line: int = 1) -> list[Path]:
+def draw_plots(
+    folder: str | Path, *, sentence: str | None = None, line: int = 1, out: str | Path | None = None
+) -> list[Path]:
     """Draw learning curves of all runs, and heat maps of each run's attention for one sentence.
+
+    Runs without weights, such as those of a published folder, have no heat maps.
 
     Args:
         folder: the folder of an experiment.
         sentence: the source sentence; by default line ``line`` of the first test set.
         line: number of the test sentence, counted from 1.
+        out: the folder of the plots; by default plots in ``folder``.
 
     Returns:
-        The PNG and SVG files written to ``folder``/plots; none if no run is finished.
+        The PNG and SVG files; none if no run is finished.
 
     Raises:
-        ValueError: the folder holds no runs, or the test set has no such line.
+        ValueError: the folder holds no runs, the test set has no such line, or ``out`` is not given for a
+            published or read-only folder.
     """
     folder = Path(folder)
+    plots = plots_folder(folder, out)
     finished = [result for result in read_results(folder) if result.status == "done"]
     several_seeds = len({result.seed for result in finished}) > 1
     runs = {(result.run if several_seeds else result.label): folder / result.run for result in finished}
     if not runs:
         logger.info(f"{folder}: no finished run to plot")
         return []
-    sentence = _test_line(folder, line) if sentence is None else sentence
+    attending = runs
+    if sentence is None:
+        attending = {label: run for label, run in runs.items() if (run / CHECKPOINTS).is_dir()}
+        sentence = _test_line(folder, line) if attending else ""
+    if len(attending) < len(runs):
+        logger.info(f"{folder}: heat maps of attention need weights, which runs here lack")
     metrics = {label: read_metrics(run / "metrics.jsonl") for label, run in runs.items()}
-    plots = folder / "plots"
     written = save_figure(learning_curves(metrics), plots / "learning-curves")
     written += save_figure(learning_curves(metrics, against="seconds"), plots / "learning-curves-seconds")
-    for label, run in runs.items():
+    for label, run in attending.items():
         written += _draw_attention(label, run, sentence, plots)
     return written
 

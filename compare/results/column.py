@@ -83,6 +83,17 @@ class Column:
 
 
 @dataclass(frozen=True)
+class SpreadColumn(Column):
+    """A column of medians with the lowest and highest repeat, "4,012 (3,950–4,100)", sorted by the median."""
+
+    def text(self, row: Row) -> str:
+        """Return the median and, where it is known, the spread."""
+        low, high = (row.get(f"{self.name}_{end}") for end in ("low", "high"))
+        spread = "" if low is None or high is None else f" ({self._format(low)}–{self._format(high)})"
+        return super().text(row) + spread
+
+
+@dataclass(frozen=True)
 class IntervalColumn(Column):
     """A column with both ends of a confidence interval, "[36.6, 39.7]", sorted by the lower end."""
 

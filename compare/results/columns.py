@@ -5,9 +5,10 @@ A new figure is a field of ``Result`` and one ``Column`` here; the columns of sc
 
 from collections.abc import Mapping
 
-from compare.results.column import Column, Group, Row, Shown
+from compare.results.column import Column, Group, Row, Shown, SpreadColumn
 from compare.results.numbers import UNKNOWN
 from compare.results.score_columns import length_columns
+from compare.system.cpu_share import describe_share
 
 
 def _seed(row: Row) -> str:
@@ -20,11 +21,30 @@ def _matched(row: Row) -> str:
     return UNKNOWN if budget is None or deviation is None else f"{budget} {deviation:+.1%}"
 
 
+def _longer_gain(row: Row) -> str:
+    """Format the gain of longer training, and how much longer it was: "+0.7 (1.5x updates)"."""
+    gain, factor = row.get("longer_gain"), row.get("longer_factor")
+    return UNKNOWN if gain is None or factor is None else f"{gain:+.1f} ({factor:g}x updates)"
+
+
 def _status(row: Row) -> str:
     """Format the status with its reason: "failed: loss became NaN at update 37"."""
     return f"{row['status']}: {row['reason']}" if row.get("reason") else str(row.get("status"))
 
 
+def _cpu_share(row: Row) -> str:
+    """Format the share of the processor: "97%", or "62%, disturbed"."""
+    share = row.get("cpu_share")
+    return UNKNOWN if share is None else describe_share(share)
+
+
+SPREADS = {
+    "train_tokens_per_s": "train tokens/s",
+    "greedy_sentences_per_s": "greedy sent/s",
+    "beam_sentences_per_s": "beam sent/s",
+    "latency_ms_p50": "latency p50",
+}
+"""Titles of the speeds that have a spread, by field."""
 COLUMNS: Mapping[str, Column] = {
     column.name: column
     for column in (
@@ -61,6 +81,13 @@ COLUMNS: Mapping[str, Column] = {
             render=_matched,
         ),
         Column("budget", "budget", Group.SIZE, help="quantity that is equal over the models"),
+        Column(
+            "width_multiple",
+            "widths divisible by",
+            Group.SIZE,
+            help="largest power of two; matrix products are fastest at multiples of 8",
+            shown=Shown.IN_REPORT,
+        ),
         *length_columns(),
         Column(
             "length_penalty",
@@ -77,7 +104,7 @@ COLUMNS: Mapping[str, Column] = {
             shown=Shown.IF_DIFFERENT,
             left=True,
         ),
-        Column(
+        SpreadColumn(
             "train_tokens_per_s",
             "train tokens/s",
             Group.SPEED,
@@ -91,14 +118,14 @@ COLUMNS: Mapping[str, Column] = {
             "train MFU",
             Group.SPEED,
             unit="%",
-            help="model FLOPs utilisation",
+            help="model FLOPs utilisation, relative to the data sheet's peak",
             factor=100,
             decimals=1,
         ),
-        Column("greedy_sentences_per_s", "greedy sent/s", Group.SPEED, decimals=1, shown=Shown.ALWAYS),
-        Column("beam_sentences_per_s", "beam sent/s", Group.SPEED, decimals=1, shown=Shown.ALWAYS),
+        SpreadColumn("greedy_sentences_per_s", "greedy sent/s", Group.SPEED, decimals=1, shown=Shown.ALWAYS),
+        SpreadColumn("beam_sentences_per_s", "beam sent/s", Group.SPEED, decimals=1, shown=Shown.ALWAYS),
         Column("decode_tokens_per_s", "beam tokens/s", Group.SPEED, decimals=0),
-        Column(
+        SpreadColumn(
             "latency_ms_p50",
             "latency p50",
             Group.SPEED,
@@ -114,6 +141,19 @@ COLUMNS: Mapping[str, Column] = {
             unit="ms",
             help="95th percentile, one sentence at a time",
             decimals=1,
+        ),
+        Column(
+            "cpu_share",
+            "CPU share",
+            Group.SPEED,
+            help="share of the processor that the most disturbed timing had",
+            shown=Shown.IN_REPORT,
+            render=_cpu_share,
+        ),
+        *(
+            Column(f"{name}_{end}", f"{title}, {end}est repeat", Group.SPEED)
+            for name, title in SPREADS.items()
+            for end in ("low", "high")
         ),
         Column("peak_memory_bytes", "peak memory", Group.SPEED, unit="GB", factor=1e-9, decimals=2),
         Column(
@@ -139,6 +179,24 @@ COLUMNS: Mapping[str, Column] = {
         Column("checkpoint_s", "checkpoints", Group.SPEED, unit="s"),
         Column("decode_s", "decoding", Group.SPEED, unit="s", help="translation of the test sets"),
         Column("updates", "updates", Group.TRAINING, decimals=0, shown=Shown.ALWAYS),
+        Column(
+            "stopped_by",
+            "stopped by",
+            Group.TRAINING,
+            help="updates: all of its budget were used; patience: validation no longer improved",
+            shown=Shown.IN_REPORT,
+            left=True,
+        ),
+        Column(
+            "longer_gain",
+            "gain of longer training",
+            Group.TRAINING,
+            help="validation BLEU that further updates add, on one seed",
+            shown=Shown.IF_KNOWN,
+            left=True,
+            render=_longer_gain,
+        ),
+        Column("longer_factor", "factor of longer training", Group.TRAINING, help="times the updates"),
         Column("epochs", "epochs", Group.TRAINING, decimals=2),
         Column("tokens_seen", "training tokens", Group.TRAINING, unit="M", factor=1e-6, decimals=2),
         Column("best_update", "best update", Group.TRAINING, decimals=0),
@@ -151,10 +209,14 @@ COLUMNS: Mapping[str, Column] = {
         Column("average", "averaged validations", Group.CONDITIONS),
         Column("label_smoothing", "label smoothing", Group.CONDITIONS),
         Column("clip_norm", "gradient clipping", Group.CONDITIONS, help="maximum total norm"),
-        Column("precision", "precision", Group.CONDITIONS),
+        Column("precision", "precision of training", Group.CONDITIONS),
+        Column("decode_precision", "precision of decoding", Group.CONDITIONS),
         Column("device", "device", Group.CONDITIONS),
         Column("torch", "torch", Group.CONDITIONS),
         Column("threads", "threads", Group.CONDITIONS),
+        Column("cores", "cores", Group.CONDITIONS),
+        Column("clock_mhz", "clock", Group.CONDITIONS, unit="MHz", decimals=0),
+        Column("timed_together", "timing", Group.CONDITIONS, help="id of the timing in turn"),
         Column("data_hash", "data", Group.CONDITIONS, help="sha256 of the corpus"),
         Column("batch_hash", "batches", Group.CONDITIONS, help="sha256 of the order of batches"),
         Column("settings_hash", "settings", Group.CONDITIONS, help="sha256 of the settings that rows share"),

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from compare.config.schema import current_names, current_preset
+from compare.config.schema import current_names, current_preset, without_redefined
 from compare.config.sections import run_name
 from compare.results.record_check import check_record
 from data.text.files import parse_json
@@ -41,6 +41,8 @@ class Result:
     """The same without embedding tables."""
     train_flops_per_token: float | None = None
     """FLOPs of forward and backward pass per token, at the mean lengths of the corpus."""
+    width_multiple: int | None = None
+    """Largest power of two that divides all widths; matrix products are fastest at multiples of 8."""
 
     # Training.
     updates: int | None = None
@@ -49,6 +51,12 @@ class Result:
     """Passes over the training pairs."""
     tokens_seen: int | None = None
     """Tokens of all training batches, source and target."""
+    stopped_by: str | None = None
+    """What ended training: "updates", all of them used, or "patience", when validation no longer improved."""
+    longer_gain: float | None = None
+    """Validation BLEU that ``longer_factor`` times the updates add; None: not measured for this seed."""
+    longer_factor: float | None = None
+    """How many times the updates ``attnbench converge`` trained with."""
     best_update: int | None = None
     """Update of the weights that were kept, by validation."""
     valid_loss: float | None = None
@@ -78,23 +86,43 @@ class Result:
     scores: Mapping[str, float | str | None] = field(default_factory=dict)
     """Score columns, as in ``tests``, of metrics without a field above; left out of JSON where empty."""
 
-    # Speed: tokens are source without EOS + target with EOS, without padding; latency is of batch size 1.
+    # Speed: median, lowest and highest of timed repeats, in which all models of the experiment took turns.
+    # Tokens are source without EOS + target with EOS, without padding; latency is of batch size 1. The seeds
+    # of a model share the figures of its lowest finished one. Earlier versions timed each run alone.
     train_tokens_per_s: float | None = None
-    """Median over the lines of the training log, validation and checkpoints excluded."""
+    """Speed of training updates from the final weights; earlier versions: median of the training log."""
+    train_tokens_per_s_low: float | None = None
+    """Lowest repeat."""
+    train_tokens_per_s_high: float | None = None
+    """Highest repeat."""
     train_tgt_tokens_per_s: float | None = None
     """The same, target tokens only."""
     train_mfu: float | None = None
-    """Model FLOPs utilisation, 0 to 1: FLOP/s of training over the peak of the device."""
+    """Model FLOPs utilisation, 0 to 1: FLOP/s of training over the data sheet's peak; None if unknown."""
     greedy_sentences_per_s: float | None = None
     """Speed of greedy search."""
+    greedy_sentences_per_s_low: float | None = None
+    """Lowest repeat."""
+    greedy_sentences_per_s_high: float | None = None
+    """Highest repeat."""
     beam_sentences_per_s: float | None = None
     """Speed of beam search."""
+    beam_sentences_per_s_low: float | None = None
+    """Lowest repeat."""
+    beam_sentences_per_s_high: float | None = None
+    """Highest repeat."""
     decode_tokens_per_s: float | None = None
     """Target tokens per second of beam search."""
     latency_ms_p50: float | None = None
     """Median milliseconds per sentence."""
+    latency_ms_p50_low: float | None = None
+    """Lowest repeat."""
+    latency_ms_p50_high: float | None = None
+    """Highest repeat."""
     latency_ms_p95: float | None = None
-    """95th percentile of milliseconds per sentence."""
+    """95th percentile of milliseconds per sentence; None for fewer than 100 sentences."""
+    cpu_share: float | None = None
+    """Share of the processor that the most disturbed timing had, 0 to 1; of a timing, its median repeat."""
     peak_memory_bytes: int | None = None
     """Peak memory in bytes."""
     energy_j_per_1k_tokens: float | None = None
@@ -132,13 +160,21 @@ class Result:
     clip_norm: float | None = None
     """Maximum total gradient norm."""
     precision: str | None = None
-    """fp32 or bf16."""
+    """Precision of training: fp32 or bf16."""
+    decode_precision: str | None = None
+    """Precision of decoding: fp32 or bf16."""
     device: str | None = None
-    """Name of the processor or GPU."""
+    """Name of the processor or GPU; this and the following four are of the timings once these are made."""
     torch: str | None = None
     """Version of torch."""
     threads: int | None = None
     """CPU threads of torch."""
+    cores: int | None = None
+    """Cores of the processor that the process may use."""
+    clock_mhz: float | None = None
+    """Clock of the processor."""
+    timed_together: str | None = None
+    """Id of the timing in which the models took turns; speeds of different ids do not compare."""
     data_hash: str | None = None
     """sha256 of the corpus."""
     batch_hash: str | None = None
@@ -193,7 +229,7 @@ class Result:
         except ValueError as error:  # of JSON or of UTF-8
             raise ValueError(f"{source}: not a result record: {error}") from None
         if isinstance(record, dict):
-            record = current_names("result", record)
+            record = without_redefined(current_names("result", record))
             if isinstance(preset := record.get("preset"), str):
                 record["preset"] = current_preset(preset)
         check_record(record, cls, source)

@@ -1,5 +1,6 @@
 """The folder of one run: its settings, and where each of its files is."""
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,7 +9,9 @@ from compare.config.run import Run, resolve_models
 from compare.decoding.length_penalty import LengthPenalty, length_penalties
 from compare.results.selection import read_selection
 from compare.training.file_names import CHECKPOINTS, FINAL, METRICS
+from data.text.compression import hash_decompressed, plain_or_gzip
 from data.text.files import hash_file
+from data.vocabulary import FILE_NAME
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,18 +22,25 @@ class RunFolder:
     folder: Path
 
     @classmethod
-    def read(cls, folder: Path) -> "RunFolder":
+    def read(cls, folder: Path, *, data_root: str = "") -> "RunFolder":
         """Read a run that has begun, from its config.toml.
+
+        Args:
+            folder: the folder of the run.
+            data_root: where the corpus is now; empty: where config.toml says.
 
         Raises:
             ValueError: config.toml cannot be read, or describes no run.
         """
         path = folder / "config.toml"
         # Earlier versions wrote data.root as it was given, relative to the working directory.
-        runs = resolve_models(load_experiment(path, base=Path()), str(path))
+        runs = resolve_models(load_experiment(path, base=Path()), str(path), other_machine=True)
         if len(runs) > 1:
             raise ValueError(f"{path} has {len(runs)} [[models]] tables, but a run has one")
-        return cls(run=runs[0], folder=folder)
+        run = runs[0]
+        if data_root:
+            run = dataclasses.replace(run, data=dataclasses.replace(run.data, root=data_root))
+        return cls(run=run, folder=folder)
 
     @property
     def name(self) -> str:
@@ -79,16 +89,29 @@ class RunFolder:
         return read_selection(self.selection, penalties).penalty
 
     def output(self, test: str) -> Path:
-        """The translations of a test set."""
+        """The translations of a test set; in a published folder they are compressed."""
+        return plain_or_gzip(self.plain_output(test))
+
+    def plain_output(self, test: str) -> Path:
+        """The file that translations of a test set are written to."""
         return self.folder / f"{test}.hyp"
 
+    @property
+    def tests(self) -> list[str]:
+        """The names of the test sets that have been translated, sorted."""
+        names = [path.name for pattern in ("*.hyp", "*.hyp.gz") for path in self.folder.glob(pattern)]
+        return sorted({name.removesuffix(".gz").removesuffix(".hyp") for name in names})
+
     def files(self) -> dict[str, Path]:
-        """Every file that the run's figures come from and that is there, by its path in the folder."""
-        paths = [self.config, self.folder / "vocabulary.json", self.metrics, self.speed, self.weights]
-        paths += self.folder.glob("*.hyp")
-        paths += [self.selection] if len(length_penalties(self.run.decode)) > 1 else []
-        return {path.relative_to(self.folder).as_posix(): path for path in sorted(paths) if path.exists()}
+        """Every file that the run's figures come from and that is there, by its path in the folder.
+
+        A published folder has no weights, and compressed files, which stand here under their plain names.
+        """
+        names = [self.config, self.folder / FILE_NAME, self.metrics, self.speed, self.weights, self.selection]
+        names += [self.plain_output(test) for test in self.tests]
+        files = {name.relative_to(self.folder).as_posix(): plain_or_gzip(name) for name in sorted(names)}
+        return {name: path for name, path in files.items() if path.exists()}
 
     def hashes(self) -> dict[str, str]:
-        """The sha256 of every file of ``files``."""
-        return {name: hash_file(path) for name, path in self.files().items()}
+        """The sha256 of every file of ``files``, of the content if it is compressed."""
+        return {name: hash_decompressed(path) for name, path in self.files().items()}

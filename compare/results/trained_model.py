@@ -50,6 +50,11 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
         )
     sizes = len(vocabularies.src), len(vocabularies.tgt)
     architecture, weights = trained.run.model.architecture, trained.weights
+    if not weights.parent.is_dir():
+        raise ValueError(
+            f"{folder} has no weights (published runs have none): "
+            "train it again to translate or to see attention"
+        )
     meta_model = ensure_fits_memory(architecture, *sizes, training=False, context=str(trained.config))
     ensure_fit(meta_model, weight_shapes(weights), str(weights))
     recorded = files.get(weights.relative_to(folder).as_posix())

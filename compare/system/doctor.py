@@ -1,6 +1,5 @@
 """Check of this machine before a long run: packages, processors, threads, GPUs and disk."""
 
-import os
 import platform
 import re
 import shutil
@@ -10,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from compare.system.device import FAST_BF16, FAST_BF16_GPU, processor
+from compare.system.device import FAST_BF16, FAST_BF16_GPU, processor, usable_cores
 
 MIN_FREE_GIB = 2.0
 
@@ -73,7 +72,7 @@ def _packages() -> Iterator[Diagnosis]:
 def _processor() -> Iterator[Diagnosis]:
     """Check the CPU, the cores this process may use, and whether bfloat16 is fast on it."""
     name, flags = processor()
-    yield Diagnosis(topic="cpu", text=f"{name}, {_cores()} cores")
+    yield Diagnosis(topic="cpu", text=f"{name}, {usable_cores()} cores")
     if flags:
         fast = sorted(FAST_BF16 & flags)
         text = f"fast ({', '.join(fast)})" if fast else "emulated: correct, but slower than fp32"
@@ -84,16 +83,11 @@ def _threads() -> Diagnosis:
     """Check that torch uses no more threads than there are cores."""
     import torch
 
-    threads, cores = torch.get_num_threads(), _cores()
+    threads, cores = torch.get_num_threads(), usable_cores()
     if threads > cores:
         advice = f"{threads}, more than cores: set OMP_NUM_THREADS={cores}"
         return Diagnosis(topic="threads", text=advice, level="note")
     return Diagnosis(topic="threads", text=str(threads))
-
-
-def _cores() -> int:
-    """Count the cores this process may use; they may be fewer than the machine has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _gpus() -> Iterator[Diagnosis]:

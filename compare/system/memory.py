@@ -17,6 +17,11 @@ def physical_memory_bytes() -> int | None:
         return None
 
 
+def is_out_of_memory(error: Exception) -> bool:
+    """Return whether a tensor could not be allocated; on a CPU only torch's message shows this."""
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
 def reset_peak_memory(device: torch.device) -> None:
     """Restart the measurement of the peak, so that a run does not report that of an earlier run."""
     if device.type == "cuda":

@@ -1,46 +1,53 @@
-"""Peak FLOP/s of a device, to which the FLOP/s that a model reaches in training are compared."""
+"""Peak FLOP/s of devices: by their data sheets, for MFU, and of a measured matrix product, for ``doctor``."""
 
 import re
 
 import torch
 
-from compare.system.device import device_name
 from compare.system.precision import DTYPES
 from compare.system.timing import best_of
 
 MATRIX_SIZE = {"cpu": 1024, "cuda": 8192}
 """Side of the square matrices multiplied, by device type: large enough to keep it busy."""
-PEAK_TFLOPS = {
-    r"A100\b.*": 312,
-    r"H100 80GB HBM3": 989,
-    r"H100 PCIe": 756,
-    r"H200": 989,
-    r"L4": 121,
-    r"A10": 125,
-    r"GeForce RTX 4090": 165,
+PEAK_TFLOPS: dict[str, dict[str, float]] = {
+    r"B200": {"bf16": 2250, "fp32": 75},  # HGX B200: 4.5 PFLOP/s with sparsity; 75
+    r"GH200 .*": {"bf16": 989, "fp32": 67},  # GH200 Grace Hopper Superchip: 1,979 with sparsity; 67
+    r"H200": {"bf16": 989, "fp32": 67},  # H200 SXM: 1,979 with sparsity; 67
+    r"H200 NVL": {"bf16": 835.5, "fp32": 60},  # H200 NVL: 1,671 with sparsity; 60
+    r"H100 80GB HBM3": {"bf16": 989, "fp32": 67},  # H100 SXM: 1,979 with sparsity; 67
+    r"H100 PCIe": {"bf16": 756, "fp32": 51},  # H100 PCIe: 1,513 with sparsity; 51
+    r"H100 NVL": {"bf16": 835.5, "fp32": 60},  # H100 NVL: 1,671 with sparsity; 60
+    r"A100[- ].*": {"bf16": 312, "fp32": 19.5},  # A100 40GB and 80GB, SXM and PCIe: 312; 19.5
+    r"L40S": {"bf16": 362, "fp32": 91.6},  # L40S: 362.05; 91.6
+    r"L4": {"bf16": 121, "fp32": 30.3},  # L4: 242 with sparsity; 30.3
+    r"A10G": {"bf16": 70, "fp32": 35},  # A10G (made for AWS): 70; 35
+    r"A10": {"bf16": 125, "fp32": 31.2},  # A10: 125; 31.2
+    r"GeForce RTX 4090": {"bf16": 165, "fp32": 82.6},  # Ada whitepaper, fp32 accumulation: 165.2; 82.6
 }
-"""Dense bf16 peaks of the makers' data sheets, by a pattern of the card's whole name after "NVIDIA"."""
-FORMULA = "FLOPs of training a token (3 times the forward pass' matrix products) x tokens/s over"
+"""Peaks without sparsity in NVIDIA's data sheets, by a pattern of the card's whole name after "NVIDIA".
+
+bf16 is that of the tensor cores, fp32 that of the other cores, since torch keeps products of fp32 matrices
+off the tensor cores. A slice of a card (MIG) has no data sheet.
+"""
 
 
-def peak_flops(device: torch.device, precision: str) -> tuple[float, str]:
-    """Look up or measure the peak of ``device``.
+def peak_flops(name: str, precision: str) -> float | None:
+    """Look up the peak that model FLOPs utilisation (MFU) is relative to.
+
+    Args:
+        name: the device's name, as by ``device_name``.
+        precision: precision of training.
 
     Returns:
-        Operations per second, and a description of what they are.
+        FLOP/s; None for processors, slices of a card (MIG) and unknown cards, which have no MFU.
     """
-    peak = peak_tflops(device_name(device)) if device.type == "cuda" else None
-    if peak is not None:
-        return peak * 1e12, f"MFU: {FORMULA} the card's peak, {peak:,.0f} TFLOP/s of dense bf16"
-    rate, size = matmul_flops_per_s(device, precision, seconds=2), MATRIX_SIZE[device.type]
-    measured = f"{rate / 1e9:,.0f} GFLOP/s, measured in a {size} x {size} {precision} matrix product"
-    return rate, f"{FORMULA} {measured}"
-
-
-def peak_tflops(name: str) -> float | None:
-    """Look up a card's dense bf16 peak in TFLOP/s; None for an unknown card."""
     card = name.removeprefix("NVIDIA ")
-    return next((peak for pattern, peak in PEAK_TFLOPS.items() if re.fullmatch(pattern, card)), None)
+    if " MIG " in card:
+        return None
+    for pattern, peaks in PEAK_TFLOPS.items():
+        if re.fullmatch(pattern, card) and precision in peaks:
+            return 1e12 * peaks[precision]
+    return None
 
 
 def matmul_flops_per_s(device: torch.device, precision: str, seconds: float = 0.3) -> float:

@@ -17,6 +17,12 @@ def autocast(device: torch.device, precision: str) -> torch.autocast:
     return torch.autocast(device.type, torch.bfloat16, enabled=DTYPES[precision] is torch.bfloat16)
 
 
+def precision_of(model: nn.Module) -> str:
+    """Return the precision of a model's weights, in which it decodes."""
+    dtype = next(model.parameters()).dtype
+    return next(name for name, known in DTYPES.items() if known is dtype)
+
+
 def for_decoding(model: Module, precision: str) -> Module:
     """Return the model itself for fp32, or a copy in bf16, which is faster than autocast at every step."""
     dtype = DTYPES[precision]

@@ -3,12 +3,13 @@
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
+from compare.system.cpu_share import CpuMeter
 from compare.system.energy import EnergyMeter
 from compare.system.memory import peak_memory_bytes, reset_peak_memory
 
@@ -26,6 +27,13 @@ class Speed:
     """Tokens per repeat; for decoding the target tokens, end of sentence included."""
     seconds: list[float]
     """Seconds of each repeat."""
+    cpu_shares: list[float] = field(default_factory=list)
+    """Share of the processor in each repeat, see ``CpuMeter``; empty if it was not measured."""
+
+    @property
+    def cpu_share(self) -> float | None:
+        """Median share of the processor over the repeats."""
+        return statistics.median(self.cpu_shares) if self.cpu_shares else None
 
     @property
     def sentences_per_s(self) -> float:
@@ -45,27 +53,41 @@ class TimedRepeat(NamedTuple):
     joules: float | None
     """Energy of processor and GPU; None where it cannot be read."""
     peak_memory_bytes: int
+    cpu_share: float
+    """Share of the processor, see ``CpuMeter``."""
 
 
 def time_in_turn(
-    works: Sequence[Workload], device: torch.device, *, repeats: int
+    works: Sequence[Workload],
+    device: torch.device,
+    *,
+    repeats: int,
+    warm_ups: Sequence[Workload] | None = None,
 ) -> Iterator[tuple[int, TimedRepeat]]:
-    """Run each workload once to warm up, then all of them in turn, ``repeats`` times.
+    """Warm each workload up, then run all of them in turn, ``repeats`` times.
 
     The workloads take turns so that a change in the speed of the machine affects all of them alike.
+
+    Args:
+        works: what to time.
+        device: where it runs.
+        repeats: timed repeats of each workload.
+        warm_ups: work that warms up; by default each workload itself, once.
 
     Yields:
         The index in ``works`` and the cost of each timed repeat.
     """
-    for work in works:
+    for work in works if warm_ups is None else warm_ups:
         work()
-    energy = EnergyMeter(device)
+    energy, processor = EnergyMeter(device), CpuMeter()
     for _ in range(repeats):
         for index, work in enumerate(works):
             reset_peak_memory(device)
             energy.take()
+            processor.take()
             seconds = timed(work, device)
-            yield index, TimedRepeat(seconds, energy.take(), peak_memory_bytes(device))
+            share = processor.take()
+            yield index, TimedRepeat(seconds, energy.take(), peak_memory_bytes(device), share)
 
 
 def best_of(work: Workload, device: torch.device, *, repeats: int = 1, seconds: float = 0.0) -> float:

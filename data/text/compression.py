@@ -1,11 +1,14 @@
-"""Reading of plain, .gz and .zst files and of standard input as streams of bytes."""
+"""Reading of plain, .gz and .zst files and of standard input as streams of bytes, and packing as .gz."""
 
 import gzip
+import hashlib
 import io
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from data.text.files import ensure_regular, hash_file, read_bytes
 
 COMPRESSED_SUFFIXES = (".gz", ".zst")
 """Suffixes of files that are decompressed while they are read."""
@@ -41,6 +44,55 @@ def open_text(path: Path) -> BinaryIO:
     if decompress is None:
         return path.open("rb", buffering=BUFFER)
     return io.BufferedReader(_DecompressedFile(path, decompress), BUFFER)
+
+
+def plain_or_gzip(path: Path) -> Path:
+    """Return ``path``, or ``path``.gz if only that exists."""
+    packed = path.with_name(f"{path.name}.gz")
+    return packed if packed.exists() and not path.exists() else path
+
+
+def pack_gzip(content: bytes) -> bytes:
+    """Compress bytes as a .gz file without a time, so that the same content gives the same file."""
+    return gzip.compress(content, mtime=0)
+
+
+def read_decompressed(path: Path, *, max_bytes: int) -> bytes:
+    """Read a whole file of an experiment as ``read_bytes`` does; a .gz or .zst file is decompressed.
+
+    Args:
+        path: the file.
+        max_bytes: size that the content of no such file reaches.
+
+    Raises:
+        OSError: ``path`` cannot be read, or is a folder.
+        ValueError: ``path`` is no regular file, is damaged, or its content is larger than ``max_bytes``.
+    """
+    if path.suffix not in COMPRESSED_SUFFIXES:
+        return read_bytes(path, max_bytes=max_bytes)
+    ensure_regular(path)
+    with open_text(path) as file:
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise ValueError(f"{path}: over {max_bytes:,} bytes; no {plain_name(path)} is so large")
+    return content
+
+
+def hash_decompressed(path: Path) -> str:
+    """Compute the sha256 of a regular file's content, decompressed if the file is .gz or .zst.
+
+    Raises:
+        OSError: ``path`` cannot be read, or is a folder.
+        ValueError: ``path`` is no regular file, or is damaged.
+    """
+    if path.suffix not in COMPRESSED_SUFFIXES:
+        return hash_file(path)
+    ensure_regular(path)
+    digest = hashlib.sha256()
+    with open_text(path) as file:
+        while chunk := file.read(BUFFER):
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def plain_name(path: Path) -> str:

@@ -13,13 +13,14 @@ MOVED = "moved.json"
 """File in a temporary folder with the names of the files that are being moved to an existing folder."""
 
 
-def check_vacant(out: Path) -> Path:
+def check_vacant(out: Path, *, replace: bool = False) -> Path:
     """Check that a folder can be created, and that nothing would be overwritten.
 
     Temporary folders that killed processes left for ``out`` are removed.
 
     Args:
         out: a new name, an existing empty folder, or a symbolic link to either.
+        replace: accept a folder that is not empty.
 
     Returns:
         The absolute path of the folder, with symbolic links resolved.
@@ -36,34 +37,41 @@ def check_vacant(out: Path) -> Path:
     if ancestor != target and not ancestor.is_dir():
         raise NotADirectoryError(f"{out} cannot be created: {ancestor} is a file, not a folder")
     _remove_leftovers(target)
-    _ensure_empty(target, out)
+    if not (replace and target.is_dir()):
+        _ensure_empty(target, out)
     return target
 
 
 @contextmanager
-def new_folder(out: Path) -> Iterator[Path]:
+def new_folder(out: Path, *, replace: bool = False) -> Iterator[Path]:
     """Create a folder whose files appear all together or not at all.
 
     The context manager gives a temporary folder. If the ``with`` block succeeds, it is renamed to ``out``;
     otherwise it is deleted. If ``out`` is an existing empty folder, the files are moved into it instead,
     because a mount point or the working directory of a shell must not be replaced.
 
+    Args:
+        out: see ``check_vacant``.
+        replace: delete what ``out`` holds once the new files are complete. A process that is killed between
+            two renames leaves no ``out``.
+
     Raises:
         FileExistsError: see ``check_vacant``.
         OSError: ``out`` cannot be written; the error names ``out`` if it would name a temporary file or none
             (disk full).
     """
-    target = check_vacant(out)
+    target = check_vacant(out, replace=replace)
     exists = target.is_dir()
+    replace = exists and replace and any(target.iterdir())
     name = temporary_path(target).name
-    temporary = (target if exists else target.parent) / name
+    temporary = (target if exists and not replace else target.parent) / name
     try:
         temporary.mkdir(parents=True)
         yield temporary
-        for path in temporary.iterdir():
-            with path.open("r+b") as file:  # Windows syncs only what is open for writing
-                os.fsync(file.fileno())
-        sync_folder(temporary)
+        _sync_tree(temporary)
+        if replace:
+            _replace_folder(temporary, target)
+            return
         _ensure_empty(target, out, except_for=name)
         if exists:
             _move_files(temporary, target)
@@ -88,6 +96,17 @@ def described(path: Path) -> dict[str, int | str]:
     return {"bytes": path.stat().st_size, "sha256": hash_file(path)}
 
 
+def _sync_tree(folder: Path) -> None:
+    """Fsync all files and folders in ``folder``, and the folder itself."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            _sync_tree(path)
+        else:
+            with path.open("r+b") as file:  # Windows syncs only what is open for writing
+                os.fsync(file.fileno())
+    sync_folder(folder)
+
+
 def _ensure_empty(target: Path, out: Path, *, except_for: str = "") -> None:
     """Raise FileExistsError if ``target`` is a file, or holds an entry other than ``except_for``.
 
@@ -100,6 +119,20 @@ def _ensure_empty(target: Path, out: Path, *, except_for: str = "") -> None:
         raise FileExistsError(f"{out}: another process is writing to this folder; wait until it has ended")
     if entries:
         raise FileExistsError(f"{out} holds something already; name a new folder, or remove this one")
+
+
+def _replace_folder(temporary: Path, target: Path) -> None:
+    """Put ``temporary`` in the place of ``target``, which is deleted."""
+    old = temporary_path(target)
+    try:
+        os.rename(target, old)
+        os.replace(temporary, target)
+    except BaseException:
+        if not target.exists():
+            os.rename(old, target)
+        raise
+    sync_folder(target.parent)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def _move_files(temporary: Path, target: Path) -> None:
@@ -125,8 +158,8 @@ def _undo_moves(temporary: Path, target: Path) -> None:
         return  # nothing has been moved
     waiting = [name for name in names if (temporary / name).exists()]
     if waiting:
-        for name in set(names).difference(waiting):
-            (target / name).unlink(missing_ok=True)
+        for path in (target / name for name in set(names).difference(waiting)):
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     (temporary / MOVED).unlink()
 
 

@@ -105,6 +105,8 @@ def test_a_line_of_metrics_with_wrong_fields(
         ("speed.json", {"decode_s": "1"}, "decode_s must be a positive number, found '1'"),
         ("speed.json", {"greedy": {"sentences": 1}}, "greedy must hold sentences, tokens, seconds"),
         ("speed.json", {"latency_ms": []}, "latency_ms must be a list of positive numbers, found []"),
+        ("speed.json", {"latency": {}}, "latency must hold ms, cpu_shares"),
+        ("speed.json", {"session": 1}, "session must hold device, torch, threads, cores"),
         ("speed.json", None, "nested too deeply"),
         ("metrics.jsonl", None, "metrics.jsonl, line 1: not a JSON object of metrics"),
     ],
@@ -191,7 +193,8 @@ def test_a_model_that_no_machine_holds(
     assert message in said
     assert not (tmp_path / "out").exists()
     if "GiB" in message:
-        assert "lower hidden_size, attention_size, the number of layers or vocabulary.size" in said
+        widths = "hidden_size, encoder_size, attention_size, embedding_size"
+        assert f"lower {widths}, the number of layers or vocabulary.size" in said
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,7 @@ def test_a_read_only_folder(tiny_toml: Path, finished: Path, tmp_path: Path):
         ["run", str(tiny_toml), "--out", str(disk / "new"), "-q"],
         ["run", str(tiny_toml), "--out", str(disk / "begun"), "-q"],
         ["plot", str(disk / "copy"), "-q"],
+        ["report", str(disk / "copy"), "-q"],
     ]
     steps = [
         {"mount": "size=64m"},
@@ -67,8 +68,9 @@ def test_a_read_only_folder(tiny_toml: Path, finished: Path, tmp_path: Path):
         *({"attnbench": arguments} for arguments in [*writing, ["table", str(disk / "copy")]]),
     ]
     *answers, table = in_steps(steps, disk, mounts=True)
-    for answer in answers:
-        as_documented("read-only folder", answer["status"], answer["err"])
+    faults = ["read-only folder", *["read-only or published experiment"] * 3]
+    for fault, answer in zip(faults, answers, strict=True):
+        as_documented(fault, answer["status"], answer["err"])
         assert ".tmp" not in answer["err"]
         assert answer["out"] == ""
     assert (table["status"], table["err"]) == (0, "")

@@ -23,6 +23,8 @@ from compare.config.parse import load_experiment
 from compare.config.resolve_model import resolve_model
 from compare.config.sections import DecodeConfig
 from compare.decoding.length_penalty import length_penalties
+from compare.experiment.tune.search_folder import read_description
+from compare.experiment.tune.trial_log import TrialResult, read_trials, write_trials
 from compare.report.tables.table import TableForm, render_table
 from compare.results.result import Result
 from compare.results.selection import GridPoint, Selection, read_selection
@@ -77,10 +79,8 @@ BENCH = (
             for unit in ("tokens/s", "ms")
         ],
         changes=[Change(row="lstm train fp32", ratio=1.5, verdict="faster")],
-        conditions={"threads": 2},
+        conditions={"device": "abacus", "threads": 2},
         versions={"torch": "2"},
-        yardstick_flops_per_s=1e9,
-        yardstick="a product",
     )
     .to_json()
     .encode()
@@ -200,6 +200,33 @@ def test_logs(folder: Path, content: bytes):
     path = written(folder / "metrics.jsonl", content)
     survives(lambda: read_metrics(path), path)
     survives(lambda: MetricsLog(path).rewind(1), path)
+
+
+TRIAL = TrialResult(
+    label="lstm",
+    trial=1,
+    settings={"dropout": 0.1, "schedule": "linear"},
+    status="done",
+    bleu=1.5,
+    loss=2.5,
+    best_update=4,
+    updates=8,
+    seconds=1.5,
+    code_version="0",
+)
+FAILED = replace(TRIAL, trial=2, status="diverged", bleu=None, loss=None, best_update=None, reason="why")
+SEARCH = b'{\n"trials": 2,\n"updates": 8,\n"seed": 1,\n"settings": {"train.seed": 1,\n"seed": 1}\n}'
+
+
+@fuzz
+@given(data=st.data())
+def test_searches(folder: Path, data: st.DataObject):
+    write_trials(folder / "search", [TRIAL, FAILED])
+    path = folder / "search" / "trials.jsonl"
+    written(path, data.draw(damaged([path.read_bytes(), path.read_bytes().replace(b", ", b",\n")])))
+    survives(lambda: read_trials(path.parent), path)
+    path = written(folder / "search" / "tune.json", data.draw(damaged([SEARCH])))
+    survives(lambda: read_description(path), path)
 
 
 LINKS = [

@@ -15,6 +15,7 @@ import pytest
 
 from tests.kits.faults import ROOT, environment
 from tests.kits.fuzz import INPUTS
+from tests.kits.fuzz_commands import KINDS
 
 SHORT = 4
 """Inputs of each kind in a short run."""
@@ -33,7 +34,7 @@ def test_damaged_files_through_whole_commands(tmp_path: Path):
     )
     assert done.returncode == 0, done.stderr
     counts = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(counts) == 9
+    assert len(counts) == len(KINDS)
     print("kind, inputs, processes, refused, accepted, tracebacks, unclear, hangs")
     for count in counts:
         names = ("kind", "inputs", "processes", "refused", "accepted", "traceback", "unclear", "hang")

@@ -1,5 +1,6 @@
 """Damage of the files of a run for the fuzzing of whole commands: bytes, values, types, tensors."""
 
+import gzip
 import io
 import json
 import random
@@ -90,6 +91,13 @@ def damage_text(rng: random.Random, content: bytes) -> bytes:
         lines[number : number + 1] = [] if rng.random() < 0.5 else [lines[number]] * 2
         return b"".join(lines)
     return _splice(rng, content)
+
+
+def damage_gzip(rng: random.Random, content: bytes) -> bytes:
+    """Half of the time other compressed bytes, else another text in a whole .gz file."""
+    if rng.random() < 0.5:
+        return _splice(rng, content)
+    return gzip.compress(damage_text(rng, gzip.decompress(content)))
 
 
 def no_file(rng: random.Random, path: Path) -> None:

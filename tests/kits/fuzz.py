@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 INPUTS = int(os.environ.get("ATTNBENCH_FUZZ", "0"))
 """Number of inputs over all targets; 0: a short run with fixed inputs."""
-TARGETS = 11
+TARGETS = 13
 fuzz = settings(
     max_examples=-(-INPUTS // TARGETS) or 150,
     derandomize=not INPUTS,

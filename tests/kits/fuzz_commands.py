@@ -19,6 +19,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +29,7 @@ from compare.cli import main
 from tests.conftest import TINY, write_corpus
 from tests.kits.damage import (
     damage,
+    damage_gzip,
     damage_json,
     damage_log,
     damage_state,
@@ -76,8 +78,15 @@ KINDS = {
         ("table", "wide", "latex", "translate", "dry run"),
         ("check", "report", "plot", "run"),
     ),
+    "published": Kind(
+        (f"published/{RUN}/test.hyp.gz", f"published/{RUN}/vocabulary.json.gz"),
+        damage_gzip,
+        ("score", "publish again"),
+        ("report published",),
+    ),
     "selection": Kind((f"run/{RUN}/selection.json",), damage_json, ("translate",), ("check", "report")),
     "speed": Kind((f"run/{RUN}/speed.json",), damage_json, ("check",)),
+    "convergence": Kind(("run/convergence.json",), damage_json, ("converge",), ("check",)),
     "vocabulary": Kind((f"run/{RUN}/vocabulary.json",), damage_json, ("translate",), ("check", "report")),
     "weights": Kind(
         (f"run/{RUN}/checkpoints/final.safetensors",),
@@ -86,25 +95,37 @@ KINDS = {
         ("check", "plot"),
     ),
 }
+if find_spec("optuna"):
+    KINDS["journal"] = Kind(("search/journal.log",), damage_log, ("tune",))
+    KINDS["search"] = Kind(("search/tune.json",), damage_json, ("tune",))
 
 
 def commands(folder: Path) -> dict[str, list[str]]:
     """Arguments by the names that ``KINDS`` uses; the experiment lies in ``folder``."""
     toml, out, stopped = str(folder / "tiny.toml"), str(folder / "run"), str(folder / "stopped")
-    corpus = str(folder / "corpus")
+    corpus, published = str(folder / "corpus"), str(folder / "published")
     return {
         "dry run": ["run", toml, "--dry-run", "-q", "--out", out],
         "run": ["run", toml, "-q", "--out", out],
         "resume": ["run", toml, "-q", "--out", stopped],
         "rescore": ["run", toml, "-q", "--out", stopped],
         "translate": ["translate", str(folder / "run" / RUN)],
+        "converge": ["converge", out, "-q"],
         "check": ["check", out, "-q"],
         "table": ["table", out],
         "wide": ["table", out, "--shape", "wide"],
         "latex": ["table", out, "--form", "latex"],
         "data check": ["data", "check", corpus],
+        "publish": ["publish", out, "--out", published],
+        "publish again": ["publish", published, "--out", str(folder / "again")],
+        "score": ["score", f"{published}/{RUN}/test.hyp.gz", "--ref", f"{corpus}/test.de"],
         "report": ["report", out, "-q"],
+        "report published": [
+            *("report", published, "--set", f"data.root={corpus}"),
+            *("--out", str(folder / "page.html"), "-q"),
+        ],
         "plot": ["plot", out, "-q"],
+        "tune": ["tune", toml, "-q", "--out", str(folder / "search"), "--trials", "1", "--updates", "1"],
     }
 
 
@@ -134,7 +155,8 @@ def prepare(folder: Path, *, short: bool) -> None:
     for name in ("experiment.json", "test.src"):
         shutil.copy(folder / "run" / name, folder / "stopped" / name)
     for name, arguments in commands(folder).items():
-        if name not in ("resume", "rescore", *(("report", "plot") if short else ())):
+        left_out = ("resume", "rescore", *(("report", "plot", "report published") if short else ()))
+        if name not in left_out and (name != "tune" or "journal" in KINDS):
             sys.stdin = io.TextIOWrapper(io.BytesIO(b"red dog\n"))
             assert main(arguments) == 0, name
 
@@ -145,7 +167,7 @@ def place(source: Path, target: Path) -> None:
         shutil.copytree(source, target)
     root = (target / "corpus").as_posix()
     (target / "tiny.toml").write_text((source / "tiny.toml.in").read_text().replace("ROOT", root))
-    for config in target.glob("*/*/config.toml"):
+    for config in target.rglob("config.toml"):
         text = config.read_text()
         config.write_text(text.replace((source / "corpus").as_posix(), root))
 

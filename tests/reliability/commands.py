@@ -16,6 +16,7 @@ OUT = "out"
 """What a command writes, in the folder of a series."""
 SHORT = ["train.max_updates=24", "train.valid_every=12", "train.checkpoint_every=3"]
 BENCH = ["--phase", "train,greedy", "--updates", "1", "--repeats", "1", "--batch", "2", "--steps", "2"]
+TUNE = ["--trials", "2", "--updates", "12"]
 STUDY = "distance"
 """The study that is fastest in quick mode."""
 
@@ -23,7 +24,10 @@ IMPORTS = [
     "compare.benchmark.benchmark",
     "compare.check.recompute",
     "compare.cli",
+    "compare.experiment.converge",
+    "compare.experiment.publish",
     "compare.experiment.run_all",
+    "compare.experiment.tune.search",
     "compare.report.html",
     "compare.report.publish",
     "compare.studies.distance",
@@ -31,6 +35,7 @@ IMPORTS = [
     "data.prepare.prepare_corpus",
     "torch._dynamo",
     "torch._inductor",
+    "optuna.storages.journal",
     "jinja2",
     "lxml.etree",
     "sacrebleu",
@@ -81,7 +86,7 @@ def make_commands(inputs: Path, finished: Path) -> dict[str, Command]:
 
     Args:
         inputs: the folder of ``write_inputs``.
-        finished: the finished experiment that ``report`` reads; it may be made later.
+        finished: the finished experiment that ``report``, ``converge`` and ``publish`` read; made later.
     """
     config, corpus = str(inputs / "tiny.toml"), [str(inputs / "corpus" / f"train.{x}") for x in ("en", "de")]
 
@@ -100,12 +105,27 @@ def make_commands(inputs: Path, finished: Path) -> dict[str, Command]:
             arguments=lambda folder: ["run", config, "--out", str(folder / OUT), "-q"],
             resumes=True,
         ),
+        Command(
+            name="tune",
+            arguments=lambda folder: ["tune", config, *TUNE, "--out", str(folder / OUT), "-q"],
+            resumes=True,
+        ),
+        Command(
+            name="converge",
+            arguments=lambda folder: ["converge", str(folder / OUT), "-q"],
+            set_up=copy_finished,
+            resumes=True,
+        ),
         Command(name="prepare", arguments=prepare),
         Command(name="prepare-into", arguments=prepare, set_up=make_empty, undoes=True),
         Command(
             name="report",
             arguments=lambda folder: ["report", str(folder / OUT), "-q"],
             set_up=copy_finished,
+        ),
+        Command(
+            name="publish",
+            arguments=lambda folder: ["publish", str(finished), "--out", str(folder / OUT)],
         ),
         Command(
             name="study",
@@ -128,13 +148,11 @@ def warm_up() -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a command as ``python -m compare`` does, but studies are quick, and bench skips a part."""
+    """Run a command as ``python -m compare`` does, but studies are quick."""
     import compare.studies
-    from compare.benchmark import benchmark
     from compare.cli import main as run_command
 
     compare.studies.run_study = partial(compare.studies.registry.run_study, quick=True)
-    benchmark.peak_flops = lambda device, precision: (1e9, "1 GFLOP/s")
     return run_command(list(arguments))
 
 

@@ -10,10 +10,11 @@ import torch
 from safetensors.torch import load_file
 
 TIMED = re.compile(
-    r"(.*_)?(s|seconds|per_s|ms|ms_p50|ms_p95|mfu|joules|1k_tokens|bytes|tokens_per_s|flops_per_s)"
+    r"(.*_)?(s|seconds|(per_s|ms_p50)(_low|_high)?|ms|ms_p95|mfu|joules|1k_tokens|bytes|cpu_shares?)"
+    r"|clock_mhz|timed_together"
 )
 """Keys in JSON whose values depend on the machine's speed or memory."""
-PRESENCE_ONLY = re.compile(r"log\.txt|table\.(md|csv)|learning-curves-seconds\..*")
+PRESENCE_ONLY = re.compile(r"log\.txt|journal\.log|table\.(md|csv)|learning-curves-seconds\..*")
 """Files with times and nothing that another file does not hold too."""
 Contents = dict[str, str]
 

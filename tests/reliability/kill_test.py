@@ -20,7 +20,17 @@ from tests.reliability.kills import RUNNING, start, wait
 from tests.reliability.processes import share
 from tests.reliability.series import KILLS, OUT, Series, Table
 
-SHARES = {"run": 0.3, "prepare": 0.22, "prepare-into": 0.22, "report": 0.04, "study": 0.1, "bench": 0.12}
+SHARES = {
+    "run": 0.25,
+    "tune": 0.1,
+    "converge": 0.1,
+    "prepare": 0.16,
+    "publish": 0.04,
+    "prepare-into": 0.16,
+    "report": 0.04,
+    "study": 0.09,
+    "bench": 0.11,
+}
 """The part of the kills that each command gets."""
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun
+from compare.analysis.speed_spread import Spread, timed_spread
 from compare.analysis.table import Row, Table
 from compare.training.metrics_log import read_metrics
 
@@ -57,31 +58,40 @@ def pareto(finished: FinishedExperiment) -> Table:
     """List test BLEU, decoding speed and parameters, and which models are Pareto-optimal.
 
     Returns:
-        One row per label: means over seeds, for BLEU also minimum and maximum. A label without one of the
-        figures is left out.
+        One row per label: means over seeds, for BLEU also minimum and maximum, for speed the lowest and
+        highest repeat. A label without one of the figures is left out.
     """
     rows = [row for label, runs in finished.labels.items() if (row := _mean_row(label, runs))]
-    speed_front = pareto_front([(row[SPEED], row["bleu"]) for row in rows])
+    spreads = [Spread(row[f"{SPEED}_low"], row[f"{SPEED}_high"]) for row in rows]
+    speed_front = pareto_front([(row[SPEED], row["bleu"]) for row in rows], spreads)
     size_front = pareto_front([(-row[SIZE], row["bleu"]) for row in rows])
     caption = (
         f"BLEU of {finished.corpus.tests[0]} against decoding speed and against size: a model is on a front "
-        "if no other is better in one of the two and at least as good in the other."
+        "if no other is better in one of the two and at least as good in the other; speeds whose spreads "
+        "overlap count as equal."
     )
     fronts = [{"speed_front": a, "size_front": b} for a, b in zip(speed_front, size_front, strict=True)]
     return Table(caption, [row | front for row, front in zip(rows, fronts, strict=True)])
 
 
-def pareto_front(points: Sequence[tuple[float, float]]) -> list[bool]:
+def pareto_front(points: Sequence[tuple[float, float]], spreads: Sequence[Spread] = ()) -> list[bool]:
     """Return whether each point is Pareto-optimal, larger being better in both coordinates.
 
     Equal points do not dominate each other.
+
+    Args:
+        points: the points.
+        spreads: spread of the first coordinate of each point; where two overlap, they count as equal.
     """
-    return [not any(_dominates(other, point) for other in points) for point in points]
+    spreads = spreads or [Spread(x, x) for x, _ in points]
+    candidates = [(spread, y) for spread, (_, y) in zip(spreads, points, strict=True)]
+    return [not any(_dominates(other, one) for other in candidates) for one in candidates]
 
 
-def _dominates(one: tuple[float, float], other: tuple[float, float]) -> bool:
+def _dominates(one: tuple[Spread, float], other: tuple[Spread, float]) -> bool:
     """Return whether ``one`` is at least as good in both coordinates and better in one."""
-    return one[0] >= other[0] and one[1] >= other[1] and one != other
+    (x, y), (other_x, other_y) = one, other
+    return y >= other_y and not other_x.is_above(x) and (y > other_y or x.is_above(other_x))
 
 
 def _mean_row(label: str, runs: Sequence[FinishedRun]) -> Row:
@@ -92,6 +102,7 @@ def _mean_row(label: str, runs: Sequence[FinishedRun]) -> Row:
     )
     if not len(bleu) == len(speed) == len(size) == len(runs):
         return {}
+    low, high = timed_spread(runs, SPEED) or (min(speed), max(speed))
     return {
         "label": label,
         "seeds": len(runs),
@@ -99,6 +110,8 @@ def _mean_row(label: str, runs: Sequence[FinishedRun]) -> Row:
         "bleu_low": min(bleu),
         "bleu_high": max(bleu),
         SPEED: fmean(speed),
+        f"{SPEED}_low": low,
+        f"{SPEED}_high": high,
         SIZE: size[0],
     }
 

@@ -5,10 +5,8 @@ from statistics import fmean
 
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun
 from compare.analysis.significance.comparison import ONE_SEED, Comparison, comparison_matrix, describe_p
+from compare.analysis.speed_spread import are_timed_together, timed_spread
 from compare.scoring.metrics import METRICS
-
-SAME_SPEED = 0.05
-"""Relative difference below which two speeds count as equal: repeated timings of one model vary as much."""
 
 
 def headlines(finished: FinishedExperiment, comparisons: Sequence[Comparison]) -> list[str]:
@@ -43,7 +41,8 @@ def describe_comparison(comparison: Comparison, finished: FinishedExperiment) ->
         finished: the experiment, which has the training speeds.
 
     Returns:
-        The difference with its p-value, or why it is inconclusive, and the ratio of the training speeds.
+        The difference with its p-value, or why it is inconclusive, and the ratio of the training speeds if
+        their spreads do not overlap.
     """
     ordered = comparison if comparison.difference >= 0 else comparison.swapped()
     speed = _describe_speed(finished.labels[ordered.first], finished.labels[ordered.second])
@@ -72,16 +71,14 @@ def _rank(label: str, finished: FinishedExperiment, compared: Container[str]) ->
 
 
 def _describe_speed(first: Sequence[FinishedRun], second: Sequence[FinishedRun]) -> str | None:
-    """Compare mean training speeds; None if one is missing or they were measured under other conditions."""
-    results = [run.result for run in (*first, *second)]
-    conditions = {(result.device, result.torch, result.threads, result.precision) for result in results}
-    rates = [result.train_tokens_per_s or 0.0 for result in results]
-    if len(conditions) > 1 or not all(rates):
+    """Compare training speeds; None unless they were timed together and their spreads do not overlap."""
+    one, other = (timed_spread(runs, "train_tokens_per_s") for runs in (first, second))
+    if one is None or other is None or not are_timed_together([*first, *second]):
         return None
-    ratio = fmean(rates[: len(first)]) / fmean(rates[len(first) :])
-    if abs(ratio - 1) < SAME_SPEED:
-        return "trains as fast"
-    return f"trains {ratio:.1f} times faster" if ratio > 1 else f"trains {1 / ratio:.1f} times slower"
+    rates = [fmean(run.result.train_tokens_per_s or 0.0 for run in runs) for runs in (first, second)]
+    if one.is_above(other):
+        return f"trains {rates[0] / rates[1]:.1f} times faster"
+    return f"trains {rates[1] / rates[0]:.1f} times slower" if other.is_above(one) else None
 
 
 def _mean_bleu(runs: Sequence[FinishedRun]) -> float:

@@ -11,7 +11,7 @@ from compare.analysis.alignment.word_attention import AttentionHead
 from compare.analysis.finished_experiment import FinishedExperiment
 from compare.analysis.seed_means import mean_over_seeds
 from compare.analysis.table import Row, Table
-from compare.report.html.curves import bar_plot
+from compare.report.html.curves import Bar, bar_plot
 from compare.report.html.drawings import embed_figure
 from compare.report.html.parts import Drawing, HtmlTable, Section, explain, html_table
 from compare.results.numbers import format_number
@@ -67,5 +67,5 @@ def _error_bars(rows: Sequence[Row], labels: Iterable[str]) -> Drawing:
             values[row["label"]].append(row["aer"])
     title = "Alignment error rate of each model's best head, by arg max"
     means = "; ".join(f"{label} {format_number(fmean(own))}" for label, own in values.items() if own)
-    panels = {"alignment error rate (0 is best)": values}
+    panels = {"alignment error rate (0 is best)": {label: Bar.over(own) for label, own in values.items()}}
     return embed_figure(bar_plot(panels), "aer-bars", title, f"Means over seeds: {means}.")

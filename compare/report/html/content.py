@@ -25,8 +25,10 @@ from compare.report.html.significance import (
     run_comparisons,
     significance,
 )
+from compare.report.html.tuning import tuning_section
 from compare.report.html.viewer import AttentionViewer, attention_viewer
 from compare.results.score_columns import PRIMARY
+from compare.training.file_names import CHECKPOINTS
 
 logger = logging.getLogger(__name__)
 
@@ -55,23 +57,30 @@ class ReportContent:
     methods: MethodsSection
 
 
-def gather_content(folder: Path, *, baseline: str = "") -> ReportContent:
+def gather_content(
+    folder: Path, *, baseline: str = "", tuning: Path | None = None, data_root: str = ""
+) -> ReportContent:
     """Read an experiment and analyse it.
 
     Args:
         folder: the experiment's folder.
         baseline: label of the model to compare the others with; empty: the model with the highest BLEU.
+        tuning: folder of the search that tuned the models; None: the experiment's own, if it has trials.
+        data_root: the folder of the corpus; empty: that of the config.
 
     Raises:
-        ValueError: no finished run, or a result or its settings cannot be read, or no such baseline.
+        OSError: ``data_root`` cannot be read, or ``tuning`` has no trials.
+        ValueError: no finished run, or a result or its settings cannot be read, no such baseline, or
+            ``data_root`` is not the corpus of the runs.
     """
-    loaded = load_for_report(folder)
+    loaded = load_for_report(folder, data_root=data_root)
     finished = loaded.finished
     reference = choose_reference(finished, baseline)
     seed = finished.runs[0].run.train.seed
     logger.info("report: scores of resampled test sets")
     scored = {} if loaded.no_texts else score_tests(finished)
     comparisons, not_compared = _compare(loaded, scored, reference)
+    tuned = tuning_section(finished, tuning)
     aligned, shown = _attention(loaded, seed)
     return ReportContent(
         title=folder.resolve().name,
@@ -81,7 +90,7 @@ def gather_content(folder: Path, *, baseline: str = "") -> ReportContent:
         unknown=unknown(loaded),
         results=result_table(loaded, scored, comparisons, reference),
         significance=_significance(loaded, scored, comparisons, not_compared),
-        sections=sections(finished, loaded.no_texts),
+        sections=[*sections(finished, loaded.no_texts), *([tuned] if tuned else [])],
         alignment=aligned,
         viewer=shown,
         sentences=draw_sentences(finished, scored, seed),
@@ -102,6 +111,8 @@ def unknown(loaded: LoadedExperiment) -> list[str]:
             f"Texts cannot be read: {loaded.no_texts} Intervals, paired tests, sentences and alignment are "
             "therefore not shown."
         )
+    if not all((run.folder / CHECKPOINTS).is_dir() for run in loaded.finished.runs):
+        found.append("Runs without weights, such as published ones, show neither attention nor alignment.")
     single = [label for label, runs in loaded.finished.labels.items() if len(runs) == 1]
     if single:
         who = "Every model" if len(single) == len(loaded.finished.labels) else ", ".join(single)

@@ -1,7 +1,8 @@
-"""Figures that only the HTML report has: learning curves, and bars with the range of the seeds."""
+"""Figures that only the HTML report has: learning curves, and bars with their spread."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
+from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -29,11 +30,24 @@ def learning_plot(rows: Sequence[Row]) -> Figure:
     return finish_figure(figure, list(models))
 
 
-def bar_plot(panels: Mapping[str, Mapping[str, Sequence[float]]]) -> Figure:
-    """Draw one panel per quantity, one bar per model: the mean over its seeds, and a line over their range.
+class Bar(NamedTuple):
+    """Length of a bar, and the ends of the line over it."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def over(cls, values: Sequence[float]) -> "Bar | None":
+        """Make a bar of the mean of ``values``, with their range; None if there are none."""
+        return cls(fmean(values), min(values), max(values)) if values else None
+
+
+def bar_plot(panels: Mapping[str, Mapping[str, Bar | None]]) -> Figure:
+    """Draw one panel per quantity, one bar per model.
 
     Args:
-        panels: values over the seeds, by name of the quantity, then by model; the same models in each.
+        panels: bars by name of the quantity, then by model; the same models in each, None without a value.
     """
     models = list(next(iter(panels.values())))
     size = (BAR_PANEL_INCHES, 0.9 + BAR_INCHES * len(models))
@@ -46,12 +60,12 @@ def bar_plot(panels: Mapping[str, Mapping[str, Sequence[float]]]) -> Figure:
     return figure
 
 
-def _draw_bars(axes: Axes, values: Sequence[Sequence[float]]) -> None:
-    """Draw one bar per model from its values over the seeds; skip a model without values."""
-    for index, seeds in enumerate(values):
-        if seeds:
-            axes.barh(index, fmean(seeds), height=0.65, color=series_color(index))
-            axes.hlines(index, min(seeds), max(seeds), colors=REFERENCE_COLOR, linewidth=3)
-    if max(max(seeds) for seeds in values if seeds) >= 1000:
+def _draw_bars(axes: Axes, bars: Sequence[Bar | None]) -> None:
+    """Draw one bar per model; skip a model without a value."""
+    for index, bar in enumerate(bars):
+        if bar:
+            axes.barh(index, bar.value, height=0.65, color=series_color(index))
+            axes.hlines(index, bar.low, bar.high, colors=REFERENCE_COLOR, linewidth=3)
+    if max(bar.high for bar in bars if bar) >= 1000:
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     tidy_axes(axes, grid="x")

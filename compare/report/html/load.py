@@ -28,11 +28,17 @@ class LoadedExperiment:
         return tuple(dict.fromkeys(row.label for row in self.rows))
 
 
-def load_for_report(folder: Path) -> LoadedExperiment:
+def load_for_report(folder: Path, *, data_root: str = "") -> LoadedExperiment:
     """Read an experiment's folder, and its corpus where it is still there.
 
+    Args:
+        folder: the folder.
+        data_root: the folder of the corpus, which must then be readable; empty: that of the config.
+
     Raises:
-        ValueError: no finished run, or a result or its settings cannot be read.
+        OSError: ``data_root`` cannot be read.
+        ValueError: no finished run, a result or its settings cannot be read, or ``data_root`` is not the
+            corpus of the runs.
     """
     rows = tuple(read_results(folder))
     done = [result for result in rows if result.status == "done"]
@@ -40,26 +46,24 @@ def load_for_report(folder: Path) -> LoadedExperiment:
         raise ValueError(f"{folder} holds no finished run: run the experiment to its end first")
     without_texts = _without_texts(folder, done)
     try:
-        finished = load_finished(folder)
+        finished = load_finished(folder, data_root=data_root)
     except (OSError, ValueError) as error:
+        if data_root:
+            raise
         return LoadedExperiment(rows=rows, finished=without_texts, no_texts=explain(error))
-    recorded, current = done[0].data_hash, finished.corpus.content_hash
-    if recorded is not None and recorded != current:
-        changed = f"the corpus is another than that of the runs (data {recorded[:12]}, now {current[:12]})."
-        return LoadedExperiment(rows=rows, finished=without_texts, no_texts=changed)
     return LoadedExperiment(rows=rows, finished=finished)
 
 
 def _without_texts(folder: Path, done: list[Result]) -> FinishedExperiment:
     """Return what can be read from the run folders without corpus and translations."""
-    paths = [folder / result.run for result in done]
+    folders = [RunFolder.read(folder / result.run) for result in done]
     runs = tuple(
-        FinishedRun(result=result, folder=path, run=RunFolder.read(path).run, outputs={})
-        for result, path in zip(done, paths, strict=True)
+        FinishedRun(result=result, folder=run.folder, run=run.run, outputs={})
+        for result, run in zip(done, folders, strict=True)
     )
-    first = runs[0]
-    tests = sorted(path.stem for path in first.folder.glob("*.hyp")) or ["test"]
-    return FinishedExperiment(folder=folder, corpus=_empty_corpus(first.run.data, tests), runs=runs)
+    first, *_ = folders
+    corpus = _empty_corpus(first.run.data, first.tests or ["test"])
+    return FinishedExperiment(folder=folder, corpus=corpus, runs=runs)
 
 
 def _empty_corpus(data: DataConfig, tests: list[str]) -> Corpus:

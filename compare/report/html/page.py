@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from compare.report.html.content import ReportContent, gather_content
+from compare.results.write_protection import refuse_writing
 from data.text.control_characters import visible_lines
 from data.text.files import write_atomically
 
@@ -21,22 +22,39 @@ logger = logging.getLogger(__name__)
 NAME = "report.html"
 
 
-def build_report(folder: str | Path, *, baseline: str = "") -> Path:
-    """Write ``folder``/report.html, one self-contained file.
+def build_report(
+    folder: str | Path,
+    *,
+    baseline: str = "",
+    tuning: str | Path | None = None,
+    out: str | Path | None = None,
+    data_root: str = "",
+) -> Path:
+    """Write an experiment's page, one self-contained file.
 
     Args:
         folder: the folder of an experiment with at least one finished run.
         baseline: the label to set the other models against; empty: that of the highest BLEU.
+        tuning: folder that ``tune_experiment`` wrote; None: ``folder``, if it has a trials.jsonl.
+        out: the file; by default report.html in ``folder``.
+        data_root: the folder of the corpus; empty: that of the config.
 
     Returns:
         Path of the file.
 
     Raises:
-        ValueError: no finished run, or a result or its settings cannot be read, or no such baseline.
+        OSError: ``out`` cannot be written, or ``data_root`` not be read.
+        ValueError: no finished run, or a result or its settings cannot be read, no such baseline,
+            ``data_root`` is not the corpus of the runs, or ``out`` is not given for a published or read-only
+            folder.
     """
     folder = Path(folder)
-    path = folder / NAME
-    write_atomically(path, render(gather_content(folder, baseline=baseline)))
+    if out is None:
+        refuse_writing(folder, "name another file for its report with --out")
+    path = folder / NAME if out is None else Path(out)
+    search = None if tuning is None else Path(tuning)
+    content = gather_content(folder, baseline=baseline, tuning=search, data_root=data_root)
+    write_atomically(path, render(content))
     logger.info(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
     return path
 

@@ -1,45 +1,50 @@
 """Section of speed, memory and seconds."""
 
-from collections.abc import Iterator
-from statistics import fmean
+from collections.abc import Iterator, Sequence
 
-from compare.analysis.finished_experiment import FinishedExperiment
+from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun
 from compare.analysis.seed_means import mean_over_seeds
+from compare.analysis.speed_spread import timed_spread
 from compare.analysis.table import Table
 from compare.report.html.columns import report_column
-from compare.report.html.curves import bar_plot
+from compare.report.html.curves import Bar, bar_plot
 from compare.report.html.drawings import embed_figure
 from compare.report.html.parts import HtmlTable, Part
 from compare.results.column import Group
-from compare.results.columns import COLUMNS
+from compare.results.columns import COLUMNS, SPREADS
 from compare.results.numbers import format_number
 
 BARS = ("train_tokens_per_s", "beam_sentences_per_s", "latency_ms_p50")
 """Columns that are drawn as bars."""
+ENDS = tuple(f"{name}_{end}" for name in SPREADS for end in ("low", "high"))
+"""Columns that the table shows beside the medians."""
 
 
 def speed(finished: FinishedExperiment) -> Iterator[Part]:
     """Yield bars of the speeds that papers report, and a table of all columns of the group."""
     panels = {}
     for name in BARS:
-        column = COLUMNS[name]
-        values = {
-            label: [value for run in runs if (value := column.order(run.result.flat())) is not None]
-            for label, runs in finished.labels.items()
-        }
-        if any(values.values()):
-            panels[column.heading] = values
+        bars = {label: _bar(name, runs) for label, runs in finished.labels.items()}
+        if any(bars.values()):
+            panels[COLUMNS[name].heading] = bars
     if panels:
-        means = [
+        values = [
             f"{title}: "
-            + "; ".join(f"{label} {format_number(fmean(runs))}" for label, runs in values.items() if runs)
-            for title, values in panels.items()
+            + "; ".join(f"{label} {format_number(bar.value)}" for label, bar in bars.items() if bar)
+            for title, bars in panels.items()
         ]
-        description = f"Means over seeds. {'. '.join(means)}."
+        description = f"Lines go from the lowest to the highest repeat. {'. '.join(values)}."
         yield embed_figure(
             bar_plot(panels), "speed-bars", "Speed of training and of translation", description
         )
     yield _speed_table(finished)
+
+
+def _bar(name: str, runs: Sequence[FinishedRun]) -> Bar | None:
+    """Return the speed of a model with its spread, or that over the seeds if each run was timed alone."""
+    values = [value for run in runs if (value := getattr(run.result, name)) is not None]
+    bar, spread = Bar.over(values), timed_spread(runs, name)
+    return Bar(bar.value, *spread) if bar and spread else bar
 
 
 def _speed_table(finished: FinishedExperiment) -> HtmlTable:
@@ -47,18 +52,21 @@ def _speed_table(finished: FinishedExperiment) -> HtmlTable:
     columns = [
         column
         for name, column in COLUMNS.items()
-        if name in ("label", "seed", "seeds") or column.group is Group.SPEED
+        if name in ("label", "seed", "seeds") or (column.group is Group.SPEED and name not in ENDS)
     ]
     results = [run.result.flat() for run in finished.runs]
     values = [
-        {name: row[name] for name in (column.name for column in columns) if name in row} for row in results
+        {name: row[name] for name in (*(column.name for column in columns), *ENDS) if name in row}
+        for row in results
     ]
     rows = mean_over_seeds(Table("", values)).rows
     known = [column for column in columns if any(row.get(column.name) is not None for row in rows)]
     converted = [report_column(column, rows) for column in known]
     return HtmlTable(
         title="Speed, memory and seconds",
-        caption="Means over seeds. Tokens are of source and target, without padding; times are per run.",
+        caption="Medians of the timed repeats (lowest to highest), of one seed per model; all models took "
+        "turns. Tokens are of source and target, without padding. Memory and times are per run, means over "
+        "the seeds.",
         heads=[column.head for column in converted],
         rows=[[column.cell(row) for column in converted] for row in rows],
     )

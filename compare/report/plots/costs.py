@@ -55,7 +55,8 @@ def progress_plot(rows: Sequence[Row], against: Cost) -> Figure:
 def pareto_plot(rows: Sequence[Row], against: Rival) -> Figure:
     """Plot test BLEU against speed or size; ``rows`` of ``compare.analysis.quality.efficiency.pareto``.
 
-    Models on the Pareto front have filled markers, the others hollow ones; vertical lines span the seeds.
+    Models on the Pareto front have filled markers, the others hollow ones; vertical lines span the seeds,
+    horizontal ones the timed repeats.
     """
     models = by_label(rows)
     label, on_front, _ = FRONTS[against]
@@ -64,6 +65,10 @@ def pareto_plot(rows: Sequence[Row], against: Rival) -> Figure:
         style = series_style(index) | {"markersize": 8, "markerfacecolor": None if row[on_front] else "white"}
         axes.plot([row[against]], [row["bleu"]], linestyle="", **style)
         axes.vlines(row[against], row["bleu_low"], row["bleu_high"], colors=style["color"], zorder=1)
+        if f"{against}_low" in row:
+            axes.hlines(
+                row["bleu"], row[f"{against}_low"], row[f"{against}_high"], colors=style["color"], zorder=1
+            )
     _draw_front(axes, rows, against)
     axes.set(xlabel=label, ylabel="test BLEU")
     _set_scale([row[against] for row in rows], axes)

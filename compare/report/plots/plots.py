@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from compare.report.plots.style import finish_figure, make_panels, series_style
+from compare.results.write_protection import refuse_writing
 from data.text.control_characters import visible_lines
 from data.text.files import write_atomically
 
@@ -95,6 +96,18 @@ def heatmap(
 def _printable(tokens: Sequence[str]) -> list[str]:
     """Replace the mark for "no space before" by one that matplotlib's own font has."""
     return [token.replace("￭", "▪") for token in tokens]
+
+
+def plots_folder(folder: Path, out: str | Path | None) -> Path:
+    """Return the folder for an experiment's plots: ``out``, or by default plots in ``folder``.
+
+    Raises:
+        ValueError: ``out`` is None, but ``folder`` is published or read-only.
+    """
+    if out is not None:
+        return Path(out)
+    refuse_writing(folder, "name another folder for its plots with --out")
+    return folder / "plots"
 
 
 @contextmanager

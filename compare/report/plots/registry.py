@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from compare.report.plots.plots import FORMATS, save_figure
+from compare.report.plots.plots import FORMATS, plots_folder, save_figure
 from compare.system.hints import did_you_mean
 
 if TYPE_CHECKING:
@@ -26,19 +26,29 @@ def list_figures() -> list[str]:
     return list(FIGURES)
 
 
-def draw_figure(folder: str | Path, kind: str, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
+def draw_figure(
+    folder: str | Path,
+    kind: str,
+    formats: Sequence[str] = ("png", "svg"),
+    *,
+    out: str | Path | None = None,
+    data_root: str = "",
+) -> list[Path]:
     """Draw one figure of an experiment.
 
     Args:
         folder: the folder of the experiment.
         kind: name of the figure, one of ``list_figures()``.
         formats: some of png, svg and pdf.
+        out: the folder of the files; by default plots in ``folder``.
+        data_root: the folder of the corpus; empty: that of the config.
 
     Returns:
-        The files written to ``folder``/plots.
+        The files.
 
     Raises:
-        ValueError: unknown figure or format, no finished run, or a quantity that was not measured.
+        ValueError: unknown figure or format, no finished run, a quantity that was not measured, or ``out`` is
+            not given for a published or read-only folder.
     """
     from compare.analysis.finished_experiment import load_finished
 
@@ -47,7 +57,8 @@ def draw_figure(folder: str | Path, kind: str, formats: Sequence[str] = ("png", 
         raise ValueError(f"no figure {kind!r}; {did_you_mean(kind, FIGURES)}")
     if unknown := [form for form in formats if form not in FORMATS]:
         raise ValueError(f"no format {unknown[0]!r}: choose from {', '.join(FORMATS)}")
-    return save_figure(FIGURES[kind].draw(load_finished(folder)), folder / "plots" / kind, formats)
+    plots = plots_folder(folder, out)
+    return save_figure(FIGURES[kind].draw(load_finished(folder, data_root=data_root)), plots / kind, formats)
 
 
 def _learning(against: str, finished: "FinishedExperiment") -> "Figure":

@@ -26,7 +26,9 @@ class TableShape(StrEnum):
     WIDE = "wide"
 
 
-def load_table(folders: str | Path | Sequence[str | Path], shape: str = "rows") -> "pd.DataFrame":
+def load_table(
+    folders: str | Path | Sequence[str | Path], shape: str = "rows", *, data_root: str = ""
+) -> "pd.DataFrame":
     """Load the results of experiments in one of the shapes.
 
     - rows: one row per run.
@@ -37,6 +39,7 @@ def load_table(folders: str | Path | Sequence[str | Path], shape: str = "rows") 
     Args:
         folders: one or more folders of experiments or of single runs.
         shape: rows, aggregated or wide.
+        data_root: the folder of the corpus, which aggregated reads; empty: that of the config.
 
     Returns:
         A data frame that ``render_table`` formats.
@@ -49,13 +52,13 @@ def load_table(folders: str | Path | Sequence[str | Path], shape: str = "rows") 
         case TableShape.ROWS:
             return load_results(*folders)
         case TableShape.AGGREGATED:
-            return _aggregated(folders)
+            return _aggregated(folders, data_root)
         case TableShape.WIDE:
             return _wide(load_results(*folders))
     raise ValueError(f"no table shape {shape!r}: choose {', '.join(TableShape)}")
 
 
-def _aggregated(folders: Sequence[Path]) -> "pd.DataFrame":
+def _aggregated(folders: Sequence[Path], data_root: str) -> "pd.DataFrame":
     """Aggregate the seeds of each folder's models."""
     import pandas as pd
 
@@ -65,7 +68,7 @@ def _aggregated(folders: Sequence[Path]) -> "pd.DataFrame":
 
     frames = []
     for folder in folders:
-        loaded = load_for_report(folder)
+        loaded = load_for_report(folder, data_root=data_root)
         if loaded.no_texts:
             logger.warning("%s: no intervals over sentences: %s", folder, loaded.no_texts)
         scored = {} if loaded.no_texts else score_tests(loaded.finished)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 
-from compare.benchmark import benchmark, candidate
 from compare.benchmark.benchmark import planned_timings, run_benchmark
 from compare.benchmark.inputs import make_inputs
 from compare.benchmark.plan import PHASES, BenchPlan
@@ -22,11 +21,13 @@ from compare.experiment.prepare import prepare_data
 from compare.models.flops import train_flops_per_token
 from compare.models.registry import build
 from compare.system import timing
+from compare.training import timing as training_timing
 from data.batch import Batch
 from data.symbols import SPECIALS
 from tests.kits.clock import Clock
 
 LABELS = ["luong", "transformer"]
+PEAKS = {"fp32": 1e9, "bf16": None}
 
 
 class Stage(Clock):
@@ -54,11 +55,9 @@ def staged(
     """Two updates per repeat, 3 repeats: warm-up steps take 100 s each, the timed ones 1, 2, 3, ... s."""
     stage = Stage(iter([100.0] * 4 + [float(second) for second in range(1, 13)]))
     caplog.set_level(logging.INFO, "compare")
-    monkeypatch.setattr(candidate, "train_step", stage.step)
+    monkeypatch.setattr(training_timing, "train_step", stage.step)
     monkeypatch.setattr(timing, "time", stage)
-    monkeypatch.setattr(
-        benchmark, "peak_flops", lambda device, precision: (1e9, f"of {device} in {precision}")
-    )
+    monkeypatch.setattr("compare.benchmark.report.peak_flops", lambda name, precision: PEAKS[precision])
     result = run_benchmark(resolve_models(tiny), BenchPlan(phases=("train",), updates=2))
     return stage, result, caplog.messages
 
@@ -86,12 +85,11 @@ def test_a_training_repeat_counts_real_tokens_and_its_own_time(
         assert row.seconds == seconds[index::2]
         assert row.peak_memory_bytes > 2**20
     assert messages[-1].endswith(f" {tokens / 23:.3g} tokens/s")
-    assert report.yardstick == "of cpu in fp32"
     assert report.conditions["updates"] == 2
     assert report.changes == []
 
 
-def test_the_share_is_computed_from_the_models_own_operations(
+def test_the_mfu_is_computed_from_the_models_own_operations(
     staged: tuple[Stage, BenchmarkResult, list[str]], tiny: Experiment
 ):
     stage, report, _ = staged
@@ -106,10 +104,12 @@ def test_the_share_is_computed_from_the_models_own_operations(
         assert row.params == sum(parameter.numel() for parameter in parameters)
         lengths = {"src_len": src_len, "tgt_len": tgt_len, "tgt_vocabulary": vocabulary}
         assert row.flops_per_token == pytest.approx(train_flops_per_token(architecture, **lengths))
-        assert report.share(row) == pytest.approx(
+        assert report.mfu(row) == pytest.approx(
             row.tokens / sorted(row.seconds)[1] * row.flops_per_token / 1e9
         )
-    assert report.share(replace(row, flops_per_token=None)) is None
+    assert (
+        report.mfu(replace(row, flops_per_token=None)) is report.mfu(replace(row, precision="bf16")) is None
+    )
 
 
 def test_sentences_to_decode_repeat_the_test_set(tiny: Experiment, tmp_path: Path):
@@ -151,7 +151,6 @@ def test_decoding_is_timed_in_fp32_and_in_the_training_precision(tiny: Experimen
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_every_phase_counts_its_work(tiny: Experiment, precision: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(benchmark, "peak_flops", lambda device, precision: (1e9, ""))
     tiny = replace(
         tiny, train=replace(tiny.train, precision=precision), bench=replace(tiny.bench, latency_sentences=3)
     )

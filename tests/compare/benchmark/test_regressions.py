@@ -12,7 +12,7 @@ from compare.benchmark.report import BenchmarkResult, read_benchmark, read_earli
 from compare.system.timing import TimedRepeat
 from tests.kits.benchmark import row
 
-CONDITIONS = {"device": "abacus", "threads": 2, "steps": 20, "synthetic": None}
+CONDITIONS = {"device": "NVIDIA L4", "threads": 2, "steps": 20, "synthetic": None}
 
 
 def report(*rows: Any, **changed: Any) -> BenchmarkResult:
@@ -21,8 +21,6 @@ def report(*rows: Any, **changed: Any) -> BenchmarkResult:
         changes=[],
         conditions=CONDITIONS | changed,
         versions={"torch": "9.9", "code": "x"},
-        yardstick_flops_per_s=1e9,
-        yardstick="1 GFLOP/s",
     )
 
 
@@ -107,30 +105,40 @@ def test_a_file_that_is_no_result_is_rejected(tmp_path: Path, text: str):
 def test_the_table_shows_medians_spreads_and_shares():
     beam = row(phase="forced beam 5", unit="sentences/s", flops_per_token=None, seconds=[1.0, 2.0])
     alone = row(model="b", unit="ms", flops_per_token=None, joules=9.0, seconds=[1.0, 3.0])
-    rendered = report(row(peak_memory_bytes=1_500_000_000), beam, alone).render()
+    train = row(peak_memory_bytes=1_500_000_000, flops_per_token=30.3e9, cpu_shares=[0.99, 0.7, 0.8])
+    rendered = report(train, beam, alone).render()
     lines = [
         [cell.strip() for cell in line.split("|")[1:-1]] for line in rendered.splitlines() if "|" in line
     ]
-    headings = "model phase precision median min-max unit tokens/s repeats tokens share params (M) peak J"
-    assert [heading.split(" memory")[0].split(" / ")[0] for heading in lines[0]] == [
+    headings = "model phase precision median min-max unit tokens/s repeats CPU tokens MFU params (M) peak J"
+    assert [heading.split(" memory")[0].split(" / ")[0].split(" share")[0] for heading in lines[0]] == [
         *headings.split(" params")[0].split(),
         "params (M)",
         "peak",
         "J",
     ]
-    assert lines[2][3:] == ["200", "150-300", "tokens/s", "200", "3", "600", "80%", "1.50", "1.50", "-"]
+    assert lines[2][3:] == [
+        "200",
+        "150-300",
+        "tokens/s",
+        "200",
+        "3",
+        "80%, disturbed",
+        *["600", "20%", "1.50", "1.50", "-"],
+    ]
     assert lines[3][1] == "forced beam 5"
-    assert lines[3][3:9] == ["13.3", "10-20", "sentences/s", "400", "2", "600"]  # 20 in 1.5 s
-    assert lines[4][3:] == ["100", "50-150", "ms", "300", "2", "600", "-", "1.50", "0.00", "7.5"]
-    assert "share: 1 GFLOP/s" in rendered
-    assert "device abacus, threads 2, steps 20, torch 9.9, code x\n" in rendered  # and nothing of None
+    assert lines[3][3:9] == ["13.3", "10-20", "sentences/s", "400", "2", "-"]  # 20 in 1.5 s
+    assert lines[4][3:] == ["100", "50-150", "ms", "300", "2", "-", "600", "-", "1.50", "0.00", "7.5"]
+    assert "MFU: FLOPs of training per token" in rendered
+    assert "device NVIDIA L4, threads 2, steps 20, torch 9.9, code x\n" in rendered  # and nothing of None
 
 
 def test_energy_is_summed_only_if_every_repeat_has_it():
-    repeats = [TimedRepeat(1.0, 5.0, 10), TimedRepeat(2.0, 7.0, 30), TimedRepeat(3.0, 6.0, 20)]
+    repeats = [TimedRepeat(1.0, 5.0, 10, 1.0), TimedRepeat(2.0, 7.0, 30, 0.5), TimedRepeat(3.0, 6.0, 20, 0.9)]
     timed = row().with_repeats(repeats)
     assert (timed.seconds, timed.joules, timed.peak_memory_bytes) == ([1.0, 2.0, 3.0], 18.0, 30)
-    assert row().with_repeats([*repeats, TimedRepeat(1.0, None, 10)]).joules is None
+    assert (timed.cpu_shares, timed.cpu_share) == ([1.0, 0.5, 0.9], 0.9)
+    assert row().with_repeats([*repeats, TimedRepeat(1.0, None, 10, 1.0)]).joules is None
 
 
 def test_columns_without_a_figure_are_left_out():

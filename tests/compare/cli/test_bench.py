@@ -8,13 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from compare.benchmark import benchmark
 from compare.benchmark.report import read_benchmark
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.resolve_model import resolve_model
 from compare.models.registry import build
-from compare.system.peak_flops import PEAK_TFLOPS, peak_flops, peak_tflops
 from tests.kits.cli import Refusal
 from tests.kits.paths import ROOT
 
@@ -22,13 +20,6 @@ LABELS = ["luong", "transformer"]
 SMALL = ["--updates", "2", "--repeats", "2", "--steps", "3", "--batch", "4"]
 
 
-@pytest.fixture
-def idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No matrix product of two seconds."""
-    monkeypatch.setattr(benchmark, "peak_flops", lambda device, precision: (1e9, "1 GFLOP/s"))
-
-
-@pytest.mark.usefixtures("idle")
 def test_a_result_is_written_and_compared_with(
     tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
@@ -55,7 +46,6 @@ def test_a_result_is_written_and_compared_with(
     assert re.search(r"^2/2 luong forced greedy fp32: [\d,.]+ sentences/s$", captured.err, re.MULTILINE)
 
 
-@pytest.mark.usefixtures("idle")
 def test_precision_auto_is_settled(
     tiny_toml: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
@@ -108,7 +98,7 @@ def test_mistakes_are_told_in_one_line(tiny_toml: Path, refusal: Refusal, argume
 
 
 def test_an_earlier_result_under_other_conditions_is_refused_before_work(
-    tiny_toml: Path, tmp_path: Path, refusal: Refusal, capsys: pytest.CaptureFixture[str], idle: None
+    tiny_toml: Path, tmp_path: Path, refusal: Refusal, capsys: pytest.CaptureFixture[str]
 ):
     out, phase = tmp_path / "speed.json", ["--phase", "greedy", "-q"]
     assert main(["bench", str(tiny_toml), *SMALL, *phase, "--out", str(out)]) == 0
@@ -118,50 +108,6 @@ def test_an_earlier_result_under_other_conditions_is_refused_before_work(
     assert "steps was 3, but now it is 20" in refusal(
         "bench", tiny_toml, "--updates", "2", "--batch", "4", "--against", out
     )
-
-
-@pytest.mark.parametrize(
-    ("name", "peak"),
-    [
-        ("NVIDIA A100-SXM4-80GB", 312),
-        ("NVIDIA A100 80GB PCIe", 312),
-        ("NVIDIA H100 80GB HBM3", 989),
-        ("NVIDIA H100 PCIe", 756),
-        ("NVIDIA H200", 989),
-        ("NVIDIA L4", 121),
-        ("NVIDIA A10", 125),
-        ("NVIDIA GeForce RTX 4090", 165),
-        ("NVIDIA A10G", None),
-        ("NVIDIA L40S", None),
-        ("NVIDIA H100 NVL", None),
-        ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
-        ("Tesla V100-SXM2-16GB", None),
-    ],
-)
-def test_a_card_is_known_by_its_whole_name(name: str, peak: float | None):
-    assert peak_tflops(name) == peak
-    assert len(PEAK_TFLOPS) == 7
-
-
-def test_the_yardstick_is_the_cards_peak_or_else_a_measurement(monkeypatch: pytest.MonkeyPatch):
-    asked = []
-
-    def measured(device: torch.device, precision: str, seconds: float) -> float:
-        asked.append((device.type, precision))
-        return 5e9
-
-    monkeypatch.setattr("compare.system.peak_flops.matmul_flops_per_s", measured)
-    rate, words = peak_flops(torch.device("cpu"), "bf16")
-    assert rate == 5e9
-    assert words.endswith("5 GFLOP/s, measured in a 1024 x 1024 bf16 matrix product")
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H100 PCIe")
-    rate, words = peak_flops(torch.device("cuda"), "bf16")
-    assert rate == 756e12
-    assert words.startswith("MFU: ")
-    assert "756 TFLOP/s of dense bf16" in words
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Some Card")
-    assert peak_flops(torch.device("cuda"), "fp32")[0] == 5e9
-    assert asked == [("cpu", "bf16"), ("cuda", "fp32")]
 
 
 @pytest.mark.parametrize("name", ["speed-gpu", "speed-gpu-recurrent"])

@@ -12,19 +12,25 @@ from compare.config.parse import load_experiment
 from compare.config.resolve_model import resolve_model
 from compare.config.run import Run, resolve_models
 from compare.config.sections import BudgetConfig, ModelConfig
-from compare.experiment import budget, run_all
-from compare.experiment.budget import GRIDS, MAX_WIDTH_FACTOR, TOLERANCE, calibrate, match_budget
+from compare.experiment import run_all
+from compare.experiment.budget import calibration
+from compare.experiment.budget.calibration import calibrate
+from compare.experiment.budget.match import match_budget
+from compare.experiment.budget.updates import with_updates
+from compare.experiment.budget.widths import FFN_RATIOS, GRID, HEAD_STRETCH, MAX_FACTOR, SEARCHES, TOLERANCE
 from compare.experiment.compute_result import training_flops
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run_all import run_experiment
 from compare.models.presets import PRESETS
 from compare.models.registry import build
 from compare.models.resolved_model import ResolvedModel
+from compare.optim.lr_scheduler import SCHEDULES
 from compare.system.progress import Reporter
 from tests.kits.cli import Refusal
 
-WIDTHS = ("hidden_size", "attention_size", "d_model", "ffn_size")
-SMALL = {"embedding_size": 64, "hidden_size": 96}
+MAY_CHANGE = {"d_model", "num_heads", "ffn_size", "hidden_size", "encoder_size", "attention_size"}
+MAY_CHANGE |= {"embedding_size"}
+SMALL = {"embedding_size": 128, "hidden_size": 192}
 REFERENCE = ModelConfig(preset="bahdanau", label="reference", overrides=SMALL)
 OTHERS = [name for name, preset in PRESETS.items() if not preset.paper_size]
 
@@ -53,7 +59,8 @@ def amount(kind: str, model: ModelConfig | ResolvedModel, prepared: PreparedData
 def test_every_preset_can_be_made_as_large_as_a_reference(
     kind: str, preset: str, tiny_toml: Path, prepared: PreparedData
 ):
-    sizes = {"d_model": 64, "ffn_size": 128, **SMALL}
+    """Every width is a multiple of 8 and in proportion, and the heads keep about their size."""
+    sizes = {"d_model": 128, "ffn_size": 384, **SMALL}
     small = {name: size for name, size in sizes.items() if name in PRESETS[preset].model.settings()}
     other = ModelConfig(preset=preset, label="other", overrides=small)
     first, second = match_budget(runs_of(tiny_toml, REFERENCE, other, match=kind), prepared, {})
@@ -61,31 +68,76 @@ def test_every_preset_can_be_made_as_large_as_a_reference(
     assert first.model == resolve_model(REFERENCE)
     assert first.budget == second.budget == BudgetConfig(match=kind, reference="reference", amount=target)
     assert abs(amount(kind, second.model, prepared) / target - 1) <= TOLERANCE
-    before, after = resolve_model(other).settings(), second.model.settings()
-    assert {name for name in before if before[name] != after[name]} <= set(WIDTHS)
-    for name in set(WIDTHS) & set(after):
-        given = before[name] or before["hidden_size"]  # what attention_size is if left out
-        assert after[name] is None or given // MAX_WIDTH_FACTOR <= after[name] <= given * MAX_WIDTH_FACTOR, (
-            name
-        )
+    given = resolve_model(other)
+    before, after = given.settings(), second.model.settings()
+    assert {name for name in before if before[name] != after[name]} <= MAY_CHANGE
+    assert second.model.width_multiple() >= GRID
+    factors = [width / before[name] for name, width in second.model.widths().items()]
+    assert max(factors) / min(factors) <= SEARCHES[1][1] * 1.2  # 1.2: rounding of the smallest widths
+    assert 1 / MAX_FACTOR <= factors[0] <= MAX_FACTOR
+    if head := given.head_size():
+        assert head / HEAD_STRETCH <= second.model.head_size() <= head * HEAD_STRETCH
 
 
-def test_the_coarsest_grid_that_is_near_enough_wins(tiny_toml: Path, prepared: PreparedData):
-    """A reference made of a multiple of 32 is met by it, where an odd width would be as near."""
-    grown = replace(REFERENCE, overrides={**SMALL, "hidden_size": 160})
+@pytest.mark.parametrize("kind", ["params", "flops"])
+@pytest.mark.parametrize("shrink", [0.4, 0.7, 1.6, 3])
+def test_shapes_stay_those_of_the_family(kind: str, shrink: float, tiny_toml: Path, prepared: PreparedData):
+    """Heads stay about as large, ffn_size within 2 to 8 times d_model, RNNs keep their proportions."""
+    sizes = {"transformer": {"d_model": 256, "num_heads": 4, "ffn_size": 1024}}
+    sizes["lstm"] = {"embedding_size": 192, "hidden_size": 256}
+    for preset, overrides in sizes.items():
+        given = ModelConfig(preset=preset, label=preset, overrides=overrides)
+        target = shrink * amount(kind, given, prepared)
+        (run,) = match_budget(runs_of(tiny_toml, given, match=kind, amount=target), prepared, {})
+        assert abs(amount(kind, run.model, prepared) / target - 1) <= TOLERANCE
+        after = run.model.settings()
+        if preset == "lstm":
+            assert after["embedding_size"] / after["hidden_size"] == pytest.approx(0.75, rel=0.1)
+            assert after["embedding_size"] % 8 == after["hidden_size"] % 8 == 0
+        else:
+            assert FFN_RATIOS[0] <= after["ffn_size"] / after["d_model"] <= FFN_RATIOS[1]
+            assert after["d_model"] % after["num_heads"] == 0
+            assert after["d_model"] // after["num_heads"] in (48, 56, 64, 72, 80)
+            assert after["ffn_size"] % 8 == 0
+
+
+def test_the_widths_of_a_reference_that_is_a_scaled_model_are_found(tiny_toml: Path, prepared: PreparedData):
+    """5/3 of the sizes: the same proportions meet the budget exactly, so no others are taken."""
+    grown = replace(REFERENCE, overrides={"embedding_size": 80, "hidden_size": 120})
+    small = replace(REFERENCE, overrides={"embedding_size": 48, "hidden_size": 72})
     target = amount("params", grown, prepared)
-    (found,) = match_budget(runs_of(tiny_toml, REFERENCE, match="params", amount=target), prepared, {})
-    assert found.model.settings()["hidden_size"] == 160
-    assert 160 % GRIDS[1] == 0
+    (found,) = match_budget(runs_of(tiny_toml, small, match="params", amount=target), prepared, {})
+    assert (found.model.widths()["embedding_size"], found.model.widths()["hidden_size"]) == (80, 120)
+
+
+def test_widths_that_are_no_multiples_of_8_are_announced(
+    tiny_toml: Path, prepared: PreparedData, caplog: pytest.LogCaptureFixture
+):
+    """At a width of about 12, steps of 8 are too coarse; the note names the model and the grid."""
+    tiny = ModelConfig(preset="lstm", label="narrow", overrides={"embedding_size": 8, "hidden_size": 8})
+    between = replace(tiny, overrides={"embedding_size": 12, "hidden_size": 12})
+    target = amount("flops", between, prepared)
+    (found,) = match_budget(runs_of(tiny_toml, tiny, match="flops", amount=target), prepared, {})
+    assert found.model.width_multiple() == 4
+    assert found.model.widths() == {"hidden_size": 12, "embedding_size": 12}
+    assert "models.narrow: no multiples of 8 meet the budget within 2%" in caplog.text
+    assert "multiples of 4" in caplog.text
+
+
+def test_the_largest_power_of_two_of_all_widths(tiny_toml: Path):
+    sizes = {"d_model": 192, "num_heads": 4, "ffn_size": 512}  # heads of 48
+    assert resolve_model(ModelConfig(preset="transformer", label="t", overrides=sizes)).width_multiple() == 16
+    odd = {"embedding_size": 192, "hidden_size": 398}
+    assert resolve_model(ModelConfig(preset="lstm", label="l", overrides=odd)).width_multiple() == 2
 
 
 def test_a_budget_out_of_reach_says_how_near_it_comes(tiny_toml: Path, prepared: PreparedData):
     with pytest.raises(
-        ValueError, match=r"models\.reference: cannot meet the budget of 10,000,000 params"
+        ValueError, match=r"models\.reference: cannot meet the budget of 1,000,000,000 params"
     ) as caught:
-        match_budget(runs_of(tiny_toml, REFERENCE, match="params", amount=1e7), prepared, {})
-    wide = replace(REFERENCE, overrides={**SMALL, "hidden_size": 4 * 96, "attention_size": 4 * 96})
-    off = amount("params", wide, prepared) / 1e7 - 1
+        match_budget(runs_of(tiny_toml, REFERENCE, match="params", amount=1e9), prepared, {})
+    wide = replace(REFERENCE, overrides={"embedding_size": 16 * 128, "hidden_size": 4 * 192})
+    off = amount("params", wide, prepared) / 1e9 - 1
     assert f"{off:+.1%} is the nearest" in str(caught.value)
 
 
@@ -106,6 +158,58 @@ def test_time_buys_updates(tiny_toml: Path, prepared: PreparedData):
         match_budget(given, prepared, {"reference": 0.1, "slow": 0.55})
 
 
+def test_time_scales_what_is_a_share_of_training(tiny_toml: Path, prepared: PreparedData):
+    """Validations at the same shares of training, as many of them, and a warm-up of the same share."""
+    plan = replace(load_experiment(tiny_toml).train, max_updates=4100, valid_every=450, checkpoint_every=450)
+    slow = replace(REFERENCE, label="slow", overrides={**SMALL, "warmup_updates": 400})
+    runs = [
+        replace(run, train=plan) for run in runs_of(tiny_toml, REFERENCE, slow, match="time", amount=4100)
+    ]
+    same, half = match_budget(runs, prepared, {"reference": 1.0, "slow": 2.0})
+    assert same.train == plan
+    assert same.model == runs[0].model
+    assert (half.train.max_updates, half.train.valid_every, half.train.checkpoint_every) == (2050, 225, 225)
+    assert half.model == runs[1].model.override({"warmup_updates": 200})
+
+
+@pytest.mark.parametrize("updates", [*range(100, 140), 999, 1000, 1575, 6150])
+@pytest.mark.parametrize(
+    ("max_updates", "valid_every"), [(4100, 450), (1050, 350), (40, 20), (90, 40), (7, 9)]
+)
+def test_every_run_is_validated_as_often(updates: int, max_updates: int, valid_every: int, tiny_toml: Path):
+    (run,) = runs_of(tiny_toml, REFERENCE)
+    run = replace(run, train=replace(run.train, max_updates=max_updates, valid_every=valid_every))
+    assert count_validations(with_updates(run, updates)) == count_validations(run)
+
+
+def test_a_schedule_is_stretched_with_the_updates(tiny_toml: Path):
+    """After the same share of training the learning rate is the same, for every schedule."""
+    for schedule in SCHEDULES:
+        sizes = {**SMALL, "schedule": schedule, "warmup_updates": 100}
+        (run,) = runs_of(tiny_toml, replace(REFERENCE, overrides=sizes))
+        run = replace(run, train=replace(run.train, max_updates=1000))
+        longer = with_updates(run, 1500)
+        assert longer.model.optim.warmup_updates == 150
+        for update in (50, 100, 400, 999):
+            short = run.model.optim.learning_rate_at(update, 1000)
+            assert longer.model.optim.learning_rate_at(update * 3 // 2, 1500) == pytest.approx(short, rel=0.3)
+    assert (
+        with_updates(
+            replace(run, model=run.model.override({"warmup_updates": 0})), 1500
+        ).model.optim.warmup_updates
+        == 0
+    )
+
+
+def count_validations(run: Run) -> int:
+    """Count them as the trainer decides: every so many updates, and after the last."""
+    train = run.train
+    return sum(
+        update % train.valid_every == 0 or update == train.max_updates
+        for update in range(1, train.max_updates + 1)
+    )
+
+
 def test_a_calibration_counts_tokens_as_training_does(
     tiny_toml: Path, prepared: PreparedData, monkeypatch: pytest.MonkeyPatch
 ):
@@ -116,7 +220,7 @@ def test_a_calibration_counts_tokens_as_training_does(
         "src_tokens": sum(batch.src_tokens for batch in batches),
         "tgt_tokens": sum(batch.tgt_tokens for batch in batches),
     }
-    monkeypatch.setattr(budget, "_train_briefly", lambda run, prepared: [line])
+    monkeypatch.setattr(calibration, "_train_briefly", lambda run, prepared: [line])
     runs = runs_of(tiny_toml, REFERENCE, ModelConfig(preset="luong-dot", label="other"))
     seconds = calibrate(runs, prepared, {"other": 5.0})
     assert seconds == {"reference": pytest.approx(2.0), "other": 5.0}
@@ -171,7 +275,7 @@ def test_a_calibration_is_kept(toml: Path, tmp_path: Path, monkeypatch: pytest.M
     stored = json.loads((folder / "experiment.json").read_text())["seconds_per_update"]
     assert set(stored) == {"luong", "transformer"}
     before = {path: path.read_text() for path in folder.glob("*/config.toml")}
-    monkeypatch.setattr(budget, "Trainer", lambda *_: pytest.fail("what is known is not measured again"))
+    monkeypatch.setattr(calibration, "Trainer", lambda *_: pytest.fail("what is known is not measured again"))
     monkeypatch.setattr(run_all, "run_one", lambda *_: pytest.fail("what is done is not done again"))
     run_experiment(given, folder, Reporter(quiet=True))
     assert {path: path.read_text() for path in folder.glob("*/config.toml")} == before

@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from compare.check.recompute import check_experiment
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.experiment.run_all import run_experiment
+from compare.results.speed_file import read_speed
+from compare.results.store import read_result, read_results
 from compare.system.progress import Reporter
 from tests.kits.cli import Refusal
 
@@ -41,12 +44,29 @@ def test_a_seed_beside_others_is_that_seed_alone(seeded: Path, tiny_toml: Path, 
 def test_more_seeds_are_added_to_what_is_done(
     seeded: Path, tiny_toml: Path, capsys: pytest.CaptureFixture[str]
 ):
-    before = {path: path.stat().st_mtime_ns for path in seeded.glob("*/result.json")}
+    before = {path: path.read_bytes() for path in seeded.glob("*/*/final.safetensors")}
+    rows = {path: read_result(path.parent) for path in seeded.glob("*/result.json")}
     settings = [part for setting in SHORT for part in ("--set", setting)]
     assert main(["run", str(tiny_toml), "--out", str(seeded), "--seeds", "2,3", *settings]) == 0
     assert "luong-seed3" in capsys.readouterr().err
-    assert all(path.stat().st_mtime_ns == time for path, time in before.items())
+    assert all(path.read_bytes() == content for path, content in before.items())
     assert len(list(seeded.glob("*/result.json"))) == 6
+    for path, row in rows.items():  # all models were timed again, in turn with the added ones
+        again = read_result(path.parent)
+        assert again.timed_together != row.timed_together
+        assert (again.bleu, again.updates, again.train_s) == (row.bleu, row.updates, row.train_s)
+
+
+def test_the_seeds_of_a_model_share_the_speeds_of_its_lowest(seeded: Path):
+    for label in ("luong", "transformer"):
+        one, other = (read_speed(seeded / f"{label}-seed{seed}" / "speed.json") for seed in (1, 2))
+        assert one.timings == other.timings
+        assert one.timings is not None
+        assert one.timings.session is not None
+        assert one.timings.session.timed_run == f"{label}-seed1"
+        assert one.decode_s != other.decode_s
+    assert len({result.timed_together for result in read_results(seeded)} - {None}) == 1
+    assert not check_experiment(seeded).differences
 
 
 @pytest.mark.parametrize("text", ["1,1", "1,", "a", "-1", "1.5"])

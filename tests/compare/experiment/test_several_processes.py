@@ -40,7 +40,11 @@ def test_two_processes_share_the_rows_of_one_experiment(tiny_toml: Path, tmp_pat
     outputs = [process.communicate(timeout=300) for process in processes]
     assert all("Traceback" not in error for _, error in outputs)
     assert {process.returncode for process in processes} <= {0, 1}  # 1: a row was left to the other process
+    assert "".join(error for _, error in outputs).count("timing 2 models in turn") == 1  # by who ended last
+    timed = {result.timed_together for result in read_results(tmp_path / "run")}
+    assert len(timed - {None}) == 1
     assert main(["run", str(tiny_toml), "--out", str(tmp_path / "run"), "-q"]) == 0
+    assert {result.timed_together for result in read_results(tmp_path / "run")} == timed
     for name in ROWS:
         one, other = (folder / name / CHECKPOINTS / FINAL for folder in (tmp_path / "run", finished))
         assert one.read_bytes() == other.read_bytes()
@@ -140,7 +144,7 @@ def test_temporary_files_of_dead_processes_are_removed(tmp_path: Path):
     assert {path.name for path in tmp_path.iterdir()} == set(names[2:])
 
 
-@pytest.mark.parametrize("words", ["prepared:", "decoding"])
+@pytest.mark.parametrize("words", ["prepared:", "decoding", "timing greedy, 1 of 200"])
 def test_sigterm_outside_of_training_ends_with_one_line(words: str, tiny_toml: Path, tmp_path: Path):
     process = start(tiny_toml, tmp_path / "run", "--set", "bench.repeats=200")
     assert process.stderr is not None

@@ -32,7 +32,7 @@ def test_no_two_columns_share_a_heading():
 
 
 def test_every_factor_belongs_to_its_unit():
-    factors = {"M": 1e-6, "GB": 1e-9, "%": 100, "min": 1 / 60, "s": 1, "ms": 1, "": 1}
+    factors = {"M": 1e-6, "GB": 1e-9, "%": 100, "min": 1 / 60, "s": 1, "ms": 1, "MHz": 1, "": 1}
     for column in COLUMNS.values():
         assert column.factor == factors[column.unit], column.name
 
@@ -42,6 +42,17 @@ def test_every_factor_belongs_to_its_unit():
     [
         ("params", {"params": 7_126_000}, "params (M)", "7.13", 7.126),
         ("train_s", {"train_s": 810.0, "train_s_sd": 6.0}, "train (min)", "13.5 ± 0.1", 13.5),
+        (
+            "latency_ms_p50",
+            {"latency_ms_p50": 20.04, "latency_ms_p50_low": 19.0, "latency_ms_p50_high": 22.26},
+            "latency p50 (ms)",
+            "20.0 (19.0–22.3)",
+            20.04,
+        ),
+        ("train_tokens_per_s", {"train_tokens_per_s": 4012.3}, "train tokens/s", "4,012", 4012.3),
+        ("cpu_share", {"cpu_share": 0.9}, "CPU share", "90%", 0.9),
+        ("cpu_share", {"cpu_share": 0.61}, "CPU share", "61%, disturbed", 0.61),
+        ("cpu_share", {}, "CPU share", "–", None),
         ("latency_ms_p50", {"latency_ms_p50": None}, "latency p50 (ms)", "–", None),
         ("peak_memory_bytes", {"peak_memory_bytes": 3 * 2**30}, "peak memory (GB)", "3.22", 3.221225472),
         ("train_mfu", {"train_mfu": 0.3456}, "train MFU (%)", "34.6", 34.56),
@@ -51,6 +62,14 @@ def test_every_factor_belongs_to_its_unit():
         ("device", {"device": "a CPU"}, "device", "a CPU", None),
         ("budget_off", {"budget": "params", "budget_off": -0.004}, "matched", "params -0.4%", -0.004),
         ("budget_off", {"budget": None, "budget_off": None}, "matched", "–", None),
+        (
+            "longer_gain",
+            {"longer_gain": -0.06, "longer_factor": 1.5},
+            "gain of longer training",
+            "-0.1 (1.5x updates)",
+            -0.06,
+        ),
+        ("longer_gain", {"longer_gain": None, "longer_factor": None}, "gain of longer training", "–", None),
         ("status", {"status": "failed", "reason": "NaN"}, "status", "failed: NaN", None),
         ("status", {"status": "done", "reason": None}, "status", "done", None),
     ],

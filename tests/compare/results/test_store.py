@@ -29,8 +29,9 @@ NAMES = st.text().filter(str.isprintable)
 LABELS = NAMES.filter(lambda name: name and not name.startswith(".") and not set("/\\") & set(name))
 PATHS = st.from_regex(r"[a-z]{1,9}(/[a-z]{1,9})?\.[a-z]{3}", fullmatch=True)
 HASHES = st.from_regex("[0-9a-f]{64}", fullmatch=True)
+COLUMN_NAMES = NAMES.filter(lambda name: name not in Result.__dataclass_fields__)  # which have types
 SCORES = st.dictionaries(
-    NAMES, st.none() | st.text() | st.floats(allow_nan=False, allow_infinity=False), max_size=3
+    COLUMN_NAMES, st.none() | st.text() | st.floats(allow_nan=False, allow_infinity=False), max_size=3
 )
 INTEGERS = st.integers(-(2**63), 2**63 - 1)
 VALUES = {

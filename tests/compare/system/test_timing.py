@@ -2,6 +2,7 @@
 
 import statistics
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -50,6 +51,10 @@ def test_each_repeat_has_its_own_time_energy_and_peak(monkeypatch: pytest.Monkey
             clock.now += 0.5  # to read takes time, which counts for no repeat
             return used
 
+    class Shares:
+        def take(self) -> float:
+            return 0.75
+
     def reset(device: torch.device) -> None:
         nonlocal peak
         peak, clock.now = 0, clock.now + 100
@@ -62,11 +67,20 @@ def test_each_repeat_has_its_own_time_energy_and_peak(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(timing, "time", clock)
     monkeypatch.setattr(timing, "EnergyMeter", Meter)
+    monkeypatch.setattr(timing, "CpuMeter", Shares)
     monkeypatch.setattr(timing, "reset_peak_memory", reset)
     monkeypatch.setattr(timing, "peak_memory_bytes", lambda device: peak)
     repeats = list(time_in_turn([lambda: work("a"), lambda: work("b")], CPU, repeats=2))
     assert order == ["a", "b"] * 3  # once to warm up
-    assert repeats == [(0, (2.0, 12.5, 10)), (1, (3.0, 17.5, 7))] * 2
+    assert repeats == [(0, (2.0, 12.5, 10, 0.75)), (1, (3.0, 17.5, 7, 0.75))] * 2
+
+
+def test_a_warm_up_can_be_less_than_the_work():
+    order: list[str] = []
+    works = [partial(order.append, name) for name in ("a", "b")]
+    warm_ups = [partial(order.append, name) for name in ("warm a", "warm b")]
+    list(time_in_turn(works, CPU, repeats=2, warm_ups=warm_ups))
+    assert order == ["warm a", "warm b", *"abab"]
 
 
 def test_the_fastest_of_several_runs_counts(monkeypatch: pytest.MonkeyPatch):

@@ -273,3 +273,72 @@ def test_kills_of_data_prepare_leave_nothing_behind(tmp_path: Path, exists: bool
     assert real("data", "prepare", *small, "--out", out).returncode == 0
     assert os.listdir(tmp_path / "parent") == ["out"]
     assert sorted(os.listdir(out)) == NEW
+
+
+def write_tree(folder: Path) -> None:
+    (folder / "deep" / "er").mkdir(parents=True)
+    (folder / "deep" / "er" / "x").write_text("new")
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_folders_in_a_new_folder(tmp_path: Path, exists: bool, monkeypatch: pytest.MonkeyPatch):
+    out = tmp_path / "out"
+    if exists:
+        out.mkdir()
+    fill(out, write_tree)
+    assert (out / "deep" / "er" / "x").read_text() == "new"
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_folders_that_were_moved_are_moved_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    rename = os.rename
+
+    def interrupted(source: Path, target: Path) -> None:
+        rename(source, target)
+        if source.name == "deep":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fill(tmp_path, lambda folder: [write_tree(folder), (folder / "x").touch()])
+    assert os.listdir(tmp_path) == []
+
+
+def replace_tree(out: Path) -> None:
+    with new_folder(out, replace=True) as folder:
+        write_tree(folder)
+
+
+def test_a_folder_is_replaced_only_when_asked(tmp_path: Path):
+    out = tmp_path / "out"
+    fill(out)
+    with pytest.raises(FileExistsError, match="holds something already"):
+        fill(out, write_tree)
+    replace_tree(out)
+    assert os.listdir(out) == ["deep"]
+    assert os.listdir(tmp_path) == ["out"]
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError):
+        replace_tree(tmp_path / "file")
+
+
+@pytest.mark.parametrize("operation", ["rename", "replace"])
+def test_a_folder_that_cannot_be_replaced_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str
+):
+    out = tmp_path / "out"
+    fill(out)
+    original, failed = getattr(os, operation), []
+
+    def fail_once(source: Path, target: Path) -> None:
+        if not failed:
+            failed.append(source)
+            raise KeyboardInterrupt
+        original(source, target)
+
+    monkeypatch.setattr(os, operation, fail_once)
+    with pytest.raises(KeyboardInterrupt):
+        replace_tree(out)
+    assert failed
+    assert os.listdir(out) == ["x"]
+    assert os.listdir(tmp_path) == ["out"]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from compare.analysis.finished_experiment import load_finished
 from compare.analysis.quality.efficiency import COSTS, pareto, pareto_front, progress, time_to_quality
 from compare.analysis.seed_means import mean_over_seeds
+from compare.analysis.speed_spread import Spread
 from compare.analysis.table import Table
 from compare.training.metrics_log import read_metrics
 from tests.kits.finished_experiments import make_finished, pairs, write_metrics
@@ -157,6 +158,35 @@ def test_models_on_the_fronts_of_speed_and_size(tmp_path: Path):
     ]
     slow = {"label": "slow", "seeds": 2, "bleu": 32, "bleu_low": 30, "bleu_high": 34}
     assert rows[0].items() >= (slow | {"beam_sentences_per_s": 12, "params": 900}).items()
+    ends = {"beam_sentences_per_s_low": 10, "beam_sentences_per_s_high": 14}  # of the seeds, timed alone
+    assert rows[0].items() >= ends.items()
+
+
+def test_a_front_takes_overlapping_speeds_for_equal():
+    """By hand: the speeds of a and b overlap, and those of b and c; c is slower than a."""
+    spreads = [Spread(11, 14), Spread(9, 12), Spread(7, 9)]
+    assert pareto_front([(12, 20.0), (10, 30.0), (8, 25.0)], spreads) == [False, True, False]
+    assert pareto_front([(12, 20.0), (10, 20.0), (8, 20.0)], spreads) == [True, True, False]
+    assert pareto_front([(12, 20.0), (8, 30.0)], [spreads[0], spreads[2]]) == [True, True]
+
+
+def test_a_speed_within_the_spread_puts_no_model_on_the_front(tmp_path: Path):
+    figures = {"good": (30.0, 95.0, 90.0, 101.0), "bad": (10.0, 100.0, 96.0, 105.0)}
+    names = ["bleu", *(f"beam_sentences_per_s{end}" for end in ("", "_low", "_high"))]
+    finished = make_finished(
+        tmp_path,
+        train=LINES,
+        tests={"test": LINES},
+        outputs={(label, 1): {"test": ["x"]} for label in figures},
+        results={
+            (label, 1): {**dict(zip(names, values, strict=True)), "params": 9}
+            for label, values in figures.items()
+        },
+    )
+    assert [(row["label"], row["speed_front"]) for row in pareto(finished).rows] == [
+        ("good", True),
+        ("bad", False),
+    ]
 
 
 def test_means_over_seeds_by_hand():

@@ -185,36 +185,41 @@ def compared(first: str, second: str, *differences: float, p: float = 0.003) -> 
     )
 
 
+def timed(rate: float, *, spread: float = 0.1, **figures: Any) -> dict[str, Any]:
+    """Return the fields of a training speed with its spread."""
+    ends = {"train_tokens_per_s_low": rate * (1 - spread), "train_tokens_per_s_high": rate * (1 + spread)}
+    return {"train_tokens_per_s": rate, **ends, "timed_together": "a1", **figures}
+
+
 def two(slow: float = 55.0, **figures: Any) -> FinishedExperiment:
-    """Return X and Y with three seeds each; X trains at ``slow`` tokens per second on average, Y at 100."""
-    x = [
-        run_of("X", seed, bleu=30.0, **({"train_tokens_per_s": slow + seed - 2} | figures))
-        for seed in (1, 2, 3)
-    ]
-    return finished_of(*x, *(run_of("Y", seed, bleu=20.0) for seed in (1, 2, 3)))
+    """Return X and Y with three seeds each; X trains at ``slow`` tokens per second, Y at 100."""
+    x = [run_of("X", seed, bleu=30.0, **timed(slow, **figures)) for seed in (1, 2, 3)]
+    return finished_of(*x, *(run_of("Y", seed, bleu=20.0, **timed(100.0)) for seed in (1, 2, 3)))
 
 
 @pytest.mark.parametrize(
-    ("slow", "words"),
+    ("slow", "spread", "words"),
     [
-        (55.0, "trains 1.8 times slower"),
-        (250.0, "trains 2.5 times faster"),
-        (104.0, "trains as fast"),
-        (96.0, "trains as fast"),
-        (110.0, "trains 1.1 times faster"),
+        (55.0, 0.1, " and trains 1.8 times slower"),
+        (250.0, 0.1, " and trains 2.5 times faster"),
+        (121.0, 0.1, ""),  # 108.9 to 133.1 overlaps with 90 to 110
+        (123.0, 0.1, " and trains 1.2 times faster"),  # from 110.7 on
+        (80.0, 0.1, " and trains 1.2 times slower"),  # up to 88
+        (82.0, 0.1, ""),
+        (250.0, 0.9, ""),
     ],
 )
-def test_a_win_is_described_with_p_seeds_and_training_speed(slow: float, words: str):
-    expected = f"X beats Y by 2.1 BLEU (p = 0.003, 3 seeds) and {words}."
-    assert describe_comparison(compared("X", "Y", 2.0, 2.1, 2.2), two(slow)) == expected
-    assert describe_comparison(compared("Y", "X", -2.0, -2.1, -2.2), two(slow)) == expected
+def test_a_win_is_described_with_the_training_speed_beyond_its_spread(slow: float, spread: float, words: str):
+    expected = f"X beats Y by 2.1 BLEU (p = 0.003, 3 seeds){words}."
+    models = two(slow, spread=spread)
+    assert describe_comparison(compared("X", "Y", 2.0, 2.1, 2.2), models) == expected
+    assert describe_comparison(compared("Y", "X", -2.0, -2.1, -2.2), models) == expected
 
 
 @pytest.mark.parametrize(
-    "figures",
-    [{"device": "gpu"}, {"torch": "3"}, {"threads": 2}, {"precision": "bf16"}, {"train_tokens_per_s": None}],
+    "figures", [{"timed_together": "b2"}, {"timed_together": None}, {"train_tokens_per_s_low": None}]
 )
-def test_speeds_under_other_conditions_are_not_compared(figures: dict[str, Any]):
+def test_speeds_that_were_not_timed_together_are_not_compared(figures: dict[str, Any]):
     comparison = compared("X", "Y", 2.0, 2.1, 2.2)
     assert describe_comparison(comparison, two(**figures)) == "X beats Y by 2.1 BLEU (p = 0.003, 3 seeds)."
 

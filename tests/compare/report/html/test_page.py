@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from compare.report.html import build_report, content, page, significance
 from compare.report.html.content import ReportContent
-from compare.report.html.curves import bar_plot
+from compare.report.html.curves import Bar, bar_plot
 from compare.report.html.drawings import to_svg
 from compare.report.html.sentences import differences
 from compare.report.plots.plots import save_figure
@@ -152,7 +152,7 @@ def test_control_characters_are_shown(made: ReportContent):
 
 
 def test_a_drawing_with_control_characters_in_its_labels_is_valid(tmp_path: Path):
-    figure = bar_plot({"speed": {"a\x01\x1b[1m\uffff": [1.0, 2.0], "b": [3.0]}})
+    figure = bar_plot({"speed": {"a\x01\x1b[1m\uffff": Bar(1.5, 1.0, 2.0), "b": Bar(3.0, 3.0, 3.0)}})
     assert r"a\x01\x1b[1m\uffff" in " ".join(Page(to_svg(figure, "hostile", "t", "d")).texts["text"])
     svg, png = save_figure(figure, tmp_path / "bars", ("svg", "png"))
     assert r"a\x01\x1b[1m\uffff" in "".join(Tree.parse(svg).getroot().itertext())
@@ -191,7 +191,7 @@ def test_drawings_speak_and_take_the_colours_of_the_page(made: ReportContent, sh
 
 
 def test_two_drawings_of_one_figure_share_no_id():
-    figure = bar_plot({"speed": {"a $x$ & <b>": [1.0, 2.0], "b": [], "c": [3.0]}})
+    figure = bar_plot({"speed": {"a $x$ & <b>": Bar(1.5, 1.0, 2.0), "b": None, "c": Bar(3.0, 3.0, 3.0)}})
     one, other = (Page(to_svg(figure, name, "t", "d")) for name in ("one", "other"))
     assert one.values("id")
     assert not set(one.values("id")) & set(other.values("id"))

@@ -68,7 +68,8 @@ def test_hashes_and_signatures_are_whole(loaded: LoadedExperiment):
     conditions = dict(found.conditions)
     assert conditions["BLEU"] == last.bleu_signature
     assert conditions["chrF"] == last.tests["test_long"]["chrf_signature"]
-    assert conditions["Hardware"] == "a machine, torch 2.0, 1 threads, fp32"
+    assert conditions["Hardware"] == "a machine, torch 2.0, 1 threads"
+    assert conditions["Precision"] == "training fp32"
 
 
 def test_sentences_are_drawn_by_the_seed():

@@ -145,6 +145,12 @@ def test_a_dominated_model_is_hollow_and_seeds_are_a_line():
     assert spans == [[[10, 39], [10, 42]], [[20, 29], [20, 32]], [[15, 19], [15, 22]]]
 
 
+def test_the_spread_of_a_speed_is_a_horizontal_line():
+    ends = {"beam_sentences_per_s_low": 8.0, "beam_sentences_per_s_high": 11.0}
+    (axes,) = pareto_plot([{**MODELS[0], **ends}], SPEED).axes
+    assert axes.collections[1].get_segments()[0].tolist() == [[8, 40], [11, 40]]
+
+
 def test_a_wide_range_has_a_logarithmic_axis():
     near = [model("a", 1, 10, 5_000_000, True, True), model("b", 2, 11, 6_000_000, True, True)]
     far = [*near, model("c", 3, 1, 60_000_000, True, True)]

@@ -25,15 +25,22 @@ DONE = Result(
     length_ratio=0.985,
     brevity_penalty=0.98489,
     train_tokens_per_s=4_012.3,
+    train_tokens_per_s_low=3_900.0,
+    train_tokens_per_s_high=4_100.0,
     greedy_sentences_per_s=1_210.4,
     beam_sentences_per_s=61.04,
     latency_ms_p50=14.25,
     train_s=810.0,
     beam=5,
-    precision="fp32",
+    precision="bf16",
+    decode_precision="fp32",
     device="Some CPU",
     torch="2.13.0",
     threads=2,
+    cores=4,
+    clock_mhz=2599.9,
+    cpu_share=0.97,
+    timed_together="a1",
     data_hash="data0123456789abcdef",
     batch_hash="batch0123456789abcdef",
     code_version="0.1.0",
@@ -63,7 +70,7 @@ def test_markdown_shows_what_people_compare():
         "chrF": "60.2",
         "length ratio": "0.985",
         "brevity penalty": "0.985",
-        "train tokens/s": "4,012",
+        "train tokens/s": "4,012 (3,900–4,100)",
         "greedy sent/s": "1,210.4",
         "beam sent/s": "61.0",
         "latency p50 (ms)": "14.2",
@@ -72,10 +79,22 @@ def test_markdown_shows_what_people_compare():
     }
     assert notes == [
         f"BLEU: {SIGNATURE}",
-        "Hardware: Some CPU, torch 2.13.0, 2 threads, fp32",
+        "Hardware: Some CPU, torch 2.13.0, 2 threads, 4 cores, 2,600 MHz",
+        "Precision: training bf16, decoding fp32",
+        "Speeds: median of repeats (lowest–highest), the models in turn, one seed per model, "
+        "CPU share at least 97%",
         "Search: beam 5",
         "Data: data01234567, batches batch0123456, code 0.1.0",
+        "Not measured whether still improving when stopped (attnbench converge FOLDER): lstm",
     ]
+
+
+def test_widths_that_are_no_multiples_of_8_are_named():
+    narrow = replace(DONE, label="narrow", width_multiple=4)
+    _, notes = parts(render_table([replace(DONE, width_multiple=16), narrow]))
+    assert "Warning: widths that are not multiples of 8, which can cost speed: narrow" in notes
+    _, notes = parts(render_table([DONE, replace(DONE, seed=2, width_multiple=8)]))
+    assert not [note for note in notes if "widths" in note]
 
 
 def test_the_length_penalty_is_shown_where_a_row_knows_it():
@@ -178,7 +197,8 @@ def test_an_unusual_length_names_its_row_and_test_set():
     assert warnings_of(*rows) == [UNUSUAL + "lstm seed 1 1.250, lstm seed 2 test_long 0.500"]
     frame = to_frame([DONE, replace(DONE, length_ratio=0.75)])
     frame.insert(0, "experiment", ["one", "two"])
-    assert parts(render_table(frame))[1][-1] == UNUSUAL + "lstm two 0.750"
+    notes = parts(render_table(frame))[1]
+    assert [note for note in notes if note.startswith("Warning")] == [UNUSUAL + "lstm two 0.750"]
 
 
 def test_rows_that_saw_other_data_or_batches_are_warned_of():
@@ -191,11 +211,28 @@ def test_rows_that_saw_other_data_or_batches_are_warned_of():
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("device", "GPU"), ("torch", "2.11"), ("threads", 1), ("precision", "bf16")]
+    ("name", "value"), [("device", "GPU"), ("torch", "2.11"), ("threads", 1), ("precision", "fp32")]
 )
 def test_speeds_of_different_settings_are_warned_of(name: str, value: str | int):
     (warning,) = warnings_of(DONE, replace(DONE, **{name: value}))
     assert warning == f"Warning: {name} differ between rows, so their speeds do not compare"
+
+
+@pytest.mark.parametrize("other", ["b2", None])
+def test_speeds_that_were_not_timed_together_are_warned_of(other: str | None):
+    warning = "Warning: these rows were not timed together, so their speeds do not compare"
+    assert warnings_of(DONE, replace(DONE, label="gru", timed_together=other)) == [warning]
+    alone = replace(DONE, timed_together=None)
+    assert warnings_of(alone, replace(alone, label="gru")) == [warning]  # earlier versions
+    assert warnings_of(alone) == warnings_of(DONE, UNFINISHED) == []  # nothing to compare with
+
+
+def test_disturbed_timings_are_named():
+    some = replace(DONE, label="gru", cpu_share=0.899)
+    (warning,) = warnings_of(DONE, some, replace(some, seed=2), replace(DONE, label="big", cpu_share=0.9))
+    assert warning == "Warning: disturbed timings, with too little of the processor: gru 90%"
+    (warning,) = warnings_of(replace(DONE, cpu_share=0.0))
+    assert warning.endswith(": lstm 0%")
 
 
 AWKWARD = replace(

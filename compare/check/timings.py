@@ -1,0 +1,69 @@
+"""Check of speed.json: amounts of work against the config, and the common timing of all models."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from compare.check.findings import ComparedValue
+from compare.check.run_data import CheckedRun
+from compare.results.speed_file import Timings, read_speed
+
+
+def read_timings(run: CheckedRun) -> Timings | None:
+    """Read the timings of a run; None if it has none, or its speed.json cannot be read."""
+    try:
+        return read_speed(run.folder.speed).timings
+    except (ValueError, OSError):
+        return None  # reported by the check of the figures
+
+
+def check_timings(runs: Sequence[CheckedRun]) -> Iterator[ComparedValue]:
+    """Compare the timings of all finished runs with ``[bench]`` and with each other.
+
+    All models are timed in turn, on the same work; the seeds of a label share the timings of the lowest.
+    """
+    timed = {run.name: (run, timings) for run in runs if (timings := read_timings(run)) is not None}
+    if len({run.folder.run.bench for run in runs}) == 1:  # otherwise the last one's, whichever it was
+        for run, timings in timed.values():
+            yield from _check_amounts(run, timings)
+    for name, value in _COMMON.items():
+        values = {run: value(timings) for run, (_, timings) in timed.items()}
+        most = max(values.values(), key=list(values.values()).count, default=None)
+        for run_name, own in values.items():
+            yield ComparedValue(run_name, f"speed.json: {name}, as in other runs", own, most)
+    for run, timings in timed.values():
+        same_label = [other for other in runs if other.result.label == run.result.label]
+        first = min(same_label, key=lambda other: other.result.seed)
+        if timings.session is not None:
+            yield ComparedValue(run.name, "speed.json: timed_run", timings.session.timed_run, first.name)
+            own = "those of its label" if timings == read_timings(first) else "others"
+            yield ComparedValue(run.name, "speed.json: times", "those of its label", own)
+
+
+def _check_amounts(run: CheckedRun, timings: Timings) -> Iterator[ComparedValue]:
+    """Compare the numbers of sentences and repeats with the config and the first test set."""
+    bench = run.folder.run.bench
+    amounts = {
+        "repeats of greedy": (len(timings.greedy.seconds), bench.repeats),
+        "repeats of beam": (len(timings.beam.seconds), bench.repeats),
+    }
+    if timings.train is not None:
+        amounts["repeats of train"] = len(timings.train.seconds), bench.repeats
+        amounts["repeats of latency"] = len(timings.latency.ms), bench.repeats
+    if run.prepared is not None:
+        corpus = run.prepared.corpus
+        lines = len(corpus.splits[corpus.tests[0]].src)
+        amounts["sentences of greedy"] = timings.greedy.sentences, min(bench.sentences, lines)
+        amounts["sentences of beam"] = timings.beam.sentences, min(bench.sentences, lines)
+        for repeat in timings.latency.ms:
+            amounts["sentences of latency"] = len(repeat), min(bench.latency_sentences, lines)
+    for name, pair in amounts.items():
+        yield ComparedValue(run.name, f"speed.json: {name}", *pair)
+
+
+_COMMON: dict[str, Callable[[Timings], Any]] = {
+    "timed_together": lambda timings: timings.session and timings.session.timed_together,
+    "sentences of train": lambda timings: timings.train and timings.train.sentences,
+    "tokens of train": lambda timings: timings.train and timings.train.tokens,
+    "sentences of greedy": lambda timings: timings.greedy.sentences,
+}
+"""What the timings of all models have in common."""

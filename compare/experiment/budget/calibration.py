@@ -1,0 +1,76 @@
+"""Measure how long an update of each model takes on this machine."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from compare.config.run import Run
+from compare.experiment.prepare import PreparedData
+from compare.models.registry import build
+from compare.training.loss import TranslationLoss
+from compare.training.trainer import Trainer
+from compare.training.trainer_state import Validation
+
+logger = logging.getLogger(__name__)
+
+ROUNDS, LINES, UPDATES_PER_LINE = 3, 4, 25
+"""Rounds per model, log lines per round, and updates per log line."""
+SecondsPerUpdate = Mapping[str, float]
+"""Seconds per update by label."""
+
+
+def calibrate(runs: Sequence[Run], prepared: PreparedData, known: SecondsPerUpdate) -> SecondsPerUpdate:
+    """Measure the seconds per update of each model that is not yet ``known``.
+
+    Each is trained from fresh weights as its run will be, several times: the rounds are apart in time, so
+    that a disturbance of the machine is spread over all models. The first log line of each round is warm-up.
+    """
+    unknown = [run for run in runs if run.label not in known]
+    spent = {run.label: 0.0 for run in unknown}
+    tokens = dict.fromkeys(spent, 0)
+    for number, run in product(range(ROUNDS), unknown):
+        for line in _train_briefly(run, prepared):
+            spent[run.label] += line["train_s"]
+            tokens[run.label] += line["src_tokens"] + line["tgt_tokens"]
+        rate = tokens[run.label] / spent[run.label]
+        logger.info(f"calibrating, round {number + 1} of {ROUNDS}: {run.label} {rate:,.0f} tokens/s")
+    per_epoch = int(prepared.train.src_lengths.sum() + prepared.train.tgt_lengths.sum()) + len(prepared.train)
+    per_update = per_epoch / len(prepared.stream.plan(1))
+    return {**known, **{label: per_update * spent[label] / tokens[label] for label in spent}}
+
+
+def _train_briefly(run: Run, prepared: PreparedData) -> list[dict[str, Any]]:
+    """Train for some updates with the training loop of a run; returns its log lines after the first."""
+    updates = LINES * UPDATES_PER_LINE
+    train = replace(
+        run.train,
+        max_updates=updates,
+        log_every=UPDATES_PER_LINE,
+        valid_every=updates,
+        checkpoint_every=updates,
+        patience=0,
+        average=1,
+    )
+    torch.manual_seed(train.seed)
+    model = build(run.model.architecture, *prepared.vocabulary_sizes)
+    criterion = TranslationLoss(model.to(train.device), train.label_smoothing)
+    lines: list[dict[str, Any]] = []
+    with TemporaryDirectory() as folder:
+        no_validation = partial(Validation, loss=0.0, bleu=0.0)
+        Trainer(
+            criterion=criterion,
+            train_batches=prepared.stream,
+            validate=no_validation,
+            train_config=train,
+            optim_config=run.model.optim,
+            run_folder=Path(folder),
+            report=lines.append,
+        ).run()
+    return [line for line in lines if line["kind"] == "train"][1:]

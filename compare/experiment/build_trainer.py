@@ -1,0 +1,46 @@
+"""Construction of the trainer of one run: the model from its seed, the loss, validation."""
+
+import torch
+
+from compare.decoding.translator import Translator
+from compare.experiment.prepare import PreparedData
+from compare.models.registry import build
+from compare.results.run_folder import RunFolder
+from compare.system.progress import MetricsCallback
+from compare.training.loss import TranslationLoss
+from compare.training.trainer import Trainer
+from compare.training.validation import Validator
+
+
+def build_trainer(
+    folder: RunFolder, prepared: PreparedData, report: MetricsCallback
+) -> tuple[Trainer, Translator]:
+    """Build a model with fresh weights, and the trainer that continues where it was stopped.
+
+    Args:
+        folder: the run, and the folder for the files of training.
+        prepared: the data, with the batches of the run's seed.
+        report: takes each line of the metrics.
+
+    Returns:
+        The trainer, and the translator of the same model, which has the chosen weights once the trainer
+        has run.
+    """
+    run, device = folder.run, torch.device(folder.run.train.device)
+    torch.manual_seed(run.train.seed)
+    model = build(run.model.architecture, *prepared.vocabulary_sizes).to(device)
+    criterion = TranslationLoss(model, run.train.label_smoothing)
+    translator = Translator(model, prepared.vocabularies, run.decode, device)
+    validator = Validator(
+        criterion, translator, prepared.corpus.splits["valid"], prepared.valid, run.train.batch_tokens
+    )
+    trainer = Trainer(
+        criterion=criterion,
+        train_batches=prepared.stream,
+        validate=validator,
+        train_config=run.train,
+        optim_config=run.model.optim,
+        run_folder=folder.folder,
+        report=report,
+    )
+    return trainer, translator

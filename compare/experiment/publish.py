@@ -1,0 +1,196 @@
+"""Publication of an experiment: what others need to score its translations again and to check its figures."""
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from compare.config.parse import toml_assignments
+from compare.config.run import Run, runs_to_toml
+from compare.experiment.convergence_file import NAME as CONVERGENCE
+from compare.experiment.source_note import EXPERIMENT, source_note
+from compare.results.run_folder import RunFolder
+from compare.results.store import Result, read_registry, read_results
+from compare.system.version import code_version
+from compare.training.file_names import CHECKPOINTS
+from data.text.compression import pack_gzip, read_decompressed
+from data.text.files import read_bytes
+from data.text.new_folder import check_vacant, new_folder
+from data.vocabulary import FILE_NAME
+
+MAX_BYTES = 1_000_000_000
+"""Size that no file of a run other than its weights reaches."""
+SEARCH = ("tune.json", "trials.jsonl")
+"""Files of a search for settings that its trials can be judged by."""
+ROOT_LINE = re.compile(r"^root\s*=.*$", re.MULTILINE)
+
+
+def publish_experiment(
+    folder: str | Path,
+    out: str | Path,
+    *,
+    tuning: str | Path | None = None,
+    replace: bool = False,
+    unfinished: bool = False,
+) -> Path:
+    """Copy the results of an experiment, without its weights, into a new folder that others can check.
+
+    Each run keeps its settings, training log, timings and result, and, compressed, its translations and
+    vocabularies. ``data.root`` becomes the name of the corpus, so the hash of the settings is renewed. The
+    folder appears complete or not at all. Every command shows it, and none writes into it.
+
+    Args:
+        folder: the folder of the experiment.
+        out: the new folder.
+        tuning: the folder of the search that the settings come from; by default that of the experiment, where
+            it has one. Its trials are copied.
+        replace: delete the published results that ``out`` holds.
+        unfinished: accept runs that have not ended; the files that they have are copied.
+
+    Returns:
+        ``out``.
+
+    Raises:
+        OSError: a file cannot be read or written, or ``out`` is not empty.
+        ValueError: no runs, a run that has not ended or has no translations, a file that has changed since
+            its result was recorded, no search in ``tuning``, or something other than published results in
+            ``out``.
+    """
+    folder, out = Path(folder), Path(out)
+    check_vacant(out, replace=replace)
+    if replace:
+        _refuse_other_content(out)
+    results = read_results(folder)
+    runs = [_open_run(folder / result.run, result, unfinished=unfinished) for result in results]
+    begun = [run for run in runs if run is not None]
+    if not begun:
+        raise ValueError(f"{folder}: no run has begun: there is nothing to publish")
+    texts = _describe_experiment(folder, out.resolve().name, results, begun)
+    records = _records(folder, None if tuning is None else Path(tuning))
+    with new_folder(out, replace=replace) as target:
+        for run, result in zip(runs, results, strict=True):
+            if run is not None:
+                _copy_run(run, result, target / result.run)
+        for name, text in texts.items():
+            (target / name).write_bytes(text.encode())
+        for path in records:
+            (target / path.name).write_bytes(read_bytes(path, max_bytes=MAX_BYTES))
+    return out
+
+
+def _describe_experiment(
+    folder: Path, name: str, results: Sequence[Result], runs: Sequence[RunFolder]
+) -> dict[str, str]:
+    """Write the files of the whole experiment.
+
+    Args:
+        folder: the folder of the experiment.
+        name: the name of the published folder.
+        results: the results of all runs.
+        runs: the folders of those that have begun.
+
+    Returns:
+        The texts by name of the file.
+    """
+    corpus = _corpus_name(runs[0].run.data.root)
+    registry = folder / "experiment.json"
+    content = read_registry(registry) if registry.is_file() else {}
+    content["runs"] = [result.run for result in results]
+    content["published"] = {"corpus": corpus, "code_version": code_version()}
+    models: dict[str, Run] = {}  # each with its first seed
+    for run in runs:
+        models.setdefault(run.run.label, run.run)
+    return {
+        "experiment.json": json.dumps(content, indent=2) + "\n",
+        EXPERIMENT: _without_path(runs_to_toml(list(models.values())), corpus),
+        "README.md": source_note(name, results, runs, corpus),
+    }
+
+
+def _records(folder: Path, tuning: Path | None) -> list[Path]:
+    """List the files beside the runs that tell of longer runs and of a search for settings.
+
+    Raises:
+        ValueError: ``tuning`` is not the folder of a search.
+    """
+    names = [CONVERGENCE, *SEARCH] if tuning is None else [CONVERGENCE]
+    records = [path for path in (folder / name for name in names) if path.exists()]
+    for path in (tuning / name for name in SEARCH) if tuning is not None else ():
+        if not path.exists():
+            raise ValueError(f"{tuning} has no {path.name}: give the folder that `attnbench tune` wrote")
+        records.append(path)
+    return records
+
+
+def _refuse_other_content(out: Path) -> None:
+    """Raise ValueError if ``out`` holds anything but results without weights."""
+    if not out.is_dir() or not any(out.iterdir()):
+        return
+    if not (out / "experiment.json").is_file() or any(out.glob(f"*/{CHECKPOINTS}")):
+        raise ValueError(f"{out} holds weights, or no results: only published results can be replaced")
+
+
+def _open_run(folder: Path, result: Result, *, unfinished: bool) -> RunFolder | None:
+    """Read a run that may be published; None if it has not begun.
+
+    Raises:
+        ValueError: see ``publish_experiment``.
+    """
+    if result.status == "unfinished" and not unfinished:
+        raise ValueError(
+            f"{folder} has not ended: run the experiment to its end, or publish it as it is with --unfinished"
+        )
+    if result.status == "unfinished" and not (folder / "config.toml").is_file():
+        return None
+    run = RunFolder.read(folder)
+    if result.status != "done":
+        return run
+    if not run.tests:
+        raise ValueError(f"{folder} has no translations (*.hyp): nobody could score it again")
+    hashes = run.hashes()
+    weights = run.weights.relative_to(folder).as_posix()
+    for name, recorded in result.files.items():
+        if hashes.get(name, recorded if name == weights else None) != recorded:
+            raise ValueError(
+                f"{folder / name} is not what its result was computed from: restore it, "
+                f"or look at `attnbench check {folder.parent}`"
+            )
+    return run
+
+
+def _copy_run(run: RunFolder, result: Result, target: Path) -> None:
+    """Copy the files of a run but its weights; compress its translations and vocabularies."""
+    target.mkdir()
+    for name, path in run.files().items():
+        if path == run.weights:
+            continue
+        content = read_decompressed(path, max_bytes=MAX_BYTES)
+        if path == run.config:
+            text = _without_path(content.decode(), _corpus_name(run.run.data.root))
+            content = text.encode()
+            result = _with_config_hash(result, hashlib.sha256(content).hexdigest())
+        packed = name == FILE_NAME or name.endswith(".hyp")
+        (target / (f"{name}.gz" if packed else name)).write_bytes(pack_gzip(content) if packed else content)
+    if (run.folder / "result.json").is_file():
+        (target / "result.json").write_bytes(f"{result.to_json()}\n".encode())
+
+
+def _with_config_hash(result: Result, config_hash: str) -> Result:
+    """Return ``result`` with another hash of the settings where it has one."""
+    files = {name: config_hash if name == "config.toml" else old for name, old in result.files.items()}
+    return dataclasses.replace(
+        result, config_hash=None if result.config_hash is None else config_hash, files=files
+    )
+
+
+def _corpus_name(root: str) -> str:
+    """Return the last part of ``data.root``, which does not depend on the machine; empty: built in."""
+    return (Path(root).name or "corpus") if root else ""
+
+
+def _without_path(config: str, corpus: str) -> str:
+    """Replace ``data.root`` in the text of a config by the name of the corpus."""
+    (line,) = toml_assignments({"root": corpus})
+    return ROOT_LINE.sub(lambda _: line, config, count=1)

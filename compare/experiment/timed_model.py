@@ -1,0 +1,92 @@
+"""Workloads of timing one trained model, and the timings that their repeats give."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import torch
+
+from compare.config.sections import BenchConfig
+from compare.decoding.timing import DecodingWork, LatencyWork
+from compare.optim.optimizer import build_optimizer
+from compare.results.run_folder import RunFolder
+from compare.results.speed_file import Latency, Session, Timings
+from compare.results.trained_model import load_model
+from compare.system.machine import this_machine
+from compare.system.precision import precision_of
+from compare.system.timing import Speed, TimedRepeat, Workload
+from compare.training.loss import TranslationLoss
+from compare.training.timing import count_tokens, training_work
+from data.batch import Batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimingInputs:
+    """Inputs of the timings, the same for all models."""
+
+    batches: Sequence[Batch]
+    """Training batches of one repeat."""
+    sources: Sequence[str]
+    """Source sentences of the first test set."""
+    bench: BenchConfig
+    """Amounts of work."""
+    device: torch.device
+
+
+class TimedModel:
+    """A trained model and the workloads that are timed: training, greedy and beam search, latency."""
+
+    def __init__(self, run: RunFolder, inputs: TimingInputs) -> None:
+        """Load the weights of ``run``.
+
+        Raises:
+            ValueError: the weights are damaged or of another model.
+        """
+        self.run, self.inputs, bench = run, inputs, inputs.bench
+        translator = load_model(run.folder, inputs.device.type)
+        self.decode_precision = precision_of(translator.model)
+        beam_size, sources = translator.decode.beam_size, inputs.sources
+        self.greedy = DecodingWork(translator, sources[: bench.sentences], 1)
+        self.beam = DecodingWork(translator, sources[: bench.sentences], beam_size)
+        self.latency = LatencyWork(translator, sources[: bench.latency_sentences], beam_size)
+        self.train = self._training(TranslationLoss(translator.model, run.run.train.label_smoothing))
+
+    def _training(self, criterion: TranslationLoss) -> Workload:
+        """Make the work of real updates from the final weights, at the last learning rate of training.
+
+        The optimizer is a new one: its cost does not depend on its state.
+        """
+        train, optim = self.run.run.train, self.run.run.model.optim
+        optimizer = build_optimizer(criterion.parameters(), optim)
+        for group in optimizer.param_groups:
+            group["lr"] = optim.learning_rate_at(train.max_updates, train.max_updates)
+        return training_work(
+            criterion, optimizer, self.inputs.batches, precision=train.precision, clip_norm=train.clip_norm
+        )
+
+    def timings(self, repeats: dict[str, Sequence[TimedRepeat]], session_id: str) -> Timings:
+        """Combine the repeats of each kind of work, "train", "greedy", "beam" and "latency"."""
+        batches = self.inputs.batches
+        return Timings(
+            train=_speed(repeats["train"], sum(map(len, batches)), count_tokens(batches)),
+            greedy=_speed(repeats["greedy"], len(self.greedy.lines), self.greedy.tokens),
+            beam=_speed(repeats["beam"], len(self.beam.lines), self.beam.tokens),
+            latency=Latency(
+                ms=self.latency.ms, cpu_shares=[repeat.cpu_share for repeat in repeats["latency"]]
+            ),
+            session=Session(
+                **asdict(this_machine(self.inputs.device)),
+                timed_together=session_id,
+                timed_run=self.run.name,
+                decode_precision=self.decode_precision,
+            ),
+        )
+
+
+def _speed(repeats: Sequence[TimedRepeat], sentences: int, tokens: int) -> Speed:
+    """Combine the repeats of work on this many sentences and tokens."""
+    return Speed(
+        sentences=sentences,
+        tokens=tokens,
+        seconds=[repeat.seconds for repeat in repeats],
+        cpu_shares=[repeat.cpu_share for repeat in repeats],
+    )

@@ -1,0 +1,147 @@
+"""Journal of a search: an optuna study per model in one file, to which each ended trial adds one line.
+
+A trial that is not in the journal has not ended. Who works on it is decided by the lock of its folder, which
+a killed process gives up, so that the journal needs no states of unfinished trials.
+"""
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from compare.experiment.tune.space import Space, draw_settings
+from compare.experiment.tune.trial_log import MAX_BYTES, TrialResult
+from compare.system.hints import abbreviate
+from compare.system.locks import lock_folder
+from data.text.files import read_bytes, sync_file
+
+if TYPE_CHECKING:
+    import optuna
+
+JOURNAL = "journal.log"
+"""Name of the file, which optuna and optuna-dashboard read."""
+
+
+class Journal:
+    """The journal in the folder of a search; every method takes the lock of the folder."""
+
+    def __init__(self, folder: Path, space: Space, seed: int, key: str) -> None:
+        """Describe the search that the journal must be of; nothing is read.
+
+        Args:
+            folder: the folder of the search.
+            space: the tuned settings.
+            seed: seed of the draws.
+            key: hash of all that the trials of a search share; it is in every entry.
+        """
+        self.folder, self.path, self.space, self.seed, self.key = folder, folder / JOURNAL, space, seed, key
+
+    def read(self) -> dict[tuple[str, int], TrialResult]:
+        """Read the ended trials by label and number.
+
+        Raises:
+            ValueError: the journal is damaged, or one of another search.
+        """
+        if not self.path.exists():
+            return {}
+        with lock_folder(self.folder, wait=True):
+            trials = [self._check(*entry) for entry in self._entries()]
+        last = max((trial.trial for trial in trials), default=0)
+        draws = draw_settings(self.space, last, self.seed)
+        for trial in trials:
+            if dict(trial.settings) != draws[trial.trial - 1]:
+                raise self._forged(trial, "other settings than this search drew")
+        return {(trial.label, trial.trial): trial for trial in trials}
+
+    def add(self, trial: TrialResult) -> None:
+        """Append an ended trial."""
+        import optuna
+
+        values = dataclasses.asdict(trial)
+        settings = values.pop("settings")
+        done = trial.status == "done"
+        entry = optuna.trial.create_trial(
+            state=optuna.trial.TrialState.COMPLETE if done else optuna.trial.TrialState.FAIL,
+            value=trial.bleu,
+            params=settings,
+            distributions={name: self.space[name].distribution() for name in settings},
+            user_attrs={**values, "key": self.key},
+        )
+        with lock_folder(self.folder, wait=True):
+            storage = self._storage()
+            if trial.label in _names(storage):
+                study = optuna.load_study(study_name=trial.label, storage=storage)
+            else:
+                study = optuna.create_study(study_name=trial.label, storage=storage, direction="maximize")
+            study.add_trial(entry)
+            sync_file(self.path)  # and its folder, in which it may be new
+
+    def _entries(self) -> list[tuple[dict[str, Any], dict[str, Any], float | None]]:
+        """Read parameters, attributes and value of every trial of every study."""
+        import optuna
+
+        try:
+            storage = self._storage()
+            studies = [optuna.load_study(study_name=name, storage=storage) for name in _names(storage)]
+            trials = [trial for study in studies for trial in study.get_trials(deepcopy=False)]
+            return [(trial.params, trial.user_attrs, trial.value) for trial in trials]
+        except OSError:
+            raise
+        except Exception as error:  # optuna raises many types for damaged files
+            raise ValueError(
+                f"{self.path}: not a journal of attnbench tune ({type(error).__name__} "
+                f"{abbreviate(str(error))}): move it away"
+            ) from None
+
+    def _storage(self) -> "optuna.storages.JournalStorage":
+        """Open the file; a last line that was cut short, as by a full disk, is removed first."""
+        import optuna
+        from optuna.storages.journal import JournalFileBackend
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)  # else it prints a line for every study
+        if self.path.exists():
+            content = read_bytes(self.path, max_bytes=MAX_BYTES)
+            if content and not content.endswith(b"\n"):
+                with self.path.open("r+b") as file:
+                    file.truncate(content.rfind(b"\n") + 1)
+        backend = JournalFileBackend(str(self.path), lock_obj=_HeldLock())  # type: ignore[arg-type]
+        return optuna.storages.JournalStorage(backend)
+
+    def _check(
+        self, settings: dict[str, Any], attributes: dict[str, Any], value: float | None
+    ) -> TrialResult:
+        """Check that an entry is of this search, and return its result."""
+        values = dict(attributes)
+        if values.pop("key", None) != self.key:
+            raise ValueError(
+                f"{self.path} is the journal of another search: choose another folder with --out"
+            )
+        result = TrialResult.from_dict({**values, "settings": settings}, str(self.path))
+        if result.bleu != value:
+            raise self._forged(result, f"two scores, {result.bleu} and {value}")
+        return result
+
+    def _forged(self, trial: TrialResult, what: str) -> ValueError:
+        return ValueError(
+            f"{self.path}: trial {trial.trial} of {abbreviate(trial.label)} has {what}: "
+            "put the journal's own entry back, or choose another folder with --out"
+        )
+
+
+def _names(storage: "optuna.storages.JournalStorage") -> list[str]:
+    import optuna
+
+    return list(optuna.get_all_study_names(storage))
+
+
+class _HeldLock:
+    """Lock of optuna's file backend that does nothing: ``Journal`` holds the lock of the folder.
+
+    Optuna's own lock outlives a killed process by half a minute.
+    """
+
+    def acquire(self) -> bool:
+        """Do nothing."""
+        return True
+
+    def release(self) -> None:
+        """Do nothing."""

@@ -1,0 +1,107 @@
+"""Plan of a search: what is drawn, and the runs that every trial starts from."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from compare.config.parse import load_experiment
+from compare.config.run import Run, resolve_models
+from compare.config.sections import Experiment
+from compare.experiment.budget.match import find_reference, match_budget
+from compare.experiment.prepare import PreparedData, prepare_data
+from compare.experiment.tune.space import (
+    DEFAULT_SPACE,
+    Space,
+    apply_settings,
+    draw_settings,
+    ensure_tunable,
+)
+from compare.experiment.tune.trial_log import MAX_TRIALS
+from compare.models.meta_model import ensure_fits_memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuningPlan:
+    """Effort of a search, the same for every model."""
+
+    trials: int = 20
+    """Trials per model."""
+    updates: int = 0
+    """Updates per trial; 0: those of the experiment."""
+    seed: int = 1
+    """Seed of the draws; weights and batches have the experiment's."""
+    space: Space = field(default_factory=lambda: DEFAULT_SPACE)
+    """Tuned settings; see ``parse_space``."""
+
+    def __post_init__(self) -> None:
+        """Reject numbers out of range."""
+        if not 1 <= self.trials <= MAX_TRIALS:
+            raise ValueError(f"--trials must be from 1 to {MAX_TRIALS:,}, found {self.trials}")
+        if self.updates < 0 or not 0 <= self.seed < 2**32:
+            raise ValueError("--updates must be at least 0, and --seed from 0 to 2**32 - 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """A search whose settings have been checked."""
+
+    config: Path
+    """The experiment's file."""
+    experiment: Experiment
+    """The experiment as written, with overrides; ``runs`` have the updates of a trial instead."""
+    plan: TuningPlan
+    runs: Sequence[Run]
+    """One run per model, before the tuned settings are applied."""
+    draws: Sequence[Mapping[str, Any]]
+    """Settings of each trial, the same for every model."""
+
+    def prepare(self, encoded: Path) -> tuple["Search", PreparedData]:
+        """Read the data without its test sets, and match the budget.
+
+        Args:
+            encoded: folder of the encoded splits.
+
+        Raises:
+            ValueError: data or vocabulary cannot be used, a budget cannot be met, or a model needs more
+                memory than this machine has.
+        """
+        settings = replace(self.experiment, train=self.runs[0].train)
+        prepared = prepare_data(settings, encoded, tests=False)
+        runs = match_budget(self.runs, prepared, {})
+        for run in runs:
+            ensure_fits_memory(
+                run.model.architecture,
+                *prepared.vocabulary_sizes,
+                training=True,
+                context=f"models.{run.label}",
+            )
+        return replace(self, runs=runs), prepared
+
+
+def plan_search(config: str | Path, plan: TuningPlan, overrides: Sequence[str] = ()) -> Search:
+    """Read the experiment and draw the settings of all trials.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: bad settings, a space that does not fit every model, or a budget of time.
+    """
+    if find_spec("optuna") is None:
+        raise ValueError("attnbench tune needs optuna, which is not installed: pip install 'attnbench[tune]'")
+    experiment = load_experiment(config, overrides)
+    if experiment.budget.match == "time":
+        raise ValueError(
+            f"{config}: budget.match = 'time' cannot be tuned, as trials are equal in updates: "
+            "add --set budget.match=none, and put the best settings into the experiment"
+        )
+    updates = plan.updates or experiment.train.max_updates
+    train = replace(experiment.train, max_updates=updates, patience=0)  # no trial is stopped early
+    runs = resolve_models(replace(experiment, train=train), str(config))
+    find_reference(runs)
+    ensure_tunable(plan.space, runs)
+    draws = draw_settings(plan.space, plan.trials, plan.seed)
+    for run in runs:
+        for draw in draws:
+            apply_settings(run, draw)
+    return Search(config=Path(config), experiment=experiment, plan=plan, runs=runs, draws=draws)

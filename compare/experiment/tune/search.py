@@ -1,0 +1,189 @@
+"""Random search over the settings of all models of an experiment, with equal effort for each.
+
+Every model gets the same number of trials with the same draws, updates and batches, and is measured on the
+validation set alone: the test sets are not read. Nothing is pruned or stopped early.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from compare.experiment.experiment_folder import remove_leftovers_of_mistakes
+from compare.experiment.prepare import PreparedData
+from compare.experiment.tune.best_config import best_config
+from compare.experiment.tune.journal import Journal
+from compare.experiment.tune.plan import Search, TuningPlan, plan_search
+from compare.experiment.tune.search_folder import open_search
+from compare.experiment.tune.trial import remove_checkpoints, run_trial
+from compare.experiment.tune.trial_log import TrialResult, find_winners, write_trials
+from compare.system.cpu import tune_cpu
+from compare.system.locks import Locked, lock_folder
+from compare.system.progress import Reporter
+from compare.system.version import code_version
+from data.text.files import read_bytes, remove_leftovers, write_atomically
+
+logger = logging.getLogger(__name__)
+
+BEST = "best.toml"
+"""Name of the winning experiment file."""
+CONFIG_BYTES = 1_000_000
+"""Size that no experiment file reaches."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """State of a search: complete, or with trials that other processes work on."""
+
+    trials: Sequence[TrialResult]
+    """Ended trials by number, then in the order of the models."""
+    missing: int
+    """Trials that have not ended."""
+    best: Path | None
+    """The winning experiment file; None while trials are missing, or if all trials of a model failed."""
+
+    @property
+    def winners(self) -> dict[str, TrialResult]:
+        """The best trial of each model that has one."""
+        return find_winners(self.trials)
+
+
+def tune_experiment(
+    config: str | Path,
+    folder: str | Path,
+    plan: TuningPlan | None = None,
+    *,
+    overrides: Sequence[str] = (),
+    reporter: Reporter | None = None,
+) -> Tuning:
+    """Search the best settings of every model of an experiment on its validation set.
+
+    Trials that have ended stay as they are; one that was stopped continues from its last saved state. Several
+    processes may work in one folder: a trial that another process is working on is left to it.
+
+    Args:
+        config: the experiment's TOML file.
+        folder: receives the journal, trials.jsonl and best.toml; created where it is missing.
+        plan: number of trials, updates, seed and space; by default those of ``TuningPlan()``.
+        overrides: ``section.key=value`` settings that replace those of the file.
+        reporter: shows the progress of training; by default log messages do.
+
+    Raises:
+        ValueError: bad settings or data, no optuna, or ``folder`` holds another search.
+        Interrupted: a signal arrived; everything is saved.
+    """
+    code_version()  # of the sources as they are now: they may be edited during a long search
+    folder = Path(folder)
+    search = _plan(config, folder, plan, overrides)
+    tune_cpu(batch_tokens=search.experiment.train.batch_tokens)
+    with remove_leftovers_of_mistakes(folder), lock_folder(folder, wait=True):
+        remove_leftovers(folder)
+        search, prepared = search.prepare(folder / "encoded")
+        key = open_search(folder, search, prepared)
+        journal = Journal(folder, search.plan.space, search.plan.seed, key)
+        journal.read()  # names what is damaged
+    _run_each(search, folder, journal, prepared, reporter or Reporter(quiet=True))
+    return _write_outcome(search, folder, journal)
+
+
+def plan_trials(
+    config: str | Path, folder: str | Path, plan: TuningPlan | None = None, *, overrides: Sequence[str] = ()
+) -> list[Mapping[str, Any]]:
+    """Check settings, folder and data as ``tune_experiment`` would, without writing any file.
+
+    Args:
+        config: the experiment's TOML file.
+        folder: where the search would be kept.
+        plan: as for ``tune_experiment``.
+        overrides: as for ``tune_experiment``.
+
+    Returns:
+        The settings of each trial, the same for every model.
+
+    Raises:
+        ValueError: as ``tune_experiment``.
+    """
+    search = _plan(config, Path(folder), plan, overrides)
+    with TemporaryDirectory() as place:
+        search, prepared = search.prepare(Path(place))
+        open_search(Path(folder), search, prepared, write=False)
+    return list(search.draws)
+
+
+def _plan(config: str | Path, folder: Path, plan: TuningPlan | None, overrides: Sequence[str]) -> Search:
+    """Check all that needs no data."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is not a folder: choose another one with --out")
+    return plan_search(config, plan or TuningPlan(), overrides)
+
+
+def _run_each(
+    search: Search, folder: Path, journal: Journal, prepared: PreparedData, reporter: Reporter
+) -> None:
+    """Finish each trial that has not ended, the first of each model first; if one cannot, the others can.
+
+    Raises:
+        ValueError: a trial could not be finished, such as one with a damaged state; the others have ended.
+    """
+    errors: list[ValueError] = []
+    todo = [(number, run) for number in range(1, len(search.draws) + 1) for run in search.runs]
+    for position, (number, run) in enumerate(todo, start=1):
+        name = f"[{position}/{len(todo)}] {run.label} trial {number}"
+        place = _trial_folder(folder, run.label, number)
+        if (run.label, number) in journal.read():
+            continue
+        try:
+            with lock_folder(place):
+                if (run.label, number) in journal.read():  # another process may have ended it since then
+                    continue
+                draw = search.draws[number - 1]
+                logger.info(f"{name}: " + ", ".join(f"{key} {value}" for key, value in draw.items()))
+                result = run_trial(run, number, draw, place, prepared, reporter)
+                if result.reason:
+                    logger.error(f"{name}: {result.status}: {result.reason}")
+                journal.add(result)
+                remove_checkpoints(place)
+        except Locked as locked:
+            logger.info(f"{name}: left out: {locked}")
+        except ValueError as error:
+            errors.append(error)
+            logger.error(f"{name}: {error}")
+    if errors:
+        raise errors[0]
+
+
+def _write_outcome(search: Search, folder: Path, journal: Journal) -> Tuning:
+    """Write trials.jsonl, and best.toml once every trial has ended; remove what killed processes left."""
+    labels = [run.label for run in search.runs]
+    with lock_folder(folder, wait=True):
+        ended = journal.read()
+        last = max([len(search.draws), *(number for _, number in ended)])  # another process may add trials
+        keys = [(label, number) for number in range(1, last + 1) for label in labels]
+        trials = [ended[key] for key in keys if key in ended]
+        for trial in trials:
+            remove_checkpoints(_trial_folder(folder, trial.label, trial.trial))
+        write_trials(folder, trials)
+        winners = find_winners(trials)
+        best = None
+        if len(trials) == len(keys) and len(winners) == len(labels):
+            best = folder / BEST
+            text = read_bytes(search.config, max_bytes=CONFIG_BYTES).decode()
+            write_atomically(best, best_config(text, search.experiment, winners, _about(search, last)))
+    return Tuning(trials=trials, missing=len(keys) - len(trials), best=best)
+
+
+def _about(search: Search, trials: int) -> str:
+    """Describe the search for the comment at the top of best.toml."""
+    space = ", ".join(f"{name} {dimension}" for name, dimension in search.plan.space.items())
+    return (
+        f"Made by attnbench tune: each model got {trials} trials of "
+        f"{search.runs[0].train.max_updates} updates\n"
+        f"with the same random draws (seed {search.plan.seed}) from: {space}.\n"
+        "Kept is the trial with the highest validation BLEU; trials.jsonl holds all of them."
+    )
+
+
+def _trial_folder(folder: Path, label: str, number: int) -> Path:
+    return folder / "trials" / f"{label}-{number}"

@@ -1,0 +1,106 @@
+"""Section on tuning: effort and winners of the search, expected best score against trials."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from compare.analysis.finished_experiment import FinishedExperiment
+from compare.analysis.table import Row, Table
+from compare.analysis.tuning import tuning_curve
+from compare.experiment.tune.trial_log import TRIALS, TrialResult, find_winners, read_trials, summarize
+from compare.report.html.drawings import embed_figure
+from compare.report.html.parts import Section, explain, html_table
+from compare.report.plots.lines import by_label
+from compare.report.plots.style import finish_figure, make_panels, series_style
+from compare.results.numbers import format_number
+
+NAME, HEADING = "tuning", "Tuning"
+
+
+def tuning_section(finished: FinishedExperiment, folder: Path | None) -> Section | None:
+    """Make the section from a search's trials.jsonl.
+
+    Args:
+        finished: the experiment, whose settings are compared with the winners'.
+        folder: folder of the search; None: that of the experiment, where it has a trials.jsonl.
+
+    Returns:
+        The section; None for an experiment without a search.
+
+    Raises:
+        OSError: ``folder`` has no trials.jsonl.
+        ValueError: ``folder`` has a damaged trials.jsonl, or one without trials.
+    """
+    if folder is None:
+        if not (finished.folder / TRIALS).exists():
+            return None
+        try:
+            return _section(finished, read_trials(finished.folder))
+        except (OSError, ValueError) as error:
+            return Section(name=NAME, title=HEADING, notes=[f"Not made: {explain(error)}"])
+    trials = read_trials(folder)
+    if not trials:
+        raise ValueError(f"{folder / TRIALS} holds no trials: let attnbench tune end some")
+    return _section(finished, trials)
+
+
+def _section(finished: FinishedExperiment, trials: Sequence[TrialResult]) -> Section:
+    if not trials:
+        return Section(name=NAME, title=HEADING, notes=["No trial has ended."])
+    curve = tuning_curve(trials)
+    title = "Expected best validation BLEU against number of trials"
+    ends = {label: (rows[0], rows[-1]) for label, rows in by_label(curve.rows).items()}
+    changes = "; ".join(
+        f"{label} " + " to ".join(format_number(row["expected_bleu"]) for row in pair)
+        for label, pair in ends.items()
+    )
+    drawing = embed_figure(
+        tuning_plot(curve.rows), NAME, title, f"From one trial to all, without replacement: {changes}."
+    )
+    effort = Table("Effort of the search, and the best trial of each model.", summarize(trials))
+    return Section(
+        name=NAME,
+        title=HEADING,
+        notes=_notes(finished, trials),
+        drawings=[drawing],
+        grids=[html_table(effort, "Trials and winners"), html_table(curve, title)],
+    )
+
+
+def _notes(finished: FinishedExperiment, trials: Sequence[TrialResult]) -> list[str]:
+    """Say how the search went, and where the models were not run with what it found."""
+    counts = {row["trials"] for row in summarize(trials)}
+    notes = [
+        "Every model got the same random draws; the validation set alone decided."
+        if len(counts) == 1
+        else "Models got different numbers of trials: the search has not ended, so compare with care."
+    ]
+    winners = find_winners(trials)
+    for label, runs in finished.labels.items():
+        settings = runs[0].run.model.settings()
+        winner = winners.get(label)
+        if winner is None:
+            notes.append(f"{label}: no trial of it ended well, so its settings are not tuned.")
+        elif other := [name for name, value in winner.settings.items() if settings.get(name) != value]:
+            given = ", ".join(
+                f"{name} {settings.get(name)} (best trial: {winner.settings[name]})" for name in other
+            )
+            notes.append(f"{label} was run with other settings than its best trial: {given}.")
+    return notes
+
+
+def tuning_plot(rows: Sequence[Row]) -> Figure:
+    """Plot the expected best score against trials by both estimators; ``rows`` of ``tuning_curve``."""
+    models = by_label(rows)
+    figure, panels = make_panels(2, legend_entries=len(models))
+    columns = {
+        "expected_bleu": "without replacement (Tang et al. 2020)",
+        "expected_bleu_with_replacement": "with replacement (Dodge et al. 2019)",
+    }
+    for axes, (column, title) in zip(panels, columns.items(), strict=True):
+        for index, points in enumerate(models.values()):
+            x, y = [row["trials"] for row in points], [row[column] for row in points]
+            axes.plot(x, y, **series_style(index))
+        axes.set(title=title, xlabel="trials", ylabel="expected best validation BLEU", ylim=(0, None))
+    return finish_figure(figure, list(models))

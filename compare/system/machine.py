@@ -1,0 +1,44 @@
+"""Machine that figures were measured on."""
+
+import re
+import statistics
+from dataclasses import dataclass
+
+import torch
+
+from compare.system import device as devices
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """Hardware and libraries that speeds depend on; the names are fields of ``Result``."""
+
+    device: str
+    """Name of the processor or GPU."""
+    torch: str
+    """Version of torch."""
+    threads: int
+    """CPU threads of torch."""
+    cores: int
+    """Cores that this process may use."""
+    clock_mhz: float | None
+    """Median clock of the processors now; None where the system does not tell."""
+
+
+def this_machine(device: torch.device) -> Machine:
+    """Describe this machine, and this process's use of it."""
+    return Machine(
+        device=devices.device_name(device),
+        torch=torch.__version__,
+        threads=torch.get_num_threads(),
+        cores=devices.usable_cores(),
+        clock_mhz=_clock_mhz(),
+    )
+
+
+def _clock_mhz() -> float | None:
+    """Read the clocks that Linux reports for the processors."""
+    path = devices.CPUINFO
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    clocks = [float(clock) for clock in re.findall(r"^cpu MHz\s*:\s*([\d.]+)$", text, re.MULTILINE)]
+    return statistics.median(clocks) if clocks else None

@@ -1,0 +1,87 @@
+"""The list of published results: every folder stands in it, its commands exist, and one can be run."""
+
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from compare.cli import app
+from compare.results.store import read_registry, read_result, read_results
+from tests.kits.paths import ROOT
+
+SCRIPT = ROOT / "benchmarks" / "results.py"
+MODULE = runpy.run_path(str(SCRIPT))
+LIST: dict[str, dict[str, Any]] = MODULE["read_list"]()
+COMMANDS = [(name, command) for name, entry in LIST.items() for command in entry["commands"]]
+FOLDERS = [path for path in sorted((ROOT / "results").iterdir()) if path.is_dir()]
+EXPERIMENTS = [path for path in FOLDERS if (path / "experiment.json").is_file()]
+
+
+def test_the_list_names_every_folder_and_no_other():
+    assert sorted(LIST) == [path.name for path in FOLDERS]
+    assert [path.name for path in (ROOT / "results").iterdir() if path.is_file()]
+    for entry in LIST.values():
+        assert entry.keys() == {"about", "minutes", "commands"}
+        assert entry["minutes"] > 0
+
+
+def test_the_page_is_that_of_the_list():
+    page = (ROOT / "results" / "README.md").read_text(encoding="utf-8")
+    assert page == MODULE["render_list"](), "run: python benchmarks/results.py --write"
+
+
+def test_breaking_a_command_does_not_change_it():
+    for _, command in COMMANDS:
+        assert shlex.split(MODULE["_wrap"](command).replace("\\\n", "")) == shlex.split(command)
+
+
+@pytest.mark.parametrize(("name", "command"), COMMANDS)
+def test_every_command_can_be_given(name: str, command: str):
+    """Its files exist and its options are known; nothing is run."""
+    program, *arguments = shlex.split(command)
+    assert program in ("attnbench", "python", "sh", "eflomal-align")
+    for argument in arguments:
+        if argument.startswith(("configs/", "benchmarks/")):
+            assert (ROOT / argument).is_file()
+        if argument.startswith("results/"):
+            assert argument.split("/")[1] == name
+    if program == "attnbench":
+        group: Any = typer.main.get_command(app)
+        subcommand, *options = arguments
+        group.commands[subcommand].make_context(subcommand, options)
+
+
+@pytest.mark.parametrize("folder", EXPERIMENTS, ids=lambda path: path.name)
+def test_published_results_can_be_read(folder: Path):
+    assert all(result.status != "unfinished" for result in read_results(folder))
+    if "published" in read_registry(folder / "experiment.json"):
+        for result in read_results(folder):
+            assert list((folder / result.run).glob("*.hyp.gz")) or result.status == "failed"
+            assert read_result(folder / result.run).files
+            assert not re.search(r'^root = "[^"]*/', (folder / result.run / "config.toml").read_text(), re.M)
+
+
+def test_an_entry_is_made_by_its_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    run = MODULE["make"]
+    seen: list[list[str]] = []
+
+    def record(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        seen.append(command)
+        return subprocess.CompletedProcess(command, returncode=3 if "publish" in command else 0)
+
+    monkeypatch.setattr(subprocess, "run", record)
+    assert run("multi30k", "my corpora") == 3
+    train, publish = seen
+    assert train[:4] == [sys.executable, "-m", "compare", "run"]
+    assert "data.root=my corpora/multi30k" in train
+    assert publish[3:] == shlex.split(LIST["multi30k"]["commands"][1])[1:]
+    with pytest.raises(SystemExit, match="give their folder with DATA=FOLDER"):
+        run("multi30k", "")
+    with pytest.raises(SystemExit, match="no results 'mulit30k'"):
+        run("mulit30k", "")

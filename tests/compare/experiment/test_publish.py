@@ -1,0 +1,302 @@
+"""``attnbench publish``: others can show, score and check what it writes; nothing of the machine is in it."""
+
+import gzip
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from compare import load_finished, load_results, publish_experiment
+from compare.cli import main
+from compare.config.parse import load_experiment
+from compare.config.run import resolve_models
+from compare.report.html.load import load_for_report
+from compare.results.run_folder import RunFolder
+from compare.results.store import read_result, read_results
+from data.text.compression import pack_gzip
+from tests.kits.cli import Refusal
+from tests.kits.faults import as_documented
+from tests.kits.runs import ROWS, files
+
+RUN = ROWS[0]
+FILES = {
+    *("config.toml", "metrics.jsonl", "result.json", "selection.json", "speed.json"),
+    *("test.hyp.gz", "vocabulary.json.gz"),
+}
+
+
+@pytest.fixture(scope="module")
+def published(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return publish_experiment(finished, tmp_path_factory.mktemp("published") / "tiny")
+
+
+@pytest.fixture
+def changed(published: Path, tmp_path: Path) -> Path:
+    """The published experiment, to be changed."""
+    return Path(shutil.copytree(published, tmp_path / "published"))
+
+
+@pytest.fixture
+def corpus(tiny_toml: Path) -> Path:
+    return tiny_toml.parent / "corpus"
+
+
+def test_a_published_folder_holds_everything_but_weights(finished: Path, published: Path):
+    assert {path.name for path in published.iterdir()} == {
+        *("README.md", "experiment.json", "experiment.toml"),
+        *ROWS,
+    }
+    for row in ROWS:
+        assert {path.name for path in (published / row).iterdir()} == FILES
+        packed = (published / row / "test.hyp.gz").read_bytes()
+        assert gzip.decompress(packed) == (finished / row / "test.hyp").read_bytes()
+        assert packed[4:8] == bytes(4)  # no time
+        for name in ("metrics.jsonl", "speed.json"):
+            assert (published / row / name).read_bytes() == (finished / row / name).read_bytes()
+
+
+def test_nothing_tells_where_it_was_made(finished: Path, published: Path, corpus: Path):
+    for path in published.rglob("*"):
+        if path.is_file():
+            content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+            assert str(corpus.parent).encode() not in content, path
+            assert str(finished).encode() not in content, path
+
+
+def test_hashes_are_of_the_uncompressed_text(finished: Path, published: Path):
+    for row in ROWS:
+        original, result = read_result(finished / row), read_result(published / row)
+        config = hashlib.sha256((published / row / "config.toml").read_bytes()).hexdigest()
+        assert result.config_hash == config != original.config_hash
+        assert result.files == {**original.files, "config.toml": config}
+        weights = "checkpoints/final.safetensors"
+        hashes = RunFolder.read(published / row).hashes()
+        assert hashes == {name: value for name, value in result.files.items() if name != weights}
+        assert {**result.flat(), "config_hash": None} == {**original.flat(), "config_hash": None}
+
+
+def test_the_same_experiment_gives_the_same_bytes(finished: Path, published: Path, tmp_path: Path):
+    again = publish_experiment(finished, tmp_path / "tiny")
+    for path in again.rglob("*"):
+        if path.is_file():
+            assert path.read_bytes() == (published / path.relative_to(again)).read_bytes()
+    of_published = publish_experiment(published, tmp_path / "elsewhere" / "tiny")
+    assert {path.name for path in (of_published / RUN).iterdir()} == FILES
+    assert (of_published / RUN / "result.json").read_bytes() == (published / RUN / "result.json").read_bytes()
+
+
+def test_its_experiment_file_gives_the_same_runs(finished: Path, published: Path, corpus: Path):
+    experiment = load_experiment(published / "experiment.toml", [f"data.root={corpus}"])
+    runs = {run.name: run for run in resolve_models(experiment)}
+    assert runs == {row: RunFolder.read(finished / row).run for row in ROWS}
+
+
+def test_the_note_names_source_and_conditions(published: Path):
+    note = (published / "README.md").read_text()
+    result = read_result(published / RUN)
+    for text in (f"sha256 {result.data_hash}", str(result.device), f"torch {result.torch}", "en to de"):
+        assert text in note
+    command = "attnbench run experiment.toml --seeds 1 --set data.root=FOLDER --out OUT"
+    assert command in note
+    assert f"attnbench score {RUN}/test.hyp.gz --ref FOLDER/test.de" in note
+
+
+def test_analyses_need_a_copy_of_the_corpus(
+    finished: Path, published: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"no such folder.*name your copy of the corpus with --set"):
+        load_finished(published)
+    read, original = load_finished(published, data_root=str(corpus)), load_finished(finished)
+    assert [run.outputs for run in read.runs] == [run.outputs for run in original.runs]
+    tests = ["table", str(published), "--shape", "aggregated", "--columns", "label,bleu"]
+    assert main([*tests, "--set", f"data.root={corpus}"]) == 0
+    shutil.copytree(corpus, tmp_path / "corpus")  # where config.toml says, from here
+    assert load_finished(published).corpus.content_hash == original.corpus.content_hash
+
+
+def test_another_corpus_is_refused(published: Path, corpus: Path, tmp_path: Path, refusal: Refusal):
+    other = Path(shutil.copytree(corpus, tmp_path / "other"))
+    (other / "train.de").write_text((other / "train.de").read_text().replace("Hund", "Hunde", 1))
+    out = tmp_path / "report.html"
+    said = refusal("report", published, "--set", f"data.root={other}", "--out", out, "-q")
+    assert said.startswith(f"{other}: ")
+    as_documented("another corpus for a finished experiment", 2, f"error: {said}\n")
+    assert not out.exists()
+    said = refusal("report", published, "--set", "train.seed=2", "--out", out, "-q")
+    assert "a finished experiment keeps its settings" in said
+    assert "no such folder" in refusal("plot", published, "length", "--set", "data.root=x", "--out", tmp_path)
+
+
+def test_a_report_says_what_needs_weights(published: Path, corpus: Path, tmp_path: Path):
+    out = tmp_path / "pages" / "tiny.html"
+    assert main(["report", str(published), "--set", f"data.root={corpus}", "--out", str(out), "-q"]) == 0
+    page = out.read_text(encoding="utf-8")
+    assert "Runs without weights, such as published ones, show neither attention nor alignment." in page
+    assert "Texts cannot be read" not in page
+    assert f"{RUN} has no weights" in page
+    loaded = load_for_report(published, data_root=str(corpus))
+    assert loaded.no_texts is None
+
+
+def test_commands_show_it_and_write_nothing_into_it(
+    published: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], refusal: Refusal
+):
+    before = files(published)
+    assert len(load_results(published)) == len(ROWS)
+    assert main(["table", str(published)]) == 0
+    assert main(["plot", str(published), "--out", str(tmp_path / "plots"), "-q"]) == 0
+    kind = ["plot", str(published), "length", "--out", str(tmp_path / "plots")]
+    assert main([*kind, "--set", f"data.root={corpus}"]) == 0
+    assert {path.stem for path in (tmp_path / "plots").iterdir()} == {
+        *("learning-curves", "learning-curves-seconds", "length")
+    }
+    references, translations = corpus / "test.de", published / RUN / "test.hyp.gz"
+    capsys.readouterr()
+    assert main(["score", str(translations), "--ref", str(references), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["bleu"] == read_result(published / RUN).bleu
+    assert refusal("report", published, "-q").startswith(f"{published} is published: name another file")
+    assert refusal("plot", published, "-q").startswith(f"{published} is published: name another folder")
+    assert "has no weights (published runs have none)" in refusal("translate", published / RUN)
+    assert "has no weights" in refusal("plot", published, "--sentence", "red dog", "--out", tmp_path / "more")
+    assert files(published) == before
+
+
+def test_no_experiment_is_run_in_a_published_folder(published: Path, tiny_toml: Path, refusal: Refusal):
+    for dry in ([], ["--dry-run"]):
+        said = refusal("run", tiny_toml, "--out", published, "-q", *dry)
+        assert said == f"{published} is published: choose another folder with --out"
+        as_documented("read-only or published experiment", 2, f"error: {said}\n")
+
+
+def test_a_read_only_folder_is_shown(
+    copy: Path, tmp_path: Path, refusal: Refusal, capsys: pytest.CaptureFixture[str]
+):
+    """Also for the superuser, who could write there."""
+    folders = [copy, *(path for path in copy.rglob("*") if path.is_dir())]
+    (copy / "table.md").write_text("out of date")
+    for folder in folders:
+        folder.chmod(0o555)
+    try:
+        before = files(copy)
+        assert main(["table", str(copy)]) == 0
+        assert main(["plot", str(copy), "learning-updates", "--out", str(tmp_path / "plots")]) == 0
+        assert main(["report", str(copy), "--out", str(tmp_path / "report.html"), "-q"]) == 0
+        capsys.readouterr()
+        assert refusal("report", copy, "-q").startswith(f"{copy} is read-only: name another file")
+        assert publish_experiment(copy, tmp_path / "published").is_dir()
+        assert files(copy) == before
+    finally:
+        for folder in folders:
+            folder.chmod(0o755)
+
+
+def test_runs_that_have_not_ended(copy: Path, tmp_path: Path, refusal: Refusal):
+    (copy / RUN / "result.json").unlink()
+    said = refusal("publish", copy, "--out", tmp_path / "out")
+    assert said.startswith(f"{copy / RUN} has not ended: run the experiment to its end")
+    assert not (tmp_path / "out").exists()
+    assert main(["publish", str(copy), "--out", str(tmp_path / "out"), "--unfinished"]) == 0
+    assert {path.name for path in (tmp_path / "out" / RUN).iterdir()} == FILES - {"result.json"}
+    shutil.rmtree(copy / RUN)
+    publish_experiment(copy, tmp_path / "without", unfinished=True)
+    for out in ("out", "without"):
+        results = read_results(tmp_path / out)
+        assert [result.status for result in results] == ["unfinished", "done"]
+        assert f"{RUN} unfinished" in (tmp_path / out / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["test.hyp", "metrics.jsonl", "checkpoints/final.safetensors"])
+def test_a_changed_file_is_not_published(copy: Path, tmp_path: Path, refusal: Refusal, name: str):
+    with (copy / RUN / name).open("ab") as file:
+        file.write(b"\n")
+    said = refusal("publish", copy, "--out", tmp_path / "out")
+    assert said.startswith(f"{copy / RUN / name} is not what")
+    as_documented("publishing of changed files", 2, f"error: {said}\n")
+    assert not (tmp_path / "out").exists()
+
+
+def test_runs_without_translations_are_not_published(copy: Path, tmp_path: Path, refusal: Refusal):
+    (copy / RUN / "test.hyp").unlink()
+    assert "has no translations (*.hyp)" in refusal("publish", copy, "--out", tmp_path / "out")
+    assert "holds no runs" in refusal("publish", tmp_path, "--out", tmp_path / "out")
+
+
+def test_results_are_replaced_only_when_asked(copy: Path, changed: Path, tmp_path: Path, refusal: Refusal):
+    (changed / "stale").touch()
+    assert "holds something already" in refusal("publish", copy, "--out", changed)
+    assert (changed / "stale").exists()
+    publish_experiment(copy, changed, replace=True)
+    assert not (changed / "stale").exists()
+    assert {path.name for path in (changed / RUN).iterdir()} == FILES
+    before = files(copy)
+    for other in (copy, copy.parent):
+        said = refusal("publish", copy, "--out", other, "--replace")
+        assert "only published results can be replaced" in said
+    assert files(copy) == before
+    assert not [path for path in tmp_path.rglob("*.tmp")]
+
+
+def test_a_failure_keeps_what_was_published(
+    copy: Path, changed: Path, monkeypatch: pytest.MonkeyPatch, refusal: Refusal
+):
+    def full(*_: object) -> bytes:
+        raise OSError(28, "No space left on device")
+
+    before = files(changed)
+    monkeypatch.setattr("compare.experiment.publish.pack_gzip", full)
+    assert "No space left on device" in refusal("publish", copy, "--out", changed, "--replace")
+    assert files(changed) == before
+    assert not list(changed.parent.glob("*.tmp"))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda content: content[:-6], "not a whole .gz file"),
+        (lambda content: b"x" + content, "not a whole .gz file"),
+        (lambda content: pack_gzip(gzip.decompress(content) + b"one more\n"), "has 9 lines, but test has 8"),
+    ],
+)
+def test_damaged_translations(
+    changed: Path, corpus: Path, refusal: Refusal, change: Callable[[bytes], bytes], message: str
+):
+    path = changed / RUN / "test.hyp.gz"
+    path.write_bytes(change(path.read_bytes()))
+    out = changed / "page.html"
+    said = refusal("report", changed, "--set", f"data.root={corpus}", "--out", out, "-q")
+    assert message in said
+    assert str(path) in said
+    if "whole" in message:
+        as_documented("damaged .gz", 2, f"error: {said}\n")
+
+
+def test_a_pipe_instead_of_translations(changed: Path, corpus: Path):
+    path = changed / RUN / "test.hyp.gz"
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(ValueError, match="a pipe, a device or a socket"):
+        load_finished(changed, data_root=str(corpus))
+
+
+def test_records_of_longer_runs_and_of_a_search(copy: Path, tmp_path: Path, refusal: Refusal):
+    search = tmp_path / "search"
+    search.mkdir()
+    (copy / "convergence.json").write_text("{}")
+    (copy / "trials.jsonl").write_text("of the experiment")
+    (search / "tune.json").write_text("{}")
+    said = refusal("publish", copy, "--out", tmp_path / "out", "--tuning", search)
+    assert said == f"{search} has no trials.jsonl: give the folder that `attnbench tune` wrote"
+    (search / "trials.jsonl").write_text("of the search")
+    texts = {None: "of the experiment", search: "of the search"}
+    for number, (tuning, text) in enumerate(texts.items()):
+        out = publish_experiment(copy, tmp_path / f"out{number}", tuning=tuning)
+        assert (out / "trials.jsonl").read_text() == text
+        assert (out / "convergence.json").read_text() == "{}"
+        assert (out / "tune.json").exists() == (tuning is not None)
+        again = publish_experiment(out, tmp_path / f"again{number}")
+        assert (again / "trials.jsonl").read_text() == text

@@ -1,0 +1,162 @@
+"""Figures of speed, by hand from made-up repeats; files of earlier versions; damaged files."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compare.experiment.speed_figures import TIMED, log_speed, speed_figures
+from compare.results.speed_file import RawSpeed, read_speed, write_speed
+
+METRICS = [
+    {"kind": "train", "tokens_per_s": 1.0, "src_tokens": 999, "tgt_tokens": 1},  # start-up
+    {"kind": "train", "tokens_per_s": 50.0, "src_tokens": 30, "tgt_tokens": 70},
+    {"kind": "train", "tokens_per_s": 90.0, "src_tokens": 20, "tgt_tokens": 80},
+    {"kind": "train", "tokens_per_s": 60.0, "src_tokens": 40, "tgt_tokens": 60},
+    {"kind": "valid"},
+]
+SESSION = {
+    "device": "NVIDIA H100 80GB HBM3",
+    "torch": "9.9",
+    "threads": 4,
+    "cores": 8,
+    "clock_mhz": 2600.0,
+    "timed_together": "a1b2",
+    "timed_run": "lstm-seed1",
+    "decode_precision": "fp32",
+}
+SPEED = {
+    "decode_s": 7.0,
+    "peak_memory_bytes": 10,
+    "train": {"sentences": 20, "tokens": 6000, "seconds": [3.0, 1.0, 2.0], "cpu_shares": [0.5, 0.97, 0.98]},
+    "greedy": {"sentences": 6, "tokens": 60, "seconds": [9.0, 2.0, 1.0], "cpu_shares": [1.0, 1.0, 1.0]},
+    "beam": {"sentences": 6, "tokens": 90, "seconds": [3.0, 30.0, 1.0], "cpu_shares": [0.9, 0.6, 0.8]},
+    "latency": {
+        "ms": [[float(ms + shift) for ms in range(101, 0, -1)] for shift in (0, 10, 2)],
+        "cpu_shares": [0.99, 0.99, 0.99],
+    },
+    "session": SESSION,
+}
+
+
+def figures_of(path: Path, content: Any, precision: str = "bf16") -> dict[str, Any]:
+    path.write_text(json.dumps(content))
+    raw = read_speed(path)
+    write_speed(path, raw)
+    assert read_speed(path) == raw
+    return speed_figures(raw, METRICS, flops=1e9, precision=precision)
+
+
+def test_speeds_by_hand(tmp_path: Path):
+    figures = figures_of(tmp_path / "speed.json", SPEED)
+    assert figures == pytest.approx(
+        {
+            "train_tokens_per_s": 3000.0,
+            "train_tokens_per_s_low": 2000.0,
+            "train_tokens_per_s_high": 6000.0,
+            "train_tgt_tokens_per_s": 2100.0,
+            "train_mfu": 3000 * 1e9 / 989e12,
+            "greedy_sentences_per_s": 3.0,
+            "greedy_sentences_per_s_low": 6 / 9,
+            "greedy_sentences_per_s_high": 6.0,
+            "beam_sentences_per_s": 2.0,
+            "beam_sentences_per_s_low": 0.2,
+            "beam_sentences_per_s_high": 6.0,
+            "decode_tokens_per_s": 30.0,
+            "latency_ms_p50": 53.0,
+            "latency_ms_p50_low": 51.0,
+            "latency_ms_p50_high": 61.0,
+            "latency_ms_p95": 98.0,
+            "cpu_share": 0.8,  # beam's median; train's is 0.97
+            "decode_precision": "fp32",
+            "timed_together": "a1b2",
+            "device": "NVIDIA H100 80GB HBM3",
+            "torch": "9.9",
+            "threads": 4,
+            "cores": 8,
+            "clock_mhz": 2600.0,
+            "decode_s": 7.0,
+            "peak_memory_bytes": 10,
+        }
+    )
+
+
+def test_the_peak_is_that_of_the_precision_of_training(tmp_path: Path):
+    path = tmp_path / "speed.json"
+    assert figures_of(path, SPEED, "fp32")["train_mfu"] == pytest.approx(3000 * 1e9 / 67e12)
+    unknown = {**SPEED, "session": {**SESSION, "device": "Some CPU", "clock_mhz": None}}
+    assert figures_of(path, unknown)["train_mfu"] is None
+
+
+def test_few_sentences_have_no_percentile_and_one_repeat_no_spread(tmp_path: Path):
+    latency = {"ms": [[float(ms) for ms in range(99)][1:]], "cpu_shares": [1.0]}
+    one = {**SPEED["train"], "seconds": [2.0], "cpu_shares": [1.0]}
+    figures = figures_of(tmp_path / "speed.json", {**SPEED, "latency": latency, "train": one})
+    assert figures["latency_ms_p95"] is None
+    assert figures["latency_ms_p50"] == 49.5
+    assert figures["latency_ms_p50_low"] is figures["train_tokens_per_s_high"] is None
+
+
+def test_a_run_that_is_not_timed_yet_has_its_own_costs_only(tmp_path: Path):
+    costs = {"decode_s": 7.0, "peak_memory_bytes": None}
+    write_speed(tmp_path / "speed.json", RawSpeed(**costs))
+    assert json.loads((tmp_path / "speed.json").read_text()) == costs
+    figures = speed_figures(read_speed(tmp_path / "speed.json"), METRICS, flops=1e9, precision="fp32")
+    assert figures == dict.fromkeys(TIMED) | costs
+
+
+def test_files_of_earlier_versions_give_their_figures(tmp_path: Path):
+    """The training speed was that of the log, whose first line is start-up."""
+    old = {name: {k: v for k, v in SPEED[name].items() if k != "cpu_shares"} for name in ("greedy", "beam")}
+    old |= {"latency_ms": [4.0, 1.0, 3.0], "decode_s": 7.0, "matmul_flops_per_s": 1e9, "peak_memory_bytes": 1}
+    (tmp_path / "speed.json").write_text(json.dumps(old))
+    figures = speed_figures(read_speed(tmp_path / "speed.json"), METRICS, flops=1e9, precision="fp32")
+    known = {name: value for name, value in figures.items() if value is not None}
+    assert known == pytest.approx(
+        {
+            "train_tokens_per_s": 60.0,
+            "train_tgt_tokens_per_s": 42.0,
+            "greedy_sentences_per_s": 3.0,
+            "beam_sentences_per_s": 2.0,
+            "decode_tokens_per_s": 30.0,
+            "latency_ms_p50": 3.0,
+            "decode_s": 7.0,
+            "peak_memory_bytes": 1,
+        }
+    )
+
+
+def test_the_speed_of_the_training_itself_is_in_its_log():
+    assert log_speed(METRICS) == (60.0, 0.7)
+    assert log_speed(METRICS[:1]) == (1.0, 0.001)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"decode_s": 0}, "decode_s must be a positive number, found 0"),
+        ({"peak_memory_bytes": 1.5}, "peak_memory_bytes must be a whole number, found 1.5"),
+        ({"train": None}, "train must hold sentences, tokens, seconds, cpu_shares"),
+        ({"train": {**SPEED["train"], "tokens": -1}}, "train.tokens must be a whole number, found -1"),
+        ({"beam": {**SPEED["beam"], "seconds": [0]}}, "beam.seconds must be a list of positive numbers"),
+        (
+            {"beam": {**SPEED["beam"], "cpu_shares": [1.1]}},
+            "cpu_shares must be a list of numbers from 0",
+        ),
+        ({"latency": [1.0]}, "latency must hold ms, cpu_shares"),
+        ({"latency": {"ms": [], "cpu_shares": []}}, "latency.ms must be a list of repeats, found []"),
+        ({"latency": {"ms": [1.0], "cpu_shares": []}}, "latency.ms must be a list of positive numbers"),
+        ({"session": {}}, "session must hold device, torch, threads, cores, clock_mhz, timed_together"),
+        ({"session": {**SESSION, "cores": "8"}}, "session.cores must be a whole number, found '8'"),
+        ({"session": {**SESSION, "clock_mhz": "8"}}, "session.clock_mhz must be a number, found '8'"),
+        ({"session": {**SESSION, "device": 8}}, "session.device must be text, found 8"),
+    ],
+)
+def test_damaged_files_are_refused(changes: dict[str, Any], message: str, tmp_path: Path):
+    path = tmp_path / "speed.json"
+    path.write_text(json.dumps({**SPEED, **changes}))
+    with pytest.raises(ValueError, match="not what was timed") as caught:
+        read_speed(path)
+    assert message in str(caught.value)
+    assert str(caught.value).startswith(f"{path}: ")
