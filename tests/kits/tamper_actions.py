@@ -131,6 +131,32 @@ def selection(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], No
     return lambda folder: edit_json(folder / RUN / "selection.json", change)
 
 
+def keep_fastest(content: dict[str, Any]) -> None:
+    """Keep the fastest repeat of training alone."""
+    fastest = min(content["train"]["seconds"])
+    content["train"].update(seconds=[fastest], cpu_shares=content["train"]["cpu_shares"][:1])
+
+
+def halve_times(content: dict[str, Any]) -> None:
+    """Halve the seconds of beam search."""
+    content["beam"]["seconds"] = [seconds / 2 for seconds in content["beam"]["seconds"]]
+
+
+def inflate_tokens(content: dict[str, Any]) -> None:
+    """Say that more tokens were trained on than by the other models."""
+    content["train"]["tokens"] *= 2
+
+
+def timings(change: Callable[[dict[str, Any]], object], *runs: str) -> Callable[[Path], None]:
+    """Change speed.json of ``runs``."""
+
+    def change_all(folder: Path) -> None:
+        for run in runs:
+            edit_json(folder / run / "speed.json", change)
+
+    return change_all
+
+
 def flip_bit(name: str) -> Callable[[Path], None]:
     """Change the last byte of a file of ``RUN``."""
 

@@ -4,10 +4,11 @@
 """
 
 from tests.kits.paths import ROOT
+from tests.kits.tampers_of_experiments import TAMPERS_OF_EXPERIMENTS
 from tests.kits.tampers_of_files import TAMPERS_OF_FILES
 from tests.kits.tampers_of_settings import TAMPERS_OF_SETTINGS
 
-TAMPERS = (*TAMPERS_OF_SETTINGS, *TAMPERS_OF_FILES)
+TAMPERS = (*TAMPERS_OF_SETTINGS, *TAMPERS_OF_FILES, *TAMPERS_OF_EXPERIMENTS)
 PAGE = ROOT / "docs" / "check.md"
 START, END = "<!-- tampers -->\n", "<!-- end -->"
 

@@ -1,6 +1,5 @@
-"""Forgeries of logs, weights, translations and of the files of the whole experiment."""
+"""Forgeries of logs, weights and translations."""
 
-from tests.kits.forgery import edit_text
 from tests.kits.tamper import Tamper
 from tests.kits.tamper_actions import (
     LSTM,
@@ -11,19 +10,14 @@ from tests.kits.tamper_actions import (
     copy_references,
     correct_line,
     drop_line,
-    duplicate_seed,
     flip_bit,
     log,
-    move_runs,
     perfect,
     raise_last,
-    registry,
-    renumber_seed,
     scaled,
     scaled_tokens,
     selection,
     swap,
-    take_out,
 )
 
 VALIDATED = ("valid", "average", "final")
@@ -147,49 +141,5 @@ TAMPERS_OF_FILES = (  # The log.
         "luong-seed1: selection.json: bleu of length penalty … (wu), by the weights: recorded …, found …",
         decode="1",
         figures=True,
-    ),
-    # The runs, and the files of the experiment.
-    Tamper(
-        "a seed that is a copy of another",
-        duplicate_seed,
-        "luong-seed2: times in metrics.jsonl: recorded its own, found those of luong-seed1",
-        figures=True,
-    ),
-    Tamper(
-        "a seed called by another number",
-        renumber_seed,
-        "luong-seed7: metrics.jsonl: src_tokens of update … (and … more): recorded 1363, found 1392",
-        figures=True,
-    ),
-    Tamper(
-        "timings copied from another run",
-        copy_files(LSTM, RUN, "speed.json"),
-        "lstm-seed1: times in speed.json: recorded its own, found those of luong-seed1",
-        figures=True,
-    ),
-    Tamper(
-        "a bad seed deleted, with its name in `runs`",
-        take_out,
-        "experiment.json: runs, luong-seed2: recorded not listed, found asked for",
-    ),
-    Tamper(
-        "a run taken out of `runs`, its folder still there",
-        lambda folder: move_runs(folder, OTHER, ""),
-        "experiment.json: runs, luong-seed2: recorded not listed, found asked for",
-    ),
-    Tamper(
-        "the seeds asked for taken out",
-        registry(lambda content: content.pop("asked_seeds")),
-        "experiment.json: asked_seeds, luong-seed1: recorded not asked for, found asked for",
-    ),
-    Tamper(
-        "`data_hash` of the experiment",
-        registry(lambda c: c.update(data_hash="0" * 64)),
-        "experiment.json: data_hash of luong-seed1: recorded …, found …",
-    ),
-    Tamper(
-        "`test.src`",
-        lambda f: edit_text(f / "test.src", "dog", "cat"),
-        "test.src: content: recorded as in the corpus, found something else",
     ),
 )

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from compare import publish_experiment
 from compare.check.findings import ComparedValue
 from compare.check.recompute import check_experiment
 from compare.cli import main
+from compare.results.run_folder import RunFolder
 from compare.results.store import read_results
 from tests.kits.cli import Refusal
 from tests.kits.forgery import edit_json, edit_text, renew_hashes, renew_views
@@ -30,6 +32,21 @@ def test_missing_weights(forged: Path):
         ComparedValue(RUN, "params", 1, read_results(forged)[2].params)
         in check_experiment(forged).differences
     )
+
+
+def test_a_published_folder(honest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Compressed files are read; the corpus is the reader's copy."""
+    folder = publish_experiment(honest, tmp_path / "published")
+    result = check_experiment(folder)
+    assert not result.differences
+    assert any("data, batches and scores" in line for line in result.not_checked)
+    corpus = RunFolder.read(honest / RUN).run.data.root
+    arguments = ["check", str(folder), "-q", "--set", f"data.root={corpus}"]
+    assert main(arguments) == 0
+    assert "data, batches and scores" not in capsys.readouterr().out
+    edit_json(folder / RUN / "result.json", lambda row: row.update(bleu=row["bleu"] + 1))
+    assert main(arguments) == 1
+    assert f"{RUN}: bleu: recorded " in capsys.readouterr().out
 
 
 def test_a_missing_corpus(forged: Path):
