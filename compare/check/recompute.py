@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from compare.check.convergence import check_convergence
 from compare.check.experiment_files import REGISTRY, check_registry, check_sources, check_tables
 from compare.check.findings import CheckResult, ComparedValue, Gap
 from compare.check.not_checked import files_not_read, general_limits, group_by_subject
@@ -65,6 +66,7 @@ def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = ""
         finished = [run for run in runs if run.result.status == "done"]
         findings += check_copies(finished)
         findings += check_timings(finished)
+        findings += check_convergence(folder)
         findings += check_registry(registry, runs)
         findings += check_sources(folder, runs)
         findings += check_tables(folder, results)

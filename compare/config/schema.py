@@ -2,12 +2,13 @@
 
 Schema 1: all run folders without a ``schema`` key in config.toml; ``train.device`` may be "auto" there.
 Schema 2: config.toml contains ``schema = 2`` and names the device that was used.
+Schema 3: rows have a hash of their shared settings, a length penalty chosen on validation and common timings.
 """
 
 from collections.abc import Mapping
 from typing import Any, Literal
 
-SCHEMA = 2
+SCHEMA = 3
 
 Kind = Literal["config", "preset", "parameter", "trainer state", "result"]
 

@@ -9,6 +9,7 @@ import pytest
 
 from compare.cli import main
 from compare.config.parse import load_experiment
+from compare.config.schema import SCHEMA
 from compare.decoding.length_penalty import LengthPenalty, length_penalties
 from compare.experiment import run_one, select_penalty
 from compare.experiment.prepare import load_corpus
@@ -149,12 +150,13 @@ def test_a_folder_of_the_version_before_is_read_by_every_command(
         text = path.read_text()
         old = text.replace("length_penalties = [1.0]", "length_penalty = 1.0")
         assert old != text
-        path.write_text(old.replace('length_normalization = "wu"\n', ""))
+        old = old.replace('length_normalization = "wu"\n', "")
+        path.write_text(old.replace(f"schema = {SCHEMA}\n", "schema = 2\n"))
         result = json.loads((folder / name / "result.json").read_text())
         for field in ("length_penalty", "length_normalization", "brevity_penalty"):
             del result[field]
         hashes = RunFolder.read(folder / name).hashes()
-        result |= {"files": hashes, "config_hash": hashes["config.toml"]}
+        result |= {"files": hashes, "config_hash": hashes["config.toml"], "code_version": "0.2.0+before"}
         (folder / name / "result.json").write_text(json.dumps(result))
         assert RunFolder.read(folder / name).run.decode.length_penalties == (1.0,)
         assert load_model(folder / name).penalty == (1.0, "wu")
