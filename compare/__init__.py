@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from compare.optim.config import OptimConfig
     from compare.report.html import build_report
     from compare.report.plots.registry import draw_figure, list_figures
-    from compare.report.publish import draw_plots, write_views
     from compare.report.tables.shapes import load_table
     from compare.report.tables.table import render_table
+    from compare.report.views import draw_plots, write_views
     from compare.results.result import Result
     from compare.results.store import load_results
     from compare.results.trained_model import load_model
@@ -83,7 +83,7 @@ _MODULES = {
     "describe_preset": "compare.models.catalogue",
     "diagnose": "compare.system.doctor",
     "draw_figure": "compare.report.plots.registry",
-    "draw_plots": "compare.report.publish",
+    "draw_plots": "compare.report.views",
     "dry_run": "compare.experiment.run_all",
     "list_figures": "compare.report.plots.registry",
     "list_metrics": "compare.scoring.metrics",
@@ -122,7 +122,7 @@ _MODULES = {
     "score_texts": "compare.scoring.score",
     "tune_experiment": "compare.experiment.tune.search",
     "tuning_curve": "compare.analysis.tuning",
-    "write_views": "compare.report.publish",
+    "write_views": "compare.report.views",
 }
 """The module that defines each public name."""
 

@@ -8,7 +8,7 @@ from compare.check.findings import ComparedValue
 from compare.check.run_data import CheckedRun
 from compare.config.sections import run_name
 from compare.config.shared_settings import settings_hash
-from compare.report.publish import render_views
+from compare.report.views import render_views
 from compare.results.result import Result
 from data.text.files import read_bytes
 

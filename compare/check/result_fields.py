@@ -7,7 +7,7 @@ from compare.check.findings import ComparedValue, Gap
 from compare.check.run_data import CheckedRun
 from compare.experiment.compute_result import compute_figures, size_figures
 from compare.experiment.run_one import unfinished_result
-from compare.experiment.speed_figures import Figures, speed_figures
+from compare.experiment.timing.speed_figures import Figures, speed_figures
 from compare.results.result import Result
 from compare.results.speed_file import read_speed
 from compare.scoring.metrics import metric_of

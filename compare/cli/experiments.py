@@ -35,8 +35,8 @@ def run(
     """
     from compare.config.parse import load_experiment
     from compare.experiment import run_all
-    from compare.report.publish import write_views
     from compare.report.tables.table import render_table
+    from compare.report.views import write_views
     from compare.results.store import read_results
     from compare.system.log import show_messages
     from compare.system.progress import Reporter
@@ -132,7 +132,7 @@ def converge(
     """
     from compare.experiment.converge import measure_convergence, plan_convergence
     from compare.report.convergence import render_convergence
-    from compare.report.publish import refresh_views
+    from compare.report.views import refresh_views
     from compare.system.log import show_messages
     from compare.system.progress import Reporter
 

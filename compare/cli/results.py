@@ -21,9 +21,9 @@ def table(
     as_json: AsJson = False,
 ) -> int:
     """Print the results of experiments as one table."""
-    from compare.report.publish import refresh_views
     from compare.report.tables.shapes import TableShape, load_table
     from compare.report.tables.table import render_table
+    from compare.report.views import refresh_views
 
     for folder in folders:
         refresh_views(folder)
@@ -53,7 +53,7 @@ def plot(
     Example: attnbench plot runs/demo length --format pdf
     """
     from compare.report.plots.registry import FIGURES, draw_figure
-    from compare.report.publish import draw_plots, refresh_views
+    from compare.report.views import draw_plots, refresh_views
     from compare.system.log import show_messages
 
     if kind == "list":
@@ -91,7 +91,7 @@ def report(
     Example: attnbench report runs/demo
     """
     from compare.report.html import build_report
-    from compare.report.publish import refresh_views
+    from compare.report.views import refresh_views
     from compare.system.log import show_messages
 
     show_messages(quiet=quiet)

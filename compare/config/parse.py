@@ -144,9 +144,8 @@ def build_section(kind: type[Section], table: Any, context: str, prefix: str) ->
 def check_type(value: Any, kind: Any, context: str) -> Any:
     """Return ``value`` if it is of type ``kind``; an int is accepted as a float, a bool not as an int.
 
-    For a tuple, a list is accepted, or a single value, which is a list of one.
-
-    A ``Literal`` is checked by the section that declares it, whose message names the choices.
+    For a tuple, a list is accepted, or a single value, which is a list of one. A ``Literal`` is checked by
+    the section that declares it, whose message names the choices.
 
     Raises:
         ValueError: a value of another type, not finite, or beyond 64 bits.
@@ -166,6 +165,14 @@ def check_type(value: Any, kind: Any, context: str) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{context} must be a finite number, found {value!r}")
     return value
+
+
+def parse_value(text: str) -> Any:
+    """Read the value of an option: TOML, or else a bare string."""
+    try:
+        return tomllib.loads(f"value = {text.strip()}")["value"]
+    except (ValueError, RecursionError):
+        return text.strip()
 
 
 def unknown_key(context: str, key: str, known: Iterable[str]) -> ValueError:
@@ -205,17 +212,14 @@ def _model_row(row: Mapping[str, Any], context: str) -> ModelConfig:
 
 
 def _apply(table: dict[str, Any], override: str) -> None:
-    """Apply one override ``section.key=value``; the value is TOML, or else a bare string."""
+    """Apply one override ``section.key=value``."""
     key, equals, text = override.partition("=")
     section, dot, name = key.strip().partition(".")
     if not equals or not dot or not name:
         raise ValueError(f"--set {override}: must look like section.key=value, such as train.max_updates=500")
     if section not in SECTIONS:
         raise unknown_key(f"--set {override}", section, SECTIONS)
-    try:
-        value = tomllib.loads(f"value = {text.strip()}")["value"]
-    except (ValueError, RecursionError):
-        value = text.strip()
+    value = parse_value(text)
     known = [f.name for f in dataclasses.fields(SECTIONS[section])]
     if name not in known:
         raise unknown_key(f"--set {override}", f"{section}.{name}", [f"{section}.{k}" for k in known])

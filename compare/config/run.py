@@ -42,7 +42,7 @@ class Run:
     decode: DecodeConfig
     """Search settings."""
     bench: BenchConfig
-    """Measurement of decoding speed."""
+    """Amounts of work of the timings."""
     budget: BudgetConfig
     """If the budget is matched, ``amount`` and ``reference`` are what it was matched to."""
 

@@ -162,7 +162,7 @@ class DecodeConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class BenchConfig:
-    """Settings for measuring speed after training, all models in turn."""
+    """Amounts of work of the timings, which follow the last run and take all models in turn."""
 
     updates: int = 10
     """Training updates per timed repeat."""
@@ -233,7 +233,7 @@ class Experiment:
     decode: DecodeConfig
     """Search settings."""
     bench: BenchConfig
-    """Measurement of decoding speed."""
+    """Amounts of work of the timings."""
     budget: BudgetConfig
     """Quantity in which the models are made equal."""
     models: tuple[ModelConfig, ...]

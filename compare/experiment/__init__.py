@@ -1,1 +1,1 @@
-"""From an experiment to results: prepare the data, resolve the runs, run each of them."""
+"""From an experiment to results: data, budget, training, decoding, timing, tuning, publication."""

@@ -1,5 +1,7 @@
 """Construction of the trainer of one run: the model from its seed, the loss, validation."""
 
+from collections.abc import Callable
+
 import torch
 
 from compare.decoding.translator import Translator
@@ -9,11 +11,16 @@ from compare.results.run_folder import RunFolder
 from compare.system.progress import MetricsCallback
 from compare.training.loss import TranslationLoss
 from compare.training.trainer import Trainer
+from compare.training.trainer_state import Validation
 from compare.training.validation import Validator
 
 
 def build_trainer(
-    folder: RunFolder, prepared: PreparedData, report: MetricsCallback
+    folder: RunFolder,
+    prepared: PreparedData,
+    report: MetricsCallback,
+    *,
+    validate: Callable[[], Validation] | None = None,
 ) -> tuple[Trainer, Translator]:
     """Build a model with fresh weights, and the trainer that continues where it was stopped.
 
@@ -21,6 +28,7 @@ def build_trainer(
         folder: the run, and the folder for the files of training.
         prepared: the data, with the batches of the run's seed.
         report: takes each line of the metrics.
+        validate: measures the weights; by default on the validation set.
 
     Returns:
         The trainer, and the translator of the same model, which has the chosen weights once the trainer
@@ -31,13 +39,13 @@ def build_trainer(
     model = build(run.model.architecture, *prepared.vocabulary_sizes).to(device)
     criterion = TranslationLoss(model, run.train.label_smoothing)
     translator = Translator(model, prepared.vocabularies, run.decode, device)
-    validator = Validator(
+    validate = validate or Validator(
         criterion, translator, prepared.corpus.splits["valid"], prepared.valid, run.train.batch_tokens
     )
     trainer = Trainer(
         criterion=criterion,
         train_batches=prepared.stream,
-        validate=validator,
+        validate=validate,
         train_config=run.train,
         optim_config=run.model.optim,
         run_folder=folder.folder,

@@ -13,7 +13,7 @@ import torch
 from compare.config.sections import BudgetConfig
 from compare.experiment.convergence_file import read_convergence
 from compare.experiment.prepare import PreparedData
-from compare.experiment.speed_figures import Figures, speed_figures
+from compare.experiment.timing.speed_figures import Figures, speed_figures
 from compare.models.flops import train_flops_per_token
 from compare.models.meta_model import build_meta_model
 from compare.models.registry import Architecture
@@ -73,11 +73,12 @@ def convergence_figures(folder: RunFolder, lines: Sequence[Mapping[str, Any]]) -
     final = next(line for line in lines if line["kind"] == "final")
     all_updates = final["update"] >= folder.run.train.max_updates
     longer = read_convergence(folder.folder.parent).get(folder.name)
-    known = longer is not None and longer.config_hash == folder.config_hash and final.get("bleu") is not None
+    if longer and (longer.config_hash != folder.config_hash or final.get("bleu") is None):
+        longer = None  # an entry of other settings, or a log without BLEU, tells nothing about this run
     return {
         "stopped_by": "updates" if all_updates else "patience",
-        "longer_gain": longer.longer_bleu - final["bleu"] if longer and known else None,
-        "longer_factor": longer.factor if longer and known else None,
+        "longer_gain": longer.longer_bleu - final["bleu"] if longer else None,
+        "longer_factor": longer.factor if longer else None,
     }
 
 

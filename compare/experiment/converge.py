@@ -11,11 +11,12 @@ from typing import Any
 
 from compare.experiment.budget.updates import with_updates
 from compare.experiment.convergence_file import Convergence, read_convergence, write_convergence
-from compare.experiment.experiment_folder import begin_run
+from compare.experiment.experiment_folder import begin_run, lowest_seeds
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run_one import train_model
 from compare.results.run_folder import RunFolder
-from compare.results.store import Result, read_result, read_results, save_result, write_json_lines
+from compare.results.store import read_result, read_results, save_result, write_json_lines
+from compare.results.write_protection import refuse_writing
 from compare.system.cpu import tune_cpu
 from compare.system.hints import first_line
 from compare.system.locks import Locked, lock_folder
@@ -52,7 +53,8 @@ def measure_convergence(
         or ran out of memory, or is being trained by another process, is left out with a message.
 
     Raises:
-        ValueError: no finished run, other data than those of the runs, or longer runs with other settings.
+        ValueError: no finished run, a published or read-only folder, other data than those of the runs, or
+            longer runs with other settings.
         Interrupted: a signal arrived; everything is saved.
     """
     folder, reporter = Path(folder), reporter or Reporter(quiet=True)
@@ -87,18 +89,17 @@ def plan_convergence(folder: str | Path, *, factor: float = 1.5) -> list[RunFold
         factor: how many times the updates the longer runs get.
 
     Raises:
-        ValueError: as there.
+        ValueError: as ``measure_convergence``, except for the data, which are not read.
     """
     folder = Path(folder)
+    refuse_writing(folder, "measure in the folder of the experiment itself")
     if not 1 < factor <= MAX_FACTOR:
         raise ValueError(f"--factor {factor:g}: must be above 1 and at most {MAX_FACTOR}, such as 1.5")
     finished = [result for result in read_results(folder) if result.status == "done"]
     if not finished:
         raise ValueError(f"{folder} holds no finished run: run the experiment to its end first")
-    lowest: dict[str, Result] = {}
-    for result in finished:
-        lowest[result.label] = min(result, lowest.get(result.label, result), key=lambda row: row.seed)
-    planned = [_longer(RunFolder.read(folder / result.run), factor) for result in lowest.values()]
+    runs = [RunFolder.read(folder / result.run) for result in lowest_seeds(finished).values()]
+    planned = [_longer(run, factor) for run in runs]
     for longer in planned:
         if longer.config.is_file() and RunFolder.read(longer.folder).run != longer.run:
             raise ValueError(

@@ -70,8 +70,12 @@ def read_convergence(experiment: Path) -> dict[str, Convergence]:
 
 def write_convergence(experiment: Path, entries: Mapping[str, Convergence]) -> None:
     """Write the convergence.json of an experiment's folder."""
-    content = {name: asdict(entry) for name, entry in entries.items()}
-    write_atomically(experiment / NAME, json.dumps(content, indent=2) + "\n")
+    write_atomically(experiment / NAME, to_json(entries))
+
+
+def to_json(entries: Mapping[str, Convergence]) -> str:
+    """Format entries, by name of the run, as the content of convergence.json."""
+    return json.dumps({name: asdict(entry) for name, entry in entries.items()}, indent=2) + "\n"
 
 
 def _entry(entry: object, name: str) -> Convergence:

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import unified_diff
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 from compare.config.shared_settings import find_difference, settings_hash
 from compare.experiment.prepare import PreparedData
 from compare.results.run_folder import RunFolder
-from compare.results.store import read_registry
+from compare.results.store import Result, read_registry
 from compare.training.file_names import CHECKPOINTS
 from data.text.files import remove_leftovers, write_atomically
 from data.vocabulary import load_pair
@@ -115,6 +115,14 @@ def write_registry(
     asked_seeds = {label: sorted(seeds) for label, seeds in asked.items()}
     registry = {**registry, "settings_hash": shared, "runs": list(names), "asked_seeds": asked_seeds}
     write_atomically(folder / "experiment.json", json.dumps(registry, indent=2) + "\n")
+
+
+def lowest_seeds(results: Iterable[Result]) -> dict[str, Result]:
+    """Return the result of the lowest seed of each label, in the order of the labels."""
+    lowest: dict[str, Result] = {}
+    for result in results:
+        lowest[result.label] = min(result, lowest.get(result.label, result), key=lambda each: each.seed)
+    return lowest
 
 
 def begin_run(run: RunFolder, prepared: PreparedData) -> None:

@@ -1,6 +1,7 @@
 """The data that all models of an experiment share: corpus, vocabularies, encoded splits, batches."""
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -8,6 +9,7 @@ from time import perf_counter
 
 from compare.config.run import Run
 from compare.config.sections import DataConfig, Experiment, VocabularyConfig
+from compare.models.meta_model import ensure_fits_memory
 from data.corpus import Corpus, Pairs, embedded_corpus, read_corpus
 from data.encode import encode_split
 from data.encoded_split import EncodedSplit
@@ -117,3 +119,10 @@ def build_vocabularies(train: Pairs, config: VocabularyConfig) -> VocabularyPair
 
 def _sizes(corpus: Corpus) -> str:
     return ", ".join(f"{name} {len(pairs.src):,}" for name, pairs in corpus.splits.items())
+
+
+def ensure_models_fit(runs: Sequence[Run], vocabulary_sizes: tuple[int, int]) -> None:
+    """Raise ValueError if this machine's memory cannot hold the training of one of the models."""
+    for run in runs:
+        context = f"models.{run.label}"
+        ensure_fits_memory(run.model.architecture, *vocabulary_sizes, training=True, context=context)

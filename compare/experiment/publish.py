@@ -10,7 +10,10 @@ from pathlib import Path
 from compare.config.parse import toml_assignments
 from compare.config.run import Run, runs_to_toml
 from compare.experiment.convergence_file import NAME as CONVERGENCE
+from compare.experiment.convergence_file import read_convergence, to_json
 from compare.experiment.source_note import EXPERIMENT, source_note
+from compare.experiment.tune.search_folder import DESCRIPTION
+from compare.experiment.tune.trial_log import TRIALS
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_registry, read_results
 from compare.system.version import code_version
@@ -22,7 +25,7 @@ from data.vocabulary import FILE_NAME
 
 MAX_BYTES = 1_000_000_000
 """Size that no file of a run other than its weights reaches."""
-SEARCH = ("tune.json", "trials.jsonl")
+SEARCH = (DESCRIPTION, TRIALS)
 """Files of a search for settings that its trials can be judged by."""
 ROOT_LINE = re.compile(r"^root\s*=.*$", re.MULTILINE)
 
@@ -68,14 +71,14 @@ def publish_experiment(
     if not begun:
         raise ValueError(f"{folder}: no run has begun: there is nothing to publish")
     texts = _describe_experiment(folder, out.resolve().name, results, begun)
-    records = _records(folder, None if tuning is None else Path(tuning))
+    search = _search_files(folder, None if tuning is None else Path(tuning))
     with new_folder(out, replace=replace) as target:
         for run, result in zip(runs, results, strict=True):
             if run is not None:
                 _copy_run(run, result, target / result.run)
         for name, text in texts.items():
             (target / name).write_bytes(text.encode())
-        for path in records:
+        for path in search:
             (target / path.name).write_bytes(read_bytes(path, max_bytes=MAX_BYTES))
     return out
 
@@ -83,7 +86,7 @@ def publish_experiment(
 def _describe_experiment(
     folder: Path, name: str, results: Sequence[Result], runs: Sequence[RunFolder]
 ) -> dict[str, str]:
-    """Write the files of the whole experiment.
+    """Compose the files of the whole experiment.
 
     Args:
         folder: the folder of the experiment.
@@ -106,22 +109,33 @@ def _describe_experiment(
         "experiment.json": json.dumps(content, indent=2) + "\n",
         EXPERIMENT: _without_path(runs_to_toml(list(models.values())), corpus),
         "README.md": source_note(name, results, runs, corpus),
+        **_convergence(folder, runs),
     }
 
 
-def _records(folder: Path, tuning: Path | None) -> list[Path]:
-    """List the files beside the runs that tell of longer runs and of a search for settings.
+def _convergence(folder: Path, runs: Sequence[RunFolder]) -> dict[str, str]:
+    """Return convergence.json, by name, with the hashes of the published settings; {} where there is none."""
+    if not (folder / CONVERGENCE).exists():
+        return {}
+    hashes = {run.config_hash: _hash(_published_config(run)) for run in runs}
+    entries = {
+        name: dataclasses.replace(entry, config_hash=hashes.get(entry.config_hash, entry.config_hash))
+        for name, entry in read_convergence(folder).items()
+    }
+    return {CONVERGENCE: to_json(entries)}
+
+
+def _search_files(folder: Path, tuning: Path | None) -> list[Path]:
+    """List the files of the search for settings; those of the experiment's own folder may be absent.
 
     Raises:
         ValueError: ``tuning`` is not the folder of a search.
     """
-    names = [CONVERGENCE, *SEARCH] if tuning is None else [CONVERGENCE]
-    records = [path for path in (folder / name for name in names) if path.exists()]
-    for path in (tuning / name for name in SEARCH) if tuning is not None else ():
-        if not path.exists():
-            raise ValueError(f"{tuning} has no {path.name}: give the folder that `attnbench tune` wrote")
-        records.append(path)
-    return records
+    paths = [(tuning or folder) / name for name in SEARCH]
+    absent = [path for path in paths if not path.exists()]
+    if tuning and absent:
+        raise ValueError(f"{tuning} has no {absent[0].name}: give the folder that `attnbench tune` wrote")
+    return [path for path in paths if path not in absent]
 
 
 def _refuse_other_content(out: Path) -> None:
@@ -168,9 +182,8 @@ def _copy_run(run: RunFolder, result: Result, target: Path) -> None:
             continue
         content = read_decompressed(path, max_bytes=MAX_BYTES)
         if path == run.config:
-            text = _without_path(content.decode(), _corpus_name(run.run.data.root))
-            content = text.encode()
-            result = _with_config_hash(result, hashlib.sha256(content).hexdigest())
+            content = _published_config(run)
+            result = _with_config_hash(result, _hash(content))
         packed = name == FILE_NAME or name.endswith(".hyp")
         (target / (f"{name}.gz" if packed else name)).write_bytes(pack_gzip(content) if packed else content)
     if (run.folder / "result.json").is_file():
@@ -183,6 +196,16 @@ def _with_config_hash(result: Result, config_hash: str) -> Result:
     return dataclasses.replace(
         result, config_hash=None if result.config_hash is None else config_hash, files=files
     )
+
+
+def _published_config(run: RunFolder) -> bytes:
+    """Return the content of config.toml with the name of the corpus in place of its path."""
+    text = read_bytes(run.config, max_bytes=MAX_BYTES).decode()
+    return _without_path(text, _corpus_name(run.run.data.root)).encode()
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _corpus_name(root: str) -> str:

@@ -21,19 +21,12 @@ from compare.experiment.experiment_folder import (
     remove_leftovers_of_mistakes,
     write_registry,
 )
-from compare.experiment.prepare import PreparedData, prepare_data
+from compare.experiment.prepare import PreparedData, ensure_models_fit, prepare_data
 from compare.experiment.run_one import run_one, unfinished_result
-from compare.experiment.time_all import results_to_time, time_all
-from compare.models.meta_model import ensure_fits_memory
+from compare.experiment.timing.time_all import results_to_time, time_all
 from compare.results.run_folder import RunFolder
-from compare.results.store import (
-    Result,
-    read_result,
-    read_results,
-    save_result,
-    write_json_lines,
-)
-from compare.results.write_protection import refuse_writing
+from compare.results.store import Result, read_result, read_results, save_result, write_json_lines
+from compare.results.write_protection import check_output_folder
 from compare.system.cpu import tune_cpu
 from compare.system.hints import first_line
 from compare.system.locks import Locked, lock_folder
@@ -58,7 +51,8 @@ def run_experiment(
 ) -> list[Result]:
     """Finish every run of ``experiment`` in ``folder``.
 
-    Runs that have ended stay as they are; one that was stopped continues from its last saved state.
+    Runs that have ended stay as they are; one that was stopped continues from its last saved state. Several
+    processes may work in one folder: a run that another process is working on is left to it.
 
     Args:
         experiment: the models and their shared settings, as read by ``load_experiment``.
@@ -66,8 +60,6 @@ def run_experiment(
         reporter: shows the progress of training; by default log messages do.
         seeds: each model is trained once from each seed; by default from ``[train] seed`` alone.
         context: the file that error messages name.
-
-    Several processes may work in one folder: a run that another process is working on is left to it.
 
     Returns:
         The result of every run that was asked for, in order; ``read_results(folder)`` gives those of earlier
@@ -100,7 +92,7 @@ def run_experiment(
             models = match_budget(models, prepared, registry.get("seconds_per_update", {}))
             runs = _with_seeds(models, folder, seeds)
             refuse_other_settings(runs)
-        _ensure_memory(models, prepared.vocabulary_sizes)
+        ensure_models_fit(models, prepared.vocabulary_sizes)
         write_registry(folder, registry, runs, prepared)
     _run_each(runs, prepared, reporter)
     time_all(folder, models[0], prepared)
@@ -135,7 +127,7 @@ def dry_run(
         open_registry(folder, prepared)
         if experiment.budget.match in ("params", "flops"):
             models = match_budget(models, prepared, {})
-        _ensure_memory(models, prepared.vocabulary_sizes)
+        ensure_models_fit(models, prepared.vocabulary_sizes)
     return [run.run for run in _with_seeds(models, folder, seeds)]
 
 
@@ -148,10 +140,8 @@ def _with_seeds(models: Sequence[Run], folder: Path, seeds: Sequence[int]) -> li
 def _check_settings(models: Sequence[Run], folder: Path) -> None:
     """Find mistakes that need no data: the budget's reference, and a folder that cannot be used."""
     find_reference(models)
-    _ensure_memory(models, (len(SPECIALS) + 1,) * 2)  # the smallest vocabularies, while others are unknown
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is not a folder: choose another one with --out")
-    refuse_writing(folder, "choose another folder with --out")
+    ensure_models_fit(models, (len(SPECIALS) + 1,) * 2)  # the smallest vocabularies, while others are unknown
+    check_output_folder(folder)
     if (folder / "experiment.json").is_file():
         read_results(folder)  # names what is damaged
 
@@ -182,13 +172,6 @@ def _run_each(runs: Sequence[RunFolder], prepared: PreparedData, reporter: Repor
                 logger.error(f"{position}: {error}")
     if errors:
         raise errors[0]
-
-
-def _ensure_memory(models: Sequence[Run], vocabulary_sizes: tuple[int, int]) -> None:
-    """Refuse models that this machine's memory cannot hold."""
-    for run in models:
-        context = f"models.{run.label}"
-        ensure_fits_memory(run.model.architecture, *vocabulary_sizes, training=True, context=context)
 
 
 def _finish(run: RunFolder, prepared: PreparedData, reporter: Reporter) -> None:

@@ -35,7 +35,7 @@ def select_penalty(folder: RunFolder, translator: Translator, valid: Pairs) -> L
         kept = read_selection(folder.selection, penalties)
         if kept.weights == weights:
             return kept.penalty
-    logger.info(f"{run.label}: choosing one of {len(penalties)} length penalties on valid")
+    logger.info(f"{run.label}: choosing one of {len(penalties)} length penalties on the validation set")
     grid = []
     for penalty, texts in zip(penalties, translator.translate_all(valid.src, penalties), strict=True):
         bleu, ratio = bleu_and_length_ratio(texts, valid.tgt)

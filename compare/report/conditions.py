@@ -133,8 +133,10 @@ def _speed_warnings(rows: Sequence[Row]) -> list[str]:
         lines.append(f"Warning: {', '.join(different)} differ between rows, so their speeds do not compare")
     elif len(set(ids)) > 1 or (len(ids) > 1 and ids[0] is None):
         lines.append("Warning: these rows were not timed together, so their speeds do not compare")
-    shares = {str(row["label"]): row["cpu_share"] for row in rows if row.get("cpu_share") is not None}
-    if disturbed := [f"{label} {share:.0%}" for label, share in shares.items() if share < DISTURBED]:
+    shares = dict.fromkeys(  # the seeds of a model share a timing, its rows in other experiments do not
+        (row["label"], row["cpu_share"]) for row in rows if row.get("cpu_share") is not None
+    )
+    if disturbed := [f"{label} {share:.0%}" for label, share in shares if share < DISTURBED]:
         lines.append(f"Warning: disturbed timings, with too little of the processor: {', '.join(disturbed)}")
     return lines
 

@@ -45,6 +45,8 @@ SPREADS = {
     "latency_ms_p50": "latency p50",
 }
 """Titles of the speeds that have a spread, by field."""
+SPREAD_ENDS = tuple(f"{name}_{end}" for name in SPREADS for end in ("low", "high"))
+"""Fields with the lowest and the highest repeat of these speeds."""
 COLUMNS: Mapping[str, Column] = {
     column.name: column
     for column in (

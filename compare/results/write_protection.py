@@ -22,6 +22,13 @@ def write_protection(folder: Path) -> str:
     return "read-only"
 
 
+def check_output_folder(folder: Path) -> None:
+    """Raise ValueError if ``folder`` is a file, or an experiment that nothing may be written into."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is not a folder: choose another one with --out")
+    refuse_writing(folder, "choose another folder with --out")
+
+
 def refuse_writing(folder: Path, remedy: str) -> None:
     """Raise ValueError if an experiment's folder is published or read-only.
 

@@ -26,3 +26,9 @@ def abbreviate(value: Any) -> str:
 def first_line(error: Exception) -> str:
     """Return the first line of an error's message, or its class if it has none."""
     return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def explain(error: Exception) -> str:
+    """Return the message of an error as one sentence in one line."""
+    text = " ".join(str(error).split())
+    return text if text.endswith((".", "?")) else f"{text}."

@@ -14,7 +14,7 @@ from compare.experiment.compute_result import compute_figures
 from compare.experiment.prepare import prepare_data
 from compare.experiment.run_all import run_experiment
 from compare.experiment.run_one import unfinished_result
-from compare.report.publish import render_views
+from compare.report.views import render_views
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, read_results, save_result
 from compare.system.progress import Reporter

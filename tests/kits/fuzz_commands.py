@@ -23,7 +23,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-import compare.report.publish
+import compare.report.views
 import compare.training.trainer
 from compare.cli import main
 from tests.conftest import TINY, write_corpus
@@ -131,8 +131,8 @@ def commands(folder: Path) -> dict[str, list[str]]:
 
 def prepare(folder: Path, *, short: bool) -> None:
     """Make the experiment, finished and stopped, and run every command once, in short the fast ones."""
-    draw_plots = compare.report.publish.draw_plots
-    compare.report.publish.draw_plots = draw_nothing
+    draw_plots = compare.report.views.draw_plots
+    compare.report.views.draw_plots = draw_nothing
     folder.mkdir(parents=True)
     write_corpus(folder / "corpus", {"train": 60, "valid": 4, "test": 4})
     text = TINY.format(root="ROOT").replace("max_updates = 90", "max_updates = 8").replace("= 40", "= 4")
@@ -150,7 +150,7 @@ def prepare(folder: Path, *, short: bool) -> None:
     compare.training.trainer.save_state = save_and_keep
     assert main(commands(folder)["run"]) == 0
     compare.training.trainer.save_state = save
-    compare.report.publish.draw_plots = draw_plots
+    compare.report.views.draw_plots = draw_plots
     shutil.copytree(folder / "run" / LABELS[1], folder / "stopped" / LABELS[1])
     for name in ("experiment.json", "test.src"):
         shutil.copy(folder / "run" / name, folder / "stopped" / name)
@@ -213,7 +213,7 @@ def one_input(kind: Kind, pristine: Path, folder: Path, rng: random.Random) -> t
     out, err = io.StringIO(), io.StringIO()
     sys.stdin = io.TextIOWrapper(io.BytesIO(SENTENCES))
     if command in ("resume", "rescore", "run"):
-        compare.report.publish.draw_plots = draw_nothing
+        compare.report.views.draw_plots = draw_nothing
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             status = main(commands(folder)[command])

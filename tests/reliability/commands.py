@@ -29,7 +29,7 @@ IMPORTS = [
     "compare.experiment.run_all",
     "compare.experiment.tune.search",
     "compare.report.html",
-    "compare.report.publish",
+    "compare.report.views",
     "compare.studies.distance",
     "compare.studies.study_report",
     "data.prepare.prepare_corpus",

@@ -9,13 +9,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import torch
-
 from compare.config.run import Run
+from compare.experiment.build_trainer import build_trainer
 from compare.experiment.prepare import PreparedData
-from compare.models.registry import build
-from compare.training.loss import TranslationLoss
-from compare.training.trainer import Trainer
+from compare.results.run_folder import RunFolder
 from compare.training.trainer_state import Validation
 
 logger = logging.getLogger(__name__)
@@ -58,19 +55,10 @@ def _train_briefly(run: Run, prepared: PreparedData) -> list[dict[str, Any]]:
         patience=0,
         average=1,
     )
-    torch.manual_seed(train.seed)
-    model = build(run.model.architecture, *prepared.vocabulary_sizes)
-    criterion = TranslationLoss(model.to(train.device), train.label_smoothing)
     lines: list[dict[str, Any]] = []
+    no_validation = partial(Validation, loss=0.0, bleu=0.0)
     with TemporaryDirectory() as folder:
-        no_validation = partial(Validation, loss=0.0, bleu=0.0)
-        Trainer(
-            criterion=criterion,
-            train_batches=prepared.stream,
-            validate=no_validation,
-            train_config=train,
-            optim_config=run.model.optim,
-            run_folder=Path(folder),
-            report=lines.append,
-        ).run()
+        short = RunFolder(run=replace(run, train=train), folder=Path(folder))
+        trainer, _ = build_trainer(short, prepared, lines.append, validate=no_validation)
+        trainer.run()
     return [line for line in lines if line["kind"] == "train"][1:]

@@ -10,7 +10,7 @@ from compare.config.parse import load_experiment
 from compare.config.run import Run, resolve_models
 from compare.config.sections import Experiment
 from compare.experiment.budget.match import find_reference, match_budget
-from compare.experiment.prepare import PreparedData, prepare_data
+from compare.experiment.prepare import PreparedData, ensure_models_fit, prepare_data
 from compare.experiment.tune.space import (
     DEFAULT_SPACE,
     Space,
@@ -19,7 +19,6 @@ from compare.experiment.tune.space import (
     ensure_tunable,
 )
 from compare.experiment.tune.trial_log import MAX_TRIALS
-from compare.models.meta_model import ensure_fits_memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,13 +69,7 @@ class Search:
         settings = replace(self.experiment, train=self.runs[0].train)
         prepared = prepare_data(settings, encoded, tests=False)
         runs = match_budget(self.runs, prepared, {})
-        for run in runs:
-            ensure_fits_memory(
-                run.model.architecture,
-                *prepared.vocabulary_sizes,
-                training=True,
-                context=f"models.{run.label}",
-            )
+        ensure_models_fit(runs, prepared.vocabulary_sizes)
         return replace(self, runs=runs), prepared
 
 

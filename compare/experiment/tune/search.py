@@ -19,6 +19,7 @@ from compare.experiment.tune.plan import Search, TuningPlan, plan_search
 from compare.experiment.tune.search_folder import open_search
 from compare.experiment.tune.trial import remove_checkpoints, run_trial
 from compare.experiment.tune.trial_log import TrialResult, find_winners, write_trials
+from compare.results.write_protection import check_output_folder
 from compare.system.cpu import tune_cpu
 from compare.system.locks import Locked, lock_folder
 from compare.system.progress import Reporter
@@ -114,8 +115,7 @@ def plan_trials(
 
 def _plan(config: str | Path, folder: Path, plan: TuningPlan | None, overrides: Sequence[str]) -> Search:
     """Check all that needs no data."""
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is not a folder: choose another one with --out")
+    check_output_folder(folder)
     return plan_search(config, plan or TuningPlan(), overrides)
 
 

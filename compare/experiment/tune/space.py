@@ -5,12 +5,11 @@ same values.
 """
 
 import dataclasses
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from compare.config.parse import check_type
+from compare.config.parse import check_type, parse_value
 from compare.config.run import Run
 from compare.optim.config import OptimConfig
 from compare.system.hints import abbreviate, did_you_mean
@@ -121,10 +120,7 @@ def _parse_dimension(text: str, value: str) -> LogRange | Values:
 
 def _parse_value(text: str) -> Any:
     """Read a TOML number or bool, or else a bare string."""
-    try:
-        value = tomllib.loads(f"value = {text.strip()}")["value"]
-    except (ValueError, RecursionError):
-        return text.strip()
+    value = parse_value(text)
     return value if isinstance(value, int | float | str) else text.strip()
 
 

@@ -13,8 +13,9 @@ from compare.analysis.seed_means import mean_over_seeds
 from compare.analysis.table import Row, Table
 from compare.report.html.curves import Bar, bar_plot
 from compare.report.html.drawings import embed_figure
-from compare.report.html.parts import Drawing, HtmlTable, Section, explain, html_table
+from compare.report.html.parts import Drawing, HtmlTable, Section, html_table
 from compare.results.numbers import format_number
+from compare.system.hints import explain
 
 logger = logging.getLogger(__name__)
 

@@ -13,10 +13,11 @@ from compare.analysis.quality.rare_words import rare_words
 from compare.analysis.seed_means import mean_over_seeds
 from compare.report.html.curves import learning_plot
 from compare.report.html.drawings import embed_figure
-from compare.report.html.parts import Drawing, HtmlTable, Part, Section, explain, first_to_last, html_table
+from compare.report.html.parts import Drawing, HtmlTable, Part, Section, first_to_last, html_table
 from compare.report.html.speed import speed
 from compare.report.plots import distance_plot, length_plot, pareto_plot, progress_plot, word_plot
 from compare.report.plots.costs import SPENT, Rival
+from compare.system.hints import explain
 
 logger = logging.getLogger(__name__)
 

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from compare.analysis.significance.comparison import Comparison, comparison_matrix
 from compare.analysis.table import Row
-from compare.report.html.load import LoadedExperiment
 from compare.report.html.parts import Cell, ColumnHeading
 from compare.report.html.significance import verdict
+from compare.report.loaded_experiment import LoadedExperiment
 from compare.results.column import Column, Group, Shown
 from compare.results.columns import COLUMNS
 from compare.results.numbers import UNKNOWN

@@ -14,9 +14,8 @@ from compare.analysis.significance.scored_tests import ScoredTestSet, score_test
 from compare.report.conditions import find_warnings
 from compare.report.html.alignment import TITLE, alignment
 from compare.report.html.analyses import NO_TEXTS, sections
-from compare.report.html.load import LoadedExperiment, load_for_report
 from compare.report.html.methods import MethodsSection, methods
-from compare.report.html.parts import Section, explain
+from compare.report.html.parts import Section
 from compare.report.html.results import ResultTable, result_table
 from compare.report.html.sentences import Sentence, draw_numbers, draw_sentences
 from compare.report.html.significance import (
@@ -27,7 +26,9 @@ from compare.report.html.significance import (
 )
 from compare.report.html.tuning import tuning_section
 from compare.report.html.viewer import AttentionViewer, attention_viewer
+from compare.report.loaded_experiment import LoadedExperiment, load_for_report
 from compare.results.score_columns import PRIMARY
+from compare.system.hints import explain
 from compare.training.file_names import CHECKPOINTS
 
 logger = logging.getLogger(__name__)

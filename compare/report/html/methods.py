@@ -9,8 +9,8 @@ from typing import Any
 from compare.analysis.finished_experiment import FinishedRun
 from compare.config.run import Run, runs_to_toml
 from compare.report.conditions import distinct, list_conditions
-from compare.report.html.load import LoadedExperiment
 from compare.report.html.parts import Cell, ColumnHeading, HtmlTable, cell
+from compare.report.loaded_experiment import LoadedExperiment
 from compare.results.column import Row
 from compare.results.columns import COLUMNS
 from compare.scoring.metrics import METRICS, Metric, MetricOptions

@@ -103,12 +103,6 @@ def heading(name: str) -> str:
     return " ".join(spellings.get(word, word) for word in name.split("_"))
 
 
-def explain(error: Exception) -> str:
-    """Return the message of an error as one sentence in one line."""
-    text = " ".join(str(error).split())
-    return text if text.endswith((".", "?")) else f"{text}."
-
-
 def signed(value: float) -> str:
     """Format a difference in BLEU with its sign."""
     return f"{value:+.1f}".replace("-", "−")

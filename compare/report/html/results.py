@@ -9,8 +9,8 @@ from compare.analysis.significance.comparison import Comparison
 from compare.analysis.significance.scored_tests import ScoredTestSet
 from compare.analysis.table import Row
 from compare.report.html.columns import columns_of
-from compare.report.html.load import LoadedExperiment
 from compare.report.html.parts import Cell, ColumnHeading
+from compare.report.loaded_experiment import LoadedExperiment
 from compare.report.tables.table import render_table
 from compare.results.columns import COLUMNS
 from compare.results.store import Result

@@ -11,13 +11,11 @@ from compare.report.html.curves import Bar, bar_plot
 from compare.report.html.drawings import embed_figure
 from compare.report.html.parts import HtmlTable, Part
 from compare.results.column import Group
-from compare.results.columns import COLUMNS, SPREADS
+from compare.results.columns import COLUMNS, SPREAD_ENDS
 from compare.results.numbers import format_number
 
 BARS = ("train_tokens_per_s", "beam_sentences_per_s", "latency_ms_p50")
 """Columns that are drawn as bars."""
-ENDS = tuple(f"{name}_{end}" for name in SPREADS for end in ("low", "high"))
-"""Columns that the table shows beside the medians."""
 
 
 def speed(finished: FinishedExperiment) -> Iterator[Part]:
@@ -52,11 +50,11 @@ def _speed_table(finished: FinishedExperiment) -> HtmlTable:
     columns = [
         column
         for name, column in COLUMNS.items()
-        if name in ("label", "seed", "seeds") or (column.group is Group.SPEED and name not in ENDS)
+        if name in ("label", "seed", "seeds") or (column.group is Group.SPEED and name not in SPREAD_ENDS)
     ]
     results = [run.result.flat() for run in finished.runs]
     values = [
-        {name: row[name] for name in (*(column.name for column in columns), *ENDS) if name in row}
+        {name: row[name] for name in (*(column.name for column in columns), *SPREAD_ENDS) if name in row}
         for row in results
     ]
     rows = mean_over_seeds(Table("", values)).rows

@@ -10,10 +10,11 @@ from compare.analysis.table import Row, Table
 from compare.analysis.tuning import tuning_curve
 from compare.experiment.tune.trial_log import TRIALS, TrialResult, find_winners, read_trials, summarize
 from compare.report.html.drawings import embed_figure
-from compare.report.html.parts import Section, explain, html_table
+from compare.report.html.parts import Section, html_table
 from compare.report.plots.lines import by_label
 from compare.report.plots.style import finish_figure, make_panels, series_style
 from compare.results.numbers import format_number
+from compare.system.hints import explain
 
 NAME, HEADING = "tuning", "Tuning"
 

@@ -10,8 +10,8 @@ import numpy as np
 from compare.analysis.alignment.gold import WordPair, corpus_gold, word_pairs
 from compare.analysis.alignment.word_attention import AttentionHead, WordAttention, attend_words
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun
-from compare.report.html.parts import explain
 from compare.results.trained_model import load_model
+from compare.system.hints import explain
 
 logger = logging.getLogger(__name__)
 

@@ -64,7 +64,7 @@ def _aggregated(folders: Sequence[Path], data_root: str) -> "pd.DataFrame":
 
     from compare.analysis.significance.aggregate import aggregate_seeds
     from compare.analysis.significance.scored_tests import score_tests
-    from compare.report.html.load import load_for_report
+    from compare.report.loaded_experiment import load_for_report
 
     frames = []
     for folder in folders:

@@ -56,7 +56,7 @@ def test_a_file_name_that_check_reports_and_tables_that_it_reads_back(
         assert main(["table", str(copy), "--form", form, "--columns", "label,device"]) == 0
         assert "=1" in capsys.readouterr().out
         (copy / f"table.{suffix}").unlink(missing_ok=True)
-    from compare.report.publish import write_views
+    from compare.report.views import write_views
 
     write_views(copy)
     assert main(["check", str(copy), "-q"]) == 1

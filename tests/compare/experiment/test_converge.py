@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from compare import publish_experiment
 from compare.check.recompute import check_experiment
 from compare.cli import main
 from compare.experiment import converge, run_one
+from compare.experiment.compute_result import convergence_figures
 from compare.experiment.converge import measure_convergence, plan_convergence, recompute_convergence
 from compare.experiment.convergence_file import Convergence, read_convergence, write_convergence
-from compare.report.publish import render_views
 from compare.report.tables.shapes import load_table
+from compare.report.views import render_views
 from compare.results.run_folder import RunFolder
 from compare.results.store import load_results, read_result, read_results, save_result
 from compare.system.locks import lock_folder
@@ -67,6 +69,24 @@ def test_the_plan_of_training_is_stretched_and_nothing_else(measured: Path):
         assert train == given.train
         optim = replace(longer.model.optim, warmup_updates=5)
         assert replace(longer, train=train, model=replace(longer.model, optim=optim)) == given
+
+
+def test_published_gains_are_recomputed(measured: Path, tmp_path: Path, tiny_toml: Path):
+    """The hash of the settings is renewed when data.root is replaced, in convergence.json too."""
+    published = publish_experiment(measured, tmp_path / "published")
+    corpus = str(tiny_toml.parent / "corpus")
+    for name in ROWS:
+        run = RunFolder.read(published / name, data_root=corpus)
+        figures = convergence_figures(run, read_metrics(run.metrics))
+        assert figures["longer_gain"] == read_result(measured / name).longer_gain is not None
+
+
+def test_nothing_is_written_into_a_published_folder(measured: Path, tmp_path: Path, refusal: Refusal):
+    published = publish_experiment(measured, tmp_path / "published")
+    before = {path: path.read_bytes() for path in published.rglob("*") if path.is_file()}
+    message = refusal("converge", str(published))
+    assert "is published" in message
+    assert {path: path.read_bytes() for path in published.rglob("*") if path.is_file()} == before
 
 
 def test_the_longer_runs_are_no_results(measured: Path, finished: Path):

@@ -14,7 +14,7 @@ from compare import load_finished, load_results, publish_experiment
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.run import resolve_models
-from compare.report.html.load import load_for_report
+from compare.report.loaded_experiment import load_for_report
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, read_results
 from data.text.compression import pack_gzip
@@ -296,7 +296,7 @@ def test_records_of_longer_runs_and_of_a_search(copy: Path, tmp_path: Path, refu
     for number, (tuning, text) in enumerate(texts.items()):
         out = publish_experiment(copy, tmp_path / f"out{number}", tuning=tuning)
         assert (out / "trials.jsonl").read_text() == text
-        assert (out / "convergence.json").read_text() == "{}"
+        assert json.loads((out / "convergence.json").read_text()) == {}
         assert (out / "tune.json").exists() == (tuning is not None)
         again = publish_experiment(out, tmp_path / f"again{number}")
         assert (again / "trials.jsonl").read_text() == text

@@ -12,7 +12,7 @@ from compare.config.parse import load_experiment
 from compare.config.run import resolve_models
 from compare.experiment import run_all
 from compare.experiment.run_all import dry_run, run_experiment
-from compare.report.publish import draw_plots
+from compare.report.views import draw_plots
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_results
 from compare.scoring.score import corpus_bleu

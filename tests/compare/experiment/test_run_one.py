@@ -124,7 +124,7 @@ def test_a_broken_plot_does_not_keep_the_table_from_being_shown(
     def broken(*_: object) -> None:
         raise OSError(28, "No space left on device", "plots/x.png")
 
-    monkeypatch.setattr("compare.report.publish.write_views", broken)
+    monkeypatch.setattr("compare.report.views.write_views", broken)
     assert main(["run", str(tiny_toml), "--out", str(finished), "-q"]) == 2
     captured = capsys.readouterr()
     assert captured.out.startswith("| model")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compare.experiment.speed_figures import TIMED, log_speed, speed_figures
+from compare.experiment.timing.speed_figures import TIMED, log_speed, speed_figures
 from compare.results.speed_file import RawSpeed, read_speed, write_speed
 
 METRICS = [

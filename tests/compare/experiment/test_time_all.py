@@ -17,7 +17,7 @@ from compare.decoding.translator import Translator
 from compare.experiment import run_all, time_all
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run_all import run_experiment
-from compare.experiment.time_all import results_to_time
+from compare.experiment.timing.time_all import results_to_time
 from compare.results.speed_file import RawSpeed, read_speed, write_speed
 from compare.results.store import Result, read_result, read_results, save_result
 from compare.system import timing

@@ -12,13 +12,13 @@ from compare.cli import main
 from compare.experiment.compute_result import compute_figures
 from compare.experiment.prepare import prepare_data
 from compare.report.html.columns import columns_of
-from compare.report.html.load import load_for_report
 from compare.report.html.methods import methods
 from compare.report.html.parts import Cell
 from compare.report.html.results import result_table
-from compare.report.publish import SUFFIX
+from compare.report.loaded_experiment import load_for_report
 from compare.report.tables.shapes import load_table
 from compare.report.tables.table import render_table
+from compare.report.views import SUFFIX
 from compare.results.run_folder import RunFolder
 from compare.results.store import (
     Result,

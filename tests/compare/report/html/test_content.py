@@ -15,7 +15,7 @@ from compare.analysis.significance.power import smallest_differences
 from compare.analysis.significance.scored_tests import score_tests
 from compare.report.html import significance
 from compare.report.html.content import ReportContent, gather_content, unknown
-from compare.report.html.load import load_for_report
+from compare.report.loaded_experiment import load_for_report
 from compare.results.store import Result
 from tests.kits.report import change_result, write_experiment
 

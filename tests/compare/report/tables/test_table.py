@@ -235,6 +235,13 @@ def test_disturbed_timings_are_named():
     assert warning.endswith(": lstm 0%")
 
 
+def test_a_disturbed_timing_is_named_beside_an_undisturbed_one_of_the_same_label():
+    """As in a table that joins two experiments."""
+    undisturbed = replace(DONE, cpu_share=0.99)
+    (warning,) = warnings_of(replace(DONE, cpu_share=0.5), undisturbed)
+    assert warning.endswith(": lstm 50%")
+
+
 AWKWARD = replace(
     DONE,
     label='a "quoted", label\nof two lines',

@@ -1,4 +1,4 @@
-"""Writing of an experiment's tables and plots into its folder."""
+"""Tables, results.jsonl and plots of an experiment, in its folder: all repeat what result.json files hold."""
 
 import logging
 from collections.abc import Sequence

@@ -5,6 +5,7 @@ from dataclasses import fields
 from statistics import median
 from typing import Any
 
+from compare.results.columns import SPREAD_ENDS, SPREADS
 from compare.results.speed_file import Latency, RawSpeed
 from compare.system.machine import Machine
 from compare.system.peak_flops import peak_flops
@@ -14,11 +15,9 @@ Figures = dict[str, Any]
 """Fields of ``Result`` by name."""
 MIN_PERCENTILE_SENTENCES = 100
 """Sentences from which the 95th percentile of latency is known: five of a hundred are above it."""
-SPREAD = ("train_tokens_per_s", "greedy_sentences_per_s", "beam_sentences_per_s", "latency_ms_p50")
-"""Fields that have a spread."""
 TIMED = (
-    *SPREAD,
-    *(f"{name}_{end}" for name in SPREAD for end in ("low", "high")),
+    *SPREADS,
+    *SPREAD_ENDS,
     *("train_tgt_tokens_per_s", "train_mfu", "decode_tokens_per_s", "latency_ms_p95"),
     *("cpu_share", "decode_precision", "timed_together"),
 )

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, load_finished
 from compare.config.sections import DataConfig
-from compare.report.html.parts import explain
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_results
+from compare.system.hints import explain
 from data.corpus import Corpus, Pairs
 
 

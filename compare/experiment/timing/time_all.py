@@ -10,9 +10,10 @@ from uuid import uuid4
 import torch
 
 from compare.config.run import Run
+from compare.experiment.experiment_folder import lowest_seeds
 from compare.experiment.prepare import PreparedData
-from compare.experiment.speed_figures import speed_figures
-from compare.experiment.timed_model import TimedModel, TimingInputs
+from compare.experiment.timing.speed_figures import speed_figures
+from compare.experiment.timing.timed_model import TimedModel, TimingInputs
 from compare.results.run_folder import RunFolder
 from compare.results.speed_file import Timings, read_speed, write_speed
 from compare.results.store import Result, read_registry, read_results, save_result, write_json_lines
@@ -45,9 +46,9 @@ def time_all(folder: Path, settings: Run, prepared: PreparedData) -> None:
         results = results_to_time(folder)
         if not results:
             return
-        runs = {label: RunFolder.read(folder / result.run) for label, result in _first_seeds(results).items()}
+        runs = {label: RunFolder.read(folder / result.run) for label, result in lowest_seeds(results).items()}
         logger.info(f"{folder}: timing {len(runs)} models in turn: {', '.join(runs)}")
-        if earlier := [label for label, result in _first_seeds(results).items() if result.timed_together]:
+        if earlier := [label for label, result in lowest_seeds(results).items() if result.timed_together]:
             logger.info(f"timed again, to compare with what was added: {', '.join(earlier)}")
         try:
             timings = _time_models(list(runs.values()), settings, prepared)
@@ -75,18 +76,11 @@ def results_to_time(folder: Path) -> list[Result]:
         return []
     if len(ids) == 1 and None not in ids:
         return []
-    for result in _first_seeds(done).values():
+    for result in lowest_seeds(done).values():
         if not RunFolder.read(folder / result.run).weights.is_file():
             logger.warning(f"{folder / result.run} has no weights, so the models are not timed together")
             return []
     return done
-
-
-def _first_seeds(results: Sequence[Result]) -> dict[str, Result]:
-    """Return the result of the lowest seed of each label."""
-    by_seed = sorted(results, key=lambda result: result.seed, reverse=True)
-    lowest = {result.label: result for result in by_seed}
-    return {label: lowest[label] for label in dict.fromkeys(result.label for result in results)}
 
 
 def _time_models(runs: Sequence[RunFolder], settings: Run, prepared: PreparedData) -> dict[str, Timings]:
