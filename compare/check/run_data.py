@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from compare.check.findings import ComparedValue, Gap
-from compare.config.parse import read_toml
 from compare.config.run import Run
 from compare.config.schema import SCHEMA
+from compare.config.toml_text import read_toml
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.results.result import Result
 from compare.results.run_folder import RunFolder

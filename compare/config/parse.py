@@ -1,10 +1,8 @@
 """Read experiments from TOML files, with overrides ``section.key=value``; unknown keys are errors."""
 
 import dataclasses
-import json
 import math
 import os
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -21,8 +19,8 @@ from compare.config.sections import (
     TrainConfig,
     VocabularyConfig,
 )
+from compare.config.toml_text import parse_value, read_toml
 from compare.system.hints import abbreviate, did_you_mean
-from data.text.files import ensure_regular
 
 Section = TypeVar("Section")
 
@@ -34,8 +32,6 @@ SECTIONS: dict[str, type] = {
     "bench": BenchConfig,
     "budget": BudgetConfig,
 }
-MAX_BYTES = 1_000_000
-"""Largest config file that is read; a thousand models fit in."""
 
 
 def load_experiment(
@@ -73,25 +69,6 @@ def absolute_root(root: str, base: Path) -> str:
     if not root or root.startswith("~") or Path(root).is_absolute():
         return root
     return os.path.abspath(base / root)
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """Read the tables of a TOML file.
-
-    Raises:
-        ValueError: the file is too large, not TOML, or nested too deeply.
-    """
-    ensure_regular(path)
-    with path.open("rb") as file:
-        content = file.read(MAX_BYTES + 1)
-    if len(content) > MAX_BYTES:
-        raise ValueError(f"{path}: over {MAX_BYTES:,} bytes: too large for an experiment file")
-    try:
-        return tomllib.loads(content.decode())
-    except RecursionError:
-        raise ValueError(f"{path}: not TOML: nested too deeply") from None
-    except ValueError as error:  # invalid TOML or UTF-8, or a number with thousands of digits
-        raise ValueError(f"{path}: not TOML: {error}") from None
 
 
 def experiment_from(table: Mapping[str, Any], *, name: str, context: str) -> Experiment:
@@ -167,36 +144,9 @@ def check_type(value: Any, kind: Any, context: str) -> Any:
     return value
 
 
-def parse_value(text: str) -> Any:
-    """Read the value of an option: TOML, or else a bare string."""
-    try:
-        return tomllib.loads(f"value = {text.strip()}")["value"]
-    except (ValueError, RecursionError):
-        return text.strip()
-
-
 def unknown_key(context: str, key: str, known: Iterable[str]) -> ValueError:
     """Make the error for an unknown key, with the nearest known one."""
     return ValueError(f"{context}: unknown key {abbreviate(key)}; {did_you_mean(key, known, cutoff=0.5)}")
-
-
-def to_toml(sections: Mapping[str, Any], models: Iterable[Mapping[str, Any]]) -> str:
-    """Write sections (config dataclasses by name) and ``[[models]]`` tables, leaving out what is None."""
-    lines: list[str] = []
-    for name, section in sections.items():
-        lines += [f"[{name}]", *toml_assignments(dataclasses.asdict(section)), ""]
-    for table in models:
-        lines += ["[[models]]", *toml_assignments(table), ""]
-    return "\n".join(lines)
-
-
-def toml_assignments(values: Mapping[str, Any]) -> list[str]:
-    """Write lines ``key = value``, leaving out None.
-
-    JSON writes numbers, strings and bools as TOML does, except for DEL, which TOML wants escaped.
-    """
-    texts = {key: json.dumps(value, ensure_ascii=False) for key, value in values.items() if value is not None}
-    return [f"{key} = {text}".replace("\x7f", "\\u007f") for key, text in texts.items()]
 
 
 def _model_row(row: Mapping[str, Any], context: str) -> ModelConfig:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compare.config.parse import SECTIONS, absolute_root, to_toml
+from compare.config.parse import SECTIONS, absolute_root
 from compare.config.resolve_model import resolve_model
 from compare.config.schema import SCHEMA
 from compare.config.sections import (
@@ -19,6 +19,7 @@ from compare.config.sections import (
     VocabularyConfig,
     run_name,
 )
+from compare.config.toml_text import to_toml
 from compare.models.resolved_model import ResolvedModel
 from compare.system.device import has_fast_bf16, pick_device
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from compare.config.parse import toml_assignments
+from compare.config.toml_text import toml_assignments
 from data.prepare.first_pass import FirstPass
 
 TOKENS_PER_PAIR = 20

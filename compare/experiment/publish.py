@@ -3,14 +3,13 @@
 import dataclasses
 import hashlib
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from compare.config.parse import toml_assignments
 from compare.config.run import Run, runs_to_toml
 from compare.experiment.convergence_file import NAME as CONVERGENCE
 from compare.experiment.convergence_file import read_convergence, to_json
+from compare.experiment.published_config import MAX_BYTES, corpus_name, published_config, without_path
 from compare.experiment.source_note import EXPERIMENT, source_note
 from compare.experiment.tune.search_folder import DESCRIPTION
 from compare.experiment.tune.trial_log import TRIALS
@@ -23,11 +22,8 @@ from data.text.files import read_bytes
 from data.text.new_folder import check_vacant, new_folder
 from data.vocabulary import FILE_NAME
 
-MAX_BYTES = 1_000_000_000
-"""Size that no file of a run other than its weights reaches."""
 SEARCH = (DESCRIPTION, TRIALS)
 """Files of a search for settings that its trials can be judged by."""
-ROOT_LINE = re.compile(r"^root\s*=.*$", re.MULTILINE)
 
 
 def publish_experiment(
@@ -58,8 +54,8 @@ def publish_experiment(
     Raises:
         OSError: a file cannot be read or written, or ``out`` is not empty.
         ValueError: no runs, a run that has not ended or has no translations, a file that has changed since
-            its result was recorded, no search in ``tuning``, or something other than published results in
-            ``out``.
+            its result was recorded, a damaged convergence.json, no search in ``tuning``, or something other
+            than published results in ``out``.
     """
     folder, out = Path(folder), Path(out)
     check_vacant(out, replace=replace)
@@ -97,7 +93,7 @@ def _describe_experiment(
     Returns:
         The texts by name of the file.
     """
-    corpus = _corpus_name(runs[0].run.data.root)
+    corpus = corpus_name(runs[0].run.data.root)
     registry = folder / "experiment.json"
     content = read_registry(registry) if registry.is_file() else {}
     content["runs"] = [result.run for result in results]
@@ -107,7 +103,7 @@ def _describe_experiment(
         models.setdefault(run.run.label, run.run)
     return {
         "experiment.json": json.dumps(content, indent=2) + "\n",
-        EXPERIMENT: _without_path(runs_to_toml(list(models.values())), corpus),
+        EXPERIMENT: without_path(runs_to_toml(list(models.values())), corpus),
         "README.md": source_note(name, results, runs, corpus),
         **_convergence(folder, runs),
     }
@@ -117,7 +113,7 @@ def _convergence(folder: Path, runs: Sequence[RunFolder]) -> dict[str, str]:
     """Return convergence.json, by name, with the hashes of the published settings; {} where there is none."""
     if not (folder / CONVERGENCE).exists():
         return {}
-    hashes = {run.config_hash: _hash(_published_config(run)) for run in runs}
+    hashes = {run.config_hash: _hash(published_config(run)) for run in runs}
     entries = {
         name: dataclasses.replace(entry, config_hash=hashes.get(entry.config_hash, entry.config_hash))
         for name, entry in read_convergence(folder).items()
@@ -182,7 +178,7 @@ def _copy_run(run: RunFolder, result: Result, target: Path) -> None:
             continue
         content = read_decompressed(path, max_bytes=MAX_BYTES)
         if path == run.config:
-            content = _published_config(run)
+            content = published_config(run)
             result = _with_config_hash(result, _hash(content))
         packed = name == FILE_NAME or name.endswith(".hyp")
         (target / (f"{name}.gz" if packed else name)).write_bytes(pack_gzip(content) if packed else content)
@@ -198,22 +194,5 @@ def _with_config_hash(result: Result, config_hash: str) -> Result:
     )
 
 
-def _published_config(run: RunFolder) -> bytes:
-    """Return the content of config.toml with the name of the corpus in place of its path."""
-    text = read_bytes(run.config, max_bytes=MAX_BYTES).decode()
-    return _without_path(text, _corpus_name(run.run.data.root)).encode()
-
-
 def _hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def _corpus_name(root: str) -> str:
-    """Return the last part of ``data.root``, which does not depend on the machine; empty: built in."""
-    return (Path(root).name or "corpus") if root else ""
-
-
-def _without_path(config: str, corpus: str) -> str:
-    """Replace ``data.root`` in the text of a config by the name of the corpus."""
-    (line,) = toml_assignments({"root": corpus})
-    return ROOT_LINE.sub(lambda _: line, config, count=1)

@@ -49,7 +49,7 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
             *(f"decoding {precision}" for precision in distinct(rows, "decode_precision")),
         ],
         "Speeds": _timings(rows),
-        "Smallest difference found with a probability of 80%": _smallest_differences(rows),
+        "Smallest difference that would be found with a probability of 80%": _smallest_differences(rows),
         "Search": [
             *(f"beam {size}" for size in distinct(rows, "beam")),
             *(f"length penalty {form}" for form in distinct(rows, "length_normalization")),

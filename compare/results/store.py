@@ -9,8 +9,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compare.config.parse import read_toml
 from compare.config.sections import run_name
+from compare.config.toml_text import read_toml
 from compare.results.result import Result, Status
 from compare.system.hints import abbreviate
 from compare.training.metrics_log import is_finite

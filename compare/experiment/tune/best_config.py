@@ -6,9 +6,10 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-from compare.config.parse import SECTIONS, experiment_from, to_toml, toml_assignments
+from compare.config.parse import SECTIONS, experiment_from
 from compare.config.schema import current_config
 from compare.config.sections import Experiment
+from compare.config.toml_text import to_toml, toml_assignments
 from compare.experiment.tune.trial_log import TrialResult
 
 HEADER = re.compile(r"\s*\[{1,2}\s*(\w+)\s*\]{1,2}\s*(#.*)?")

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from compare.config.parse import check_type, parse_value
+from compare.config.parse import check_type
 from compare.config.run import Run
+from compare.config.toml_text import parse_value
 from compare.optim.config import OptimConfig
 from compare.system.hints import abbreviate, did_you_mean
 

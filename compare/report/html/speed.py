@@ -31,7 +31,8 @@ def speed(finished: FinishedExperiment) -> Iterator[Part]:
             + "; ".join(f"{label} {format_number(bar.value)}" for label, bar in bars.items() if bar)
             for title, bars in panels.items()
         ]
-        description = f"Lines go from the lowest to the highest repeat. {'. '.join(values)}."
+        lines = "Lines go from the lowest to the highest repeat, or seed where each run was timed alone."
+        description = f"{lines} {'. '.join(values)}."
         yield embed_figure(
             bar_plot(panels), "speed-bars", "Speed of training and of translation", description
         )
@@ -60,11 +61,12 @@ def _speed_table(finished: FinishedExperiment) -> HtmlTable:
     rows = mean_over_seeds(Table("", values)).rows
     known = [column for column in columns if any(row.get(column.name) is not None for row in rows)]
     converted = [report_column(column, rows) for column in known]
+    in_turn = all(run.result.timed_together for run in finished.runs)
+    how = " (lowest to highest), of one seed per model; all models took turns" if in_turn else ""
     return HtmlTable(
         title="Speed, memory and seconds",
-        caption="Medians of the timed repeats (lowest to highest), of one seed per model; all models took "
-        "turns. Tokens are of source and target, without padding. Memory and times are per run, means over "
-        "the seeds.",
+        caption=f"Medians of the timed repeats{how}. Tokens are of source and target, without padding. "
+        "Memory and times are per run, means over the seeds.",
         heads=[column.head for column in converted],
         rows=[[column.cell(row) for column in converted] for row in rows],
     )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compare.config.parse import SECTIONS, load_experiment, to_toml
+from compare.config.parse import SECTIONS, load_experiment
 from compare.config.resolve_model import resolve_model
 from compare.config.sections import (
     BenchConfig,
@@ -18,6 +18,7 @@ from compare.config.sections import (
     TrainConfig,
     VocabularyConfig,
 )
+from compare.config.toml_text import to_toml
 from compare.models.presets import PRESETS
 from compare.optim.lr_scheduler import SCHEDULES
 

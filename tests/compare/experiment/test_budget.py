@@ -275,7 +275,9 @@ def test_a_calibration_is_kept(toml: Path, tmp_path: Path, monkeypatch: pytest.M
     stored = json.loads((folder / "experiment.json").read_text())["seconds_per_update"]
     assert set(stored) == {"luong", "transformer"}
     before = {path: path.read_text() for path in folder.glob("*/config.toml")}
-    monkeypatch.setattr(calibration, "build_trainer", lambda *_: pytest.fail("what is known is not measured again"))
+    monkeypatch.setattr(
+        calibration, "build_trainer", lambda *_, **__: pytest.fail("known: not measured again")
+    )
     monkeypatch.setattr(run_all, "run_one", lambda *_: pytest.fail("what is done is not done again"))
     run_experiment(given, folder, Reporter(quiet=True))
     assert {path: path.read_text() for path in folder.glob("*/config.toml")} == before

@@ -14,9 +14,10 @@ from compare.check.recompute import check_experiment
 from compare.config.parse import load_experiment
 from compare.config.run import Run, resolve_models
 from compare.decoding.translator import Translator
-from compare.experiment import run_all, time_all
+from compare.experiment import run_all
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run_all import run_experiment
+from compare.experiment.timing import time_all
 from compare.experiment.timing.time_all import results_to_time
 from compare.results.speed_file import RawSpeed, read_speed, write_speed
 from compare.results.store import Result, read_result, read_results, save_result

@@ -1,0 +1,29 @@
+"""Settings of a published run: the name of the corpus stands in place of its path."""
+
+import re
+from pathlib import Path
+
+from compare.config.toml_text import toml_assignments
+from compare.results.run_folder import RunFolder
+from data.text.files import read_bytes
+
+MAX_BYTES = 1_000_000_000
+"""Size that no file of a run other than its weights reaches."""
+ROOT_LINE = re.compile(r"^root\s*=.*$", re.MULTILINE)
+
+
+def published_config(run: RunFolder) -> bytes:
+    """Return the content of config.toml with the name of the corpus in place of its path."""
+    text = read_bytes(run.config, max_bytes=MAX_BYTES).decode()
+    return without_path(text, corpus_name(run.run.data.root)).encode()
+
+
+def corpus_name(root: str) -> str:
+    """Return the last part of ``data.root``, which does not depend on the machine; empty: built in."""
+    return (Path(root).name or "corpus") if root else ""
+
+
+def without_path(config: str, corpus: str) -> str:
+    """Replace ``data.root`` in the text of a config by the name of the corpus."""
+    (line,) = toml_assignments({"root": corpus})
+    return ROOT_LINE.sub(lambda _: line, config, count=1)
