@@ -23,13 +23,14 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+MAX_MESSAGE = 1000
+"""Characters of an error message that are printed; the middle of a longer one is left out."""
 Folders = Annotated[list[Path], typer.Argument(help="Experiment folders, or folders of single runs.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results only.")]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", help="Override a setting: section.key=value. May be repeated.")
 ]
-
 CorpusFolder = Annotated[
     list[str] | None, typer.Option("--set", help="data.root=FOLDER: your copy of the corpus.")
 ]
@@ -149,6 +150,8 @@ def _one_line(error: ValueError | OSError) -> str:
     if isinstance(error, OSError) and error.strerror:
         place = "standard output: " if error.errno == errno.ENOSPC else ""  # our own files are named already
         text = f"{error.filename}: {error.strerror}" if error.filename else f"{place}{error.strerror}"
+    if len(text) > MAX_MESSAGE:  # of a name that a damaged file gives
+        text = f"{text[: MAX_MESSAGE // 2]} ... {text[-MAX_MESSAGE // 2 :]}"
     return " ".join(map(visible, text.splitlines()))
 
 

@@ -178,3 +178,10 @@ def test_a_damaged_state_is_named(tiny_toml: Path, copy: Path, refusal: Refusal)
     message = refusal("run", tiny_toml, "--out", copy, "-q")
     assert "trainer.pt: damaged trainer state" in message
     assert not (copy / ROWS[0] / "result.json").exists()
+
+
+def test_the_middle_of_an_endless_name_is_left_out(tiny_toml: Path, tmp_path: Path, refusal: Refusal):
+    message = refusal("run", tiny_toml, "--out", tmp_path / "o", "--set", f"data.root=/{'a.' * 5_000}")
+    assert len(message) < 1_100
+    assert message.startswith("/a.a.")
+    assert message.endswith(": File name too long")
