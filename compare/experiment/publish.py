@@ -10,13 +10,14 @@ from pathlib import Path
 from compare.config.parse import toml_assignments
 from compare.config.run import Run, runs_to_toml
 from compare.experiment.convergence_file import NAME as CONVERGENCE
+from compare.experiment.convergence_file import read_convergence, write_convergence
 from compare.experiment.source_note import EXPERIMENT, source_note
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_registry, read_results
 from compare.system.version import code_version
 from compare.training.file_names import CHECKPOINTS
 from data.text.compression import pack_gzip, read_decompressed
-from data.text.files import read_bytes
+from data.text.files import hash_file, read_bytes
 from data.text.new_folder import check_vacant, new_folder
 from data.vocabulary import FILE_NAME
 
@@ -77,6 +78,7 @@ def publish_experiment(
             (target / name).write_bytes(text.encode())
         for path in records:
             (target / path.name).write_bytes(read_bytes(path, max_bytes=MAX_BYTES))
+        _renew_convergence(begun, target)
     return out
 
 
@@ -183,6 +185,18 @@ def _with_config_hash(result: Result, config_hash: str) -> Result:
     return dataclasses.replace(
         result, config_hash=None if result.config_hash is None else config_hash, files=files
     )
+
+
+def _renew_convergence(runs: Sequence[RunFolder], target: Path) -> None:
+    """Name the published configs in convergence.json, whose entries hold for the config that they name."""
+    entries = read_convergence(target)
+    for run in runs:
+        entry = entries.get(run.name)
+        if entry is not None and entry.config_hash == run.config_hash:
+            published = hash_file(target / run.name / "config.toml")
+            entries[run.name] = dataclasses.replace(entry, config_hash=published)
+    if entries:
+        write_convergence(target, entries)
 
 
 def _corpus_name(root: str) -> str:
