@@ -34,7 +34,9 @@ def general_limits(*, decoded: int, has_asked_seeds: bool) -> Iterator[str]:
     elif decoded < sys.maxsize:
         yield f"translations beyond {decoded} lines per test set, and validations before the chosen one"
     yield "settings that leave no trace, such as dropout and clipping: only training again shows them"
-    if not has_asked_seeds:
+    if has_asked_seeds:
+        yield "whether a run was taken out of all files, those that say which seeds were asked for included"
+    else:
         yield "whether runs were left out: experiment.json does not say which seeds were asked for"
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -22,12 +23,14 @@ def check_copies(runs: Sequence[CheckedRun]) -> Iterator[ComparedValue]:
     Two runs of different settings or seeds have different weights, and make different mistakes. No two runs
     take the same times.
     """
-    for name, mark in _MARKS.items():
+    tests = {test for run in runs if run.prepared is not None for test in run.prepared.corpus.tests}
+    translations = {f"{test}.hyp": partial(_translations, test=test) for test in sorted(tests)}
+    for name, mark in (translations | _MARKS).items():
         marks = {run.name: mark(run) for run in runs}
         for first, second in combinations(runs, 2):
             if marks[first.name] is None or marks[second.name] is None:
                 continue
-            if name in _MAY_BE_EQUAL and _equal_training(first, second):
+            if "times" not in name and _equal_training(first, second):  # of two labels: they may be equal
                 continue
             if name == "times in speed.json" and first.result.label == second.result.label:
                 continue  # the seeds of a label share them
@@ -62,20 +65,17 @@ def _weights(run: CheckedRun) -> str | None:
     return hash_file(run.folder.weights) if run.folder.weights.is_file() else None
 
 
-def _translations(run: CheckedRun) -> str | None:
-    """Hash all translations; None where too few of them are wrong to tell two models apart."""
-    if run.prepared is None:
+def _translations(run: CheckedRun, test: str) -> str | None:
+    """Hash the translations of a test set; None where too few of them are wrong to tell two models apart."""
+    if run.prepared is None or test not in run.prepared.corpus.tests:
         return None
-    texts, wrong = [], set()
-    for test in run.prepared.corpus.tests:
-        try:
-            lines = read_lines(run.folder.output(test), allow_blank=True)
-        except (ValueError, OSError):
-            return None  # reported by the check of the figures
-        references = run.prepared.corpus.splits[test].tgt
-        wrong |= {line for line, reference in zip(lines, references, strict=False) if line != reference}
-        texts += [test, *lines]
-    return hash_texts(texts) if len(wrong) >= WRONG_LINES else None
+    try:
+        lines = read_lines(run.folder.output(test), allow_blank=True)
+    except (ValueError, OSError):
+        return None  # reported by the check of the figures
+    references = run.prepared.corpus.splits[test].tgt
+    wrong = {line for line, reference in zip(lines, references, strict=False) if line != reference}
+    return hash_texts(lines) if len(wrong) >= WRONG_LINES else None
 
 
 def _training_times(run: CheckedRun) -> str | None:
@@ -92,13 +92,11 @@ def _timings(run: CheckedRun) -> str | None:
 
 _MARKS: dict[str, Callable[[CheckedRun], str | None]] = {
     "weights": _weights,
-    "translations": _translations,
     "times in metrics.jsonl": _training_times,
     "times in speed.json": _timings,
 }
-"""What no two runs have in common, and the function that reads it from a run; None where it is not there."""
-_MAY_BE_EQUAL = ("weights", "translations")
-"""What two runs of equal settings and seed have in common, under two labels."""
+"""What no two runs have in common, and the function that reads it from a run; None where it is not there.
+Translations are the other thing, one per test set."""
 
 
 def _equal_training(first: CheckedRun, second: CheckedRun) -> bool:

@@ -56,10 +56,13 @@ def check_result(run: CheckedRun) -> Iterator[ComparedValue | Gap]:
 
 
 def check_status(run: CheckedRun) -> Iterator[ComparedValue]:
-    """Report a run that has a final line, translations and timings, but is not done."""
-    translated = any(name.endswith(".hyp") for name in run.folder.files())
-    ended = run.final is not None and translated and run.folder.speed.exists()
+    """Report a run that is not done, although its files say that it is.
+
+    A run that failed diverged in training, so its log has no final line.
+    """
     status = run.result.status
+    translated = any(name.endswith(".hyp") for name in run.folder.files())
+    ended = run.final is not None and (status == "failed" or (translated and run.folder.speed.exists()))
     yield ComparedValue(run.name, "status", status, "done" if ended else status)
     if status != "unfinished":  # lack of memory is a reason to be unfinished
         reason = "no reason" if run.result.reason is None else "a reason"

@@ -107,7 +107,7 @@ def read_run(folder: Path, result: Result, cache: DataCache) -> tuple[CheckedRun
     """
     run = RunFolder.read(folder, data_root=cache.data_root)
     problems: list[ComparedValue | Gap] = []
-    is_current = read_toml(run.config).get("schema") == SCHEMA or result.code_version == code_version()
+    is_current = result.code_version == code_version() or _is_of_this_schema(run.config, result)
     lines: list[dict[str, Any]] = []
     prepared = None
     try:
@@ -122,6 +122,13 @@ def read_run(folder: Path, result: Result, cache: DataCache) -> tuple[CheckedRun
         problems.append(ComparedValue(run.name, "data", "as config.toml says", str(error)))
     checked = CheckedRun(folder=run, result=result, is_current=is_current, lines=lines, prepared=prepared)
     return checked, problems
+
+
+def _is_of_this_schema(config: Path, result: Result) -> bool:
+    """Return whether config.toml names the present schema, or config or result has what only that one has."""
+    table = read_toml(config)
+    has_length_form = "length_normalization" in table.get("decode", {})
+    return table.get("schema") == SCHEMA or has_length_form or result.settings_hash is not None
 
 
 def tokens_by_update(prepared: PreparedData, updates: int) -> list[BatchTokens]:

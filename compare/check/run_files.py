@@ -36,6 +36,11 @@ def check_hashes(run: CheckedRun) -> Iterator[ComparedValue | Gap]:
             yield Gap("the hash of the weights, which are not in the folder", run.name)
             continue
         yield ComparedValue(run.name, name, recorded.get(name, "no hash"), found.get(name, "no such file"))
+    for test in run.folder.tests:
+        plain = run.folder.plain_output(test)
+        both = plain.exists() and plain.with_name(f"{plain.name}.gz").exists()
+        other = f"{plain.name} as well" if both else "no other file"
+        yield ComparedValue(run.name, f"{plain.name}.gz", other, "no other file")
 
 
 def check_vocabulary(run: CheckedRun) -> Iterator[ComparedValue]:

@@ -65,5 +65,15 @@ _COMMON: dict[str, Callable[[Timings], Any]] = {
     "sentences of train": lambda timings: timings.train and timings.train.sentences,
     "tokens of train": lambda timings: timings.train and timings.train.tokens,
     "sentences of greedy": lambda timings: timings.greedy.sentences,
+    "sentences of latency": lambda timings: len(timings.latency.ms[0]),
+    "repeats of train": lambda timings: timings.train and len(timings.train.seconds),
+    "repeats of greedy": lambda timings: len(timings.greedy.seconds),
+    "repeats of beam": lambda timings: len(timings.beam.seconds),
+    "repeats of latency": lambda timings: timings.train and len(timings.latency.ms),
+    "device": lambda timings: timings.session and timings.session.device,
+    "torch": lambda timings: timings.session and timings.session.torch,
+    "threads": lambda timings: timings.session and timings.session.threads,
+    "cores": lambda timings: timings.session and timings.session.cores,
+    "decode_precision": lambda timings: timings.session and timings.session.decode_precision,
 }
 """What the timings of all models have in common."""

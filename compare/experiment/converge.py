@@ -142,6 +142,12 @@ def recompute_convergence(folder: Path, name: str, factor: float) -> Convergence
     )
 
 
+def ended_longer_runs(folder: Path) -> list[str]:
+    """List the runs of an experiment whose longer training has ended, by name."""
+    logs = sorted((folder / LONGER).glob("*/metrics.jsonl"))
+    return [path.parent.name for path in logs if any(line["kind"] == "final" for line in read_metrics(path))]
+
+
 def _longer(given: RunFolder, factor: float) -> RunFolder:
     """Return the run with more updates, in its folder below the experiment."""
     run = with_updates(given.run, round(factor * given.run.train.max_updates))

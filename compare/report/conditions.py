@@ -107,10 +107,13 @@ def find_warnings(rows: Sequence[Row]) -> list[str]:
         same_seed = [row for row in rows if str(row.get("seed")) == seed]
         if len(hashes := distinct(same_seed, "batch_hash", 12)) > 1:
             lines.append(f"Warning: rows of seed {seed} saw different batches ({', '.join(hashes)})")
-    if len(hashes := distinct(rows, "settings_hash", 12)) > 1:
-        names = [name for name in SHARED if len(distinct(rows, name)) > 1]
+    hashes = distinct(rows, "settings_hash", 12)
+    names = [name for name in SHARED if len(distinct(rows, name)) > 1]
+    if len(hashes) > 1:
         text = f": {', '.join(names)}" if names else ""
         lines.append(f"Warning: these rows do not share their settings ({', '.join(hashes)}{text})")
+    elif not hashes and names != ["updates"] and names:  # updates differ by patience or a budget of time too
+        lines.append(f"Warning: these rows do not share their settings ({', '.join(names)})")
     elif hashes and any(row.get("settings_hash") is None for row in rows):
         lines.append("Warning: some rows do not record which settings they share with the others")
     if unusual := _unusual_lengths(rows):

@@ -1,5 +1,6 @@
 """What a forger does to the files of an experiment."""
 
+import gzip
 import json
 import shutil
 from collections.abc import Callable, Sequence
@@ -115,48 +116,6 @@ def correct_line(folder: Path) -> None:
     path.write_text("".join(f"{line}\n" for line in lines))
 
 
-def choose_longest(content: dict[str, Any]) -> None:
-    """Choose the last length penalty, against the rule."""
-    content["chosen"] = len(content["grid"]) - 1 if not content["chosen"] else 0
-
-
-def raise_last(content: dict[str, Any]) -> None:
-    """Give the last length penalty a BLEU that makes the rule choose it."""
-    content["grid"][-1]["bleu"] = 99.0
-    content["chosen"] = len(content["grid"]) - 1
-
-
-def selection(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
-    """Change selection.json of ``RUN``."""
-    return lambda folder: edit_json(folder / RUN / "selection.json", change)
-
-
-def keep_fastest(content: dict[str, Any]) -> None:
-    """Keep the fastest repeat of training alone."""
-    fastest = min(content["train"]["seconds"])
-    content["train"].update(seconds=[fastest], cpu_shares=content["train"]["cpu_shares"][:1])
-
-
-def halve_times(content: dict[str, Any]) -> None:
-    """Halve the seconds of beam search."""
-    content["beam"]["seconds"] = [seconds / 2 for seconds in content["beam"]["seconds"]]
-
-
-def inflate_tokens(content: dict[str, Any]) -> None:
-    """Say that more tokens were trained on than by the other models."""
-    content["train"]["tokens"] *= 2
-
-
-def timings(change: Callable[[dict[str, Any]], object], *runs: str) -> Callable[[Path], None]:
-    """Change speed.json of ``runs``."""
-
-    def change_all(folder: Path) -> None:
-        for run in runs:
-            edit_json(folder / run / "speed.json", change)
-
-    return change_all
-
-
 def flip_bit(name: str) -> Callable[[Path], None]:
     """Change the last byte of a file of ``RUN``."""
 
@@ -193,3 +152,29 @@ def copy_files(first: str, second: str, *names: str) -> Callable[[Path], None]:
 def perfect(line: dict[str, Any]) -> None:
     """Set the validation BLEU of a log line."""
     line["bleu"] = 99.0
+
+
+def copy_most_references(folder: Path) -> None:
+    """Put the references in as translations, with one line spoilt."""
+    lines = references(folder)
+    (folder / RUN / "test.hyp").write_text("".join(f"{line}\n" for line in ["?", *lines[1:]]))
+
+
+def add_compressed(folder: Path) -> None:
+    """Put other translations beside those of the run, compressed."""
+    text = "".join(f"{line}\n" for line in references(folder))
+    (folder / RUN / "test.hyp.gz").write_bytes(gzip.compress(text.encode()))
+
+
+def fail(folder: Path) -> None:
+    """Let a bad seed count as diverged, without its translations and timings."""
+    for name in ("speed.json", "test.hyp", "test_short.hyp"):
+        (folder / OTHER / name).unlink()
+    change = {"status": "failed", "reason": "diverged", "bleu": None}
+    edit_json(folder / OTHER / "result.json", lambda record: record.update(change))
+
+
+def claim_old_version(folder: Path) -> None:
+    """Let a run count as one of an earlier version, which left a figure out."""
+    edit_text(folder / RUN / "config.toml", "schema = 3", "schema = 2")
+    row(code_version="0.1.0", ter=None)(folder)

@@ -8,13 +8,19 @@ from tests.kits.tamper_actions import (
     RUN,
     copy_files,
     duplicate_seed,
-    halve_times,
-    inflate_tokens,
-    keep_fastest,
+    fail,
     move_runs,
     registry,
     renumber_seed,
     take_out,
+)
+from tests.kits.tamper_measurements import (
+    claim_convergence,
+    halve_times,
+    hide_convergence,
+    inflate_tokens,
+    keep_fastest,
+    keep_fastest_of_fewer,
     timings,
 )
 
@@ -38,7 +44,36 @@ TAMPERS_OF_EXPERIMENTS = (
         "lstm-seed1: speed.json: tokens of train, as in other runs: recorded 1540, found 3080",
         figures=True,
     ),
+    Tamper(
+        "the fastest repeat of one model kept, and fewer repeats asked for in one config",
+        keep_fastest_of_fewer,
+        "lstm-seed1: speed.json: repeats of train, as in other runs: recorded 2, found 1",
+        figures=True,
+    ),
+    Tamper(
+        "one model timed in another precision",
+        timings(lambda content: content["session"].update(decode_precision="bf16"), RUN, OTHER),
+        "lstm-seed1: speed.json: decode_precision, as in other runs: recorded fp32, found bf16",
+        figures=True,
+    ),
+    # The gains of longer training.
+    Tamper(
+        "a gain of longer training without longer runs",
+        claim_convergence,
+        "convergence.json: bleu of luong-seed1: recorded …, found …",
+        figures=True,
+    ),
+    Tamper(
+        "a longer run without its gain",
+        hide_convergence,
+        "convergence.json: luong-seed1, trained longer: recorded no gain, found luong-seed1",
+    ),
     # The runs, and the files of the experiment.
+    Tamper(
+        "a bad seed counted as diverged",
+        fail,
+        "luong-seed2: status: recorded failed, found done",
+    ),
     Tamper(
         "a seed that is a copy of another",
         duplicate_seed,

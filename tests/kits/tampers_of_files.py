@@ -5,20 +5,20 @@ from tests.kits.tamper_actions import (
     LSTM,
     OTHER,
     RUN,
-    choose_longest,
+    add_compressed,
     copy_files,
+    copy_most_references,
     copy_references,
     correct_line,
     drop_line,
     flip_bit,
     log,
     perfect,
-    raise_last,
     scaled,
     scaled_tokens,
-    selection,
     swap,
 )
+from tests.kits.tamper_measurements import choose_longest, raise_last, selection, set_length_ratios
 
 VALIDATED = ("valid", "average", "final")
 
@@ -109,6 +109,17 @@ TAMPERS_OF_FILES = (  # The log.
         figures=True,
     ),
     Tamper(
+        "the references put in as translations, but for one line",
+        copy_most_references,
+        "luong-seed1: test.hyp: recorded translations, found the references, with validation BLEU …",
+        figures=True,
+    ),
+    Tamper(
+        "other translations beside those of the run, compressed",
+        add_compressed,
+        "luong-seed1: test.hyp.gz: recorded test.hyp as well, found no other file",
+    ),
+    Tamper(
         "one translation corrected",
         correct_line,
         "luong-seed1: test.hyp, line …: recorded …, found …",
@@ -125,8 +136,21 @@ TAMPERS_OF_FILES = (  # The log.
     Tamper(
         "translations of one seed copied to another",
         copy_files(RUN, OTHER, "test.hyp", "test_short.hyp"),
-        "luong-seed2: translations: recorded its own, found those of luong-seed1",
+        "luong-seed2: test.hyp: recorded its own, found those of luong-seed1",
         figures=True,
+    ),
+    Tamper(
+        "translations of one test set copied to another seed",
+        copy_files(RUN, OTHER, "test.hyp"),
+        "luong-seed2: test.hyp: recorded its own, found those of luong-seed1",
+        figures=True,
+    ),
+    Tamper(
+        "length ratios of validation set to 1",
+        selection(set_length_ratios),
+        "luong-seed1: selection.json: length_ratio of length penalty … (wu), by the weights: "
+        "recorded …, found …",
+        decode="1",
     ),
     Tamper(
         "another length penalty chosen, against the rule",

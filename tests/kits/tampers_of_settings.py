@@ -1,16 +1,7 @@
 """Forgeries of result records and configs."""
 
 from tests.kits.tamper import Tamper
-from tests.kits.tamper_actions import (
-    LSTM,
-    OTHER,
-    RUN,
-    RUNS,
-    config,
-    drop_hash,
-    row,
-    swap,
-)
+from tests.kits.tamper_actions import LSTM, OTHER, RUN, RUNS, claim_old_version, config, drop_hash, row, swap
 
 ONE, BOTH = (RUN,), (RUN, OTHER)
 LEARNING_RATE = ("learning_rate = 0.03", "learning_rate = 0.01")
@@ -84,6 +75,11 @@ TAMPERS_OF_SETTINGS = (
         "`result.json` of a finished run deleted",
         lambda f: (f / RUN / "result.json").unlink(),
         "luong-seed1: status: recorded unfinished, found done",
+    ),
+    Tamper(
+        "a figure left out, as if by an earlier version",
+        claim_old_version,
+        "luong-seed1: ter: recorded None, found …",
     ),
     # The config of a run.
     Tamper(

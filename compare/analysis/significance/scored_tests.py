@@ -14,6 +14,7 @@ import numpy.typing as npt
 from compare.analysis.finished_experiment import FinishedExperiment
 from compare.analysis.significance.bleu_statistics import FloatArray, IntArray, bleu, sentence_counts
 from compare.analysis.significance.chrf_statistics import chrf, sentence_ngrams
+from compare.config.shared_settings import settings_hash
 from compare.scoring.metrics.bleu import BOOTSTRAP_SEED
 
 
@@ -73,7 +74,8 @@ class ScoredTestSet:
     models: Mapping[str, Mapping[int, ScoredRun]]
     """Runs by label, then by seed."""
     settings: Mapping[str, str | None] = field(default_factory=dict)
-    """``Result.settings_hash`` by the name of the run: models that differ in it are not compared."""
+    """``Result.settings_hash`` by the name of the run, or that of its config if the result has none: models
+    that differ in it are not compared."""
 
 
 def bootstrap_draws(sentences: int, resamples: int) -> FloatArray:
@@ -143,7 +145,7 @@ def score_tests(finished: FinishedExperiment, *, resamples: int = 1000) -> dict[
         The test sets by name, that of the headline first.
     """
     scored = {}
-    settings = {run.result.run: run.result.settings_hash for run in finished.runs}
+    settings = {run.result.run: run.result.settings_hash or settings_hash(run.run) for run in finished.runs}
     for test in finished.corpus.tests:
         outputs = {
             label: {run.result.seed: run.outputs[test] for run in runs}

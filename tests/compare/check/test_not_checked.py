@@ -10,6 +10,7 @@ from compare import publish_experiment
 from compare.check.findings import ComparedValue
 from compare.check.recompute import check_experiment
 from compare.cli import main
+from compare.experiment.convergence_file import Convergence, write_convergence
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_results
 from tests.kits.cli import Refusal
@@ -47,6 +48,30 @@ def test_a_published_folder(honest: Path, tmp_path: Path, capsys: pytest.Capture
     edit_json(folder / RUN / "result.json", lambda row: row.update(bleu=row["bleu"] + 1))
     assert main(arguments) == 1
     assert f"{RUN}: bleu: recorded " in capsys.readouterr().out
+
+
+def test_a_published_gain_of_longer_training(honest: Path, tmp_path: Path):
+    """Publishing changes each config, which the gains name."""
+    copy = Path(shutil.copytree(honest, tmp_path / "copy"))
+    log = [json.loads(line) for line in (copy / RUN / "metrics.jsonl").read_text().splitlines()]
+    entry = Convergence(
+        label="luong",
+        seed=1,
+        factor=1.5,
+        updates=120,
+        longer_updates=180,
+        bleu=log[-1]["bleu"],
+        longer_bleu=log[-1]["bleu"] + 1,
+        gain=1.0,
+        config_hash=RunFolder.read(copy / RUN).config_hash,
+    )
+    write_convergence(copy, {RUN: entry})
+    edit_json(copy / RUN / "result.json", lambda row: row.update(longer_gain=1.0, longer_factor=1.5))
+    folder = publish_experiment(copy, tmp_path / "published")
+    corpus = RunFolder.read(honest / RUN).run.data.root
+    result = check_experiment(folder, data_root=corpus)
+    assert [value for value in result.differences if value.name != "content"] == []
+    assert "the gains of longer training, whose runs are not here (convergence.json)" in result.not_checked
 
 
 def test_a_missing_corpus(forged: Path):

@@ -103,9 +103,11 @@ def test_a_figure_that_an_earlier_version_did_not_compute_is_no_difference(copy:
         table.unlink()
     assert differences(copy) == [f"{RUN}: ter"]
 
-    edit(copy / RUN / "config.toml", lambda text: text.replace(f"schema = {SCHEMA}\n", ""))
+    for line in (f"schema = {SCHEMA}\n", 'length_normalization = "wu"\n'):
+        edit(copy / RUN / "config.toml", lambda text, line=line: text.replace(line, ""))
     files = row["files"] | {"config.toml": hash_file(copy / RUN / "config.toml")}
     earlier = {"config_hash": files["config.toml"], "files": files, "code_version": "0.1.0+0"}
+    earlier["settings_hash"] = None
     path.write_text(json.dumps(row | earlier | {"ter": None}))
     write_json_lines(copy)
     result = check_experiment(copy)

@@ -151,6 +151,19 @@ def test_models_of_different_settings_are_not_compared(copied: Path):
     assert any("settings" in line for line in found.unknown)
 
 
+def test_runs_without_a_hash_are_compared_by_their_configs(copied: Path):
+    """Taking the hash out of every row hides no difference."""
+    for run in copied.glob("*-seed*"):
+        change_result(copied, run.name, settings_hash=None)
+    assert gather_content(copied).significance.matrices
+    config = copied / "rnn-seed1" / "config.toml"
+    text = config.read_text()
+    config.write_text(text.replace("[train]", "[train]\nclip_norm = 3.0"))
+    assert config.read_text() != text
+    (note,) = gather_content(copied).significance.notes
+    assert "were trained or decoded with different settings" in note
+
+
 def test_where_pairs_are_too_many_one_model_is_set_against_each(made: Path, monkeypatch):
     scored = score_tests(load_for_report(made).finished)
     monkeypatch.setattr(significance, "MOST_COMPARISONS", 11)  # three pairs, two metrics, two test sets

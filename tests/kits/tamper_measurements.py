@@ -1,0 +1,79 @@
+"""What a forger does to timings, choices of length penalties and gains of longer training."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from compare.results.run_folder import RunFolder
+from tests.kits.forgery import edit_json, edit_text
+from tests.kits.tamper_actions import OTHER, RUN
+
+
+def keep_fastest(content: dict[str, Any]) -> None:
+    """Keep the fastest repeat of training alone."""
+    fastest = min(content["train"]["seconds"])
+    content["train"].update(seconds=[fastest], cpu_shares=content["train"]["cpu_shares"][:1])
+
+
+def halve_times(content: dict[str, Any]) -> None:
+    """Halve the seconds of beam search."""
+    content["beam"]["seconds"] = [seconds / 2 for seconds in content["beam"]["seconds"]]
+
+
+def inflate_tokens(content: dict[str, Any]) -> None:
+    """Say that more tokens were trained on than by the other models."""
+    content["train"]["tokens"] *= 2
+
+
+def timings(change: Callable[[dict[str, Any]], object], *runs: str) -> Callable[[Path], None]:
+    """Change speed.json of ``runs``."""
+
+    def change_all(folder: Path) -> None:
+        for run in runs:
+            edit_json(folder / run / "speed.json", change)
+
+    return change_all
+
+
+def keep_fastest_of_fewer(folder: Path) -> None:
+    """Keep the fastest repeat of training of one model, and ask for fewer repeats in one of its configs."""
+    edit_text(folder / RUN / "config.toml", "repeats = 2", "repeats = 1")
+    timings(keep_fastest, RUN, OTHER)(folder)
+
+
+def claim_convergence(folder: Path) -> None:
+    """Write a small gain of longer training, without longer runs."""
+    entry = {"label": "luong", "seed": 1, "factor": 1.5, "updates": 120, "longer_updates": 180}
+    gain = {"bleu": 30.0, "longer_bleu": 30.0, "gain": 0.0}
+    content = {RUN: {**entry, **gain, "config_hash": RunFolder.read(folder / RUN).config_hash}}
+    (folder / "convergence.json").write_text(json.dumps(content))
+
+
+def hide_convergence(folder: Path) -> None:
+    """Leave a longer run without its gain."""
+    shutil.copytree(folder / RUN, folder / "longer" / RUN)
+    (folder / "longer" / RUN / "result.json").unlink()
+
+
+def set_length_ratios(content: dict[str, Any]) -> None:
+    """Say that validation was translated at full length."""
+    for point in content["grid"]:
+        point["length_ratio"] = 1.0
+
+
+def choose_longest(content: dict[str, Any]) -> None:
+    """Choose the last length penalty, against the rule."""
+    content["chosen"] = len(content["grid"]) - 1 if not content["chosen"] else 0
+
+
+def raise_last(content: dict[str, Any]) -> None:
+    """Give the last length penalty a BLEU that makes the rule choose it."""
+    content["grid"][-1]["bleu"] = 99.0
+    content["chosen"] = len(content["grid"]) - 1
+
+
+def selection(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
+    """Change selection.json of ``RUN``."""
+    return lambda folder: edit_json(folder / RUN / "selection.json", change)
