@@ -111,8 +111,9 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -
     settings = [dict(group) for group in optimizer.param_groups]
     optimizer.load_state_dict(state)
     for group, fresh in zip(optimizer.param_groups, settings, strict=True):
-        for name in (group.keys() & fresh.keys()) - {"params", "lr"}:
-            if group[name] != fresh[name]:
+        for name in fresh.keys() - {"params", "lr"}:
+            # A state of another version of torch may lack a setting, and so may a damaged one.
+            if group.setdefault(name, fresh[name]) != fresh[name]:
                 raise ValueError(f"{name} of the optimizer is {abbreviate(group[name])}, not {fresh[name]}")
     names = {"step", "exp_avg", "exp_avg_sq"}
     for parameter, values in optimizer.state.items():

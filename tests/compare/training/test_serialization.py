@@ -77,6 +77,23 @@ def test_the_state_of_another_model_or_program_is_refused(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["betas", "eps", "weight_decay", "amsgrad", "foreach", "lr"])
+def test_a_setting_that_the_state_lacks_is_that_of_the_run(stream: BatchStream, tmp_path: Path, name: str):
+    """States of other versions of torch may lack one; the settings of the run decide in any case."""
+    whole, lacking = (tmp_path / part for part in ("whole", "lacking"))
+    for folder in (whole, lacking):
+        trainer(stream, folder, bleus(1), max_updates=2).run()
+    path = lacking / "checkpoints" / STATE
+    state = load_state(path)
+    assert state is not None
+    del state["optimizer"]["param_groups"][0][name]
+    save_state(path, state)
+    for folder in (whole, lacking):
+        trainer(stream, folder, bleus(1), max_updates=4).run()
+    weights = [load_file(folder / "checkpoints" / FINAL) for folder in (whole, lacking)]
+    assert all(torch.equal(weights[0][key], weights[1][key]) for key in weights[0])
+
+
 @pytest.fixture
 def finished_copy(finished: Path, tmp_path: Path) -> Path:
     """A row of the finished experiment that may be spoilt."""
