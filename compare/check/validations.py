@@ -62,7 +62,7 @@ def _check_state(run: CheckedRun, best: Line) -> Iterator[ComparedValue]:
     path = run.folder.folder / CHECKPOINTS / STATE
     try:
         state = load_state(path)
-        progress = None if state is None else state.get("progress", state.get("ledger"))
+        progress = None if state is None else state.get("progress")
     except ValueError as error:
         yield ComparedValue(run.name, f"{CHECKPOINTS}/{STATE}", "a trainer state", str(error))
         return

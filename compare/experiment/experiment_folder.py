@@ -58,13 +58,15 @@ def refuse_other_settings(runs: Sequence[RunFolder]) -> None:
 
 
 def _refuse_other_shared_settings(runs: Sequence[RunFolder]) -> None:
-    """Raise ValueError if the folder of these runs has a run with other shared settings."""
-    folder = runs[0].folder.parent
-    for config in sorted(folder.glob("*/config.toml")):
+    """Raise ValueError if the folder has a run whose shared settings are not those of these runs.
+
+    The runs are of one experiment, so the first stands for all of them.
+    """
+    first = runs[0]
+    for config in sorted(first.folder.parent.glob("*/config.toml")):
         existing = RunFolder.read(config.parent)
-        for run in runs:
-            if difference := find_difference(run.run, existing.run):
-                raise _other_settings(folder, f"{existing.name} has {difference}")
+        if difference := find_difference(first.run, existing.run):
+            raise _other_settings(first.folder.parent, f"{existing.name} has {difference}")
 
 
 def _other_settings(folder: Path, difference: str) -> ValueError:

@@ -140,7 +140,7 @@ def save_state(path: Path, state: Mapping[str, Any]) -> None:
 
 
 def load_state(path: Path) -> dict[str, Any] | None:
-    """Read a trainer state; returns None if there is none.
+    """Read a trainer state, under the current names of its parts; returns None if there is none.
 
     Raises:
         ValueError: the file is damaged or contains anything but plain data.
@@ -156,4 +156,4 @@ def load_state(path: Path) -> dict[str, Any] | None:
             f"{path}: damaged trainer state ({type(error).__name__}): "
             f"delete {path.parent} to train this run again"
         ) from None
-    return state
+    return current_names("trainer state", state) if isinstance(state, dict) else state

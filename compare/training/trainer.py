@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from compare.config.schema import current_names
 from compare.config.sections import TrainConfig
 from compare.optim.config import OptimConfig
 from compare.optim.optimizer import build_optimizer
@@ -250,7 +249,6 @@ class Trainer:
 
     def _restore(self, state: dict[str, Any]) -> None:
         """Restore the state that ``_save`` wrote."""
-        state = current_names("trainer state", state)
         self.state = TrainerState(**state["progress"])
         self.running_metrics.restore(state["running_metrics"])
         set_weights(self.model, state["weights"], "weights")

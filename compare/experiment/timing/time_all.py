@@ -46,9 +46,10 @@ def time_all(folder: Path, settings: Run, prepared: PreparedData) -> None:
         results = results_to_time(folder)
         if not results:
             return
-        runs = {label: RunFolder.read(folder / result.run) for label, result in lowest_seeds(results).items()}
+        timed = lowest_seeds(results)
+        runs = {label: RunFolder.read(folder / result.run) for label, result in timed.items()}
         logger.info(f"{folder}: timing {len(runs)} models in turn: {', '.join(runs)}")
-        if earlier := [label for label, result in lowest_seeds(results).items() if result.timed_together]:
+        if earlier := [label for label, result in timed.items() if result.timed_together]:
             logger.info(f"timed again, to compare with what was added: {', '.join(earlier)}")
         try:
             timings = _time_models(list(runs.values()), settings, prepared)
