@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, linear
 from torch.nn.utils.rnn import PackedSequence
 
-from .cells import StepwiseLinear, gru_step, lstm_step
+from .cells import gru_step, lstm_step
 from .config import Seq2SeqConfig
 from .half_precision import is_half
+from .stepwise_products import StepwiseLinear
 
 Steps = TypeVar("Steps", Tensor, PackedSequence)
 
