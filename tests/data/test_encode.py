@@ -158,6 +158,7 @@ def test_released_pages_can_be_read_again(
 def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From 20 chunks to 80, the peak memory of Python and NumPy grows by less than 20%."""
     monkeypatch.setattr(encode, "CHUNK_PAIRS", 500)
+    monkeypatch.setattr("data.text.lines.BLOCK_BYTES", 1 << 14)
     peaks = []
     for size in (10_000, 40_000):
         folder = tmp_path / str(size)
