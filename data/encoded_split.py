@@ -36,6 +36,11 @@ class Sequences(NamedTuple):
         """The number of ids per sequence, (N,)."""
         return np.diff(self.offsets)
 
+    def joined(self, other: "Sequences") -> "Sequences":
+        """Return the sequences of ``self``, then those of ``other``."""
+        offsets = np.concatenate([self.offsets, other.offsets[1:] + self.offsets[-1]])
+        return Sequences(np.concatenate([self.flat, other.flat]), offsets)
+
     def take(self, indices: Ints) -> "Sequences":
         """Copy the sequences at ``indices``, in that order."""
         starts = self.offsets[indices]

@@ -1,5 +1,6 @@
 """Vocabularies of the most frequent words or characters, stored in torchtext's ``Vocab``."""
 
+import sys
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -73,6 +74,15 @@ class WordVocabulary(CountedVocabulary):
     tokenize = staticmethod(word_tokenizer.tokenize)
     detokenize = staticmethod(word_tokenizer.detokenize)
     label = staticmethod(word_tokenizer.surface_form)
+
+    @property
+    def longest_line_by_words(self) -> int:
+        """No line is too long: no token spans a space, and JOINER depends on the part alone."""
+        return sys.maxsize
+
+    def encode_words(self, words: Sequence[str]) -> list[list[int] | None]:
+        """Encode the parts of lines; none depends on its line."""
+        return [self.encode(word) for word in words]
 
 
 class CharacterVocabulary(CountedVocabulary):

@@ -1,6 +1,7 @@
 """64-bit hashes of texts, so that repeats among ten million lines are found without keeping the lines."""
 
 import unicodedata
+from collections.abc import Sequence
 from hashlib import blake2b
 
 import numpy as np
@@ -12,10 +13,38 @@ Mask = NDArray[np.bool_]
 HASH_BYTES = 8
 """Among ten million different texts, two share a hash with a probability of 3 in a million."""
 
+IRREGULAR_SPACES = (
+    *("  ", "\n ", " \n"),
+    *"\t\v\f\r\x1c\x1d\x1e\x1f\x85\u1680\u2028\u2029",
+)
+"""What ``normalise`` still changes after NFKC: repeated and outer spaces, and all that ``str.split`` splits at."""
+
 
 def normalise(text: str) -> str:
     """Apply NFKC and case folding, and reduce white space to single spaces."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def normalise_all(lines: Sequence[str]) -> list[str]:
+    """Apply ``normalise`` to each line, to all together as far as possible.
+
+    Neither NFKC nor case folding joins anything with a line feed or makes one. Few lines have white space other
+    than single spaces.
+    """
+    text = "\n".join(lines)
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)
+    text = f"\n{text.casefold()}\n"
+    normalised = text[1:-1].split("\n") if lines else []
+    if any(space in text for space in IRREGULAR_SPACES):
+        return [" ".join(line.split()) for line in normalised]
+    return normalised
+
+
+def hash_all(lines: Sequence[str]) -> list[bytes]:
+    """Apply ``hash_text`` to each line."""
+    contents = "\n".join(lines).encode("utf-8", "surrogatepass").split(b"\n") if lines else []
+    return [blake2b(content, digest_size=HASH_BYTES).digest() for content in contents]
 
 
 def hash_text(text: str) -> bytes:
