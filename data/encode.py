@@ -175,6 +175,8 @@ def _open(cache: Path) -> EncodedSplit | None:
             rows=arrays["rows"],
             dropped=int(manifest["dropped"]),
             memory_maps=tuple(memory_maps),
+            folder=cache,
+            content_hash=hash_texts(array["sha256"] for array in manifest["arrays"].values()),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

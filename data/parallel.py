@@ -15,7 +15,7 @@ from contextlib import ExitStack, suppress
 from itertools import chain, islice
 from typing import Any, TypeVar
 
-SERIAL_BLOCKS = 40
+SERIAL_BLOCKS = 20
 """Blocks that are worked on in this process before others are started: small corpora need none."""
 MAX_WORKERS = 8
 """More workers would wait for the process that reads."""

@@ -43,7 +43,9 @@ class WordCache:
         """
         longest = self._vocabulary.longest_line_by_words
         text = "\n".join(lines)
-        if not longest or text.count("\n") != len(lines) - 1:  # a text in memory may have a line feed in a line
+        if (
+            not longest or text.count("\n") != len(lines) - 1
+        ):  # a text in memory may have a line feed in a line
             return Sequences.of(self._vocabulary.encode_all(lines))
         words = self._find(text)
         line = np.cumsum(words == LINE_END)  # that of each word; a line end belongs to the line after it

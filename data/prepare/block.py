@@ -28,14 +28,18 @@ class BlockFindings(NamedTuple):
     """Those before the first pair with Chinese characters or kana; None if there is none."""
 
 
-def examine_block(filters: Filters, request: tuple[PairBlock, bool]) -> BlockFindings:
+def examine_blocks(filters: Filters, request: tuple[list[PairBlock], bool]) -> list[BlockFindings]:
     """Apply the filters that need no other pair, and hash the texts.
 
     Args:
         filters: the rules.
-        request: the pairs as read, and whether words are asked for.
+        request: several blocks of pairs as read, and whether words are asked for.
     """
-    block, with_words = request
+    blocks, with_words = request
+    return [_examine(filters, block, with_words) for block in blocks]
+
+
+def _examine(filters: Filters, block: PairBlock, with_words: bool) -> BlockFindings:
     src, tgt = map(clean_all, block)
     reasons = filters.drop_reasons(src, tgt)
     kept = [not reason for reason in reasons]

@@ -68,7 +68,6 @@ class Filters:
                 return MAX_RATIO
         return ""
 
-
     def drop_reasons(self, src: Sequence[str], tgt: Sequence[str]) -> list[str]:
         """Apply ``drop_reason`` to each pair."""
         has_rules = self.max_words or self.max_ratio or self.drop_copies or self.drop_broken

@@ -4,11 +4,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain, islice
 
 import numpy as np
 
 from data.parallel import map_blocks
-from data.prepare.block import examine_block
+from data.prepare.block import examine_blocks
 from data.prepare.filters import DUPLICATE, OVERLAP, REASONS, Filters, clean
 from data.prepare.line_hashes import (
     Hashes,
@@ -23,6 +24,8 @@ from data.prepare.splitting import DROPPED, SPLITS, TRAIN, Labels, assign_splits
 from data.progress import PAIRS_PER_CALL, ProgressCallback, no_progress
 from data.text.formats import PairBlock, Source
 
+BLOCKS_PER_REQUEST = 16
+"""Blocks of some hundred pairs that are examined by a process at a time."""
 MAX_DISTINCT_WORDS = 50_000
 """Distinct words are counted up to this number, which is enough to choose a vocabulary."""
 
@@ -89,9 +92,11 @@ def run_first_pass(
     dropped = Counter(dict.fromkeys(REASONS, 0))
     words: set[str] = set()
     without_spaces = False
-    requests = ((block, len(words) < MAX_DISTINCT_WORDS) for block in blocks(plan.sources, plan.filters))
+    groups = _grouped(blocks(plan.sources, plan.filters))
+    requests = ((group, len(words) < MAX_DISTINCT_WORDS) for group in groups)
+    results = map_blocks(partial(examine_blocks, plan.filters), requests, workers=workers)
     progress("reading", 0, None)
-    for found in map_blocks(partial(examine_block, plan.filters), requests, workers=workers):
+    for found in chain.from_iterable(results):
         report_pairs(lambda done: progress("reading", done, None), len(kept), len(found.kept))
         kept += found.kept
         src += found.src_hashes
@@ -116,6 +121,12 @@ def blocks(sources: Sequence[Source], filters: Filters) -> Iterator[PairBlock]:
     """Stream the pairs of all sources in order, as they are in the files."""
     for source in sources:
         yield from source.blocks(keep_broken=filters.drop_broken)
+
+
+def _grouped(found: Iterator[PairBlock]) -> Iterator[list[PairBlock]]:
+    """Divide blocks into groups of ``BLOCKS_PER_REQUEST``."""
+    while group := list(islice(found, BLOCKS_PER_REQUEST)):
+        yield group
 
 
 def report_pairs(report: Callable[[int], None], before: int, new: int) -> None:

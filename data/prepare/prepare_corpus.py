@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, fields, replace
 from itertools import compress
@@ -11,6 +12,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from data.parallel import available_cores
 from data.prepare.filters import clean, clean_all
 from data.prepare.first_pass import FirstPass, PreparationPlan, blocks, report_pairs, run_first_pass
 from data.prepare.splitting import DROPPED, SPLITS, Labels
@@ -65,8 +67,9 @@ def prepare_corpus(
                 name: _copy_fixed_split(name, source, plan.langs, folder)
                 for name, source in plan.fixed_splits.items()
             }
-            inputs = [described(path) for path in _paths(local)]
+            inputs = _describe(_paths(local))
         shutil.rmtree(spool, ignore_errors=True)
+        outputs = sorted(folder.iterdir())
         manifest = {
             **summary(plan, found),
             "splits": found.sizes | fixed_sizes,
@@ -74,7 +77,7 @@ def prepare_corpus(
                 {"path": display_name(path), **entry}
                 for path, entry in zip(_paths(plan), inputs, strict=True)
             ],
-            "outputs": {path.name: described(path) for path in sorted(folder.iterdir())},
+            "outputs": dict(zip([path.name for path in outputs], _describe(outputs), strict=True)),
         }
         (folder / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", "utf-8")
         if starter is not None:
@@ -99,6 +102,12 @@ def _paths(plan: PreparationPlan) -> list[Path]:
     return [path for source in (*plan.sources, *plan.fixed_splits.values()) for path in source.paths]
 
 
+def _describe(paths: Sequence[Path]) -> list[dict[str, int | str]]:
+    """Apply ``described`` to each file, to several at a time."""
+    with ThreadPoolExecutor(available_cores()) as threads:
+        return list(threads.map(described, paths))
+
+
 def _spool_streams(source: Source, spool: Path) -> Source:
     """Copy to ``spool`` what can be read only once (standard input, pipes), and point the source there."""
     copies = {}
@@ -120,7 +129,9 @@ def _write_divided(plan: PreparationPlan, labels: Labels, folder: Path, progress
 
     with ExitStack() as stack:
         files = {
-            label: [stack.enter_context((folder / f"{split}.{lang}").open("wb", BUFFER)) for lang in plan.langs]
+            label: [
+                stack.enter_context((folder / f"{split}.{lang}").open("wb", BUFFER)) for lang in plan.langs
+            ]
             for label, split in enumerate(SPLITS)
             if (labels == label).any()
         }

@@ -66,7 +66,9 @@ class TwoFiles(_Rows):
         Raises:
             ValueError: the files differ in their number of lines; see ``iter_lines`` for others.
         """
-        src, tgt = (_Lines(iter_blocks(path, allow_blank=True, keep_broken=keep_broken)) for path in self.paths)
+        src, tgt = (
+            _Lines(iter_blocks(path, allow_blank=True, keep_broken=keep_broken)) for path in self.paths
+        )
         number = 0
         while True:
             src.fill()

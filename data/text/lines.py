@@ -12,8 +12,8 @@ from data.text.compression import display_name, open_text
 BYTE_ORDER_MARK = "\ufeff"
 MAX_LINE_BYTES = 1 << 20
 """Upper bound on a line, in bytes: a longer one is not a sentence and could fill the memory."""
-BLOCK_BYTES = 1 << 19
-"""Bytes that are read at a time; the rest of the last line is read too."""
+BLOCK_BYTES = 1 << 16
+"""Bytes that are read at a time, few enough for the cache of a core; the rest of the last line is read too."""
 TEXTS_PER_UPDATE = 100
 """Texts that ``hash_texts`` joins before it hashes them."""
 
