@@ -22,8 +22,8 @@ def kept_hash(folder: Path, key: Mapping[str, str | int], compute: Callable[[], 
         compute: computes the hash.
     """
     path = folder / f"batches-{hash_texts([json_bytes(key).decode()])[:16]}.json"
-    with suppress(OSError, ValueError, AttributeError):
-        content = parse_json(read_bytes(path, max_bytes=MAX_BYTES))
+    with suppress(OSError, ValueError, TypeError):
+        content = dict(parse_json(read_bytes(path, max_bytes=MAX_BYTES)))
         value = content.pop("sha256", None)
         if content == key and isinstance(value, str):
             return value

@@ -117,8 +117,8 @@ class BatchStream:
     def kept_hash(self, epoch: int = 1) -> str:
         """Return ``stream_hash``; it is computed once and kept beside the files of the encoded split.
 
-        It is computed again when anything changes that it depends on: the arrays, the arguments of the stream,
-        the code, or NumPy, whose generators may change with its version.
+        It is computed again when anything changes that it depends on: the arrays, the arguments of the
+        stream, the code, or NumPy, whose generators may change with its version.
 
         Args:
             epoch: number of the epoch.

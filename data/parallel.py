@@ -1,8 +1,8 @@
 """Work on blocks of text in several processes, with results in the order of the blocks.
 
-The workers are interpreters that this module starts itself. ``multiprocessing`` would run the user's own script
-in each of them, and its pools leave processes behind when their parent is killed. A worker here reads from a
-pipe: it ends when the parent does, however that ends. It writes no file.
+The workers are interpreters that this module starts itself. ``multiprocessing`` would run the user's own
+script in each of them, and its pools leave processes behind when their parent is killed. A worker here reads
+from a pipe: it ends when the parent does, however that ends. It writes no file.
 """
 
 import os
@@ -19,6 +19,8 @@ SERIAL_BLOCKS = 20
 """Blocks that are worked on in this process before others are started: small corpora need none."""
 MAX_WORKERS = 8
 """More workers would wait for the process that reads."""
+NEW_PROCESS_GROUP = 0x200
+"""``subprocess.CREATE_NEW_PROCESS_GROUP``, which only Windows has."""
 START = """
 import pickle, sys
 try:
@@ -86,12 +88,13 @@ class _Worker:
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         # A group of its own: Ctrl-C in a terminal is for the parent alone, which then ends its workers.
-        if sys.platform == "win32":
-            group: dict[str, Any] = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
-        else:
-            group = {"process_group": 0}
+        windows = sys.platform == "win32"
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", START], stdin=subprocess.PIPE, stdout=subprocess.PIPE, **group
+            [sys.executable, "-P", "-c", START],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            process_group=None if windows else 0,
+            creationflags=NEW_PROCESS_GROUP if windows else 0,
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -138,7 +141,7 @@ class _Worker:
 
 
 def serve() -> None:
-    """Apply the function that the parent sends to the blocks that follow, until the parent closes the pipe."""
+    """Apply the function that the parent sends to the blocks that follow, until the pipe is closed."""
     requests, results = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # what the function prints must not come between the results
     try:

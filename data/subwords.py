@@ -4,13 +4,9 @@ import base64
 import io
 import logging
 import re
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from data.parallel import available_cores
 from data.symbols import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
@@ -28,10 +24,6 @@ ESCAPE_SEQUENCE = re.compile("|".join(UNESCAPED))
 KINDS = ("unigram", "bpe")
 LARGEST_SIZE = re.compile(r"value <= (\d+)")
 """The largest possible size, in SentencePiece's message about one that is too large."""
-SCORE_SUM = 2.0**14
-"""Sum of unigram scores, up to its sign, that no line reaches which is encoded word by word."""
-UNKNOWN_PENALTY = 10.0
-"""SentencePiece scores a character without a piece by so much less than the worst piece."""
 LINES_PER_THREAD = 1_000
 """Lines for which a thread is worth its start."""
 LOG_LEVEL_ERROR = 3
@@ -77,56 +69,20 @@ class SubwordVocabulary(Vocabulary):
         ids: list[list[int]] = self._processor.encode(escaped, num_threads=threads)
         return ids
 
-    @property
-    def longest_line_by_words(self) -> int:
-        """Up to here a sum of scores stays below ``SCORE_SUM``; 0 if a piece spans a space."""
-        return self._longest_line
+    @cached_property
+    def encodes_words(self) -> bool:
+        """Whether ``encode_words`` may be used: for BPE, whose merges stay within words.
+
+        Not for unigram: it adds the scores of a line in fp32. Where two segmentations of a word have the same
+        score but for rounding ("PPP" as P + PP or PP + P), the words before it decide.
+        """
+        pieces = (self._processor.id_to_piece(index) for index in range(len(self)))
+        return self.kind == "bpe" and not any(SPACE in piece[1:] for piece in pieces)
 
     def encode_words(self, words: Sequence[str]) -> list[list[int] | None]:
-        """Encode the parts of lines; None for the empty part and for those whose segmentation is a close call.
-
-        No piece spans a space, so BPE merges within a word, and the best path of unigram through a line is the
-        best path through each word. But unigram adds the scores of a line in fp32: where two segmentations of
-        a word have nearly the same score ("PPP" as P + PP or PP + P), rounding decides, and with it the words
-        before.
-        """
-        chosen = [word for word in words if word and _escape(word) == word]
-        ids = self._processor.encode(chosen)
-        safe = [True] * len(chosen) if self.kind == "bpe" else self._are_clear(chosen)
-        found = {word: each for word, each, is_safe in zip(chosen, ids, safe, strict=True) if is_safe}
-        return [found.get(word) for word in words]
-
-    def _are_clear(self, words: list[str]) -> list[bool]:
-        """Tell for each word whether its best segmentation leads the second by more than rounding errors.
-
-        A piece adds an error of at most half a unit in the last place of ``SCORE_SUM`` to each of the two
-        scores; the bound below is twice that. Bytes have no score of their own, so words with bytes are not
-        clear.
-        """
-        scores, is_clear = self._scores, []
-        for word, segmentations in zip(words, self._processor.nbest_encode(words, nbest_size=2), strict=True):
-            sums = [scores[ids].sum() for ids in segmentations]
-            lead = sums[0] - sums[1] if len(sums) > 1 else np.inf
-            is_clear.append(bool(lead > (len(word) + 1) * SCORE_SUM * 2.0**-23))
-        return is_clear
-
-    @cached_property
-    def _scores(self) -> NDArray[np.float64]:
-        """Log-probability of each piece; NaN for those that have none."""
-        ids = range(len(self))
-        has_none = [self._processor.is_control(i) or self._processor.is_byte(i) for i in ids]
-        scores = np.array([self._processor.get_score(i) for i in ids], dtype=np.float64)
-        scores[np.array(has_none)] = np.nan
-        scores[UNK] = np.nan
-        return scores
-
-    @cached_property
-    def _longest_line(self) -> int:
-        pieces = (self._processor.id_to_piece(i) for i in range(len(self)))
-        if any(SPACE in piece[1:] for piece in pieces):
-            return 0
-        worst = UNKNOWN_PENALTY + float(np.nanmax(np.abs(self._scores)))  # of a character without a piece
-        return sys.maxsize if self.kind == "bpe" else int(SCORE_SUM / worst) - 1
+        """Encode the parts of lines; None for the empty part, whose space is not a word's."""
+        ids = self.encode_all(words)
+        return [each if word else None for word, each in zip(words, ids, strict=True)]
 
     def __reduce__(self) -> tuple[type["SubwordVocabulary"], tuple[str, bytes]]:
         return SubwordVocabulary, (self.kind, self._model)

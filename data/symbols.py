@@ -26,9 +26,9 @@ class Vocabulary(ABC):
     """One of ``data.vocabulary.KINDS``."""
 
     @property
-    def longest_line_by_words(self) -> int:
-        """Characters of the longest line that may be put together from ``encode_words``; 0: none may."""
-        return 0
+    def encodes_words(self) -> bool:
+        """Whether the ids of a line may be put together by ``encode_words``."""
+        return False
 
     @abstractmethod
     def __len__(self) -> int:
@@ -49,8 +49,8 @@ class Vocabulary(ABC):
             words: the parts; the empty one is between two spaces.
 
         Returns:
-            The ids of each in any line of up to ``longest_line_by_words`` characters, None if they depend on
-            the line. The ids of a line are those of its parts, one after another.
+            The ids of each in any line, None if they depend on the line. The ids of a line are those of its
+            parts, one after another.
         """
         return [None] * len(words)
 

@@ -5,7 +5,7 @@ from their ids in NumPy, without an object per token; the other lines are encode
 """
 
 from collections.abc import Sequence
-from itertools import islice
+from itertools import compress, islice
 
 import numpy as np
 
@@ -41,17 +41,15 @@ class WordCache:
         Args:
             lines: the text, without line ends.
         """
-        longest = self._vocabulary.longest_line_by_words
         text = "\n".join(lines)
-        if (
-            not longest or text.count("\n") != len(lines) - 1
-        ):  # a text in memory may have a line feed in a line
+        has_line_feed = text.count("\n") != len(lines) - 1  # in a line, as a text in memory may have it
+        if has_line_feed or not self._vocabulary.encodes_words:
             return Sequences.of(self._vocabulary.encode_all(lines))
         words = self._find(text)
         line = np.cumsum(words == LINE_END)  # that of each word; a line end belongs to the line after it
-        is_whole = np.fromiter(map(len, lines), dtype=np.int64, count=len(lines)) > longest
+        is_whole = np.zeros(len(lines), dtype=np.bool_)
         is_whole[line[self._needs_line[words]]] = True
-        whole = Sequences.of(self._vocabulary.encode_all([lines[row] for row in np.flatnonzero(is_whole)]))
+        whole = Sequences.of(self._vocabulary.encode_all(list(compress(lines, is_whole.tolist()))))
         # A line that is encoded whole becomes one word, with a number after those of the cache.
         kept = (words != LINE_END) & ~is_whole[line]
         first = is_whole[line] & (np.diff(line, prepend=-1) > 0)

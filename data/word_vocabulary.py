@@ -1,6 +1,5 @@
 """Vocabularies of the most frequent words or characters, stored in torchtext's ``Vocab``."""
 
-import sys
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -76,9 +75,9 @@ class WordVocabulary(CountedVocabulary):
     label = staticmethod(word_tokenizer.surface_form)
 
     @property
-    def longest_line_by_words(self) -> int:
-        """No line is too long: no token spans a space, and JOINER depends on the part alone."""
-        return sys.maxsize
+    def encodes_words(self) -> bool:
+        """True: no token spans a space, and a JOINER depends on the part alone."""
+        return True
 
     def encode_words(self, words: Sequence[str]) -> list[list[int] | None]:
         """Encode the parts of lines; none depends on its line."""

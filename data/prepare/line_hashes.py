@@ -17,7 +17,7 @@ IRREGULAR_SPACES = (
     *("  ", "\n ", " \n"),
     *"\t\v\f\r\x1c\x1d\x1e\x1f\x85\u1680\u2028\u2029",
 )
-"""What ``normalise`` still changes after NFKC: repeated and outer spaces, and all that ``str.split`` splits at."""
+"""What ``normalise`` changes after NFKC: repeated and outer spaces, and other white space."""
 
 
 def normalise(text: str) -> str:
@@ -26,7 +26,7 @@ def normalise(text: str) -> str:
 
 
 def normalise_all(lines: Sequence[str]) -> list[str]:
-    """Apply ``normalise`` to each line; white space is looked for in all lines together, since little has to change."""
+    """Apply ``normalise`` to each line; few blocks of lines have white space that it changes."""
     composed = [line if line.isascii() else unicodedata.normalize("NFKC", line) for line in lines]
     folded = [line.casefold() for line in composed]
     text = "\n".join(["", *folded, ""])
@@ -88,7 +88,7 @@ def is_unique(hashes: Hashes) -> Mask:
 
 
 def smallest(values: Hashes, count: int) -> NDArray[np.int64]:
-    """Return the indices of the ``count`` smallest values, ascending; equal ones in the order of the array."""
+    """Return the indices of the ``count`` smallest values, ascending; equal ones in their order."""
     if not count:
         return np.zeros(0, dtype=np.int64)
     candidates = np.flatnonzero(values <= np.partition(values, count - 1)[count - 1])

@@ -12,7 +12,6 @@ from data.text.characters import SURROGATE
 from data.text.compression import display_name
 from data.text.lines import iter_blocks, line_count_error
 
-
 PairBlock = tuple[list[str], list[str]]
 """Consecutive sources and their targets, equally many; a side may be blank."""
 

@@ -13,7 +13,7 @@ BYTE_ORDER_MARK = "\ufeff"
 MAX_LINE_BYTES = 1 << 20
 """Upper bound on a line, in bytes: a longer one is not a sentence and could fill the memory."""
 BLOCK_BYTES = 1 << 16
-"""Bytes that are read at a time, few enough for the cache of a core; the rest of the last line is read too."""
+"""Bytes that are read at a time, few enough for a core's cache; the rest of the last line is read too."""
 TEXTS_PER_UPDATE = 100
 """Texts that ``hash_texts`` joins before it hashes them."""
 
@@ -101,8 +101,10 @@ def _decode_lines(
     """Decode a block that has a bad line.
 
     Args:
-        block: see ``_decode_block``, as for ``before`` and ``errors``.
+        block: whole lines with their ends.
         context: begins the message of an error, before the number of the line.
+        before: number of lines before the block.
+        errors: see ``_decode_block``.
         allow_blank: whether a blank line is good.
 
     Returns:
