@@ -63,7 +63,7 @@ def test_the_number_of_processes_and_the_size_of_blocks_change_nothing(
         out = tmp_path / str(workers)
         assert (prepare_corpus(plan, out, workers=workers), contents(out)) == expected
     assert expected[0]["dropped"]["duplicate"] > 10
-    assert expected[0]["dropped"]["max_words"] == 3
+    assert expected[0]["dropped"]["max_words"] >= 3
 
 
 def split_pairs(folder: Path) -> dict[str, list[Pair]]:
