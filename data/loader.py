@@ -125,7 +125,7 @@ class BatchStream:
         """
         if self._split.folder is None:
             return self.stream_hash(epoch)
-        key = {
+        key: dict[str, str | int] = {
             "arrays": self._split.content_hash,
             "batch_tokens": self.batch_tokens,
             "seed": self.seed,

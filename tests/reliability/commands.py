@@ -148,7 +148,7 @@ def warm_up() -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a command as ``python -m compare`` does, but studies are quick, and processes examine any corpus."""
+    """Run a command as ``python -m compare`` does, but studies are quick, and corpora need processes."""
     import compare.studies
     import data.parallel
     import data.text.lines
