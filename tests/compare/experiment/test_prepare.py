@@ -1,4 +1,4 @@
-"""The data of an experiment: the hash of its batches is computed at the first start only, and by ``check``."""
+"""The hash of the batches is computed at the first start of an experiment, and by ``check``."""
 
 import json
 from pathlib import Path
