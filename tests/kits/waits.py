@@ -1,5 +1,6 @@
 """Count what makes a host wait for its GPU, on a machine without one: operations that need a value there."""
 
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -64,6 +65,18 @@ def _indexes_by_mask(name: str, args: Sequence[Any]) -> bool:
 
 def _repeats_by_tensor(func: Any, kwargs: Mapping[str, Any] | None) -> bool:
     return str(func) == "aten.repeat_interleave.Tensor" and (kwargs or {}).get("output_size") is None
+
+
+@contextmanager
+def no_wait_for_the_gpu() -> Iterator[None]:
+    """Raise a RuntimeError where the host waits for a real GPU, in the operations that torch watches."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Synchronization debug mode is a prototype")
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            yield
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
 
 
 @contextmanager
