@@ -267,7 +267,8 @@ def test_the_benchmark_times_every_phase(tiny_toml: Path, tmp_path: Path):
     result = json.loads(out.read_text())
     assert result["conditions"]["device"] == device_name(DEVICE)
     assert {row["phase"].split()[0] for row in result["rows"]} >= {"train", "encode", "forced"}
-    assert all(row["peak_memory_bytes"] > 0 for row in result["rows"])
+    for row in result["rows"]:  # of the model alone: its weights at least, and not those of a large one
+        assert row["params"] * 2 < row["peak_memory_bytes"] < 1 << 30
 
 
 def test_memory_is_that_of_the_device_that_is_named():
