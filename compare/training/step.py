@@ -30,7 +30,7 @@ def train_step(
     """
     with autocast(batch.src.device, precision):
         loss = compute_loss(criterion, batch)
-    (loss.minimised / loss.tokens).backward()
+    (loss.minimised / loss.tokens).backward()  # type: ignore[no-untyped-call]
     norm = nn.utils.clip_grad_norm_(criterion.parameters(), clip_norm)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)

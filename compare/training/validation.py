@@ -51,7 +51,7 @@ class Validator:
             loss = compute_loss(self.criterion, batch.to(device))
             losses.append(loss.nll)
             tokens += loss.tokens
-        return sum(torch.stack(losses).tolist()) / tokens  # one wait for the device
+        return float(sum(torch.stack(losses).tolist())) / tokens  # one wait for the device
 
     def _translations(self) -> Sequence[str]:
         return self.translator.translate(self.pairs.src, beam_size=1)
