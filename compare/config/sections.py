@@ -1,5 +1,6 @@
 """The sections of an experiment: frozen dataclasses that check themselves."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -78,9 +79,11 @@ class TrainConfig:
     seed: int = 1
     """Seed of weights, dropout and batch order."""
     device: str = "auto"
-    """cpu, cuda, or auto: cuda if available."""
+    """cpu, cuda, cuda:N (the GPU of that number), mps, or auto: cuda if available."""
     precision: str = "auto"
     """fp32, bf16 (autocast; weights stay fp32), or auto: bf16 if the device supports it natively."""
+    deterministic: bool = False
+    """On a GPU, compute the same bits each time, which is slower; a processor always does."""
     batch_tokens: int = 4_096
     """Maximum number of target tokens per batch, padding included."""
     max_updates: int = 6_000
@@ -102,10 +105,9 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         """Reject invalid values before training."""
-        _one_of(
-            device=(self.device, ("auto", "cpu", "cuda")),
-            precision=(self.precision, ("auto", "fp32", "bf16")),
-        )
+        if not re.fullmatch(r"cuda:\d{1,3}", self.device):
+            _one_of(device=(self.device, ("auto", "cpu", "cuda", "cuda:0", "mps")))
+        _one_of(precision=(self.precision, ("auto", "fp32", "bf16")))
         _at_least(
             1,
             batch_tokens=self.batch_tokens,
@@ -136,12 +138,13 @@ class DecodeConfig:
     length ** alpha, or both: one of the two is chosen too."""
     max_ratio: float = 2.0
     """A translation has at most max_ratio * source tokens + 10 tokens."""
-    batch_tokens: int = 4_096
-    """Maximum of source tokens times hypotheses decoded together."""
+    batch_tokens: int = 0
+    """Maximum of source tokens times hypotheses decoded together; 0: 4,096, or 65,536 on a GPU."""
 
     def __post_init__(self) -> None:
         """Reject invalid values."""
-        _at_least(1, beam_size=self.beam_size, batch_tokens=self.batch_tokens)
+        _at_least(1, beam_size=self.beam_size)
+        _at_least(0, batch_tokens=self.batch_tokens)
         if not self.max_ratio > 0:
             raise ValueError(f"max_ratio must be positive, found {self.max_ratio}")
         _at_most(MAX_BEAM_SIZE, beam_size=self.beam_size)

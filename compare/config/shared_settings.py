@@ -10,6 +10,7 @@ NOT_SHARED = {
     "data.root",  # a path of this machine; data_hash covers the content
     "train.seed",
     "train.device",
+    "train.deterministic",
     "train.log_every",
     "train.checkpoint_every",
     "decode.batch_tokens",  # a translation does not depend on the sentences that are decoded with it

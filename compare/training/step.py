@@ -29,9 +29,23 @@ def train_step(
         The loss and the norm of the gradient before clipping.
     """
     with autocast(batch.src.device, precision):
-        loss = criterion(batch.src, batch.src_mask, batch.tgt_in, batch.tgt_out, batch.tgt_mask)
-    (loss.minimised / loss.tokens).backward()
+        loss = compute_loss(criterion, batch)
+    (loss.minimised / loss.tokens).backward()  # type: ignore[no-untyped-call]
     norm = nn.utils.clip_grad_norm_(criterion.parameters(), clip_norm)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return loss, norm
+
+
+def compute_loss(criterion: TranslationLoss, batch: Batch) -> LossSums:
+    """Compute the loss of a batch that is on the model's device, without waiting for that device."""
+    loss: LossSums = criterion(
+        batch.src,
+        batch.src_mask,
+        batch.tgt_in,
+        batch.tgt_out,
+        batch.tgt_mask,
+        tgt_tokens=batch.tgt_tokens,
+        src_lengths=batch.src_lengths,
+    )
+    return loss

@@ -11,8 +11,9 @@ from torch import nn
 from compare.config.sections import TrainConfig
 from compare.optim.config import OptimConfig
 from compare.optim.optimizer import build_optimizer
+from compare.system.device import device_name, rng_state, set_rng_state
 from compare.system.energy import EnergyMeter
-from compare.system.hints import first_line
+from compare.system.hints import abbreviate, first_line
 from compare.system.signals import Interrupted, StopRequest, stop_on_signals
 from compare.training.file_names import CHECKPOINTS, FINAL, METRICS, STATE
 from compare.training.loss import TranslationLoss
@@ -82,9 +83,10 @@ class Trainer:
         Raises:
             TrainingDiverged: loss or gradient became NaN or infinite.
             Interrupted: SIGINT or SIGTERM arrived. The state is saved; calling ``run`` again resumes from it.
-            ValueError: the saved state is damaged or of another model.
+            ValueError: the saved state is damaged, of another model or of another kind of GPU.
         """
         self._resume()
+        self.criterion.train()
         self.energy.take()
         with stop_on_signals() as stop:
             while not self._finished():
@@ -108,7 +110,7 @@ class Trainer:
             with self.state.timed("data"):
                 batch = next(batches, None)
                 if batch is not None:
-                    batch = batch.to(self.device, non_blocking=True)
+                    batch = batch.to(self.device)
             if batch is None:
                 self.state.epoch, self.state.position = self.state.epoch + 1, 0
                 return
@@ -123,7 +125,6 @@ class Trainer:
             learning_rate = self.optim_config.learning_rate_at(state.update, self.train_config.max_updates)
             for group in self.optimizer.param_groups:
                 group["lr"] = learning_rate
-            self.criterion.train()
             loss, grad_norm = train_step(
                 self.criterion,
                 self.optimizer,
@@ -139,23 +140,29 @@ class Trainer:
         state, config = self.state, self.train_config
         is_last = state.update == config.max_updates
         must_validate = state.update % config.valid_every == 0 or is_last
-        must_save = must_validate or state.update % config.checkpoint_every == 0 or bool(stop.signum)
-        if state.update % config.log_every == 0 or must_validate:
+        must_log = state.update % config.log_every == 0 or must_validate
+        if must_log:
             self._log_running_metrics()
-        elif must_save:
-            self.running_metrics.add_energy(self.energy.take())
         if must_validate:
             self._validate()
-        if must_save:
+        signum = stop.signum  # read once: what stops here has been saved
+        if must_validate or state.update % config.checkpoint_every == 0 or signum:
+            if not must_log:
+                self._finish_queued_work()
+                self.running_metrics.add_energy(self.energy.take())
             self._save()
             self.energy.take()  # discards the energy of validating and saving
-        if stop.signum:
-            raise Interrupted(stop.signum, f"stopped at update {state.update} of {config.max_updates}")
+        if signum:
+            raise Interrupted(signum, f"stopped at update {state.update} of {config.max_updates}")
+
+    def _finish_queued_work(self) -> None:
+        """Wait until a GPU has done all updates, so that their time and energy count as training."""
+        with self.state.timed("train"):
+            self.running_metrics.synchronize()
 
     def _log_running_metrics(self) -> None:
         """Log the metrics of the updates since the last line; raise if they are not finite."""
-        with self.state.timed("train"):
-            self.running_metrics.synchronize()
+        self._finish_queued_work()
         self.running_metrics.add_energy(self.energy.take())
         line = self.running_metrics.compute_and_reset(self.state.seconds)
         if not torch.isfinite(torch.tensor([line["nll"], line["grad_norm"]])).all():
@@ -172,6 +179,7 @@ class Trainer:
         with state.timed("validation"):
             self.criterion.eval()
             result = self.validate()
+            self.criterion.train()
         if not result.loss < float("inf"):
             raise TrainingDiverged(
                 f"validation loss is {result.loss} at update {state.update}: lower learning_rate"
@@ -211,14 +219,14 @@ class Trainer:
     def _save(self) -> None:
         """Save the state that ``run`` resumes from, then delete the snapshots no longer needed."""
         with self.state.timed("checkpoint"):
-            cuda = torch.cuda.get_rng_state() if self.device.type == "cuda" else torch.empty(0)
             state = {
                 "progress": dataclasses.asdict(self.state),
                 "running_metrics": self.running_metrics.state(),
                 "weights": model_weights(self.model),
                 "optimizer": self.optimizer.state_dict(),
                 "rng": torch.get_rng_state(),
-                "rng_cuda": cuda,
+                "device": device_name(self.device),
+                "rng_cuda": rng_state(self.device),
             }
             self.metrics.sync()  # a power failure must not leave a state without its log lines
             save_state(self.checkpoints / STATE, state)
@@ -233,6 +241,7 @@ class Trainer:
         if state is None:
             self.metrics.clear()
             return
+        self._refuse_other_gpu(state)
         try:
             self._restore(state)
         except (LookupError, TypeError, ValueError, RuntimeError, AttributeError, ArithmeticError) as error:
@@ -247,6 +256,15 @@ class Trainer:
                 f"{self.checkpoints / STATE} has: delete {self.checkpoints} to train this run again"
             )
 
+    def _refuse_other_gpu(self, state: dict[str, Any]) -> None:
+        """Raise ValueError if the run was begun on another kind of GPU: its times would be those of two."""
+        here = device_name(self.device)
+        if self.device.type != "cpu" and isinstance(state, dict) and state.get("device", here) != here:
+            raise ValueError(
+                f"{self.checkpoints / STATE} is of {abbreviate(state['device'])}, and this is {here}: "
+                f"continue on the same GPU, or delete {self.checkpoints} to train this run again"
+            )
+
     def _restore(self, state: dict[str, Any]) -> None:
         """Restore the state that ``_save`` wrote."""
         self.state = TrainerState(**state["progress"])
@@ -254,8 +272,7 @@ class Trainer:
         set_weights(self.model, state["weights"], "weights")
         restore_optimizer(self.optimizer, state["optimizer"])
         torch.set_rng_state(state["rng"])
-        if self.device.type == "cuda":
-            torch.cuda.set_rng_state(state["rng_cuda"])
+        set_rng_state(state["rng_cuda"], self.device)
 
     def _progress(self) -> dict[str, Any]:
         """Collect the fields that every log line begins with: update, epoch and training time."""

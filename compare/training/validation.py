@@ -8,6 +8,7 @@ import torch
 from compare.decoding.translator import Translator
 from compare.scoring.score import corpus_bleu
 from compare.training.loss import TranslationLoss
+from compare.training.step import compute_loss
 from compare.training.trainer_state import Validation
 from data.corpus import Pairs
 from data.encoded_split import EncodedSplit
@@ -44,12 +45,13 @@ class Validator:
 
     @torch.inference_mode()
     def _loss(self) -> float:
-        total, tokens = 0.0, 0
+        device = self.translator.device
+        losses, tokens = [], 0
         for batch in self.batches.epoch(1):
-            batch = batch.to(self.translator.device)
-            loss = self.criterion(batch.src, batch.src_mask, batch.tgt_in, batch.tgt_out, batch.tgt_mask)
-            total, tokens = total + float(loss.nll), tokens + loss.tokens
-        return total / tokens
+            loss = compute_loss(self.criterion, batch.to(device))
+            losses.append(loss.nll)
+            tokens += loss.tokens
+        return float(sum(torch.stack(losses).tolist())) / tokens  # one wait for the device
 
     def _translations(self) -> Sequence[str]:
         return self.translator.translate(self.pairs.src, beam_size=1)
