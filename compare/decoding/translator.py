@@ -131,7 +131,8 @@ class Translator:
         lengths = np.array([len(ids) for ids in sources], dtype=np.int64)
         order: list[int] = []
         found: list[list[Hypothesis]] = [[] for _ in penalties]
-        for rows in decode_batches(lengths, max(1, self.decode.batch_tokens // beam_size)):
+        batch_tokens = self.decode.batch_tokens_on(self.device.type)
+        for rows in decode_batches(lengths, max(1, batch_tokens // beam_size)):
             order += rows.tolist()
             batch = self._search_batch([sources[row] for row in rows], beam_size, penalties)
             for hypotheses, further in zip(found, batch, strict=True):
