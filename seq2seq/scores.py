@@ -191,8 +191,8 @@ class ScaledDotScore(ProductScore):
 
     def map_query(self, state: Tensor) -> Tensor:
         """Return f(s) / sqrt(d_k), (B, Q, A)."""
-        query: Tensor = self.query(state)
-        return query * self.scale
+        query: Tensor = self.query(state) * self.scale
+        return query
 
 
 SCORES: dict[str, type[Score]] = {
