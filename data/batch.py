@@ -5,7 +5,7 @@ Masks are bool, True = a real token. Padding is always on the right.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,22 @@ class Batch:
             for name, value in vars(self).items()
         }
         return Batch(**moved)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlobalBatch:
+    """The pairs of one update, as far as this process computes on them, in parts that fit its memory."""
+
+    parts: tuple[Batch, ...]
+    """This process's share of the pairs: one batch, or several if gradients are accumulated; may be empty."""
+    src_tokens: int
+    """Number of source tokens of all processes, without EOS and padding."""
+    tgt_tokens: int
+    """Number of target tokens to predict of all processes: with EOS, without padding."""
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> "GlobalBatch":
+        """Copy the parts to another device; arguments as for ``Batch.to``."""
+        return replace(self, parts=tuple(part.to(device, non_blocking) for part in self.parts))
 
 
 def make_batch(split: EncodedSplit, indices: Ints) -> Batch:

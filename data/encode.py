@@ -65,6 +65,21 @@ def encode_split(
     return encoded
 
 
+def open_split(folder: Path) -> EncodedSplit:
+    """Map a split from the files that another process has written.
+
+    Args:
+        folder: ``folder`` of the split there.
+
+    Raises:
+        OSError: a file is missing, or its content is not what was written.
+    """
+    encoded = _open(folder)
+    if encoded is None:
+        raise OSError(f"{folder}: no encoded split: all processes must see the same folders and files")
+    return encoded
+
+
 def _encode(pairs: Pairs, vocabularies: VocabularyPair, max_tokens: int | None, folder: Path) -> None:
     """Write the arrays and a manifest with their hashes; over-long pairs are left out."""
     id_type = "<u2" if max(map(len, vocabularies)) <= 1 << 16 else "<i4"
@@ -154,6 +169,7 @@ def _open(cache: Path) -> EncodedSplit | None:
             rows=arrays["rows"],
             dropped=int(manifest["dropped"]),
             memory_maps=tuple(memory_maps),
+            folder=cache,
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

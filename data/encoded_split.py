@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,6 +60,8 @@ class EncodedSplit:
     """Number of pairs that were left out."""
     memory_maps: tuple[mmap.mmap, ...] = ()
     """The mapped files that hold the arrays; empty if they are in memory."""
+    folder: Path | None = None
+    """The folder of these files."""
 
     def __len__(self) -> int:
         return len(self.rows)

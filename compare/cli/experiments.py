@@ -30,6 +30,7 @@ def run(
     """Train, decode, score and time all models; again to resume.
 
     Runs that have ended stay as they are; a run that was stopped continues from its last saved state.
+    Started by torchrun, several processes train each model together.
 
     Example: attnbench run configs/multi30k.toml --set data.root=multi30k
     """
@@ -40,11 +41,14 @@ def run(
     from compare.results.store import read_results
     from compare.system.log import show_messages
     from compare.system.progress import Reporter
+    from compare.system.torchrun import is_main_process
 
-    show_messages(quiet=quiet)
+    show_messages(quiet=quiet or not is_main_process())
     experiment = load_experiment(config, settings or [])
     folder = out or Path("runs") / experiment.name
     drawn = _seeds(seeds)
+    if dry_run and not is_main_process():
+        return 0
     if dry_run:
         runs = run_all.dry_run(experiment, folder, seeds=drawn, context=str(config))
         names = [run.name for run in runs]
@@ -53,6 +57,8 @@ def run(
     results = run_all.run_experiment(
         experiment, folder, Reporter(quiet=quiet), seeds=drawn, context=str(config)
     )
+    if not is_main_process():
+        return 0
     print_visible(render_table(read_results(folder), "json" if as_json else "markdown"), end="", flush=True)
     write_views(folder)
     return 0 if all(result.status == "done" for result in results) else 1

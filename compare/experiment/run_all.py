@@ -14,6 +14,7 @@ from compare.config.run import Run, resolve_models
 from compare.config.sections import Experiment
 from compare.experiment.budget.calibration import calibrate
 from compare.experiment.budget.match import find_reference, match_budget
+from compare.experiment.data_parallel import take_part
 from compare.experiment.experiment_folder import (
     begin_run,
     open_registry,
@@ -28,6 +29,7 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_result, read_results, save_result, write_json_lines
 from compare.results.write_protection import check_output_folder
 from compare.system.cpu import tune_cpu
+from compare.system.distributed import Processes, join_processes
 from compare.system.hints import first_line
 from compare.system.locks import Locked, lock_folder
 from compare.system.log import log_to_file
@@ -54,6 +56,9 @@ def run_experiment(
     Runs that have ended stay as they are; one that was stopped continues from its last saved state. Several
     processes may work in one folder: a run that another process is working on is left to it.
 
+    Processes that torchrun has started together train and translate each run together: process 0 does
+    everything else, and the others return no results.
+
     Args:
         experiment: the models and their shared settings, as read by ``load_experiment``.
         folder: where the runs are kept, such as runs/demo; created where it is missing.
@@ -68,11 +73,31 @@ def run_experiment(
     Raises:
         ValueError: bad settings or data, or ``folder`` holds another experiment.
         Interrupted: a signal arrived; everything is saved.
+        ConnectionError: another process that torchrun has started has ended.
     """
-    reporter = reporter or Reporter(quiet=True)
-    code_version()  # of the sources as they are now: they may be edited during a long run
-    folder = Path(folder)
     tune_cpu(batch_tokens=experiment.train.batch_tokens)
+    with join_processes() as processes:
+        if not processes.is_main:
+            take_part(processes)
+            return []
+        try:
+            return _run_experiment(
+                experiment, Path(folder), reporter or Reporter(quiet=True), seeds, context, processes
+            )
+        finally:
+            processes.dismiss()
+
+
+def _run_experiment(
+    experiment: Experiment,
+    folder: Path,
+    reporter: Reporter,
+    seeds: Sequence[int],
+    context: str,
+    processes: Processes,
+) -> list[Result]:
+    """Do in process 0 what ``run_experiment`` does."""
+    code_version()  # of the sources as they are now: they may be edited during a long run
     models = resolve_models(experiment, context)
     _check_settings(models, folder)
     runs = _with_seeds(models, folder, seeds)
@@ -87,14 +112,14 @@ def run_experiment(
         registry = open_registry(folder, prepared)
         if experiment.budget.match == "time":
             known = registry.get("seconds_per_update", {})
-            registry["seconds_per_update"] = calibrate(models, prepared, known)
+            registry["seconds_per_update"] = calibrate(models, prepared, known, processes)
         if experiment.budget.match != "none":
             models = match_budget(models, prepared, registry.get("seconds_per_update", {}))
             runs = _with_seeds(models, folder, seeds)
             refuse_other_settings(runs)
         ensure_models_fit(models, prepared.vocabulary_sizes)
         write_registry(folder, registry, runs, prepared)
-    _run_each(runs, prepared, reporter)
+    _run_each(runs, prepared, reporter, processes)
     time_all(folder, models[0], prepared)
     return [read_result(run.folder) for run in runs]
 
@@ -146,7 +171,9 @@ def _check_settings(models: Sequence[Run], folder: Path) -> None:
         read_results(folder)  # names what is damaged
 
 
-def _run_each(runs: Sequence[RunFolder], prepared: PreparedData, reporter: Reporter) -> None:
+def _run_each(
+    runs: Sequence[RunFolder], prepared: PreparedData, reporter: Reporter, processes: Processes
+) -> None:
     """Finish each run that has not ended; if one fails, the others still run.
 
     Raises:
@@ -163,7 +190,7 @@ def _run_each(runs: Sequence[RunFolder], prepared: PreparedData, reporter: Repor
                 logger.info(f"{position}: start")
                 begin_run(run, prepared)
                 with log_to_file(run.folder / "log.txt"):
-                    _finish(run, prepared.for_seed(run.run.train.seed), reporter)
+                    _finish(run, prepared.for_seed(run.run.train.seed), reporter, processes)
         except Locked as locked:
             logger.warning(f"{position}: left out: {locked}")
         except ValueError as error:
@@ -174,10 +201,10 @@ def _run_each(runs: Sequence[RunFolder], prepared: PreparedData, reporter: Repor
         raise errors[0]
 
 
-def _finish(run: RunFolder, prepared: PreparedData, reporter: Reporter) -> None:
+def _finish(run: RunFolder, prepared: PreparedData, reporter: Reporter, processes: Processes) -> None:
     """Finish one run and write its result; divergence and lack of memory are results too."""
     try:
-        result = run_one(run, prepared, reporter)
+        result = run_one(run, prepared, reporter, processes)
     except TrainingDiverged as error:
         logger.error(f"{run.name}: failed: {error}")
         result = dataclasses.replace(unfinished_result(run, prepared), status="failed", reason=str(error))
