@@ -6,7 +6,6 @@ Masks are bool, True = a real token. Padding is always on the right.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -32,7 +31,10 @@ class Batch:
     tgt_mask: Tensor
     """True at real tokens of ``tgt_in`` and of ``tgt_out``, whose lengths are equal, (B, T), bool."""
     rows: Tensor
-    """Index of each pair in its split of the corpus, from 0, (B,), int64."""
+    """Index of each pair in its split of the corpus, from 0, (B,), int64; always on the CPU."""
+    src_lengths: Tensor
+    """Number of real tokens of each source, EOS included, (B,), int64; always on the CPU, where recurrent
+    encoders need it: to read it from a mask on a GPU would wait for all work queued there."""
     src_tokens: int
     """Number of source tokens, without EOS and padding."""
     tgt_tokens: int
@@ -41,18 +43,34 @@ class Batch:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> "Batch":
-        """Copy the batch to another device.
+    def to(self, device: torch.device | str) -> "Batch":
+        """Copy ids and masks to another device.
 
         Args:
-            device: the device, such as "cuda".
-            non_blocking: as for ``Tensor.to``.
+            device: the device, such as "cuda"; the copy to a GPU is one transfer, which nothing waits for.
         """
-        moved: dict[str, Any] = {
-            name: value.to(device, non_blocking=non_blocking) if isinstance(value, Tensor) else value
-            for name, value in vars(self).items()
-        }
-        return Batch(**moved)
+        device = torch.device(device)
+        parts = {name: getattr(self, name) for name in ("src", "tgt_in", "tgt_out", "src_mask", "tgt_mask")}
+        if device.type == "cuda" and not self.src.is_cuda:
+            moved = _copy_together(list(parts.values()), device, pin_memory=True)
+        else:
+            moved = [part.to(device) for part in parts.values()]
+        return replace(self, **dict(zip(parts, moved, strict=True)))
+
+
+def _copy_together(tensors: Sequence[Tensor], device: torch.device, *, pin_memory: bool) -> list[Tensor]:
+    """Copy tensors of the CPU to a device as one block of bytes; those with the largest entries come first.
+
+    Args:
+        tensors: at least one tensor.
+        device: where to.
+        pin_memory: assemble the block in page-locked memory, from which a GPU copies while both work.
+    """
+    parts = [tensor.contiguous().view(-1).view(torch.uint8) for tensor in tensors]
+    sizes = [part.numel() for part in parts]
+    block = torch.empty(sum(sizes), dtype=torch.uint8, pin_memory=pin_memory)
+    moved = torch.cat(parts, out=block).to(device, non_blocking=True).split(sizes)
+    return [part.view(old.dtype).view(old.shape) for part, old in zip(moved, tensors, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,9 +84,9 @@ class GlobalBatch:
     tgt_tokens: int
     """Number of target tokens to predict of all processes: with EOS, without padding."""
 
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> "GlobalBatch":
-        """Copy the parts to another device; arguments as for ``Batch.to``."""
-        return replace(self, parts=tuple(part.to(device, non_blocking) for part in self.parts))
+    def to(self, device: torch.device | str) -> "GlobalBatch":
+        """Copy the parts to another device, as ``Batch.to`` does."""
+        return replace(self, parts=tuple(part.to(device) for part in self.parts))
 
 
 def make_batch(split: EncodedSplit, indices: Ints) -> Batch:
@@ -92,6 +110,7 @@ def make_batch(split: EncodedSplit, indices: Ints) -> Batch:
         tgt_out=torch.from_numpy(tgt_out),
         tgt_mask=torch.from_numpy(tgt_mask),
         rows=torch.from_numpy(split.rows[indices]),
+        src_lengths=torch.from_numpy(src.lengths + 1),
         src_tokens=len(src.flat),
         tgt_tokens=len(tgt.flat) + len(indices),
     )

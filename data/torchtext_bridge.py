@@ -143,7 +143,8 @@ def to_batch(batch: Any) -> Batch:
         tgt_in=batch.trg[:, :-1].masked_fill(~tgt_mask, PAD),  # removes the EOS of shorter targets
         tgt_out=tgt_out,
         tgt_mask=tgt_mask,
-        rows=batch.row,
+        rows=batch.row.cpu(),
+        src_lengths=src_mask.sum(1).cpu(),
         src_tokens=int(src_mask.sum()) - len(batch.src),
         tgt_tokens=int(tgt_mask.sum()),
     )

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from .config import Seq2SeqConfig
 from .masks import real_tokens
+from .packing import plan_packing
 from .self_attention import EncoderSelfAttention
 from .stack import RecurrentStack
 
@@ -59,12 +59,16 @@ class Encoder(nn.Module):
         self.num_layers, self.state_size = config.num_layers, config.states_size
         self.summary_size = config.num_layers * config.states_size * (2 if config.cell == "lstm" else 1)
 
-    def forward(self, src: Tensor, src_mask: Tensor | None = None) -> EncoderOutput:
+    def forward(
+        self, src: Tensor, src_mask: Tensor | None = None, src_lengths: Tensor | None = None
+    ) -> EncoderOutput:
         """Read the source sentences.
 
         Args:
             src: token ids, padded on the right, (B, S).
             src_mask: True or 1 for real tokens, at least one per sentence, (B, S); None: all are real.
+            src_lengths: number of real tokens of each sentence, on the CPU, (B,). None reads them from the
+                mask, which waits for a GPU.
 
         Returns:
             States (B, S, E), 0 in the padding, and the summary (B, ``summary_size``). The summary is, layer
@@ -78,9 +82,9 @@ class Encoder(nn.Module):
         if self.reverse:
             src = src.gather(1, reversal_index(lengths, src.size(1)))
         embedded = dropout(self.embedding(src), self.dropout, self.training)
-        packed = pack_padded_sequence(embedded, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        outputs, final = self.rnn(packed)
-        states, _ = pad_packed_sequence(outputs, batch_first=True, total_length=src.size(1))
+        packing = plan_packing(lengths.cpu() if src_lengths is None else src_lengths, src.size(1), src.device)
+        outputs, final = self.rnn(packing.pack(embedded))
+        states = packing.unpack(outputs, src.size(1))
         if self.reverse:
             states = states.gather(1, reversal_index(lengths, src.size(1)).unsqueeze(2).expand_as(states))
         summary = torch.cat([_by_layer(part, self.num_layers) for part in final], dim=2).flatten(1)

@@ -74,25 +74,31 @@ class Seq2Seq(nn.Module):
         logits: Tensor = self.output(self.features(src, src_mask, tgt_in).hidden)
         return logits
 
-    def features(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Features:
+    def features(
+        self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor, src_lengths: Tensor | None = None
+    ) -> Features:
         """Run a whole target with teacher forcing, up to the output layer.
 
         Args:
             src: source token ids, padded on the right, (B, S).
             src_mask: True or 1 for real tokens, at least one per sentence, (B, S); None: all are real.
             tgt_in: target token ids, each sentence beginning with its start token, (B, T).
+            src_lengths: number of real source tokens per sentence, on the CPU, (B,). None reads them from
+                the mask, which waits for a GPU.
 
         Raises:
             ValueError: ``src_mask`` is not such a mask.
         """
-        readout, attention, _ = self.decoder(tgt_in, self.encode(src, src_mask))
+        readout, attention, _ = self.decoder(tgt_in, self.encode(src, src_mask, src_lengths))
         if attention is None:
             return Features(self._dropout(readout))
         return Features(self._dropout(readout), attention.choice_logp, attention.value)
 
-    def encode(self, src: Tensor, src_mask: Tensor | None = None) -> Memory:
+    def encode(
+        self, src: Tensor, src_mask: Tensor | None = None, src_lengths: Tensor | None = None
+    ) -> Memory:
         """Encode the source, once for all steps and hypotheses; arguments as for ``features``."""
-        return self.decoder.remember(self.encoder(src, src_mask))
+        return self.decoder.remember(self.encoder(src, src_mask, src_lengths))
 
     def init_state(self, memory: Memory, beam: int, capacity: int) -> State:
         """Return the state before the first token.

@@ -4,8 +4,6 @@ Shapes: T time steps, N batch rows, X inputs known for all steps, F inputs fed b
 layers, D directions (1 or 2), H hidden size of a layer in one direction, G gates (LSTM: 4 H, GRU: 3 H).
 """
 
-from typing import TypeVar
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, linear
@@ -14,8 +12,7 @@ from torch.nn.utils.rnn import PackedSequence
 from .cells import StepwiseLinear, gru_step, lstm_step
 from .config import Seq2SeqConfig
 from .half_precision import is_half
-
-Steps = TypeVar("Steps", Tensor, PackedSequence)
+from .layer_by_layer import Steps, run_layer_by_layer
 
 MAX_PLAIN_LAYERS = 2
 """Number of layers at the bottom that have no residual connection."""
@@ -26,7 +23,7 @@ class RecurrentStack(nn.Module):
 
     x(i) = x(i-1) + layer(i)(dropout(x(i-1))) for i >= 3 (Wu et al. 2016, section 3.1); the first two layers
     have no residual connection. Dropout is applied to the input of a layer, not to the residual branch. The
-    layers without residual connection are one module of torch, which cuDNN can compute in parallel.
+    layers without residual connection are one module of torch.
     """
 
     def __init__(
@@ -87,9 +84,11 @@ class RecurrentStack(nn.Module):
         return x, tuple(torch.cat(parts) for parts in zip(*finals, strict=True))
 
     def _run(
-        self, rnn: nn.Module, x: Steps, state: tuple[Tensor, ...] | None
+        self, rnn: nn.RNNBase, x: Steps, state: tuple[Tensor, ...] | None
     ) -> tuple[Steps, tuple[Tensor, ...]]:
         """Call one of torch's modules; the state of a GRU is a bare tensor there, a tuple of one here."""
+        if _entries(x).is_cuda:
+            return run_layer_by_layer(rnn, x, state)
         output, final = rnn(x, state if state is None or self.is_lstm else state[0])
         return output, final if self.is_lstm else (final,)
 

@@ -87,6 +87,7 @@ class Ours(Racer):
             tgt_out=tgt_out,
             tgt_mask=_mask(tgt_in, tgt_lengths),
             rows=torch.arange(len(src)),
+            src_lengths=src_lengths,
             src_tokens=int(src_lengths.sum()) - len(src),
             tgt_tokens=int(tgt_lengths.sum()),
         )

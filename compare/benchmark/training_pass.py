@@ -28,12 +28,12 @@ def training_pass(
         precision: fp32 or bf16.
     """
     src, tgt_in, tgt_out = torch.randint(len(SPECIALS), vocabulary, (3, batch, length), device=device)
-    mask = torch.ones_like(src, dtype=torch.bool)
+    mask, lengths = torch.ones_like(src, dtype=torch.bool), torch.full((batch,), length)
 
     def work() -> None:
         criterion.zero_grad(set_to_none=True)
         with autocast(device, precision):
-            loss = criterion(src, mask, tgt_in, tgt_out, mask)
+            loss = criterion(src, mask, tgt_in, tgt_out, mask, tgt_tokens=mask.numel(), src_lengths=lengths)
         loss.minimised.backward()
 
     return work

@@ -12,7 +12,7 @@ from compare.experiment.prepare import PreparedData
 from compare.results.selection import read_selection
 from compare.results.trained_model import load_model
 from compare.scoring.score import bleu_and_length_ratio
-from compare.system.device import device_name
+from compare.system.device import device_name, pick_device
 from compare.system.hints import first_line
 from compare.training.loss import TranslationLoss
 from compare.training.validation import Validator
@@ -74,7 +74,7 @@ class _WeightsCheck:
         """
         device = run.folder.run.train.device
         self.run, self.prepared = run, prepared
-        self.device = torch.device(device if device == "cpu" or torch.cuda.is_available() else "cpu")
+        self.device = _device_or_cpu(device)
         self.translator = load_model(run.folder.folder, device=str(self.device))
 
     def check_lines(self, number: int) -> Iterator[ComparedValue | Gap]:
@@ -145,3 +145,11 @@ class _WeightsCheck:
         """Return whether device, torch and threads are those that the result names."""
         here = (device_name(self.device), torch.__version__, torch.get_num_threads())
         return here == (self.run.result.device, self.run.result.torch, self.run.result.threads)
+
+
+def _device_or_cpu(name: str) -> torch.device:
+    """Return the device that a run was trained on, or the CPU where this machine lacks it."""
+    try:
+        return pick_device(name)
+    except ValueError:
+        return torch.device("cpu")

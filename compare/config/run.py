@@ -103,7 +103,7 @@ def resolve_models(
     """
     device, precision = experiment.train.device, experiment.train.precision
     if device == "auto" or not other_machine:
-        device = pick_device(device).type
+        device = str(pick_device(device))
     if precision == "auto":
         precision = "bf16" if has_fast_bf16(pick_device(device)) else "fp32"
     train = dataclasses.replace(experiment.train, device=device, precision=precision)

@@ -1,5 +1,6 @@
 """The sections of an experiment: frozen dataclasses that check themselves."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -78,7 +79,7 @@ class TrainConfig:
     seed: int = 1
     """Seed of weights, dropout and batch order."""
     device: str = "auto"
-    """cpu, cuda, or auto: cuda if available."""
+    """cpu, cuda, cuda:N (the GPU of that number), mps, or auto: cuda if available."""
     precision: str = "auto"
     """fp32, bf16 (autocast; weights stay fp32), or auto: bf16 if the device supports it natively."""
     batch_tokens: int = 4_096
@@ -104,10 +105,9 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         """Reject invalid values before training."""
-        _one_of(
-            device=(self.device, ("auto", "cpu", "cuda")),
-            precision=(self.precision, ("auto", "fp32", "bf16")),
-        )
+        if not re.fullmatch(r"cuda:\d{1,3}", self.device):
+            _one_of(device=(self.device, ("auto", "cpu", "cuda", "cuda:0", "mps")))
+        _one_of(precision=(self.precision, ("auto", "fp32", "bf16")))
         _at_least(
             1,
             batch_tokens=self.batch_tokens,

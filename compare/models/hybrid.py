@@ -145,13 +145,17 @@ class RNNTransformer(Hybrid):
         nn.init.normal_(self.output.weight, std=decoder.d_model**-0.5)
         self._tie(decoder.tie, self.encoder.embedding, tgt_embedding)
 
-    def features(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Features:
-        """Compute the input of ``output`` for src (B, S), src_mask (B, S) and tgt_in (B, T)."""
-        return transformer.Features(self.decoder(tgt_in, self.encode(src, src_mask)))
+    def features(
+        self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor, src_lengths: Tensor | None = None
+    ) -> Features:
+        """Compute the input of ``output``; arguments as for ``seq2seq.Seq2Seq.features``."""
+        return transformer.Features(self.decoder(tgt_in, self.encode(src, src_mask, src_lengths)))
 
-    def encode(self, src: Tensor, src_mask: Tensor | None = None) -> transformer.Memory:
-        """Encode src (B, S) once per sentence; src_mask (B, S) marks real tokens."""
-        states, mask, *_ = self.encoder(src, src_mask)
+    def encode(
+        self, src: Tensor, src_mask: Tensor | None = None, src_lengths: Tensor | None = None
+    ) -> transformer.Memory:
+        """Encode src (B, S) once per sentence; arguments as for ``seq2seq.Seq2Seq.features``."""
+        states, mask, *_ = self.encoder(src, src_mask, src_lengths)
         memory: transformer.Memory = self.decoder.remember(states, mask)
         return memory
 

@@ -17,24 +17,33 @@ CPUINFO = Path("/proc/cpuinfo")
 
 
 def pick_device(name: str) -> "torch.device":
-    """Return the device that ``[train] device`` names; auto means the GPU if there is one.
+    """Return the device that ``[train] device`` names; auto means the first GPU of CUDA if there is one.
 
     Raises:
-        ValueError: ``name`` is cuda, and torch finds no GPU.
+        ValueError: torch does not find the device.
     """
     import torch
 
-    if name == "cuda" and not torch.cuda.is_available():
-        raise ValueError(
-            "train.device is cuda, but torch finds no GPU: use cpu or auto (see `attnbench doctor`)"
-        )
-    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+    device = (
+        torch.device("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else torch.device(name)
+    )
+    if device.type == "cuda" and not torch.cuda.is_available():
+        missing = "torch finds no GPU"
+    elif device.type == "cuda" and (device.index or 0) >= max(1, torch.cuda.device_count()):
+        missing = f"torch finds only {torch.cuda.device_count()} GPUs, counted from cuda:0"
+    elif device.type == "mps" and not torch.backends.mps.is_available():
+        missing = "torch finds no GPU of Apple"
+    else:
+        return device
+    raise ValueError(f"train.device is {name}, but {missing}: use cpu or auto (see `attnbench doctor`)")
 
 
 def device_name(device: "torch.device") -> str:
     """Return the name of the GPU or the processor."""
     import torch
 
+    if device.type == "mps":
+        return f"{processor()[0]} (mps)"
     return str(torch.cuda.get_device_name(device)) if device.type == "cuda" else processor()[0]
 
 
@@ -44,7 +53,36 @@ def has_fast_bf16(device: "torch.device") -> bool:
 
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= FAST_BF16_GPU
-    return bool(FAST_BF16 & processor()[1])
+    return device.type == "cpu" and bool(FAST_BF16 & processor()[1])
+
+
+def synchronize(device: "torch.device") -> None:
+    """Wait until a GPU has done all work queued there; a processor queues none."""
+    import torch
+
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()
+
+
+def rng_state(device: "torch.device") -> "torch.Tensor":
+    """Return the state of a GPU's generator of random numbers; empty for a processor."""
+    import torch
+
+    if device.type == "cuda":
+        return torch.cuda.get_rng_state(device)
+    return torch.mps.get_rng_state() if device.type == "mps" else torch.empty(0)
+
+
+def set_rng_state(state: "torch.Tensor", device: "torch.device") -> None:
+    """Restore what ``rng_state`` returned."""
+    import torch
+
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(state, device)
+    elif device.type == "mps":
+        torch.mps.set_rng_state(state)
 
 
 def processor() -> tuple[str, set[str]]:

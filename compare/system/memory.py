@@ -25,6 +25,7 @@ def is_out_of_memory(error: Exception) -> bool:
 def reset_peak_memory(device: torch.device) -> None:
     """Restart the measurement of the peak, so that a run does not report that of an earlier run."""
     if device.type == "cuda":
+        torch.cuda.init()  # statistics of a device other than the first exist only afterwards
         torch.cuda.reset_peak_memory_stats(device)
         return
     with suppress(OSError):  # only Linux can; elsewhere the peak is that of the whole process

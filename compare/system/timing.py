@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from compare.system.cpu_share import CpuMeter
+from compare.system.device import synchronize
 from compare.system.energy import EnergyMeter
 from compare.system.memory import peak_memory_bytes, reset_peak_memory
 
@@ -115,10 +116,8 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 def timed(work: Workload, device: torch.device) -> float:
     """Measure the seconds of one run of ``work``; wait for the accelerator before and after it."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    synchronize(device)
     start = time.perf_counter()
     work()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    synchronize(device)
     return time.perf_counter() - start

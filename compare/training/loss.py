@@ -3,6 +3,7 @@
 Shapes: B sentences, T target positions, N real target tokens, D hidden size, V vocabulary.
 """
 
+import inspect
 from typing import Any, NamedTuple
 
 import torch
@@ -12,6 +13,10 @@ from compare.protocol import EncoderDecoder
 
 CHUNK_ELEMENTS = 1 << 22
 """Maximum number of logits in memory at once: 16 MB in fp32, which fits the last-level cache of a CPU."""
+GPU_CHUNK_ELEMENTS = 1 << 27
+"""The same on a GPU: 512 MB in fp32."""
+GPU_CHUNK_ROWS = 4096
+"""Maximum number of rows of logits there: enough to keep a GPU busy, and few chunks per update."""
 
 
 class LossSums(NamedTuple):
@@ -33,11 +38,23 @@ class TranslationLoss(nn.Module):
         super().__init__()
         self.model = model
         self.label_smoothing = label_smoothing
+        self.takes_lengths = "src_lengths" in inspect.signature(model.features).parameters
 
     def forward(
-        self, src: Tensor, src_mask: Tensor, tgt_in: Tensor, tgt_out: Tensor, tgt_mask: Tensor
+        self,
+        src: Tensor,
+        src_mask: Tensor,
+        tgt_in: Tensor,
+        tgt_out: Tensor,
+        tgt_mask: Tensor,
+        *,
+        tgt_tokens: int | None = None,
+        src_lengths: Tensor | None = None,
     ) -> LossSums:
         """Compute the loss of a batch, summed over its real target tokens.
+
+        ``tgt_tokens`` and ``src_lengths`` repeat what the masks say. Without them the host reads it from the
+        masks, for which it waits until a GPU has finished all earlier work.
 
         Args:
             src: source ids, (B, S).
@@ -45,10 +62,16 @@ class TranslationLoss(nn.Module):
             tgt_in: target ids, beginning with the begin-of-sentence id, (B, T).
             tgt_out: the ids to predict, (B, T).
             tgt_mask: True at real target tokens, (B, T).
+            tgt_tokens: number N of real target tokens.
+            src_lengths: number of real source tokens of each sentence, on the CPU, (B,); passed on to models
+                whose ``features`` has an argument of this name.
         """
-        features = self.model.features(src, src_mask, tgt_in)
+        lengths = {"src_lengths": src_lengths} if self.takes_lengths else {}
+        features = self.model.features(src, src_mask, tgt_in, **lengths)
         output = self.model.output
-        real = tgt_mask.flatten().nonzero().squeeze(1)  # indices (N,)
+        mask = tgt_mask.flatten()
+        indices = mask.nonzero() if tgt_tokens is None else mask.nonzero_static(size=tgt_tokens)
+        real = indices.squeeze(1)  # (N,)
         hidden = features.hidden.flatten(0, 1).index_select(0, real)  # (N, D): no logits for padding
         targets = tgt_out.flatten().index_select(0, real)
         bias = output.bias if output.bias is not None else output.weight.new_zeros(output.out_features)
@@ -120,7 +143,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             cast_weight = weight.to(dtype)
             grads = [torch.zeros_like(tensor) for tensor in (hidden, weight, bias) if needs_grad]
             smoothed, nll = weight.new_zeros(()), weight.new_empty(hidden.size(0))
-            chunk_size = max(1, CHUNK_ELEMENTS // weight.size(0))
+            chunk_size = _chunk_rows(weight)
             for start in range(0, hidden.size(0), chunk_size):
                 chunk = slice(start, start + chunk_size)
                 logits, inputs = _logits(hidden[chunk], cast_weight, bias)
@@ -142,6 +165,13 @@ class _LinearCrossEntropy(torch.autograd.Function):
             )
         hidden, weight, bias = (stored * grad for stored in ctx.grads)
         return hidden, weight, bias, None, None
+
+
+def _chunk_rows(weight: Tensor) -> int:
+    """Choose the number of rows of logits in memory at once, for the output matrix ``weight`` (V, D)."""
+    if weight.device.type == "cpu":
+        return max(1, CHUNK_ELEMENTS // weight.size(0))
+    return max(1, min(GPU_CHUNK_ROWS, GPU_CHUNK_ELEMENTS // weight.size(0)))
 
 
 def _logits(hidden: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:

@@ -22,7 +22,7 @@ def add_gradients(criterion: TranslationLoss, batch: Batch, *, tokens: int, prec
         The loss, summed over the tokens of ``batch``.
     """
     with autocast(batch.src.device, precision):
-        loss: LossSums = criterion(batch.src, batch.src_mask, batch.tgt_in, batch.tgt_out, batch.tgt_mask)
+        loss = compute_loss(criterion, batch)
     (loss.minimised / tokens).backward()
     return loss
 
@@ -66,3 +66,17 @@ def train_step(
     """
     loss = add_gradients(criterion, batch, tokens=batch.tgt_tokens, precision=precision)
     return loss, update_weights(criterion, optimizer, clip_norm)
+
+
+def compute_loss(criterion: TranslationLoss, batch: Batch) -> LossSums:
+    """Compute the loss of a batch that is on the model's device, without waiting for that device."""
+    loss: LossSums = criterion(
+        batch.src,
+        batch.src_mask,
+        batch.tgt_in,
+        batch.tgt_out,
+        batch.tgt_mask,
+        tgt_tokens=batch.tgt_tokens,
+        src_lengths=batch.src_lengths,
+    )
+    return loss

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from compare.config.sections import TrainConfig
 from compare.optim.config import OptimConfig
 from compare.optim.optimizer import build_optimizer
+from compare.system.device import device_name, rng_state, set_rng_state
 from compare.system.distributed import SINGLE, Processes
 from compare.system.energy import EnergyMeter
-from compare.system.hints import first_line
+from compare.system.hints import abbreviate, first_line
 from compare.system.signals import Interrupted, StopRequest, stop_on_signals
 from compare.training.file_names import CHECKPOINTS, FINAL, METRICS, STATE
 from compare.training.gradient_sum import GradientSum, dropout_seed
@@ -93,9 +94,10 @@ class Trainer:
         Raises:
             TrainingDiverged: loss or gradient became NaN or infinite.
             Interrupted: SIGINT or SIGTERM arrived. The state is saved; calling ``run`` again resumes from it.
-            ValueError: the saved state is damaged or of another model.
+            ValueError: the saved state is damaged, of another model or of another kind of GPU.
         """
         self._resume()
+        self.criterion.train()
         self.energy.take()
         with stop_on_signals() as stop:
             while not self._finished():
@@ -125,7 +127,7 @@ class Trainer:
             with self.state.timed("data"):
                 batch = next(batches, None)
                 if batch is not None:
-                    batch = batch.to(self.device, non_blocking=True)
+                    batch = batch.to(self.device)
             if batch is None:
                 self.state.epoch, self.state.position = self.state.epoch + 1, 0
                 return
@@ -140,7 +142,6 @@ class Trainer:
             learning_rate = self.optim_config.learning_rate_at(state.update, self.train_config.max_updates)
             for group in self.optimizer.param_groups:
                 group["lr"] = learning_rate
-            self.criterion.train()
             if self.processes.size > 1:
                 torch.manual_seed(dropout_seed(self.train_config.seed, state.update, self.processes.rank))
             nll = self.gradients.compute(partial(self._add_gradients, batch), stop)
@@ -164,20 +165,21 @@ class Trainer:
         state, config = self.state, self.train_config
         is_last = state.update == config.max_updates
         must_validate = state.update % config.valid_every == 0 or is_last
-        must_save = must_validate or state.update % config.checkpoint_every == 0
         must_log = must_validate or state.update % config.log_every == 0
+        must_save = must_validate or state.update % config.checkpoint_every == 0
         if must_log:
             self.processes.on_main(self._log_running_metrics)
-        must_save = bool(self.gradients.stop_signal(stop, must_know=must_save)) or must_save
-        if must_save and not must_log:
-            self.running_metrics.add_energy(self._take_energy())
         if must_validate:
             self._validate()
-        if must_save:
+        signum = self.gradients.stop_signal(stop, must_know=must_save)  # once: what stops here has been saved
+        if must_save or signum:
+            if not must_log:
+                self._finish_queued_work()
+                self.running_metrics.add_energy(self._take_energy())
             self.processes.on_main(self._save)
             self.energy.take()  # discards the energy of validating and saving
-            if signum := self.gradients.stop_signal(stop, must_know=True):
-                self.processes.on_main(partial(self._stop, signum))
+        if signum:
+            self.processes.on_main(partial(self._stop, signum))
 
     def _stop(self, signum: int) -> NoReturn:
         message = f"stopped at update {self.state.update} of {self.train_config.max_updates}"
@@ -188,10 +190,14 @@ class Trainer:
         joules = self.energy.take()
         return joules if self.processes.size == 1 else None
 
-    def _log_running_metrics(self) -> None:
-        """Log the metrics of the updates since the last line; raise if they are not finite."""
+    def _finish_queued_work(self) -> None:
+        """Wait until a GPU has done all updates, so that their time and energy count as training."""
         with self.state.timed("train"):
             self.running_metrics.synchronize()
+
+    def _log_running_metrics(self) -> None:
+        """Log the metrics of the updates since the last line; raise if they are not finite."""
+        self._finish_queued_work()
         self.running_metrics.add_energy(self._take_energy())
         line = self.running_metrics.compute_and_reset(self.state.seconds)
         if not torch.isfinite(torch.tensor([line["nll"], line["grad_norm"]])).all():
@@ -216,6 +222,7 @@ class Trainer:
         with state.timed("validation"):
             self.criterion.eval()
             result = self.validate()
+            self.criterion.train()
         self.processes.on_main(partial(self._ensure_finite, result))
         better = result.bleu > state.best_bleu or (
             result.bleu == state.best_bleu and result.loss < state.best_loss
@@ -273,14 +280,14 @@ class Trainer:
     def _save(self) -> None:
         """Save the state that ``run`` resumes from, then delete the snapshots no longer needed."""
         with self.state.timed("checkpoint"):
-            cuda = torch.cuda.get_rng_state() if self.device.type == "cuda" else torch.empty(0)
             state = {
                 "progress": dataclasses.asdict(self.state),
                 "running_metrics": self.running_metrics.state(),
                 "weights": model_weights(self.model),
                 "optimizer": self.optimizer.state_dict(),
                 "rng": torch.get_rng_state(),
-                "rng_cuda": cuda,
+                "device": device_name(self.device),
+                "rng_cuda": rng_state(self.device),
             }
             self.metrics.sync()  # a power failure must not leave a state without its log lines
             save_state(self.checkpoints / STATE, state)
@@ -300,6 +307,7 @@ class Trainer:
         state = load_state(self.checkpoints / STATE)
         if state is None:
             return 0
+        self._refuse_other_gpu(state)
         try:
             self._restore(state)
         except (LookupError, TypeError, ValueError, RuntimeError, AttributeError, ArithmeticError) as error:
@@ -327,6 +335,15 @@ class Trainer:
                 f"{self.checkpoints / STATE} has: delete {self.checkpoints} to train this run again"
             )
 
+    def _refuse_other_gpu(self, state: dict[str, Any]) -> None:
+        """Raise ValueError if the run was begun on another kind of GPU: its times would be those of two."""
+        here = device_name(self.device)
+        if self.device.type != "cpu" and isinstance(state, dict) and state.get("device", here) != here:
+            raise ValueError(
+                f"{self.checkpoints / STATE} is of {abbreviate(state['device'])}, and this is {here}: "
+                f"continue on the same GPU, or delete {self.checkpoints} to train this run again"
+            )
+
     def _restore(self, state: dict[str, Any]) -> None:
         """Restore the state that ``_save`` wrote."""
         self.state = TrainerState(**state["progress"])
@@ -334,8 +351,7 @@ class Trainer:
         set_weights(self.model, state["weights"], "weights")
         restore_optimizer(self.optimizer, state["optimizer"])
         torch.set_rng_state(state["rng"])
-        if self.device.type == "cuda":
-            torch.cuda.set_rng_state(state["rng_cuda"])
+        set_rng_state(state["rng_cuda"], self.device)
 
     def _progress(self) -> dict[str, Any]:
         """Collect the fields that every log line begins with: update, epoch and training time."""

@@ -10,6 +10,7 @@ import torch
 from compare.decoding.translator import Translator
 from compare.scoring.score import corpus_bleu
 from compare.training.loss import TranslationLoss
+from compare.training.step import compute_loss
 from compare.training.trainer_state import Validation
 from data.corpus import Pairs
 from data.encoded_split import EncodedSplit
@@ -51,12 +52,14 @@ class Validator:
     @torch.inference_mode()
     def _losses(self) -> list[tuple[float, int]]:
         """Compute loss and number of tokens of each batch of this process's share."""
-        processes, losses = self.translator.processes, []
+        processes, device = self.translator.processes, self.translator.device
+        losses, tokens = [], []
         for batch in islice(self.batches.epoch(1), processes.rank, None, processes.size):
-            batch = batch.to(self.translator.device)
-            loss = self.criterion(batch.src, batch.src_mask, batch.tgt_in, batch.tgt_out, batch.tgt_mask)
-            losses.append((float(loss.nll), loss.tokens))
-        return losses
+            loss = compute_loss(self.criterion, batch.to(device))
+            losses.append(loss.nll)
+            tokens.append(loss.tokens)
+        nlls = torch.stack(losses).tolist() if losses else []  # one wait for the device
+        return list(zip(nlls, tokens, strict=True))
 
     def _scores(self, shares: Sequence[list[tuple[float, int]]]) -> Validation:
         """Sum the losses of all batches in their order, whoever computed them, and translate."""

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.batch import make_batch, make_source_batch
+from data.batch import _copy_together, make_batch, make_source_batch
 from data.loader import decode_batches
 from data.symbols import BOS, EOS, PAD
 from tests.kits.loader import LENGTHS, many, random_split, split_of
@@ -69,12 +69,26 @@ def test_sources_to_translate_get_eos_and_padding_like_training_sources() -> Non
     assert torch.equal(mask, batch.src_mask)
 
 
-def test_moving_a_batch_moves_all_its_tensors() -> None:
-    moved = make_batch(many(3), np.arange(3)).to("meta")
-    tensors = [value for value in vars(moved).values() if isinstance(value, torch.Tensor)]
-    assert len(tensors) == 6
-    assert all(tensor.device.type == "meta" for tensor in tensors)
-    assert moved.tgt_tokens == make_batch(many(3), np.arange(3)).tgt_tokens
+def test_moving_a_batch_moves_what_models_read_and_leaves_the_rest_on_the_host() -> None:
+    batch = make_batch(many(3), np.arange(3))
+    moved = batch.to("meta")
+    devices = {name: part.device.type for name, part in vars(moved).items() if isinstance(part, torch.Tensor)}
+    assert [name for name, device in devices.items() if device == "cpu"] == ["rows", "src_lengths"]
+    assert len(devices) == 7
+    assert set(devices.values()) == {"meta", "cpu"}
+    assert moved.tgt_tokens == batch.tgt_tokens
+    assert batch.src_lengths.tolist() == batch.src_mask.sum(dim=1).tolist()
+
+
+def test_one_transfer_carries_ids_and_masks_unchanged() -> None:
+    """As to a GPU, but for the page-locked memory."""
+    batch = make_batch(many(5), np.arange(5))
+    parts = [batch.src, batch.tgt_in, batch.tgt_out, batch.src_mask, batch.tgt_mask[:, 1:]]
+    copies = _copy_together(parts, torch.device("cpu"), pin_memory=False)
+    assert len({copy.untyped_storage().data_ptr() for copy in copies}) == 1
+    for part, copy in zip(parts, copies, strict=True):
+        assert copy.dtype == part.dtype
+        assert torch.equal(copy, part)
 
 
 @settings(deadline=None)

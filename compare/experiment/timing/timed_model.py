@@ -42,7 +42,7 @@ class TimedModel:
             ValueError: the weights are damaged or of another model.
         """
         self.run, self.inputs, bench = run, inputs, inputs.bench
-        translator = load_model(run.folder, inputs.device.type)
+        translator = load_model(run.folder, str(inputs.device))
         self.decode_precision = precision_of(translator.model)
         beam_size, sources = translator.decode.beam_size, inputs.sources
         self.greedy = DecodingWork(translator, sources[: bench.sentences], 1)

@@ -95,9 +95,28 @@ def test_the_device_is_what_was_asked_for(monkeypatch: pytest.MonkeyPatch):
     assert [pick_device(name).type for name in ("auto", "cuda", "cpu")] == ["cuda", "cuda", "cpu"]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert [pick_device(name).type for name in ("auto", "cpu")] == ["cpu", "cpu"]
-    with pytest.raises(ValueError, match="torch finds no GPU"):
-        pick_device("cuda")
+    for name in ("cuda", "cuda:0", "cuda:1"):
+        with pytest.raises(ValueError, match=rf"train\.device is {name}, but torch finds no GPU"):
+            pick_device(name)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    with pytest.raises(ValueError, match=r"train\.device is mps, but torch finds no GPU of Apple: use cpu"):
+        pick_device("mps")
     assert device_name(torch.device("cpu"))
+
+
+def test_a_device_may_be_one_of_several(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert [str(pick_device(name)) for name in ("auto", "cuda", "cuda:0", "cuda:1")] == [
+        "cuda",
+        "cuda",
+        "cuda:0",
+        "cuda:1",
+    ]
+    with pytest.raises(ValueError, match=r"train\.device is cuda:2, but torch finds only 2 GPUs"):
+        pick_device("cuda:2")
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert str(pick_device("mps")) == "mps"
 
 
 def test_the_version_follows_the_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -1,0 +1,103 @@
+"""Recurrent layers on a GPU: one call of cuDNN per layer, in the precision that is asked for.
+
+Torch's own call of cuDNN has two properties that training must not have: autocast always casts it to float16,
+also if the model is to compute in bfloat16, and the dropout between its layers has a hidden random state that
+no checkpoint can contain.
+
+Shapes: L layers, D directions, N batch rows, H hidden size of a layer in one direction.
+"""
+
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import dropout
+from torch.nn.utils.rnn import PackedSequence
+
+Steps = TypeVar("Steps", Tensor, PackedSequence)
+
+FIRST_CUDNN_WITH_BF16 = 91300
+"""Version of cuDNN, as torch numbers it, from which its recurrent layers compute in bfloat16."""
+
+
+def has_bf16_layers() -> bool:
+    """Return whether cuDNN computes recurrent layers in bfloat16; else they compute in float32."""
+    return (torch.backends.cudnn.version() or 0) >= FIRST_CUDNN_WITH_BF16
+
+
+def run_layer_by_layer(
+    rnn: nn.RNNBase, x: Steps, state: tuple[Tensor, ...] | None
+) -> tuple[Steps, tuple[Tensor, ...]]:
+    """Run ``nn.LSTM`` or ``nn.GRU`` layers, with torch's dropout between them.
+
+    Args:
+        rnn: the layers, with biases and time first.
+        x: inputs, packed or (T, N, X).
+        state: initial h and (LSTM) c, (L * D, N, H) each; None: 0.
+
+    Returns:
+        The outputs, packed as ``x`` is or (T, N, D * H), and the final states, shaped as ``state``.
+    """
+    packed = x if isinstance(x, PackedSequence) else None
+    entries = x.data if isinstance(x, PackedSequence) else x
+    dtype = _dtype(rnn, entries.device.type)
+    used = torch.float32 if dtype is torch.bfloat16 and not has_bf16_layers() else dtype
+    directions = 2 if rnn.bidirectional else 1
+    rows = entries.size(1) if packed is None else int(packed.batch_sizes[0])
+    if state is None:
+        zeros = entries.new_zeros(rnn.num_layers * directions, rows, rnn.hidden_size, dtype=used)
+        state = (zeros, zeros) if rnn.mode == "LSTM" else (zeros,)
+    elif packed is not None and packed.sorted_indices is not None:
+        state = tuple(part.index_select(1, packed.sorted_indices) for part in state)
+    starts = zip(*(part.to(used).split(directions) for part in state), strict=True)
+    weights = rnn.all_weights
+    finals = []
+    for layer, start in enumerate(starts):
+        if layer:
+            entries = dropout(entries, rnn.dropout, rnn.training)
+        flat = _flatten(weights[layer * directions : (layer + 1) * directions], used)
+        entries, *final = _run_layer(rnn, entries.to(used), packed, start, flat)
+        finals.append(final)
+    final_state = tuple(torch.cat(parts).to(dtype) for parts in zip(*finals, strict=True))
+    entries = entries.to(dtype)
+    if packed is None:
+        return entries, final_state
+    if packed.unsorted_indices is not None:
+        final_state = tuple(part.index_select(1, packed.unsorted_indices) for part in final_state)
+    return packed._replace(data=entries), final_state
+
+
+def _dtype(rnn: nn.RNNBase, device_type: str) -> torch.dtype:
+    """Return the type that the layers are to compute in."""
+    if torch.is_autocast_enabled(device_type):
+        return torch.get_autocast_dtype(device_type)
+    return rnn.all_weights[0][0].dtype
+
+
+def _flatten(weights: list[list[nn.Parameter]], dtype: torch.dtype) -> list[Tensor]:
+    """Copy the weights of a layer into one block of memory, in cuDNN's order: all matrices, then all biases.
+
+    Otherwise cuDNN's caller makes such a copy, with a warning. Returns them in the order of ``weights``.
+    """
+    ordered = [weight for direction in weights for weight in direction]
+    in_memory = sorted(range(len(ordered)), key=lambda i: -ordered[i].dim())
+    block = torch.cat([ordered[i].flatten() for i in in_memory]).to(dtype)
+    parts = dict(zip(in_memory, block.split([ordered[i].numel() for i in in_memory]), strict=True))
+    return [parts[i].view(weight.shape) for i, weight in enumerate(ordered)]
+
+
+def _run_layer(
+    rnn: nn.RNNBase,
+    entries: Tensor,
+    packed: PackedSequence | None,
+    start: tuple[Tensor, ...],
+    flat: list[Tensor],
+) -> tuple[Tensor, ...]:
+    """Run one layer in the type of ``entries``; returns its outputs and its final states."""
+    function = torch.lstm if rnn.mode == "LSTM" else torch.gru
+    state = start if rnn.mode == "LSTM" else start[0]
+    settings = (True, 1, 0.0, rnn.training, rnn.bidirectional)  # biases, layers, dropout of cuDNN
+    with torch.autocast(entries.device.type, enabled=False):
+        if packed is None:
+            return function(entries, state, flat, *settings, False)  # type: ignore[no-any-return, operator]
+        return function(entries, packed.batch_sizes, state, flat, *settings)  # type: ignore[no-any-return, operator]
