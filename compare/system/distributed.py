@@ -243,5 +243,5 @@ def _name_lost_process() -> Iterator[None]:
     except RuntimeError as error:
         raise ConnectionError(
             "another process of this job has ended or cannot be reached; run the same command again to "
-            f"continue ({first_line(error)})"
+            f"continue ({first_line(error).partition('. ')[0]})"
         ) from None
