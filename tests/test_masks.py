@@ -14,6 +14,7 @@ import transformer.masks
 from compare.decoding.search import search
 from compare.models.presets import PRESETS
 from tests.kits.contract import SPECIAL, V, float64, leaves, make, sources, targets
+from tests.kits.waits import no_wait_for_the_gpu
 
 _float64 = pytest.fixture(autouse=True)(float64)
 NAMES = ["lstm-reversed", "bahdanau", "luong-general", "transformer", "decoder-only", "transformer-rnn"]
@@ -147,12 +148,9 @@ def test_masks_without_values_are_taken_as_they_are(module: Any):
 @pytest.mark.parametrize("module", CHECKS)
 def test_a_check_on_cuda_does_not_wait(module: Any):
     (src, mask) = (part.cuda() for part in sources())
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with no_wait_for_the_gpu():
         assert module.real_tokens(src, mask) is mask
         module.real_tokens(src, mask.float())
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 def test_general_masks_of_a_language_model():

@@ -14,6 +14,7 @@ from .attention import Attend, record_weights
 from .config import TransformerConfig
 from .layers import DecoderLayer, final_norm
 from .parts import STANDARD, Parts
+from .positions import place_below
 from .state import Memory, State, empty_state
 
 
@@ -65,7 +66,8 @@ class Decoder(nn.Module):
         Returns:
             The states, (B, T, D).
         """
-        x = self.place(self.table(tgt_in), torch.arange(tgt_in.size(1), device=tgt_in.device))
+        positions = torch.arange(tgt_in.size(1), device=tgt_in.device)
+        x = place_below(len(positions), self.place, self.table(tgt_in), positions)
         for layer, source in zip(self.layers, memory.layers, strict=True):
             x = layer(x, source, memory.mask, attend)
         hidden: Tensor = self.norm(x)
@@ -104,7 +106,9 @@ class Decoder(nn.Module):
         Returns:
             The states of the new position (B, K, D), and the same state object.
         """
-        x = self.place(self.table(tokens), torch.arange(state.length, state.length + 1, device=tokens.device))
+        end = state.length + 1
+        position = torch.arange(state.length, end, device=tokens.device)
+        x = place_below(end, self.place, self.table(tokens), position)
         for layer, source, cache in zip(self.layers, memory.layers, state.layers, strict=True):
             x = layer.step(x, source, memory.mask, cache)
         return self.norm(x), state

@@ -12,6 +12,7 @@ from .config import DecoderOnlyConfig
 from .encoder import LayerStack
 from .masks import prefix_mask, real_tokens
 from .parts import STANDARD, Parts
+from .positions import place_below
 from .state import Features, Memory, State, empty_state
 from .weights import build_embeddings, build_output_layer, initialise
 
@@ -131,13 +132,14 @@ class DecoderOnly(LayerStack):
             The logits of the next token (B, K, V), and the next state.
         """
         positions = memory.mask.sum(-1).flatten(1) + state.length  # (B, 1)
-        x = self.place(self.table(tokens), positions)
+        end = memory.mask.size(-1) + state.length + 1
+        x = place_below(end, self.place, self.table(tokens), positions)
         return self.output(self.advance(x, state, memory)), state
 
     def _embed_source(self, src: Tensor) -> Tensor:
         """Embed src (B, S) and add positions: (B, S, D)."""
-        embedded: Tensor = self.place(self.src_table(src), torch.arange(src.size(1), device=src.device))
-        return embedded
+        positions = torch.arange(src.size(1), device=src.device)
+        return place_below(len(positions), self.place, self.src_table(src), positions)
 
     def _states(
         self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor, attend: Attend | None = None
@@ -145,6 +147,6 @@ class DecoderOnly(LayerStack):
         """Compute the states of source and target, (B, S + T, D)."""
         tgt_len, src_mask = tgt_in.size(1), real_tokens(src, src_mask)
         positions = src_mask.sum(1, keepdim=True) + torch.arange(tgt_len, device=src.device)  # (B, T)
-        target = self.place(self.table(tgt_in), positions)
+        target = place_below(src.size(1) + tgt_len, self.place, self.table(tgt_in), positions)
         sequence = torch.cat((self._embed_source(src), target), dim=1)
         return self.run(sequence, prefix_mask(src_mask, tgt_len), attend)

@@ -12,6 +12,7 @@ from .config import DecoderOnlyConfig
 from .encoder import LayerStack
 from .masks import causal_mask, combine_masks, general_mask
 from .parts import STANDARD, Parts
+from .positions import place_below
 from .state import State, empty_state
 from .weights import build_output_layer, initialise
 
@@ -90,7 +91,9 @@ class LanguageModel(LayerStack):
         Returns:
             The logits of the next token (B, K, V), and the next state.
         """
-        x = self.place(self.table(tokens), torch.arange(state.length, state.length + 1, device=tokens.device))
+        end = state.length + 1
+        position = torch.arange(state.length, end, device=tokens.device)
+        x = place_below(end, self.place, self.table(tokens), position)
         return self.output(self.advance(x, state)), state
 
     def _states(self, tokens: Tensor, allowed: Tensor | None, attend: Attend | None = None) -> Tensor:
@@ -98,5 +101,5 @@ class LanguageModel(LayerStack):
         if allowed is not None:
             allowed = general_mask(allowed, tokens.size(0), self.num_heads)
             allowed = combine_masks(causal_mask(length, device), allowed)
-        x = self.place(self.table(tokens), torch.arange(length, device=device))
+        x = place_below(length, self.place, self.table(tokens), torch.arange(length, device=device))
         return self.run(x, allowed, attend)

@@ -14,6 +14,7 @@ from compare.benchmark.regressions import find_changes
 from compare.benchmark.report import BenchmarkResult
 from compare.config.run import Run
 from compare.system.cpu import tune_cpu
+from compare.system.numerics import set_numerics
 from compare.system.timing import TimedRepeat, time_in_turn
 
 logger = logging.getLogger(__name__)
@@ -58,6 +59,7 @@ def run_benchmark(
     train = runs[0].train
     tune_cpu(batch_tokens=train.batch_tokens)
     device = torch.device(train.device)
+    set_numerics(device, deterministic=train.deterministic)
     inputs = make_inputs(runs[0], plan)
     rows: list[Measurement] = []
     for phase in plan.phases:

@@ -12,6 +12,7 @@ from compare.config.run import Run
 from compare.models.registry import build
 from compare.models.resolved_model import ResolvedModel
 from compare.system.cpu import tune_cpu
+from compare.system.numerics import set_numerics
 from compare.system.timing import Workload, time_in_turn
 from compare.training.loss import TranslationLoss
 
@@ -49,6 +50,7 @@ def measure_growth(runs: Sequence[Run], sizes: Sizes = SIZES, *, repeats: int = 
     tune_cpu()
     train = runs[0].train
     device, precision = torch.device(train.device), train.precision
+    set_numerics(device, deterministic=train.deterministic)
     growths = []
     for axis, values in sizes.items():
         logger.info(f"{axis} {', '.join(map(str, values))}: {len(runs)} models, {repeats} repeats")

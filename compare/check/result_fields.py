@@ -15,7 +15,16 @@ from compare.system.machine import Machine
 from data.vocabulary import load_pair
 
 MACHINE = tuple(item.name for item in dataclasses.fields(Machine))
-NOT_DERIVED = (*MACHINE, "code_version", "status", "reason", "tests", "scores", "files")
+NOT_DERIVED = (
+    *MACHINE,
+    "recurrent_precision",
+    "code_version",
+    "status",
+    "reason",
+    "tests",
+    "scores",
+    "files",
+)
 """Fields of a result that has begun which config and data do not determine."""
 DAMAGE = (ValueError, LookupError, TypeError, ArithmeticError, OSError)
 """What a damaged file can raise."""

@@ -23,6 +23,9 @@ from compare.config.toml_text import to_toml
 from compare.models.resolved_model import ResolvedModel
 from compare.system.device import has_fast_bf16, pick_device
 
+DECODE_BATCH_TOKENS = {"cpu": 4_096, "gpu": 65_536}
+"""``decode.batch_tokens`` by kind of device: a GPU takes nearly the same time for a larger batch."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
@@ -41,7 +44,7 @@ class Run:
     train: TrainConfig
     """Device and precision are decided: never "auto"."""
     decode: DecodeConfig
-    """Search settings."""
+    """Search settings; ``batch_tokens`` is decided: never 0."""
     bench: BenchConfig
     """Amounts of work of the timings."""
     budget: BudgetConfig
@@ -83,7 +86,10 @@ class Run:
 def resolve_models(
     experiment: Experiment, context: str = "config", *, other_machine: bool = False
 ) -> list[Run]:
-    """Decide the settings of each model, device and precision where they are "auto", and ``data.root``.
+    """Decide the settings of each model, what is left to the device, and ``data.root``.
+
+    Left to the device are ``train.device`` and ``train.precision`` where they are "auto", and
+    ``decode.batch_tokens`` where it is 0.
 
     A ``data.root`` that is still relative is resolved against the working directory, so that the
     config.toml of a run is right from anywhere.
@@ -107,8 +113,11 @@ def resolve_models(
     if precision == "auto":
         precision = "bf16" if has_fast_bf16(pick_device(device)) else "fp32"
     train = dataclasses.replace(experiment.train, device=device, precision=precision)
+    batch_tokens = experiment.decode.batch_tokens or DECODE_BATCH_TOKENS["cpu" if device == "cpu" else "gpu"]
+    decode = dataclasses.replace(experiment.decode, batch_tokens=batch_tokens)
     data = dataclasses.replace(experiment.data, root=absolute_root(experiment.data.root, Path()))
-    sections = {name: getattr(experiment, name) for name in SECTIONS} | {"data": data, "train": train}
+    decided = {"data": data, "train": train, "decode": decode}
+    sections = {name: getattr(experiment, name) for name in SECTIONS} | decided
     return [
         Run(label=row.label, preset=row.preset, model=resolve_model(row, context), **sections)
         for row in experiment.models

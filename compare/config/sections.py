@@ -82,6 +82,8 @@ class TrainConfig:
     """cpu, cuda, cuda:N (the GPU of that number), mps, or auto: cuda if available."""
     precision: str = "auto"
     """fp32, bf16 (autocast; weights stay fp32), or auto: bf16 if the device supports it natively."""
+    deterministic: bool = False
+    """On a GPU, compute the same bits each time, which is slower; a processor always does."""
     batch_tokens: int = 4_096
     """Maximum number of target tokens per batch, padding included."""
     accumulate: int = 1
@@ -139,12 +141,13 @@ class DecodeConfig:
     length ** alpha, or both: one of the two is chosen too."""
     max_ratio: float = 2.0
     """A translation has at most max_ratio * source tokens + 10 tokens."""
-    batch_tokens: int = 4_096
-    """Maximum of source tokens times hypotheses decoded together."""
+    batch_tokens: int = 0
+    """Maximum of source tokens times hypotheses decoded together; 0: 4,096, or 65,536 on a GPU."""
 
     def __post_init__(self) -> None:
         """Reject invalid values."""
-        _at_least(1, beam_size=self.beam_size, batch_tokens=self.batch_tokens)
+        _at_least(1, beam_size=self.beam_size)
+        _at_least(0, batch_tokens=self.batch_tokens)
         if not self.max_ratio > 0:
             raise ValueError(f"max_ratio must be positive, found {self.max_ratio}")
         _at_most(MAX_BEAM_SIZE, beam_size=self.beam_size)

@@ -10,6 +10,7 @@ NOT_SHARED = {
     "data.root",  # a path of this machine; data_hash covers the content
     "train.seed",
     "train.device",
+    "train.deterministic",
     "train.log_every",
     "train.checkpoint_every",
     "train.accumulate",  # the parts of a batch have the sum of its gradients

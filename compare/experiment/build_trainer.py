@@ -9,6 +9,7 @@ from compare.experiment.prepare import PreparedData
 from compare.models.registry import build
 from compare.results.run_folder import RunFolder
 from compare.system.distributed import SINGLE, Processes
+from compare.system.numerics import set_numerics
 from compare.system.progress import MetricsCallback
 from compare.training.loss import TranslationLoss
 from compare.training.trainer import Trainer
@@ -38,6 +39,7 @@ def build_trainer(
         has run.
     """
     run, device = folder.run, torch.device(folder.run.train.device)
+    set_numerics(device, deterministic=run.train.deterministic)
     torch.manual_seed(run.train.seed)
     model = build(run.model.architecture, *prepared.vocabulary_sizes).to(device)
     criterion = TranslationLoss(model, run.train.label_smoothing)

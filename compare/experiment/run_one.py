@@ -12,6 +12,7 @@ from compare.decoding.translator import Translator
 from compare.experiment.build_trainer import build_trainer
 from compare.experiment.compute_result import compute_figures
 from compare.experiment.data_parallel import announced
+from compare.experiment.gpu_conditions import gpu_conditions
 from compare.experiment.prepare import PreparedData
 from compare.experiment.select_penalty import select_penalty
 from compare.results.run_folder import RunFolder
@@ -55,6 +56,7 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Resul
         settings_hash=settings_hash(run),
         config_hash=folder.config_hash,
         code_version=code_version(),
+        **gpu_conditions(run),
         **dataclasses.asdict(this_machine(torch.device(run.train.device))),
     )
 

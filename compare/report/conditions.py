@@ -46,6 +46,7 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
         ],
         "Precision": [
             *(f"training {precision}" for precision in distinct(rows, "precision")),
+            *(f"recurrent layers {precision}" for precision in distinct(rows, "recurrent_precision")),
             *(f"decoding {precision}" for precision in distinct(rows, "decode_precision")),
         ],
         "Speeds": _timings(rows),
@@ -65,6 +66,7 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
             ),
             *(f"label smoothing {mass}" for mass in distinct(rows, "label_smoothing")),
             *(f"gradient norm at most {norm}" for norm in distinct(rows, "clip_norm")),
+            *(f"weights reproducible {how}" for how in distinct(rows, "reproducible")),
         ],
         "Data": [
             *distinct(rows, "data_hash", 12),

@@ -231,6 +231,8 @@ COLUMNS: Mapping[str, Column] = {
         Column("label_smoothing", "label smoothing", Group.CONDITIONS),
         Column("clip_norm", "gradient clipping", Group.CONDITIONS, help="maximum total norm"),
         Column("precision", "precision of training", Group.CONDITIONS),
+        Column("recurrent_precision", "precision of recurrent layers", Group.CONDITIONS),
+        Column("reproducible", "weights reproducible", Group.CONDITIONS),
         Column("decode_precision", "precision of decoding", Group.CONDITIONS),
         Column("device", "device", Group.CONDITIONS),
         Column("torch", "torch", Group.CONDITIONS),

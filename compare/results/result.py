@@ -175,6 +175,10 @@ class Result:
     """Maximum total gradient norm."""
     precision: str | None = None
     """Precision of training: fp32 or bf16."""
+    recurrent_precision: str | None = None
+    """Precision of recurrent layers in training; None, and left out of JSON, where it is ``precision``."""
+    reproducible: str | None = None
+    """How exactly training again gives these weights; None, and left out of JSON, where it is to the bit."""
     decode_precision: str | None = None
     """Precision of decoding: fp32 or bf16."""
     device: str | None = None
@@ -224,7 +228,10 @@ class Result:
         """
         record = without_nan(asdict(self))
         if not self.scores:
-            del record["scores"]  # as written by versions without that field
+            del record["scores"]
+        for name in ("recurrent_precision", "reproducible"):  # these three as in versions without the field
+            if record[name] is None:
+                del record[name]
         return json.dumps(record, indent=indent, ensure_ascii=False, allow_nan=False)
 
     @classmethod

@@ -10,6 +10,7 @@ from compare.models.registry import build
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result
 from compare.system.hints import first_line
+from compare.system.numerics import set_numerics
 from compare.training.serialization import ensure_fit, load_weights, set_weights, weight_shapes
 from data.text.files import hash_file
 from data.vocabulary import FILE_NAME, load_pair
@@ -23,7 +24,7 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
 
     Args:
         run: the folder of one run, such as runs/demo/bahdanau-seed1.
-        device: where the model computes: cpu or cuda.
+        device: where the model computes, such as cpu, cuda or cuda:1.
 
     Returns:
         A translator with the run's length penalty: ``translate(lines)`` gives strings, ``attend(line)``
@@ -67,6 +68,7 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
     model = build(architecture, *sizes)
     set_weights(model, load_weights(weights), str(weights))
     try:
+        set_numerics(torch.device(device), deterministic=trained.run.train.deterministic)
         model.to(device)
     except (RuntimeError, AssertionError) as error:  # of torch: no such device, or one it is not built for
         raise ValueError(f"device {device!r} cannot be used: {first_line(error)}") from None

@@ -129,7 +129,9 @@ def designs(hidden: int) -> dict[str, Seq2SeqConfig]:
 
 def translate(model: Seq2Seq, vocabularies: VocabularyPair, lines: Sequence[str]) -> list[str]:
     """Translate by greedy search."""
-    translator = Translator(model, vocabularies, DecodeConfig(beam_size=1), torch.device("cpu"))
+    translator = Translator(
+        model, vocabularies, DecodeConfig(beam_size=1, batch_tokens=4_096), torch.device("cpu")
+    )
     return translator.translate(lines)
 
 

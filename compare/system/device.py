@@ -39,12 +39,14 @@ def pick_device(name: str) -> "torch.device":
 
 
 def device_name(device: "torch.device") -> str:
-    """Return the name of the GPU or the processor."""
+    """Return the name of the GPU or the processor; that of a GPU of another machine is not known here."""
     import torch
 
     if device.type == "mps":
         return f"{processor()[0]} (mps)"
-    return str(torch.cuda.get_device_name(device)) if device.type == "cuda" else processor()[0]
+    if device.type == "cuda":
+        return str(torch.cuda.get_device_name(device) if torch.cuda.is_available() else device)
+    return processor()[0]
 
 
 def has_fast_bf16(device: "torch.device") -> bool:

@@ -99,10 +99,18 @@ def reinforce(rewards: Tensor, choice_logp: Tensor, value: Tensor, mask: Tensor)
     Returns:
         The loss, summed over real tokens, scalar.
     """
-    returns = rewards.flip(1).cumsum(1).flip(1).detach()
+    returns = _sum_from_each_position(rewards).detach()
     advantage = returns - value.to(returns.dtype)
     losses = advantage.square() / 2 - advantage.detach() * choice_logp.to(returns.dtype)
     return losses.where(mask, 0.0).sum()
+
+
+def _sum_from_each_position(rewards: Tensor) -> Tensor:
+    """Compute R_t = r_t + ... + r_T of rewards (B, T)."""
+    if rewards.is_cuda and torch.are_deterministic_algorithms_enabled():  # which torch's cumsum is not
+        with torch.autocast("cuda", enabled=False):
+            return rewards @ rewards.new_ones(rewards.size(1), rewards.size(1)).tril()
+    return rewards.flip(1).cumsum(1).flip(1)
 
 
 def linear_cross_entropy(

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from compare.config.parse import load_experiment
 from compare.config.sections import TrainConfig, VocabularyConfig
 from compare.experiment.prepare import build_vocabularies, load_corpus
-from compare.models.registry import build
+from compare.models.registry import Architecture, build
 from compare.optim.config import OptimConfig
 from compare.training.loss import TranslationLoss
 from compare.training.trainer import Trainer
@@ -47,6 +47,9 @@ def trainer(
     folder: Path,
     scores: list[Validation],
     report: Callable[[dict[str, Any]], None] = lambda line: None,
+    *,
+    architecture: Architecture = SMALL,
+    device: torch.device | str = "cpu",
     **settings: Any,
 ) -> Trainer:
     """Build a trainer whose n-th validation gives ``scores[n]``, and after the last score that one again."""
@@ -55,7 +58,7 @@ def trainer(
         **{"precision": "fp32", "max_updates": 10, "valid_every": 2, "log_every": 1, **settings}
     )
     torch.manual_seed(train.seed)
-    criterion = TranslationLoss(build(SMALL, 18, 18), train.label_smoothing)
+    criterion = TranslationLoss(build(architecture, 18, 18), train.label_smoothing).to(device)
     return Trainer(
         criterion=criterion,
         train_batches=stream,

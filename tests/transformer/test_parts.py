@@ -10,7 +10,7 @@ from tests.kits.transformer import EXACT, B, D, S, T, batch, float64, make, make
 from transformer import Parts, plain_attention
 from transformer.config import LayerConfig
 from transformer.parts import Residual
-from transformer.positions import MAX_LEARNED_POSITIONS, PositionalEmbedding, sinusoids
+from transformer.positions import MAX_LEARNED_POSITIONS, MIN_CACHED, PositionalEmbedding, sinusoids
 
 _float64 = pytest.fixture(autouse=True)(float64)
 
@@ -42,6 +42,24 @@ def test_sinusoids_of_low_precision_are_the_exact_ones_rounded(dtype):
     where = torch.arange(100_001, 100_004)
     placed = PositionalEmbedding(small())(torch.zeros(1, 3, D, dtype=dtype), where)
     assert torch.equal(placed[0], sinusoids(where, D).to(dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_cached_sinusoids_are_those_computed(dtype):
+    """The cache grows, follows the dtype, can be used in training after search, and is no part of weights."""
+    place = PositionalEmbedding(small())
+    for end in (5, 3, MIN_CACHED + 1, 700):
+        where = torch.tensor([[0, end - 1, end // 2]])
+        embedded = torch.zeros(1, 3, D, dtype=dtype, requires_grad=True)
+        with torch.inference_mode():
+            place(embedded.detach(), where, end)
+        placed = place(embedded, where, end)
+        assert torch.equal(placed, place(embedded, where))
+        placed.sum().backward()
+    assert len(place._sinusoids) >= 700
+    assert not place.state_dict()
+    assert place(embedded.double(), where, 700).dtype == torch.float64
+    assert torch.equal(place(embedded.double(), where, 700), place(embedded.double(), where))
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned", "none"])

@@ -1,0 +1,339 @@
+"""What only a GPU can show: ``make test ARGS="-m gpu"``. Without one these tests are skipped."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import seq2seq.layer_by_layer
+from compare.cli import main
+from compare.decoding.search import search
+from compare.models.presets import PRESETS
+from compare.models.registry import build
+from compare.optim.optimizer import build_optimizer
+from compare.protocol import select
+from compare.system.device import device_name
+from compare.system.memory import peak_memory_bytes, reset_peak_memory
+from compare.system.numerics import set_numerics
+from compare.system.precision import for_decoding
+from compare.system.signals import Interrupted
+from compare.training.file_names import CHECKPOINTS, FINAL
+from compare.training.loss import TranslationLoss
+from compare.training.step import compute_loss, train_step
+from compare.training.trainer_state import RunningMetrics
+from data.batch import Batch, make_batch
+from data.loader import BatchStream
+from seq2seq import AttentionConfig, Seq2SeqConfig
+from tests.kits import contract
+from tests.kits.cli import Refusal
+from tests.kits.contract import SPECIAL, make, sharpen, sources, tiny
+from tests.kits.loader import many
+from tests.kits.search import TableModel
+from tests.kits.training import bleus, make_stream, same_weights, trainer
+from tests.kits.waits import no_wait_for_the_gpu
+from transformer.config import TransformerConfig
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+DEVICE = torch.device("cuda")
+SIZE = 99  # of the vocabularies of ``many``
+BATCH = make_batch(many(), np.arange(300))  # more than 3,072 tokens: embeddings have another kernel for these
+PRECISIONS = ["fp32", "bf16"]
+TWO_LAYERS = {
+    "lstm": Seq2SeqConfig(embedding_size=8, hidden_size=8, num_layers=2, dropout=0.3),
+    "gru-residual": Seq2SeqConfig(
+        attention=AttentionConfig(), embedding_size=8, hidden_size=8, num_layers=3, cell="gru", dropout=0.3
+    ),
+    "transformer": TransformerConfig(
+        d_model=16, num_heads=2, encoder_layers=2, decoder_layers=2, ffn_size=16, attention_dropout=0.1
+    ),
+}
+stream = pytest.fixture(scope="module")(make_stream)
+
+
+@pytest.fixture(autouse=True)
+def numerics(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Compute as runs do, and leave no setting behind."""
+    before = torch.backends.cudnn.allow_tf32
+    set_numerics(DEVICE)
+    yield
+    set_numerics(DEVICE)
+    torch.backends.cudnn.allow_tf32 = before
+
+
+@pytest.fixture
+def deterministic() -> None:
+    set_numerics(DEVICE, deterministic=True)
+
+
+def criterion_of(name: str, seed: int = 1) -> TranslationLoss:
+    """Build the loss of a preset at tiny size, in training mode."""
+    torch.manual_seed(seed)
+    model = build(tiny(name).architecture, SIZE, SIZE)
+    return TranslationLoss(model, 0.1).to(DEVICE).train()
+
+
+def update(
+    criterion: TranslationLoss, optimizer: torch.optim.Optimizer, batch: Batch, precision: str
+) -> tuple[Tensor, Tensor]:
+    loss, norm = train_step(criterion, optimizer, batch, precision=precision, clip_norm=1.0)
+    return loss.nll, norm
+
+
+# --- precision of recurrent layers
+
+
+@pytest.mark.parametrize("name", ["lstm", "bahdanau", "gru-context", "rnn-transformer"])
+def test_recurrent_layers_of_bf16_run_in_bf16(name: str, monkeypatch: pytest.MonkeyPatch):
+    """Not in float16, to which torch's autocast casts them; before cuDNN 9.13 in fp32."""
+    seen = set()
+    run = seq2seq.layer_by_layer._run_layer
+
+    def spy(rnn: Any, entries: Tensor, packed: Any, start: Any, flat: list[Tensor]) -> tuple[Tensor, ...]:
+        outputs = run(rnn, entries, packed, start, flat)
+        for tensor in (entries, *flat, *outputs):
+            seen.add(tensor.dtype)
+        assert outputs[0].grad_fn is not None
+        seen.add(outputs[0].grad_fn.name())
+        return outputs
+
+    monkeypatch.setattr(seq2seq.layer_by_layer, "_run_layer", spy)
+    criterion = criterion_of(name)
+    with torch.autocast(DEVICE.type, torch.bfloat16):
+        compute_loss(criterion, BATCH.to(DEVICE)).minimised.backward()
+    used = torch.bfloat16 if seq2seq.layer_by_layer.has_bf16_layers() else torch.float32
+    assert seen == {used, "CudnnRnnBackward0"}
+
+
+def test_autocast_of_torch_itself_would_use_float16():
+    """The reason for running layers one by one; if this fails, torch has changed and they need it no more."""
+    layer = torch.nn.LSTM(8, 8).to(DEVICE)
+    with torch.autocast(DEVICE.type, torch.bfloat16):
+        output, _ = layer(torch.randn(3, 2, 8, device=DEVICE))
+    assert output.dtype == torch.float16
+
+
+# --- updates
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("name", PRESETS)
+def test_updates_are_finite_and_wait_for_nothing(name: str, precision: str):
+    criterion, metrics = criterion_of(name), RunningMetrics(DEVICE)
+    optimizer = build_optimizer(criterion.parameters(), tiny(name).optim)
+    before = [parameter.detach().clone() for parameter in criterion.parameters()]
+    update(criterion, optimizer, BATCH.to(DEVICE), precision)  # libraries start here
+    with no_wait_for_the_gpu():
+        for _ in range(2):
+            nll, norm = update(criterion, optimizer, BATCH.to(DEVICE), precision)
+            metrics.add(nll, norm, BATCH)
+    line = metrics.compute_and_reset({"data": 0.0, "train": 1.0})
+    assert 0 < line["loss"] < 10
+    assert np.isfinite(line["grad_norm"])
+    changed = [not torch.equal(*pair) for pair in zip(before, criterion.parameters(), strict=True)]
+    assert all(parameter.isfinite().all() for parameter in criterion.parameters())
+    assert np.mean(changed) > 0.5  # biases that a softmax ignores stay
+
+
+def test_a_batch_arrives_whole():
+    moved = BATCH.to(DEVICE)
+    for name, part in vars(BATCH).items():
+        if isinstance(part, Tensor):
+            assert getattr(moved, name).device.type == (
+                "cpu" if name in ("rows", "src_lengths") else DEVICE.type
+            )
+            assert torch.equal(getattr(moved, name).cpu(), part)
+
+
+@pytest.mark.parametrize(("dtype", "error"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
+@pytest.mark.parametrize("name", [name for name in PRESETS if "reinforce" not in name])  # that one samples
+def test_loss_and_gradients_are_those_of_the_cpu(
+    name: str, dtype: torch.dtype, error: float, monkeypatch: pytest.MonkeyPatch
+):
+    """With TensorFloat-32 or a layer in half precision the error would be above 1e-4."""
+    monkeypatch.setitem(contract.TINY, "dropout", 0.0)
+    monkeypatch.setitem(contract.TINY, "attention_dropout", 0.0)
+    criterion = criterion_of(name).to(dtype)
+    found = []
+    for device in (torch.device("cpu"), DEVICE):
+        criterion.to(device).zero_grad(set_to_none=True)
+        loss = compute_loss(criterion, BATCH.to(device))
+        (loss.minimised / loss.tokens).backward()
+        gradients = [p.grad.flatten() for p in criterion.parameters() if p.grad is not None]
+        found.append((loss.minimised.detach().cpu(), torch.cat(gradients).cpu()))
+    (loss_cpu, cpu), (loss_gpu, gpu) = found
+    torch.testing.assert_close(loss_gpu, loss_cpu, rtol=error, atol=0)
+    assert (gpu - cpu).norm() < error * cpu.norm()
+
+
+@pytest.mark.usefixtures("deterministic")
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("name", PRESETS)
+def test_deterministic_updates_are_equal_to_the_bit(name: str, precision: str):
+    weights = []
+    for _ in range(2):
+        criterion = criterion_of(name)
+        optimizer = build_optimizer(criterion.parameters(), tiny(name).optim)
+        torch.manual_seed(2)
+        for _ in range(3):
+            update(criterion, optimizer, BATCH.to(DEVICE), precision)
+        weights.append([parameter.detach().clone() for parameter in criterion.parameters()])
+    assert all(torch.equal(*pair) for pair in zip(*weights, strict=True))
+
+
+# --- runs
+
+
+@pytest.mark.usefixtures("deterministic")
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("name", TWO_LAYERS)
+@pytest.mark.parametrize("at", [3, 8])
+def test_a_resumed_run_equals_an_uninterrupted_one(
+    name: str, precision: str, at: int, stream: BatchStream, tmp_path: Path
+):
+    """Dropout between layers included, whose state cuDNN would keep to itself."""
+
+    def interrupt(line: dict[str, Any]) -> None:
+        if line["kind"] == "train" and line["update"] == at:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    settings = {"architecture": TWO_LAYERS[name], "device": DEVICE, "precision": precision}
+    whole, halves = tmp_path / "whole", tmp_path / "halves"
+    trainer(stream, whole, bleus(1, 2, 3, 4, 5), **settings).run()
+    with pytest.raises(Interrupted, match=f"update {at} of 10"):
+        trainer(stream, halves, bleus(1, 2, 3, 4, 5), interrupt, **settings).run()
+    torch.manual_seed(99)  # what the saved state must replace
+    remaining = bleus(2, 3, 4, 5) if at == 3 else bleus(5)
+    trainer(stream, halves, remaining, **settings).run()
+    assert same_weights(whole / CHECKPOINTS / FINAL, halves / CHECKPOINTS / FINAL)
+
+
+def test_a_run_of_another_gpu_is_not_continued(
+    stream: BatchStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    first = trainer(stream, tmp_path, bleus(1), device=DEVICE, max_updates=2)
+    first.run()
+    monkeypatch.setattr("compare.training.trainer.device_name", lambda device: "NVIDIA Abacus")
+    other = trainer(stream, tmp_path, bleus(1), device=DEVICE, max_updates=4)
+    with pytest.raises(ValueError, match=f"is of .*{device_name(DEVICE)}.*, and this is NVIDIA Abacus"):
+        other.run()
+
+
+def test_an_experiment_runs_and_its_device_is_decided(tiny_toml: Path, tmp_path: Path, refusal: Refusal):
+    command = [
+        "run",
+        str(tiny_toml),
+        "--out",
+        str(tmp_path / "run"),
+        "--quiet",
+        "--set",
+        "train.max_updates=20",
+    ]
+    command += ["--set", "train.valid_every=10", "--set", "train.precision=bf16"]
+    assert main([*command, "--set", "train.device=auto"]) == 0
+    for name in ("luong-seed1", "transformer-seed1"):
+        config = (tmp_path / "run" / name / "config.toml").read_text()
+        assert 'device = "cuda"' in config
+        assert "batch_tokens = 65536" in config
+        result = json.loads((tmp_path / "run" / name / "result.json").read_text())
+        assert result["device"] == device_name(DEVICE)
+        assert result["reproducible"] == "up to rounding, not bit by bit"
+        assert result["peak_memory_bytes"] > 0
+        assert ("recurrent_precision" in result) == (
+            name.startswith("luong") and not seq2seq.layer_by_layer.has_bf16_layers()
+        )
+    message = refusal(*command, "--set", "train.device=cpu")
+    assert 'device = "cuda" there, device = "cpu" here' in message
+    assert main(["check", str(tmp_path / "run"), "--decode", "4"]) == 0
+
+
+def test_the_benchmark_times_every_phase(tiny_toml: Path, tmp_path: Path):
+    out = tmp_path / "bench.json"
+    command = ["bench", str(tiny_toml), "--synthetic", "6", "--batch", "4", "--repeats", "1", "--steps", "3"]
+    command += ["--phase", "train,encode,greedy,beam,latency"]
+    command += ["--set", "train.device=cuda", "--set", "train.precision=bf16", "--out", str(out), "-q"]
+    assert main(command) == 0
+    result = json.loads(out.read_text())
+    assert result["conditions"]["device"] == device_name(DEVICE)
+    assert {row["phase"].split()[0] for row in result["rows"]} >= {"train", "encode", "forced"}
+    assert all(row["peak_memory_bytes"] > 0 for row in result["rows"])
+
+
+def test_memory_is_that_of_the_device_that_is_named():
+    for device in {DEVICE, torch.device("cuda", torch.cuda.device_count() - 1)}:
+        reset_peak_memory(device)
+        before = peak_memory_bytes(device)
+        block = torch.empty(1 << 20, dtype=torch.uint8, device=device)
+        assert peak_memory_bytes(device) >= before + len(block)
+
+
+# --- search
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_gpu_translates_as_the_cpu(name: str, beam: int):
+    """In float64, where no two scores are so near that the order of sums decides."""
+    model = make(name).double().eval()
+    sharpen(model)
+    src, mask = sources()
+    limits, found = torch.full((len(src),), 8), []
+    for device in (torch.device("cpu"), DEVICE):
+        model.to(device)
+        arguments = {"limits": limits.to(device), "special": SPECIAL, "beam_size": beam}
+        found.append(search(model, src.to(device), mask.to(device), **arguments))
+    assert [hypothesis.tokens for hypothesis in found[0]] == [hypothesis.tokens for hypothesis in found[1]]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("beam", [1, 2, 5])
+def test_ties_go_to_the_lowest_id_as_on_the_cpu(beam: int, dtype: torch.dtype):
+    """Logits of four values only: most of the candidates of a step tie."""
+    generator = torch.Generator().manual_seed(3)
+    table = torch.randint(4, (20, 97, 1000), generator=generator).to(dtype)
+    found = []
+    for device in (torch.device("cpu"), DEVICE):
+        with torch.device(device):
+            src = torch.arange(20).unsqueeze(1)
+            arguments = {"limits": torch.full((20,), 5), "special": SPECIAL, "beam_size": beam}
+            found.append(search(TableModel(table.to(device)), src, torch.ones_like(src), **arguments))  # type: ignore[arg-type]
+    assert [hypothesis.tokens for hypothesis in found[0]] == [hypothesis.tokens for hypothesis in found[1]]
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_step_of_a_model_waits_for_nothing(name: str, precision: str):
+    model = for_decoding(make(name).to(DEVICE).eval(), precision)
+    src, mask = (part.to(DEVICE) for part in sources())
+    with torch.inference_mode():
+        memory = model.encode(src, mask)
+        state = model.init_state(memory, 3, 4)
+        tokens = torch.full((len(src), 3), SPECIAL.bos, device=DEVICE)
+        logits, state = model.step(tokens, state, memory)
+        with no_wait_for_the_gpu():
+            for _ in range(2):
+                tokens = logits.argmax(2)
+                state = select(state, torch.zeros_like(tokens))
+                logits, state = model.step(tokens, state, memory)
+        assert logits.isfinite().all()
+
+
+def test_the_lengths_of_a_batch_spare_the_wait_of_an_encoder():
+    model = make("bahdanau").to(DEVICE).eval()
+    src, mask = (part.to(DEVICE) for part in sources())
+    lengths = mask.sum(1).cpu()
+    with torch.inference_mode():
+        expected = model.encode(src, mask)
+        with no_wait_for_the_gpu():
+            found = model.encode(src, mask, lengths)
+    for one, other in zip(contract.leaves(found), contract.leaves(expected), strict=True):
+        assert torch.equal(one, other)
