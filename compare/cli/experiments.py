@@ -20,6 +20,9 @@ def run(
         str,
         typer.Option(help="Train each model once per seed, such as 1,2,3 [default: train.seed]."),
     ] = "",
+    jobs: Annotated[
+        str, typer.Option(help="Runs at a time: a number, or auto: one per GPU, or per two cores.")
+    ] = "1",
     out: Annotated[Path | None, typer.Option(help="Output folder [default: runs/<config>].")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check settings and data; train nothing.")
@@ -35,6 +38,7 @@ def run(
     """
     from compare.config.parse import load_experiment
     from compare.experiment import run_all
+    from compare.experiment.launch.side_by_side import SideBySide, parse_jobs
     from compare.report.tables.table import render_table
     from compare.report.views import write_views
     from compare.results.store import read_results
@@ -44,14 +48,15 @@ def run(
     show_messages(quiet=quiet)
     experiment = load_experiment(config, settings or [])
     folder = out or Path("runs") / experiment.name
-    drawn = _seeds(seeds)
+    drawn, number = _seeds(seeds), parse_jobs(jobs)
     if dry_run:
         runs = run_all.dry_run(experiment, folder, seeds=drawn, context=str(config))
         names = [run.name for run in runs]
         print_visible(json.dumps(names) if as_json else "\n".join(names))
         return 0
+    launcher = None if number == 1 else SideBySide(jobs=number)
     results = run_all.run_experiment(
-        experiment, folder, Reporter(quiet=quiet), seeds=drawn, context=str(config)
+        experiment, folder, Reporter(quiet=quiet), seeds=drawn, context=str(config), launcher=launcher
     )
     print_visible(render_table(read_results(folder), "json" if as_json else "markdown"), end="", flush=True)
     write_views(folder)

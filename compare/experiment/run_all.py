@@ -9,6 +9,7 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Protocol
 
 from compare.config.run import Run, resolve_models
 from compare.config.sections import Experiment
@@ -41,6 +42,59 @@ from data.vocabulary import SPECIALS
 logger = logging.getLogger(__name__)
 
 
+class Launcher(Protocol):
+    """The way in which the runs of an experiment are finished and its models timed."""
+
+    @property
+    def other_machine(self) -> bool:
+        """Whether the runs get devices that this machine may lack."""
+
+    def run_each(self, runs: Sequence[RunFolder], prepared: PreparedData, reporter: Reporter) -> None:
+        """Finish each run that has not ended; if one fails, the others still run."""
+
+    def time_all(self, folder: Path, settings: Run, prepared: PreparedData) -> None:
+        """Time all models in turn if all runs have ended; see ``timing.time_all``."""
+
+
+class InTurn:
+    """Finish the runs one after the other in this process."""
+
+    other_machine = False
+
+    def run_each(self, runs: Sequence[RunFolder], prepared: PreparedData, reporter: Reporter) -> None:
+        """Finish each run that has not ended; if one fails, the others still run.
+
+        Raises:
+            ValueError: a run could not be finished, such as one with damaged files; all others have been run.
+        """
+        errors: list[ValueError] = []
+        for number, run in enumerate(runs, start=1):
+            position = f"[{number}/{len(runs)}] {run.name}"
+            try:
+                with lock_folder(run.folder):
+                    if has_ended(run):
+                        logger.info(f"{position}: already finished")
+                        continue
+                    logger.info(f"{position}: start")
+                    begin_run(run, prepared)
+                    with log_to_file(run.folder / "log.txt"):
+                        finish_run(run, prepared.for_seed(run.run.train.seed), reporter)
+                    with lock_folder(run.folder.parent, wait=True):
+                        write_json_lines(run.folder.parent)
+            except Locked as locked:
+                logger.warning(f"{position}: left out: {locked}")
+            except ValueError as error:
+                errors.append(error)
+                if len(errors) > 1 or number < len(runs):
+                    logger.error(f"{position}: {error}")
+        if errors:
+            raise errors[0]
+
+    def time_all(self, folder: Path, settings: Run, prepared: PreparedData) -> None:
+        """Time all models in turn if all runs have ended."""
+        time_all(folder, settings, prepared)
+
+
 def run_experiment(
     experiment: Experiment,
     folder: str | Path,
@@ -48,6 +102,7 @@ def run_experiment(
     *,
     seeds: Sequence[int] = (),
     context: str = "config",
+    launcher: Launcher | None = None,
 ) -> list[Result]:
     """Finish every run of ``experiment`` in ``folder``.
 
@@ -60,6 +115,7 @@ def run_experiment(
         reporter: shows the progress of training; by default log messages do.
         seeds: each model is trained once from each seed; by default from ``[train] seed`` alone.
         context: the file that error messages name.
+        launcher: how the runs are finished, such as ``SideBySide(jobs=4)``; by default one after the other.
 
     Returns:
         The result of every run that was asked for, in order; ``read_results(folder)`` gives those of earlier
@@ -69,16 +125,16 @@ def run_experiment(
         ValueError: bad settings or data, or ``folder`` holds another experiment.
         Interrupted: a signal arrived; everything is saved.
     """
-    reporter = reporter or Reporter(quiet=True)
+    reporter, launcher = reporter or Reporter(quiet=True), launcher or InTurn()
     code_version()  # of the sources as they are now: they may be edited during a long run
     folder = Path(folder)
     tune_cpu(batch_tokens=experiment.train.batch_tokens)
-    models = resolve_models(experiment, context)
+    models = resolve_models(experiment, context, other_machine=launcher.other_machine)
     _check_settings(models, folder)
     runs = _with_seeds(models, folder, seeds)
     if experiment.budget.match == "none":
         refuse_other_settings(runs)
-        if all(_has_ended(run) for run in runs) and not results_to_time(folder):
+        if all(has_ended(run) for run in runs) and not results_to_time(folder):
             logger.info(f"{folder}: all {len(runs)} runs have ended; delete the folder of a run to repeat it")
             return [read_result(run.folder) for run in runs]
     with remove_leftovers_of_mistakes(folder), lock_folder(folder, wait=True):
@@ -94,8 +150,8 @@ def run_experiment(
             refuse_other_settings(runs)
         ensure_models_fit(models, prepared.vocabulary_sizes)
         write_registry(folder, registry, runs, prepared)
-    _run_each(runs, prepared, reporter)
-    time_all(folder, models[0], prepared)
+    launcher.run_each(runs, prepared, reporter)
+    launcher.time_all(folder, models[0], prepared)
     return [read_result(run.folder) for run in runs]
 
 
@@ -146,36 +202,18 @@ def _check_settings(models: Sequence[Run], folder: Path) -> None:
         read_results(folder)  # names what is damaged
 
 
-def _run_each(runs: Sequence[RunFolder], prepared: PreparedData, reporter: Reporter) -> None:
-    """Finish each run that has not ended; if one fails, the others still run.
+def finish_run(run: RunFolder, prepared: PreparedData, reporter: Reporter) -> Result:
+    """Finish one run and write its result, which it returns; divergence and lack of memory are results too.
+
+    Args:
+        run: the run, whose folder this process has locked.
+        prepared: the data, with the batches of the run's seed.
+        reporter: shows the progress of training.
 
     Raises:
-        ValueError: a run could not be finished, such as one with damaged files; all others have been run.
+        ValueError: a file of the run is damaged.
+        Interrupted: a signal arrived; the state is saved.
     """
-    errors: list[ValueError] = []
-    for number, run in enumerate(runs, start=1):
-        position = f"[{number}/{len(runs)}] {run.name}"
-        try:
-            with lock_folder(run.folder):
-                if _has_ended(run):
-                    logger.info(f"{position}: already finished")
-                    continue
-                logger.info(f"{position}: start")
-                begin_run(run, prepared)
-                with log_to_file(run.folder / "log.txt"):
-                    _finish(run, prepared.for_seed(run.run.train.seed), reporter)
-        except Locked as locked:
-            logger.warning(f"{position}: left out: {locked}")
-        except ValueError as error:
-            errors.append(error)
-            if len(errors) > 1 or number < len(runs):
-                logger.error(f"{position}: {error}")
-    if errors:
-        raise errors[0]
-
-
-def _finish(run: RunFolder, prepared: PreparedData, reporter: Reporter) -> None:
-    """Finish one run and write its result; divergence and lack of memory are results too."""
     try:
         result = run_one(run, prepared, reporter)
     except TrainingDiverged as error:
@@ -188,9 +226,9 @@ def _finish(run: RunFolder, prepared: PreparedData, reporter: Reporter) -> None:
         logger.error(f"{run.name}: {reason}; run the same command to try again")
         result = dataclasses.replace(unfinished_result(run, prepared), reason=reason)
     save_result(run.folder, result)
-    with lock_folder(run.folder.parent, wait=True):
-        write_json_lines(run.folder.parent)
+    return result
 
 
-def _has_ended(run: RunFolder) -> bool:
+def has_ended(run: RunFolder) -> bool:
+    """Return whether a run is done or has failed."""
     return run.folder.is_dir() and read_result(run.folder).status != "unfinished"
