@@ -38,12 +38,13 @@ def run(
     """
     from compare.config.parse import load_experiment
     from compare.experiment import run_all
-    from compare.experiment.launch.side_by_side import SideBySide, parse_jobs
+    from compare.experiment.launch.side_by_side import SideBySide
     from compare.report.tables.table import render_table
     from compare.report.views import write_views
     from compare.results.store import read_results
     from compare.system.log import show_messages
     from compare.system.progress import Reporter
+    from compare.system.slots import parse_jobs
 
     show_messages(quiet=quiet)
     experiment = load_experiment(config, settings or [])
@@ -74,6 +75,9 @@ def tune(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 1,
     settings: Settings = None,
+    jobs: Annotated[
+        str, typer.Option(help="Trials at a time: a number, or auto: one per GPU, or per two cores.")
+    ] = "1",
     out: Annotated[Path | None, typer.Option(help="Output folder [default: runs/tune/<config>].")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check settings and data; show the draws.")
@@ -95,16 +99,19 @@ def tune(
     from compare.results.markdown import markdown_table
     from compare.system.log import show_messages
     from compare.system.progress import Reporter
+    from compare.system.slots import parse_jobs
 
     show_messages(quiet=quiet)
     plan = TuningPlan(trials=trials, updates=updates, seed=seed, space=parse_space(space or []))
-    folder, overrides = out or Path("runs/tune") / config.stem, settings or []
+    folder, overrides, number = out or Path("runs/tune") / config.stem, settings or [], parse_jobs(jobs)
     if dry_run:
         draws = plan_trials(config, folder, plan, overrides=overrides)
         rows = [{"trial": number, **draw} for number, draw in enumerate(draws, start=1)]
         print_visible(json.dumps(rows) if as_json else markdown_table(rows))
         return 0
-    tuning = tune_experiment(config, folder, plan, overrides=overrides, reporter=Reporter(quiet=quiet))
+    tuning = tune_experiment(
+        config, folder, plan, overrides=overrides, reporter=Reporter(quiet=quiet), jobs=number
+    )
     rows = summarize(tuning.trials)
     if as_json:
         print_visible(json.dumps(rows))

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 import queue
 import signal
 import subprocess
@@ -14,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from compare.system.cores import count_cores, split_processors
 from compare.system.progress import Reporter, ShowMetrics
 from compare.system.signals import Interrupted, stop_on_signals
+from compare.system.slots import Slot
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +24,6 @@ START += "from compare.system.child import main; sys.exit(main(**t))"
 """Program of a child: the modules are those that the parent finds, wherever it was started."""
 POLL_S = 0.1
 """Longest time until a signal to the parent is passed on."""
-VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,28 +36,6 @@ class Task:
     """The function, as "module:name"; its first argument is a ``child.Channel``."""
     arguments: Sequence[Any]
     """The other arguments; JSON can hold them."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Slot:
-    """The place of one child at a time."""
-
-    threads: int
-    """CPU threads of torch."""
-    processors: Sequence[int] = ()
-    """The logical processors that the child runs on; empty: all."""
-    gpu: str | None = None
-    """The only GPU that the child sees, as in CUDA_VISIBLE_DEVICES; None: all."""
-
-    def environment(self) -> dict[str, str]:
-        """Return the environment of a child in this place."""
-        gpu = {} if self.gpu is None else {VISIBLE: self.gpu}
-        return {**os.environ, "OMP_NUM_THREADS": str(self.threads), **gpu}
-
-    def __str__(self) -> str:
-        processors = f"processors {', '.join(map(str, self.processors))}" if self.processors else ""
-        gpu = f"GPU {self.gpu}" if self.gpu is not None else ""
-        return ", ".join(filter(None, [f"{self.threads} threads", processors, gpu]))
 
 
 @dataclass(kw_only=True)
@@ -109,39 +85,6 @@ class _Child:
             return Outcome(name=self.task.name, **self.last)
         how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
         return Outcome(name=self.task.name, kind="died", text=f"its process was {how}")
-
-
-def local_slots(device: str, number: int) -> list[Slot]:
-    """Divide this machine among ``number`` children.
-
-    On a CPU, each gets a group of cores and as many threads as it has cores (at most those of this process).
-    On GPUs, each gets one GPU, or shares one with others if there are fewer; the cores are not divided, but
-    the threads are.
-
-    Args:
-        device: the device of the runs, such as cpu or cuda.
-        number: of children at a time.
-    """
-    import torch
-
-    groups = split_processors(number)
-    threads = [max(1, min(count_cores(group), torch.get_num_threads())) for group in groups]
-    if device == "cpu":
-        return [Slot(threads=each, processors=group) for each, group in zip(threads, groups, strict=True)]
-    gpus = visible_gpus() if device in ("cuda", "cuda:0") else []
-    return [
-        Slot(threads=each, gpu=gpus[index % len(gpus)] if gpus else None)
-        for index, each in enumerate(threads)
-    ]
-
-
-def visible_gpus() -> list[str]:
-    """List the GPUs that this process sees, as CUDA_VISIBLE_DEVICES names them."""
-    import torch
-
-    count = torch.cuda.device_count()
-    named = [name.strip() for name in os.environ.get(VISIBLE, "").split(",") if name.strip()]
-    return named[:count] if named else [str(index) for index in range(count)]
 
 
 def run_children(

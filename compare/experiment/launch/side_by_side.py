@@ -12,38 +12,14 @@ from compare.experiment.run_all import has_ended
 from compare.experiment.timing.time_all import time_all
 from compare.results.run_folder import RunFolder
 from compare.results.store import write_json_lines
-from compare.system.children import Outcome, Task, local_slots, run_children, visible_gpus
-from compare.system.cores import count_cores, usable_processors
+from compare.system.children import Outcome, Task, run_children
 from compare.system.locks import Locked, lock_folder
 from compare.system.progress import Reporter
+from compare.system.slots import count_jobs, local_slots
 
 logger = logging.getLogger(__name__)
 
-MAX_JOBS = 1_000
-CORES_PER_JOB = 2
-"""Cores of each run with ``--jobs auto``: small models gain little from a third."""
 WORKER = "compare.experiment.launch.worker:finish_begun_run"
-
-
-def parse_jobs(text: str) -> int:
-    """Read the value of ``--jobs``; 0 stands for auto.
-
-    Raises:
-        ValueError: neither auto nor a whole number from 1 on.
-    """
-    if text == "auto":
-        return 0
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MAX_JOBS):
-        raise ValueError(f"--jobs {text}: must be auto, or a whole number from 1 to {MAX_JOBS:,}")
-    return int(text)
-
-
-def count_jobs(jobs: int, device: str) -> int:
-    """Return ``jobs``, or for 0 as many as suit this machine: one per GPU, or one per two cores."""
-    if jobs:
-        return jobs
-    places = len(visible_gpus()) if device != "cpu" else count_cores(usable_processors()) // CORES_PER_JOB
-    return max(1, places)
 
 
 @dataclass(frozen=True, kw_only=True)

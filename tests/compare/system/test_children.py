@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from compare.system import children
-from compare.system.children import Slot, local_slots, run_children, visible_gpus
+from compare.system.children import run_children
 from compare.system.progress import Reporter
 from compare.system.signals import Interrupted
+from compare.system.slots import Slot
 from tests.kits.children import task
 from tests.kits.paths import ROOT
 
@@ -130,16 +130,3 @@ def test_children_end_with_a_killed_parent(tmp_path: Path):
     parent.kill()
     parent.wait()
     wait_for(lambda: not is_running(child))
-
-
-def test_slots_divide_cores_or_gpus(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(children, "split_processors", lambda number: [[index] for index in range(number)])
-    slots = local_slots("cpu", 2)
-    assert [(slot.threads, slot.processors, slot.gpu) for slot in slots] == [(1, [0], None), (1, [1], None)]
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert [slot.gpu for slot in local_slots("cuda", 3)] == ["0", "1", "0"]
-    assert not any(slot.processors for slot in local_slots("cuda", 3))
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5, GPU-abc")
-    assert visible_gpus() == ["5", "GPU-abc"]
-    assert [slot.gpu for slot in local_slots("cuda:1", 2)] == [None, None]  # the device that the config names

@@ -12,11 +12,9 @@ import pytest
 import torch
 
 from compare.cli import main
-from compare.experiment.launch import side_by_side
-from compare.experiment.launch.side_by_side import count_jobs, parse_jobs
 from compare.results.store import read_results
 from compare.training.file_names import CHECKPOINTS, STATE
-from tests.kits.cli import Refusal, files
+from tests.kits.cli import files
 from tests.kits.runs import ROWS
 from tests.reliability.contents import differences, leftovers, read_contents
 
@@ -110,17 +108,3 @@ def test_a_signal_to_the_parent_saves_all_runs(
     assert "transformer-seed1 stopped at update" in captured.err
     assert captured.err.endswith("; run the same command again to continue\n")
     assert leftovers(folder) == []
-
-
-def test_the_value_of_jobs(monkeypatch: pytest.MonkeyPatch, refusal: Refusal, tiny_toml: Path):
-    assert [parse_jobs(text) for text in ("auto", "1", "12")] == [0, 1, 12]
-    for text in ("0", "-1", "two", "1001", "²", ""):
-        assert refusal("run", tiny_toml, "--jobs", text) == (
-            f"--jobs {text}: must be auto, or a whole number from 1 to 1,000"
-        )
-    monkeypatch.setattr(side_by_side, "usable_processors", lambda: list(range(7)))
-    monkeypatch.setattr(side_by_side, "count_cores", len)
-    monkeypatch.setattr(side_by_side, "visible_gpus", lambda: ["0", "1", "2", "3"])
-    assert [count_jobs(jobs, device) for jobs in (0, 5) for device in ("cpu", "cuda")] == [3, 4, 5, 5]
-    monkeypatch.setattr(side_by_side, "usable_processors", lambda: [0])
-    assert count_jobs(0, "cpu") == 1
