@@ -3,11 +3,14 @@
 import json
 import logging
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from compare.cli.app import AsJson, Quiet, Settings, app, print_visible
+
+if TYPE_CHECKING:
+    from compare.experiment.run_all import Launcher
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +26,10 @@ def run(
     jobs: Annotated[
         str, typer.Option(help="Runs at a time: a number, or auto: one per GPU, or per two cores.")
     ] = "1",
+    slurm: Annotated[
+        str,
+        typer.Option(help="Runs as jobs of a cluster: partition=NAME,gpus=1,time=60,cpus=8,mem=32."),
+    ] = "",
     out: Annotated[Path | None, typer.Option(help="Output folder [default: runs/<config>].")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check settings and data; train nothing.")
@@ -38,27 +45,22 @@ def run(
     """
     from compare.config.parse import load_experiment
     from compare.experiment import run_all
-    from compare.experiment.launch.side_by_side import SideBySide
     from compare.report.tables.table import render_table
     from compare.report.views import write_views
     from compare.results.store import read_results
     from compare.system.log import show_messages
     from compare.system.progress import Reporter
-    from compare.system.slots import parse_jobs
 
     show_messages(quiet=quiet)
     experiment = load_experiment(config, settings or [])
     folder = out or Path("runs") / experiment.name
-    drawn, number = _seeds(seeds), parse_jobs(jobs)
+    options: dict[str, Any] = {"seeds": _seeds(seeds), "context": str(config)}
+    options["launcher"] = _launcher(jobs, slurm)
     if dry_run:
-        runs = run_all.dry_run(experiment, folder, seeds=drawn, context=str(config))
-        names = [run.name for run in runs]
+        names = [run.name for run in run_all.dry_run(experiment, folder, **options)]
         print_visible(json.dumps(names) if as_json else "\n".join(names))
         return 0
-    launcher = None if number == 1 else SideBySide(jobs=number)
-    results = run_all.run_experiment(
-        experiment, folder, Reporter(quiet=quiet), seeds=drawn, context=str(config), launcher=launcher
-    )
+    results = run_all.run_experiment(experiment, folder, Reporter(quiet=quiet), **options)
     print_visible(render_table(read_results(folder), "json" if as_json else "markdown"), end="", flush=True)
     write_views(folder)
     return 0 if all(result.status == "done" for result in results) else 1
@@ -188,6 +190,23 @@ def study(
     print_visible(report.to_json() if as_json else report.to_markdown(), end="")
     logger.info(f"written to {out / name}")
     return 0
+
+
+def _launcher(jobs: str, slurm: str) -> "Launcher | None":
+    """Return the launcher that ``--jobs`` or ``--slurm`` asks for; None: one run after the other."""
+    from compare.experiment.launch.side_by_side import SideBySide
+    from compare.experiment.launch.slurm import SlurmArray
+    from compare.experiment.launch.slurm_options import parse_slurm
+    from compare.system.slots import parse_jobs
+
+    number = parse_jobs(jobs)
+    if slurm and number != 1:
+        raise ValueError(
+            f"--jobs {jobs}: with --slurm, the cluster decides how many run at a time: leave it out"
+        )
+    if slurm:
+        return SlurmArray(options=parse_slurm(slurm))
+    return None if number == 1 else SideBySide(jobs=number)
 
 
 def _seeds(text: str) -> list[int]:

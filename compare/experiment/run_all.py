@@ -45,9 +45,8 @@ logger = logging.getLogger(__name__)
 class Launcher(Protocol):
     """The way in which the runs of an experiment are finished and its models timed."""
 
-    @property
-    def other_machine(self) -> bool:
-        """Whether the runs get devices that this machine may lack."""
+    def resolve(self, experiment: Experiment, context: str) -> list[Run]:
+        """Decide the settings of each model, on the devices that its runs get; see ``resolve_models``."""
 
     def run_each(self, runs: Sequence[RunFolder], prepared: PreparedData, reporter: Reporter) -> None:
         """Finish each run that has not ended; if one fails, the others still run."""
@@ -59,7 +58,9 @@ class Launcher(Protocol):
 class InTurn:
     """Finish the runs one after the other in this process."""
 
-    other_machine = False
+    def resolve(self, experiment: Experiment, context: str) -> list[Run]:
+        """Decide the settings of each model, for the devices of this machine."""
+        return resolve_models(experiment, context)
 
     def run_each(self, runs: Sequence[RunFolder], prepared: PreparedData, reporter: Reporter) -> None:
         """Finish each run that has not ended; if one fails, the others still run.
@@ -129,7 +130,7 @@ def run_experiment(
     code_version()  # of the sources as they are now: they may be edited during a long run
     folder = Path(folder)
     tune_cpu(batch_tokens=experiment.train.batch_tokens)
-    models = resolve_models(experiment, context, other_machine=launcher.other_machine)
+    models = launcher.resolve(experiment, context)
     _check_settings(models, folder)
     runs = _with_seeds(models, folder, seeds)
     if experiment.budget.match == "none":
@@ -156,7 +157,12 @@ def run_experiment(
 
 
 def dry_run(
-    experiment: Experiment, folder: str | Path, *, seeds: Sequence[int] = (), context: str = "config"
+    experiment: Experiment,
+    folder: str | Path,
+    *,
+    seeds: Sequence[int] = (),
+    context: str = "config",
+    launcher: Launcher | None = None,
 ) -> list[Run]:
     """Check settings, folder and data as ``run_experiment`` would, without writing any file.
 
@@ -165,6 +171,7 @@ def dry_run(
         folder: where the runs would be kept.
         seeds: as for ``run_experiment``.
         context: the file that error messages name.
+        launcher: as for ``run_experiment``.
 
     Returns:
         The runs that ``run_experiment`` would finish; a budget of time, which needs a calibration, is not yet
@@ -174,7 +181,7 @@ def dry_run(
         ValueError: bad settings or data, or ``folder`` holds another experiment.
     """
     folder = Path(folder)
-    models = resolve_models(experiment, context)
+    models = (launcher or InTurn()).resolve(experiment, context)
     _check_settings(models, folder)
     if experiment.budget.match == "none":
         refuse_other_settings(_with_seeds(models, folder, seeds))

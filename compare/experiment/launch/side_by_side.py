@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from compare.config.run import Run
-from compare.experiment.experiment_folder import begin_run
+from compare.config.run import Run, resolve_models
+from compare.config.sections import Experiment
+from compare.experiment.launch.begin_runs import begin_runs
 from compare.experiment.prepare import PreparedData
-from compare.experiment.run_all import has_ended
 from compare.experiment.timing.time_all import time_all
 from compare.results.run_folder import RunFolder
 from compare.results.store import write_json_lines
 from compare.system.children import Outcome, Task, run_children
-from compare.system.locks import Locked, lock_folder
+from compare.system.locks import lock_folder
 from compare.system.progress import Reporter
 from compare.system.slots import count_jobs, local_slots
 
@@ -28,7 +28,10 @@ class SideBySide:
 
     jobs: int = 0
     """Runs at a time; 0: one per GPU, or one per two cores."""
-    other_machine: bool = False
+
+    def resolve(self, experiment: Experiment, context: str) -> list[Run]:
+        """Decide the settings of each model, for the devices of this machine."""
+        return resolve_models(experiment, context)
 
     def run_each(self, runs: Sequence[RunFolder], prepared: PreparedData, reporter: Reporter) -> None:
         """Finish each run that has not ended; if one fails, the others still run.
@@ -55,31 +58,6 @@ class SideBySide:
     def time_all(self, folder: Path, settings: Run, prepared: PreparedData) -> None:
         """Time all models in turn, alone, with all threads of this process."""
         time_all(folder, settings, prepared)
-
-
-def begin_runs(runs: Sequence[RunFolder], prepared: PreparedData) -> tuple[list[RunFolder], list[ValueError]]:
-    """Create the folders of the runs that have not ended, and return these runs.
-
-    A run that another process works on is left out with a message. So is one whose folder is damaged; its
-    error is returned.
-    """
-    begun: list[RunFolder] = []
-    errors: list[ValueError] = []
-    for number, run in enumerate(runs, start=1):
-        position = f"[{number}/{len(runs)}] {run.name}"
-        try:
-            with lock_folder(run.folder):
-                if has_ended(run):
-                    logger.info(f"{position}: already finished")
-                    continue
-                begin_run(run, prepared)
-                begun.append(run)
-        except Locked as locked:
-            logger.warning(f"{position}: left out: {locked}")
-        except ValueError as error:
-            logger.error(f"{position}: {error}")
-            errors.append(error)
-    return begun, errors
 
 
 def _ended(outcome: Outcome, experiment: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from compare.experiment.experiment_folder import open_registry
 from compare.experiment.prepare import prepare_data
 from compare.experiment.run_all import finish_run, has_ended
+from compare.experiment.timing.time_all import results_to_time, time_all
 from compare.results.run_folder import RunFolder
 from compare.system.child import Channel
 from compare.system.cpu import tune_cpu
@@ -46,3 +47,21 @@ def finish_folder(folder: Path, reporter: Reporter) -> str:
         open_registry(folder.parent, prepared)  # refuses other data
         with log_to_file(folder / "log.txt"):
             return finish_run(run, prepared, reporter).status
+
+
+def time_folder(folder: Path, seed: int) -> None:
+    """Time the models of an experiment whose runs have ended.
+
+    Args:
+        folder: the folder of the experiment.
+        seed: seed of the batches that are timed.
+    """
+    results = results_to_time(folder)
+    if not results:
+        return
+    run = RunFolder.read(folder / results[0].run)
+    tune_cpu(batch_tokens=run.run.train.batch_tokens)
+    with no_messages("compare.experiment.prepare"):
+        prepared = prepare_data(run.run, folder / "encoded", vocabularies=load_pair(run.folder))
+    open_registry(folder, prepared)
+    time_all(folder, run.run.with_seed(seed), prepared.for_seed(seed))
