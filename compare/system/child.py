@@ -117,8 +117,10 @@ def main(function: str, arguments: Sequence[Any], processors: Sequence[int]) -> 
         channel.send("stopped", text="stopped")
     except Locked as locked:
         channel.send("locked", text=str(locked))
-    except (ValueError, OSError) as error:
-        named = isinstance(error, OSError) and error.filename and error.strerror
+    except ValueError as error:
+        channel.send("error", text=str(error))
+    except OSError as error:
+        named = error.filename and error.strerror
         channel.send("error", text=f"{error.filename}: {error.strerror}" if named else str(error))
     except Exception:
         traceback.print_exc()

@@ -31,7 +31,8 @@ class Slot:
     def __str__(self) -> str:
         processors = f"processors {', '.join(map(str, self.processors))}" if self.processors else ""
         gpu = f"GPU {self.gpu}" if self.gpu is not None else ""
-        return ", ".join(filter(None, [f"{self.threads} threads", processors, gpu]))
+        threads = f"{self.threads} thread{'s' * (self.threads > 1)}"
+        return ", ".join(filter(None, [threads, processors, gpu]))
 
 
 def parse_jobs(text: str) -> int:

@@ -27,7 +27,7 @@ ENDED_BY = {
     "SIGKILL": {-9},
     "SIGTERM": {143, -15},
     "SIGINT twice": {130, -2},
-    **dict.fromkeys(CHILD_SIGNALS, {1}),
+    **{name: {1} for name in CHILD_SIGNALS},
 }
 """Exit statuses of a process that a signal has ended; negative: it died of it, as before Python's start."""
 
