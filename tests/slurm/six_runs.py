@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
@@ -47,8 +48,8 @@ def main() -> int:
         if len(jobs) == 6:
             break
     first, _, third, *_ = jobs  # two run at a time; Slurm starts one again after two minutes
-    _disturb(out / first, ["scontrol", "requeue", jobs[first]])
-    _disturb(out / third, ["scancel", "--signal=USR2", jobs[third]])
+    for name, command in ((first, ["scontrol", "requeue"]), (third, ["scancel", "--signal=USR2"])):
+        _disturb(out / name, [*command, jobs[name]], out / "slurm" / f"{jobs[name]}_0_log.err")
     table, rest = parent.communicate(timeout=LIMIT_S)
     print(rest.replace(str(folder), "."), table.replace(str(folder), "."), sep="\n")
     print(f"exit status {parent.returncode} after {time.monotonic() - begin:.0f} s")
@@ -65,20 +66,25 @@ def main() -> int:
     return 1 if parent.returncode or differing or leftovers(out) or len(jobs) != 6 else 0
 
 
-def _disturb(run: Path, command: list[str]) -> None:
-    """Send a job back to the queue once its run has saved a state."""
-    end = time.monotonic() + LIMIT_S
-    while not (run / CHECKPOINTS / STATE).exists() and time.monotonic() < end:
-        time.sleep(0.05)
-    time.sleep(0.3)
-    print(f"$ {' '.join(command)}   ({run.name} at update {_updates(run)})", flush=True)
+def _disturb(run: Path, command: list[str], log: Path) -> None:
+    """Send a job back to the queue once its run has saved a state; print what it says to that."""
+    _wait_for((run / CHECKPOINTS / STATE).exists)
+    print(f"$ {' '.join(command)}", flush=True)
     subprocess.run(command, check=False, capture_output=True)  # scancel fails once the job is queued again
+    said: list[str] = []
+
+    def has_stopped() -> bool:
+        said[:] = [line for line in log.read_text().splitlines() if line.startswith("stopped at update")]
+        return bool(said)
+
+    _wait_for(has_stopped)
+    print(f"{run.name}: {' '.join(said)}", flush=True)
 
 
-def _updates(run: Path) -> str:
-    lines = (run / "metrics.jsonl").read_text().splitlines() if (run / "metrics.jsonl").exists() else []
-    found = re.findall(r'"update": (\d+)', "".join(lines))
-    return found[-1] if found else "below 50"
+def _wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + LIMIT_S
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.05)
 
 
 def _output(*command: str) -> str:
