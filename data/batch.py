@@ -6,6 +6,7 @@ Masks are bool, True = a real token. Padding is always on the right.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -55,7 +56,8 @@ class Batch:
             moved = _copy_together(list(parts.values()), device, pin_memory=True)
         else:
             moved = [part.to(device) for part in parts.values()]
-        return replace(self, **dict(zip(parts, moved, strict=True)))
+        tensors: dict[str, Any] = dict(zip(parts, moved, strict=True))
+        return replace(self, **tensors)
 
 
 def _copy_together(tensors: Sequence[Tensor], device: torch.device, *, pin_memory: bool) -> list[Tensor]:
@@ -69,7 +71,7 @@ def _copy_together(tensors: Sequence[Tensor], device: torch.device, *, pin_memor
     parts = [tensor.contiguous().view(-1).view(torch.uint8) for tensor in tensors]
     sizes = [part.numel() for part in parts]
     block = torch.empty(sum(sizes), dtype=torch.uint8, pin_memory=pin_memory)
-    moved = torch.cat(parts, out=block).to(device, non_blocking=True).split(sizes)
+    moved = torch.cat(parts, out=block).to(device, non_blocking=True).split_with_sizes(sizes)
     return [part.view(old.dtype).view(old.shape) for part, old in zip(moved, tensors, strict=True)]
 
 

@@ -22,7 +22,8 @@ FIRST_CUDNN_WITH_BF16 = 91300
 
 def has_bf16_layers() -> bool:
     """Return whether cuDNN computes recurrent layers in bfloat16; else they compute in float32."""
-    return (torch.backends.cudnn.version() or 0) >= FIRST_CUDNN_WITH_BF16
+    version: int | None = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
+    return version is not None and version >= FIRST_CUDNN_WITH_BF16
 
 
 def run_layer_by_layer(
@@ -49,7 +50,7 @@ def run_layer_by_layer(
         state = (zeros, zeros) if rnn.mode == "LSTM" else (zeros,)
     elif packed is not None and packed.sorted_indices is not None:
         state = tuple(part.index_select(1, packed.sorted_indices) for part in state)
-    starts = zip(*(part.to(used).split(directions) for part in state), strict=True)
+    starts = zip(*(part.to(used).chunk(rnn.num_layers) for part in state), strict=True)
     weights = rnn.all_weights
     finals = []
     for layer, start in enumerate(starts):
@@ -82,7 +83,7 @@ def _flatten(weights: list[list[nn.Parameter]], dtype: torch.dtype) -> list[Tens
     ordered = [weight for direction in weights for weight in direction]
     in_memory = sorted(range(len(ordered)), key=lambda i: -ordered[i].dim())
     block = torch.cat([ordered[i].flatten() for i in in_memory]).to(dtype)
-    parts = dict(zip(in_memory, block.split([ordered[i].numel() for i in in_memory]), strict=True))
+    parts = dict(zip(in_memory, block.split_with_sizes([ordered[i].numel() for i in in_memory]), strict=True))
     return [parts[i].view(weight.shape) for i, weight in enumerate(ordered)]
 
 
@@ -94,10 +95,12 @@ def _run_layer(
     flat: list[Tensor],
 ) -> tuple[Tensor, ...]:
     """Run one layer in the type of ``entries``; returns its outputs and its final states."""
-    function = torch.lstm if rnn.mode == "LSTM" else torch.gru
-    state = start if rnn.mode == "LSTM" else start[0]
     settings = (True, 1, 0.0, rnn.training, rnn.bidirectional)  # biases, layers, dropout of cuDNN
     with torch.autocast(entries.device.type, enabled=False):
+        if rnn.mode == "LSTM":
+            if packed is None:
+                return torch.lstm(entries, start, flat, *settings, False)
+            return torch.lstm(entries, packed.batch_sizes, start, flat, *settings)
         if packed is None:
-            return function(entries, state, flat, *settings, False)  # type: ignore[no-any-return, operator]
-        return function(entries, packed.batch_sizes, state, flat, *settings)  # type: ignore[no-any-return, operator]
+            return torch.gru(entries, start[0], flat, *settings, False)
+        return torch.gru(entries, packed.batch_sizes, start[0], flat, *settings)

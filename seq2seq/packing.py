@@ -53,5 +53,6 @@ def plan_packing(lengths: Tensor, size: int, device: torch.device) -> Packing:
     indices = torch.cat((tokens, sentences, inverse))
     if device.type == "cuda":
         indices = indices.pin_memory().to(device, non_blocking=True)
-    parts = indices.to(device).split((len(tokens), len(sentences), len(sentences)))
-    return Packing(*parts, batch_sizes=is_real.sum(1))
+    sizes = [len(tokens), len(sentences), len(sentences)]
+    tokens, sentences, inverse = indices.to(device).split_with_sizes(sizes)
+    return Packing(tokens, sentences, inverse, is_real.sum(1))

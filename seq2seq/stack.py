@@ -84,10 +84,10 @@ class RecurrentStack(nn.Module):
         return x, tuple(torch.cat(parts) for parts in zip(*finals, strict=True))
 
     def _run(
-        self, rnn: nn.RNNBase, x: Steps, state: tuple[Tensor, ...] | None
+        self, rnn: nn.Module, x: Steps, state: tuple[Tensor, ...] | None
     ) -> tuple[Steps, tuple[Tensor, ...]]:
         """Call one of torch's modules; the state of a GRU is a bare tensor there, a tuple of one here."""
-        if _entries(x).is_cuda:
+        if _entries(x).is_cuda and isinstance(rnn, nn.RNNBase):
             return run_layer_by_layer(rnn, x, state)
         output, final = rnn(x, state if state is None or self.is_lstm else state[0])
         return output, final if self.is_lstm else (final,)

@@ -1,5 +1,6 @@
 """Timing of every model of an experiment in every phase, from fresh weights, the models in turn."""
 
+import dataclasses
 import logging
 from collections.abc import Iterator, Sequence
 
@@ -14,6 +15,7 @@ from compare.benchmark.regressions import find_changes
 from compare.benchmark.report import BenchmarkResult
 from compare.config.run import Run
 from compare.system.cpu import tune_cpu
+from compare.system.memory import tensor_bytes
 from compare.system.numerics import set_numerics
 from compare.system.timing import TimedRepeat, time_in_turn
 
@@ -82,4 +84,7 @@ def time_tasks(tasks: Sequence[Task], device: torch.device, repeats: int) -> Ite
         timed = tasks[index].measurement
         headline = f"{figure(timed.headline(repeat.seconds))} {timed.unit}"
         logger.info(f"{len(times[index])}/{repeats} {timed.name}: {headline}")
-    return (task.measurement.with_repeats(costs) for task, costs in zip(tasks, times, strict=True))
+    for task, costs in zip(tasks, times, strict=True):
+        measured = task.measurement.with_repeats(costs)
+        held = tensor_bytes(*task.holders) if device.type == "cuda" else 0
+        yield dataclasses.replace(measured, peak_memory_bytes=measured.peak_memory_bytes + held)

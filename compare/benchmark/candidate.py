@@ -5,6 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
+from torch import nn
 
 from compare.benchmark.forced_decoding import force_length, search_forced
 from compare.benchmark.inputs import Inputs
@@ -29,6 +30,8 @@ class Task(NamedTuple):
 
     measurement: Measurement
     work: Workload
+    holders: tuple[nn.Module | torch.optim.Optimizer, ...]
+    """What keeps tensors between the repeats: the model, and the optimizer in training."""
 
 
 class Candidate:
@@ -73,7 +76,8 @@ class Candidate:
             criterion, optimizer, batches, precision=precision, clip_norm=self.train.clip_norm
         )
         sentences, tokens = sum(map(len, batches)), count_tokens(batches)
-        return Task(self._measurement("train", "tokens/s", precision, sentences, tokens), work)
+        measurement = self._measurement("train", "tokens/s", precision, sentences, tokens)
+        return Task(measurement, work, (self.model, optimizer))
 
     def _encoding(self, precision: str) -> Task:
         """Run only the encoder on the batches' sources."""
@@ -86,18 +90,17 @@ class Candidate:
                 model.encode(batch.src, batch.src_mask)
 
         tokens = sum(batch.src_tokens for batch in batches)
-        return Task(
-            self._measurement("encode", "tokens/s", precision, sum(map(len, batches)), tokens), encode
-        )
+        measurement = self._measurement("encode", "tokens/s", precision, sum(map(len, batches)), tokens)
+        return Task(measurement, encode, (model,))
 
     def _decoding(self, precision: str, beam_size: int) -> Task:
         """Search all sentences as one batch."""
-        work = self._search(self._forced(precision), self.inputs.sources, beam_size)
+        model = self._forced(precision)
+        work = self._search(model, self.inputs.sources, beam_size)
         name = f"forced beam {beam_size}" if beam_size > 1 else "forced greedy"
         sentences = len(self.inputs.sources)
-        return Task(
-            self._measurement(name, "sentences/s", precision, sentences, sentences * self.plan.steps), work
-        )
+        tokens = sentences * self.plan.steps
+        return Task(self._measurement(name, "sentences/s", precision, sentences, tokens), work, (model,))
 
     def _latency(self, precision: str) -> Task:
         """Search some sentences one by one, with the beam of the config."""
@@ -109,7 +112,8 @@ class Candidate:
                 search_one()
 
         name = f"forced latency, beam {self.decode.beam_size}"
-        return Task(self._measurement(name, "ms", precision, len(works), len(works) * self.plan.steps), work)
+        tokens = len(works) * self.plan.steps
+        return Task(self._measurement(name, "ms", precision, len(works), tokens), work, (model,))
 
     def _forced(self, precision: str) -> "Model":
         """Prepare the model for search of a forced length."""

@@ -36,7 +36,7 @@ class Measurement(Speed):
     joules: float | None = None
     """Energy of all repeats; None where it cannot be read."""
     peak_memory_bytes: int = 0
-    """Peak of the process, or on the GPU; all models of the benchmark are in memory at once."""
+    """Peak of the process, in which all models are at once; on a GPU that of this model alone."""
 
     @property
     def name(self) -> str:

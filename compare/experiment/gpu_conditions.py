@@ -1,5 +1,7 @@
 """Conditions of training that only a GPU has: precision of recurrent layers, and reproducibility."""
 
+from typing import Any
+
 import torch
 
 from compare.config.run import Run
@@ -10,10 +12,10 @@ from seq2seq.layer_by_layer import has_bf16_layers
 UP_TO_ROUNDING = "up to rounding, not bit by bit"
 
 
-def gpu_conditions(run: Run) -> dict[str, str]:
+def gpu_conditions(run: Run) -> dict[str, Any]:
     """Return the fields of ``Result`` on which training on a GPU may differ; none for a processor."""
     device = torch.device(run.train.device)
-    found = {}
+    found: dict[str, Any] = {}
     is_bf16 = device.type == "cuda" and run.train.precision == "bf16"
     if is_bf16 and _has_recurrent_layers(run) and not has_bf16_layers():
         found["recurrent_precision"] = "fp32"

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import torch
+from torch import Tensor, nn
 
 
 def physical_memory_bytes() -> int | None:
@@ -25,11 +26,30 @@ def is_out_of_memory(error: Exception) -> bool:
 def reset_peak_memory(device: torch.device) -> None:
     """Restart the measurement of the peak, so that a run does not report that of an earlier run."""
     if device.type == "cuda":
-        torch.cuda.init()  # statistics of a device other than the first exist only afterwards
+        # Statistics of a device other than the first exist only afterwards.
+        torch.cuda.init()  # type: ignore[no-untyped-call]
         torch.cuda.reset_peak_memory_stats(device)
         return
     with suppress(OSError):  # only Linux can; elsewhere the peak is that of the whole process
         Path("/proc/self/clear_refs").write_text("5")  # sets VmHWM to the memory in use now
+
+
+def gpu_memory_in_use(device: torch.device) -> int:
+    """Return the bytes of all tensors on a GPU; 0 for a processor, whose peak is that of the process."""
+    return torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
+
+
+def tensor_bytes(*holders: nn.Module | torch.optim.Optimizer) -> int:
+    """Return the size of the weights and buffers of modules and of states of optimizers; shared ones once."""
+    tensors: list[Tensor] = []
+    for holder in holders:
+        if isinstance(holder, nn.Module):
+            tensors += [*holder.parameters(), *holder.buffers()]
+        else:
+            states = holder.state.values()
+            tensors += [value for state in states for value in state.values() if isinstance(value, Tensor)]
+    storages = {tensor.data_ptr(): tensor.numel() * tensor.element_size() for tensor in tensors}
+    return sum(storages.values())
 
 
 def peak_memory_bytes(device: torch.device) -> int:

@@ -12,7 +12,7 @@ import torch
 from compare.system.cpu_share import CpuMeter
 from compare.system.device import synchronize
 from compare.system.energy import EnergyMeter
-from compare.system.memory import peak_memory_bytes, reset_peak_memory
+from compare.system.memory import gpu_memory_in_use, peak_memory_bytes, reset_peak_memory
 
 Workload = Callable[[], object]
 """Repeatable work to be timed."""
@@ -54,6 +54,7 @@ class TimedRepeat(NamedTuple):
     joules: float | None
     """Energy of processor and GPU; None where it cannot be read."""
     peak_memory_bytes: int
+    """Peak of the process; on a GPU what the work needed beyond the tensors that were there before it."""
     cpu_share: float
     """Share of the processor, see ``CpuMeter``."""
 
@@ -84,11 +85,13 @@ def time_in_turn(
     for _ in range(repeats):
         for index, work in enumerate(works):
             reset_peak_memory(device)
+            before = gpu_memory_in_use(device)
             energy.take()
             processor.take()
             seconds = timed(work, device)
             share = processor.take()
-            yield index, TimedRepeat(seconds, energy.take(), peak_memory_bytes(device), share)
+            peak = peak_memory_bytes(device) - before
+            yield index, TimedRepeat(seconds, energy.take(), peak, share)
 
 
 def best_of(work: Workload, device: torch.device, *, repeats: int = 1, seconds: float = 0.0) -> float:

@@ -23,7 +23,7 @@ def add_gradients(criterion: TranslationLoss, batch: Batch, *, tokens: int, prec
     """
     with autocast(batch.src.device, precision):
         loss = compute_loss(criterion, batch)
-    (loss.minimised / tokens).backward()
+    (loss.minimised / tokens).backward()  # type: ignore[no-untyped-call]
     return loss
 
 

@@ -53,7 +53,8 @@ class Validator:
     def _losses(self) -> list[tuple[float, int]]:
         """Compute loss and number of tokens of each batch of this process's share."""
         processes, device = self.translator.processes, self.translator.device
-        losses, tokens = [], []
+        losses: list[torch.Tensor] = []
+        tokens: list[int] = []
         for batch in islice(self.batches.epoch(1), processes.rank, None, processes.size):
             loss = compute_loss(self.criterion, batch.to(device))
             losses.append(loss.nll)
