@@ -105,11 +105,12 @@ class JoinedProcesses(Processes):
 
         self.rank, self.size = rank, size
         with _name_lost_process():
-            store, *_ = next(dist.rendezvous("env://", rank, size))
+            store, *_ = next(dist.rendezvous("env://", rank, size))  # type: ignore[attr-defined]
             # A store that torchrun keeps over restarts still has the addresses of processes that have ended
             # (github.com/pytorch/pytorch/issues/135712). Only on one node do all count the same restarts.
             if os.environ.get("GROUP_WORLD_SIZE") == "1":
-                store = dist.PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
+                restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+                store = dist.PrefixStore(restarts, store)  # type: ignore[attr-defined]
             dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
             self._waiting = dist.new_group(backend="gloo", timeout=PATIENCE)
         self._tensors: Any = dist.group.WORLD

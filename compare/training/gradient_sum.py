@@ -38,7 +38,7 @@ class GradientSum:
         self._sums = self.parameters[0].new_zeros(sum(sizes) + 2)
         self._views = [
             view.view_as(parameter)
-            for view, parameter in zip(self._sums[:-2].split(sizes), self.parameters, strict=True)
+            for view, parameter in zip(torch.split(self._sums[:-2], sizes), self.parameters, strict=True)
         ]
         self._previous = self._read_requests()
 
@@ -112,7 +112,7 @@ class GradientSum:
         """Copy the number of requests to the CPU; the copy from a GPU is complete after the event."""
         if not self._sums.is_cuda:
             return self._sums[-1].clone(), None
-        event = torch.cuda.Event()
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         requests = self._sums[-1].to("cpu", non_blocking=True)  # in pinned memory
         event.record()
         return requests, event
