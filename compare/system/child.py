@@ -23,6 +23,9 @@ from compare.system.log import PACKAGES
 from compare.system.progress import Reporter, ShowMetrics, log_metrics
 from compare.system.signals import Interrupted, Terminated, raise_on_sigterm
 
+STOP = b"."
+"""What the parent writes to stop a child."""
+
 
 class Channel:
     """The way to the parent; what a function that a child calls gets as its first argument."""
@@ -128,12 +131,7 @@ def main(function: str, arguments: Sequence[Any], processors: Sequence[int]) -> 
 
 
 def _obey_parent() -> None:
-    """Read the numbers of signals from standard input and act on them; end with the parent."""
-    while numbers := os.read(0, 64):  # not sys.stdin, whose lock would still be held at exit
-        for number in numbers.split():
-            _thread.interrupt_main(signal.Signals(int(number)))
+    """Act as on SIGTERM for each ``STOP`` on standard input; end with the parent."""
+    while os.read(0, len(STOP)):  # not sys.stdin, whose lock would still be held at exit
+        _thread.interrupt_main(signal.SIGTERM)  # a shell may have made the process ignore SIGINT
     os._exit(1)
-
-
-if __name__ == "__main__":
-    sys.exit(main(**json.loads(sys.argv[1])))
