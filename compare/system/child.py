@@ -9,7 +9,6 @@ import json
 import logging
 import os
 import signal
-import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
