@@ -43,5 +43,5 @@ def search_forced(
     Returns:
         The best hypothesis of each sentence.
     """
-    limits = torch.full((src.size(0),), steps - 1, device=src.device)
+    limits = torch.full((src.size(0),), steps - 1)
     return search(model, src, src_mask, limits=limits, special=SPECIAL, beam_size=beam_size)

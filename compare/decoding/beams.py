@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 
 from compare.decoding.length_penalty import LengthPenalty
-from compare.decoding.topk import best_continuations
+from compare.decoding.topk import best_continuations, is_synchronous
 
 COMPACT_SHARE = 0.8
 """Finished sentences are dropped once the share of unfinished ones in the batch falls below this."""
+LOOK_EVERY = 8
+"""Steps between two looks at the finished sentences where a look waits for the device, as on a GPU."""
 
 
 class Hypothesis(NamedTuple):
@@ -53,7 +55,9 @@ class Beams:
     ) -> None:
         rows = limits.size(0)
         shape = (rows, len(penalties))
-        self.special, self.beam, self.time = special, beam, 0
+        self.special, self.beam, self.time, self.steps = special, beam, 0, steps
+        self.synchronous = is_synchronous(device)
+        self.last_steps = set(limits.tolist())  # steps at which some sentence must end
         by_length = [[penalty.divisor(length) for penalty in penalties] for length in range(1, steps + 1)]
         self.divisors = torch.tensor(by_length, dtype=torch.float64, device=device)  # (steps, P)
         self.rows = torch.arange(rows, device=device)  # sentence of the call in each row
@@ -76,10 +80,12 @@ class Beams:
         # because its only hypothesis has ended. An end counts only among the best K candidates.
         among_best = torch.arange(scores.size(1), device=scores.device) < self.beam
         self._finish(ends & among_best & self.open.unsqueeze(1), scores, parents)
-        order = ends.long().sort(dim=1, stable=True).indices[:, : self.beam]
-        tokens, parents = tokens.gather(1, order), parents.gather(1, order)
-        self.scores = scores.gather(1, order)
-        if self.beam > 1:
+        if self.beam == 1:
+            self.scores = scores
+        else:
+            order = ends.long().sort(dim=1, stable=True).indices[:, : self.beam]
+            tokens, parents = tokens.gather(1, order), parents.gather(1, order)
+            self.scores = scores.gather(1, order)
             index = parents.unsqueeze(2).expand(-1, -1, self.time)
             self.tokens[:, :, : self.time] = self.tokens[:, :, : self.time].gather(1, index)
         self.tokens[:, :, self.time] = tokens
@@ -89,6 +95,8 @@ class Beams:
 
     def compact(self) -> Tensor | None:
         """Drop finished sentences if they are many; returns the rows kept (B',), None if all are."""
+        if not (self.synchronous or self.time % LOOK_EVERY == 0 or self.time == self.steps):
+            return None
         unfinished = int(self.open.sum())
         if unfinished and unfinished >= COMPACT_SHARE * len(self.open):
             return None
@@ -115,27 +123,28 @@ class Beams:
         logp = logits.log_softmax(2, torch.float32 if half_precision else None)
         logp[:, :, self.special.pad] = float("-inf")
         logp[:, :, self.special.bos] = float("-inf")
-        must_end = (self.limits == self.time) & self.open
-        if must_end.any():
+        if self.time in self.last_steps:
+            must_end = (self.limits == self.time) & self.open
             eos_logp = logp[:, :, self.special.eos].clone()
-            logp[must_end] = float("-inf")
+            logp.masked_fill_(must_end[:, None, None], float("-inf"))
             logp[:, :, self.special.eos] = eos_logp
         return best_continuations(self.scores.to(logp.dtype), logp, 1 if self.beam == 1 else 2 * self.beam)
 
     def _finish(self, ends: Tensor, scores: Tensor, parents: Tensor) -> None:
         """Update the best ended hypotheses of each row; ends, scores and parents are (B, C)."""
-        if not ends.any():
+        if self.synchronous and not ends.any():
             return
         ends = ends & scores.isfinite()
         self.ended += ends.sum(dim=1)
         logp, index = scores.masked_fill(~ends, float("-inf")).max(dim=1)  # of equal length: best under all
         values = logp.unsqueeze(1) / self.divisors[self.time].to(logp.dtype)
-        self.best_scores = self.best_scores.to(values.dtype)
-        rows, columns = (values > self.best_scores[self.rows]).nonzero(as_tuple=True)
-        sentences, parent = self.rows[rows], parents[rows, index[rows]]
-        self.best_scores[sentences, columns] = values[rows, columns]
-        self.best_tokens[sentences, columns] = self.tokens[rows, parent]
-        self.best_lengths[sentences, columns] = self.time
+        best = self.best_scores.to(values.dtype)
+        better = values > best[self.rows]  # (B, P)
+        self.best_scores = best.index_copy(0, self.rows, values.where(better, best[self.rows]))
+        tokens = self.tokens.take_along_dim(parents.gather(1, index.unsqueeze(1)).unsqueeze(2), dim=1)
+        kept = self.best_tokens[self.rows]
+        self.best_tokens[self.rows] = tokens.where(better.unsqueeze(2), kept)
+        self.best_lengths[self.rows] = self.best_lengths[self.rows].masked_fill(better, self.time)
 
     def _close(self) -> None:
         """Close finished rows: enough hypotheses ended, limit reached, or no better one possible."""

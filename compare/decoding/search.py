@@ -37,6 +37,7 @@ def search(
         src: source ids, (B, S).
         src_mask: True at real source tokens, (B, S).
         limits: maximum length of each translation, (B,), at least 0; the end of sentence is not counted.
+            Best on the CPU, where reading them does not wait for another device.
         special: ids of padding, begin and end of sentence.
         beam_size: open hypotheses per sentence.
         penalty: the length penalty.

@@ -149,7 +149,7 @@ class Translator:
             self.model,
             src,
             src_mask,
-            limits=torch.tensor(limits, device=self.device),
+            limits=torch.tensor(limits),
             special=SPECIAL,
             beam_size=beam_size,
             penalties=penalties,

@@ -5,8 +5,10 @@ from collections import Counter
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import compare.decoding.beams
+import compare.decoding.topk
 from compare.decoding.search import Hypothesis
 from compare.protocol import keep, select
 from tests.kits.search import (
@@ -60,6 +62,37 @@ def test_finished_sentences_leave_the_batch(beam: int) -> None:
     run(model, list(range(10)), beam_size=beam)
     assert model.rows == [10, 10, 10, 7, 7, 5, 5, 3, 2, 1]
     assert model.calls == {"keep": 5} | ({"select": 9} if beam > 1 else {})
+
+
+class CountedReads(TorchDispatchMode):
+    """Counts the operations whose result the host must know, for which it would wait for a GPU."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        names = ("item", "_local_scalar_dense", "is_nonzero", "nonzero", "masked_select")
+        indexed = func.overloadpacket.__name__.startswith("index") and any(
+            part is not None and part.dtype is torch.bool
+            for part in (args[1] if isinstance(args[1], (tuple, list)) else ())
+        )
+        self.count += indexed or func.overloadpacket.__name__ in names
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("tied", [False, True])
+def test_an_asynchronous_device_finds_the_same_and_is_waited_for_every_8_steps(
+    beam: int, tied: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, limits = tied_model() if tied else random_model(), [*random_limits()[:-1], 40]
+    expected = run(model, limits, beam_size=beam, alpha=0.6)
+    for module in (compare.decoding.beams, compare.decoding.topk):
+        monkeypatch.setattr(module, "is_synchronous", lambda device: False)
+    same(run(model, limits, beam_size=beam, alpha=0.6), expected)
+    with CountedReads() as reads:
+        run(random_model(eos=-200.0), [40] * SENTENCES, beam_size=beam)
+    # The largest limit; the open sentences after steps 8, 16, 24, 32, 40, 41; three reads to drop them.
+    assert reads.count == 1 + 6 + 3
 
 
 @pytest.mark.parametrize(("alpha", "steps"), [(0.0, 1), (1.0, 5)])
