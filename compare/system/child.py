@@ -12,7 +12,7 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any, BinaryIO
 
@@ -36,7 +36,7 @@ class Channel:
     def send(self, kind: str, **content: Any) -> None:
         """Send one message."""
         line = json.dumps({"kind": kind, **content}).encode() + b"\n"
-        with self._lock:
+        with self._lock, suppress(BrokenPipeError):  # the parent has died
             self._output.write(line)
 
     def reporter(self, name: str = "") -> Reporter:

@@ -81,5 +81,8 @@ def _ended(outcome: Outcome, experiment: Path) -> None:
         logger.error(f"{outcome.name}: {outcome.text}")
     elif outcome.kind == "died":
         logger.error(f"{outcome.name}: {outcome.text}; run the same command again to continue it")
-    with lock_folder(experiment, wait=True):
-        write_json_lines(experiment)
+    try:
+        with lock_folder(experiment, wait=True):
+            write_json_lines(experiment)
+    except (ValueError, OSError) as error:  # the other runs go on; the end of the command rebuilds the file
+        logger.error(str(error))
