@@ -9,11 +9,10 @@ import json
 import logging
 import os
 import signal
-import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any, BinaryIO
 
@@ -22,6 +21,9 @@ from compare.system.locks import Locked
 from compare.system.log import PACKAGES
 from compare.system.progress import Reporter, ShowMetrics, log_metrics
 from compare.system.signals import Interrupted, Terminated, raise_on_sigterm
+
+STOP = b"."
+"""What the parent writes to stop a child."""
 
 
 class Channel:
@@ -34,7 +36,7 @@ class Channel:
     def send(self, kind: str, **content: Any) -> None:
         """Send one message."""
         line = json.dumps({"kind": kind, **content}).encode() + b"\n"
-        with self._lock:
+        with self._lock, suppress(BrokenPipeError):  # the parent has died
             self._output.write(line)
 
     def reporter(self, name: str = "") -> Reporter:
@@ -128,12 +130,7 @@ def main(function: str, arguments: Sequence[Any], processors: Sequence[int]) -> 
 
 
 def _obey_parent() -> None:
-    """Read the numbers of signals from standard input and act on them; end with the parent."""
-    while numbers := os.read(0, 64):  # not sys.stdin, whose lock would still be held at exit
-        for number in numbers.split():
-            _thread.interrupt_main(signal.Signals(int(number)))
+    """Act as on SIGTERM for each ``STOP`` on standard input; end with the parent."""
+    while os.read(0, len(STOP)):  # not sys.stdin, whose lock would still be held at exit
+        _thread.interrupt_main(signal.SIGTERM)  # a shell may have made the process ignore SIGINT
     os._exit(1)
-
-
-if __name__ == "__main__":
-    sys.exit(main(**json.loads(sys.argv[1])))

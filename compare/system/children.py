@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from compare.system.child import STOP
 from compare.system.progress import Reporter, ShowMetrics
 from compare.system.signals import Interrupted, stop_on_signals
 from compare.system.slots import Slot
@@ -63,11 +64,11 @@ class _Child:
     last: dict[str, Any] = field(default_factory=dict)
     """The message about its end."""
 
-    def send(self, signum: int) -> None:
-        """Ask it to act as on a signal."""
+    def stop(self) -> None:
+        """Ask it to save its state and end."""
         assert self.process.stdin
         with suppress(OSError):  # it has ended
-            self.process.stdin.write(b"%d\n" % signum)
+            self.process.stdin.write(STOP)
             self.process.stdin.flush()
 
     def wait(self) -> int:
@@ -95,8 +96,8 @@ def run_children(
 ) -> list[Outcome]:
     """Run each task in a child process, as many at a time as there are slots, in order.
 
-    The first SIGINT or SIGTERM is passed on to all children, which save their state and end; a second one
-    kills them. If this process is killed, they end at once.
+    On the first SIGINT or SIGTERM all children are asked to save their state and end; a second one kills
+    them. If this process is killed, they end at once.
 
     Args:
         tasks: what to do.
@@ -122,7 +123,7 @@ def run_children(
                 if stop.signum and not told:
                     told = True
                     for child in running:
-                        child.send(stop.signum)
+                        child.stop()
                 try:
                     child, message = events.get(timeout=POLL_S)
                 except queue.Empty:

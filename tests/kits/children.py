@@ -70,7 +70,7 @@ def work(channel: Channel, begun: str) -> None:
         Path(begun).write_text(str(os.getpid()))
         while not stop.signum:
             time.sleep(0.01)
-    raise Interrupted(stop.signum, f"stopped by {stop.signum}")
+    raise Interrupted(stop.signum, f"stopped by {stop.signum:d}")
 
 
 def hang(channel: Channel, begun: str) -> None:

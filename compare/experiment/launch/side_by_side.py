@@ -30,7 +30,12 @@ class SideBySide:
     """Runs at a time; 0: one per GPU, or one per two cores."""
 
     def resolve(self, experiment: Experiment, context: str) -> list[Run]:
-        """Decide the settings of each model, for the devices of this machine."""
+        """Decide the settings of each model, for the devices of this machine.
+
+        Args:
+            experiment: the experiment as written.
+            context: the file that error messages name.
+        """
         return resolve_models(experiment, context)
 
     def run_each(self, runs: Sequence[RunFolder], prepared: PreparedData, reporter: Reporter) -> None:
@@ -56,7 +61,13 @@ class SideBySide:
             raise errors[0]
 
     def time_all(self, folder: Path, settings: Run, prepared: PreparedData) -> None:
-        """Time all models in turn, alone, with all threads of this process."""
+        """Time all models in turn, alone, with all threads of this process.
+
+        Args:
+            folder: the folder of the experiment.
+            settings: any run of it.
+            prepared: its data.
+        """
         time_all(folder, settings, prepared)
 
 
@@ -70,5 +81,8 @@ def _ended(outcome: Outcome, experiment: Path) -> None:
         logger.error(f"{outcome.name}: {outcome.text}")
     elif outcome.kind == "died":
         logger.error(f"{outcome.name}: {outcome.text}; run the same command again to continue it")
-    with lock_folder(experiment, wait=True):
-        write_json_lines(experiment)
+    try:
+        with lock_folder(experiment, wait=True):
+            write_json_lines(experiment)
+    except (ValueError, OSError) as error:  # the other runs go on; the end of the command rebuilds the file
+        logger.error(str(error))

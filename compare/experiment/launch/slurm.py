@@ -40,9 +40,14 @@ class SlurmArray:
     """Finish runs in jobs of one array, and wait for them; one more job times the models."""
 
     options: SlurmOptions = field(default_factory=SlurmOptions)
+    """What each job asks the cluster for; see ``parse_slurm``."""
 
     def resolve(self, experiment: Experiment, context: str) -> list[Run]:
         """Decide the settings of each model, for the nodes of the cluster.
+
+        Args:
+            experiment: the experiment as written.
+            context: the file that error messages name.
 
         Raises:
             ValueError: bad settings, something that only a node could decide, or no cluster.
@@ -91,6 +96,11 @@ class SlurmArray:
 
     def time_all(self, folder: Path, settings: Run, prepared: PreparedData) -> None:
         """Time all models in turn, in a job of its own, if all runs have ended.
+
+        Args:
+            folder: the folder of the experiment.
+            settings: any run of it.
+            prepared: its data.
 
         Raises:
             ValueError: the cluster refuses the job.

@@ -46,7 +46,9 @@ class SlurmOptions:
 def parse_slurm(text: str) -> SlurmOptions:
     """Read the value of ``--slurm``, such as partition=gpu,gpus=1,time=2:00:00,cpus=8,mem=32.
 
-    Times are minutes, or Slurm's hours:minutes:seconds and days-hours; memory is in GB if no unit is given.
+    Args:
+        text: keys and values. Times are minutes, or Slurm's hours:minutes:seconds and days-hours; memory is
+            in GB if no unit is given.
 
     Raises:
         ValueError: an unknown key, one given twice, or a value of another form.
