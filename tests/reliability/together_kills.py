@@ -27,7 +27,9 @@ SIGNALS = (signal.SIGKILL, signal.SIGTERM)
 SERIES = 10
 """Kills between two comparisons."""
 WITHIN = 0.15
-"""They are killed within this part of the time of an undisturbed run, as each call does a part of the work."""
+"""They are killed within this part of the duration of an undisturbed run, since each call resumes."""
+GRACE_S = 5
+"""Time between SIGTERM and SIGKILL for those that remain after one has failed; 30 seconds under torchrun."""
 LIMIT_S = 120
 """Processes that have not ended after this time hang."""
 
@@ -81,21 +83,34 @@ def start(arguments: list[str], folder: Path, size: int) -> list[int]:
 
 
 def end(pids: list[int], folder: Path, counts: Counter[str]) -> list[str]:
-    """Wait for the processes; returns what should not have happened."""
-    defects, deadline = [], time.monotonic() + LIMIT_S
-    for rank, pid in enumerate(pids):
-        while not (ended := os.waitpid(pid, os.WNOHANG))[0]:
-            if time.monotonic() > deadline:
-                defects.append(f"process {rank} hangs")
+    """Wait for the processes; end those that remain as torchrun does.
+
+    Returns:
+        What should not have happened.
+    """
+    statuses: dict[int, int] = {}
+    deadline, failed = time.monotonic() + LIMIT_S, None
+    while len(statuses) < len(pids):
+        remaining = [pid for pid in pids if pid not in statuses]
+        for pid in remaining:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                statuses[pid] = os.waitstatus_to_exitcode(status)
+        if failed is None and any(statuses.values()):
+            failed = time.monotonic()
+            for pid in set(pids) - statuses.keys():
+                os.kill(pid, signal.SIGTERM)
+        if time.monotonic() > (deadline if failed is None else failed + GRACE_S):
+            for pid in set(pids) - statuses.keys():
                 os.kill(pid, signal.SIGKILL)
-                deadline += LIMIT_S
-            time.sleep(0.005)
-        status = os.waitstatus_to_exitcode(ended[1])
-        counts[f"status {status}"] += 1
+        time.sleep(0.005)
+    defects = ["all processes hang"] if failed is None and time.monotonic() > deadline else []
+    for rank, pid in enumerate(pids):
+        counts[f"status {statuses[pid]}"] += 1
         path = folder / f"errors{rank}"
         errors = path.read_text() if path.exists() else ""
-        if "Traceback" in errors or status not in (0, 2, 143, -9, -15):
-            defects.append(f"process {rank} ends with {status}: {errors[-1500:]}")
+        if "Traceback" in errors or statuses[pid] not in (0, 2, 143, -9, -15):
+            defects.append(f"process {rank} ends with {statuses[pid]}: {errors[-1500:]}")
     return defects
 
 
