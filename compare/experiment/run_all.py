@@ -7,6 +7,7 @@ settings of every model, the data are prepared, and ``match_budget`` decides wid
 import dataclasses
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol
@@ -167,6 +168,9 @@ def _run_experiment(
         refuse_other_settings(runs)
         if all(has_ended(run) for run in runs) and not results_to_time(folder):
             logger.info(f"{folder}: all {len(runs)} runs have ended; delete the folder of a run to repeat it")
+            for place in (folder, *(run.folder for run in runs)):
+                with suppress(Locked), lock_folder(place):  # and without the lock of a killed process
+                    remove_leftovers(place)
             return [read_result(run.folder) for run in runs]
     with remove_leftovers_of_mistakes(folder), lock_folder(folder, wait=True):
         remove_leftovers(folder)

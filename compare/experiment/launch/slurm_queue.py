@@ -111,9 +111,10 @@ class SlurmQueue:
 
 
 def _is_process(job: str) -> bool:
-    """Return whether the process of this id is running."""
+    """Return whether the process of this id is running; one that ended and was not waited for is not."""
     try:
         os.kill(int(job), 0)
+        status = Path(f"/proc/{int(job)}/stat")
+        return not status.is_file() or ") Z " not in status.read_text()
     except (OSError, ValueError, OverflowError):
         return False
-    return True

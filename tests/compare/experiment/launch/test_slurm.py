@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from tests.reliability.contents import differences, leftovers, read_contents
 
 pytest.importorskip("submitit", reason="submitit is not installed (extra slurm)")
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="sends signals")
-LOCAL = ["--slurm", "cluster=local,time=10"]
+LOCAL = ["--slurm", "cluster=local"]
 
 
 @pytest.fixture(autouse=True)
@@ -51,68 +52,47 @@ def process_of(run: Path) -> int:
 
 
 @pytest.mark.slow
-def test_jobs_make_the_rows_of_a_serial_run_and_are_queued_again_when_preempted(
+def test_a_stopped_command_leaves_its_jobs_and_collects_them_when_it_is_given_again(
     tiny_toml: Path, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    """SIGUSR2 is what submitit asks Slurm for before the time limit; the log of the job tells what it did."""
-    folder, logs = tmp_path / "out", list[str]()
-
-    def preempt() -> None:
+    """And a job that gets the signal of its time limit saves its state and is queued again."""
+    folder, log = tmp_path / "out", list[str]()
+    command = ["run", str(tiny_toml), "--out", str(folder), "--slurm", "cluster=local,time=10"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "compare", *command, "-q"], stderr=subprocess.PIPE, text=True
+    ) as first:
         wait_for((folder / ROWS[0] / CHECKPOINTS / STATE).exists)
-        os.kill(process_of(folder / ROWS[0]), signal.SIGUSR2)
-        (job,) = [
-            job for name, job in json.loads((folder / FOLDER / JOBS).read_text()).items() if name == ROWS[0]
-        ]
-        log = folder / FOLDER / f"{job}_0_log.err"
-        wait_for(lambda: "stopped at update" in log.read_text())
-        logs.append(log.read_text())
+        worker = process_of(folder / ROWS[0])
+        os.kill(worker, signal.SIGSTOP)  # until the command is given again
+        first.send_signal(signal.SIGINT)
+        assert first.stderr
+        said = first.stderr.readline()  # not more: the jobs hold the pipe
+        assert first.wait() == 130
+    jobs = json.loads((folder / FOLDER / JOBS).read_text())
+    assert re.fullmatch(
+        rf"stopped waiting for jobs {jobs[ROWS[0]]}(, \d+)?, which go on; run the same command again .*\n",
+        said,
+    )
 
-    thread = threading.Thread(target=preempt)
-    thread.start()
-    assert main(["run", str(tiny_toml), "--out", str(folder), *LOCAL]) == 0
-    thread.join()
+    def reach_the_limit() -> None:
+        os.kill(worker, signal.SIGUSR2)
+        os.kill(worker, signal.SIGCONT)
+        path = folder / FOLDER / f"{jobs[ROWS[0]]}_0_log.err"
+        wait_for(lambda: "stopped at update" in path.read_text())
+        log.append(path.read_text())
+
+    timer = threading.Timer(2, reach_the_limit)
+    timer.start()
+    assert main(command) == 0
+    timer.join()
     errors = capsys.readouterr().err
-    assert "stopped at update" in logs[0]
-    assert all(f"{name}: job " in errors for name in (*ROWS, "timing"))
+    assert f"luong-seed1: job {jobs[ROWS[0]]}, submitted by an earlier call" in errors
+    assert "stopped at update" in log[0]
     assert errors.index("luong-seed1: done") < errors.index("timing: job")
     for row in ROWS:
         assert differences(read_contents(folder / row), read_contents(finished / row)) == []
     assert leftovers(folder) == []
     assert not (folder / FOLDER).exists()
-
-
-@pytest.mark.slow
-def test_a_stopped_parent_leaves_the_jobs_and_the_same_command_collects_them(tiny_toml: Path, tmp_path: Path):
-    """And a job that is ended by SIGTERM saves its state, and is named."""
-    folder = tmp_path / "out"
-    command = [sys.executable, "-m", "compare", "run", str(tiny_toml), "--out", str(folder), *LOCAL]
-    settings = ["--set", "train.max_updates=100000", "--set", "train.log_every=100"]
-    with subprocess.Popen([*command, *settings, "-q"], stderr=subprocess.PIPE, text=True) as parent:
-        for row in ROWS:
-            wait_for((folder / row / CHECKPOINTS / STATE).exists)
-        parent.send_signal(signal.SIGINT)
-        assert parent.stderr
-        said = parent.stderr.readline()  # not more: the jobs hold the pipe
-        assert parent.wait() == 130
-    jobs = json.loads((folder / FOLDER / JOBS).read_text())
-    assert said == (
-        f"stopped waiting for jobs {', '.join(jobs.values())}, which go on; "
-        "run the same command again to continue\n"
-    )
-    with subprocess.Popen([*command, *settings], stderr=subprocess.PIPE, text=True) as again:
-        assert again.stderr
-        seen = ""
-        while "transformer-seed1: job" not in seen:
-            seen += again.stderr.readline()
-        assert all(f"{name}: job {job}, submitted by an earlier call" in seen for name, job in jobs.items())
-        for row in ROWS:
-            os.kill(process_of(folder / row), signal.SIGTERM)
-        errors = again.stderr.read()
-    assert again.returncode == 1
-    for name, job in jobs.items():
-        log = folder / FOLDER / f"{job}_0_log.err"
-        assert f"{name}: job {job} ended too early (see {log}); run the same command again" in errors
-        assert "stopped at update" in log.read_text()
 
 
 def test_what_cannot_be_submitted_is_refused(
