@@ -12,10 +12,12 @@ import numpy as np
 
 from data.corpus import Pairs
 from data.encoded_split import EncodedSplit, Ints, Sequences
+from data.parallel import map_blocks
 from data.text.files import hash_file, json_bytes, parse_json, read_bytes
 from data.text.lines import hash_texts
 from data.text.new_folder import new_folder
 from data.vocabulary import VocabularyPair
+from data.word_cache import WordCache
 
 FORMAT_VERSION = 2
 """Part of the cache's hash: increase it when the files of the same text change."""
@@ -28,17 +30,24 @@ CHUNK_PAIRS = 10_000
 
 
 def encode_split(
-    pairs: Pairs, vocabularies: VocabularyPair, *, folder: str | Path, max_tokens: int | None = None
+    pairs: Pairs,
+    vocabularies: VocabularyPair,
+    *,
+    folder: str | Path,
+    max_tokens: int | None = None,
+    workers: int | None = None,
 ) -> EncodedSplit:
     """Encode the pairs of a split, or open the cache of an earlier call for the same text and vocabularies.
 
-    A cache is used only if the sha256 of every file is as recorded; otherwise it is built again.
+    A cache is used only if the sha256 of every file is as recorded; otherwise it is built again. The files do
+    not depend on the number of processes.
 
     Args:
         pairs: the text; only ``CHUNK_PAIRS`` pairs are in memory at a time.
         vocabularies: vocabularies of source and target.
         folder: folder of the caches; each cache is a folder in it.
         max_tokens: leave out pairs with more ids than this on either side, EOS not counted; None keeps all.
+        workers: number of processes that encode; None: one per core for a large split. See ``map_blocks``.
 
     Returns:
         The encoded split, mapped from the files of the cache.
@@ -55,7 +64,7 @@ def encode_split(
             shutil.rmtree(cache)  # damaged
         try:
             with new_folder(cache) as temporary:
-                _encode(pairs, vocabularies, max_tokens, temporary)
+                _encode(pairs, vocabularies, max_tokens, temporary, workers)
         except OSError:
             if not cache.exists():
                 raise  # otherwise another run has written it in the meantime
@@ -80,7 +89,9 @@ def open_split(folder: Path) -> EncodedSplit:
     return encoded
 
 
-def _encode(pairs: Pairs, vocabularies: VocabularyPair, max_tokens: int | None, folder: Path) -> None:
+def _encode(
+    pairs: Pairs, vocabularies: VocabularyPair, max_tokens: int | None, folder: Path, workers: int | None
+) -> None:
     """Write the arrays and a manifest with their hashes; over-long pairs are left out."""
     id_type = "<u2" if max(map(len, vocabularies)) <= 1 << 16 else "<i4"
     limit, shortest = np.inf if max_tokens is None else max_tokens, np.inf
@@ -88,15 +99,12 @@ def _encode(pairs: Pairs, vocabularies: VocabularyPair, max_tokens: int | None, 
         sides = tuple(_SequencesWriter(folder, name, id_type, stack) for name in ("src", "tgt"))
         rows = _ArrayWriter(folder / "rows", "<i8", stack)
         pairs_read = 0
-        for chunk in zip(_chunks(pairs.src), _chunks(pairs.tgt), strict=True):
-            encoded = [
-                Sequences.of(vocabulary.encode_all(lines))
-                for vocabulary, lines in zip(vocabularies, chunk, strict=True)
-            ]
+        chunks = zip(_chunks(pairs.src), _chunks(pairs.tgt), strict=True)
+        for encoded in map_blocks(_ChunkEncoder(vocabularies, id_type), chunks, workers=workers):
             longest = np.maximum(*(sequences.lengths for sequences in encoded))
             indices = np.flatnonzero(longest <= limit)
             for side, sequences in zip(sides, encoded, strict=True):
-                side.add(sequences.take(indices))
+                side.add(sequences if len(indices) == len(longest) else sequences.take(indices))
             rows.add(indices + pairs_read)
             pairs_read, shortest = pairs_read + len(longest), min(shortest, longest.min())
     if not rows.size:
@@ -115,6 +123,19 @@ def _encode(pairs: Pairs, vocabularies: VocabularyPair, max_tokens: int | None, 
         },
     }
     (folder / MANIFEST).write_bytes(json_bytes(manifest))
+
+
+class _ChunkEncoder:
+    """Encoding of the two sides of a chunk."""
+
+    def __init__(self, vocabularies: VocabularyPair, id_type: str) -> None:
+        src = WordCache(vocabularies.src)
+        self._caches = src, src if vocabularies.joint else WordCache(vocabularies.tgt)
+        self._type = id_type
+
+    def __call__(self, chunk: tuple[tuple[str, ...], tuple[str, ...]]) -> list[Sequences]:
+        encoded = [cache.encode(lines) for cache, lines in zip(self._caches, chunk, strict=True)]
+        return [Sequences(sequences.flat.astype(self._type), sequences.offsets) for sequences in encoded]
 
 
 def _chunks(lines: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -170,6 +191,7 @@ def _open(cache: Path) -> EncodedSplit | None:
             dropped=int(manifest["dropped"]),
             memory_maps=tuple(memory_maps),
             folder=cache,
+            content_hash=hash_texts(array["sha256"] for array in manifest["arrays"].values()),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

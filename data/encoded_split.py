@@ -37,6 +37,11 @@ class Sequences(NamedTuple):
         """The number of ids per sequence, (N,)."""
         return np.diff(self.offsets)
 
+    def joined(self, other: "Sequences") -> "Sequences":
+        """Return the sequences of ``self``, then those of ``other``."""
+        offsets = np.concatenate([self.offsets, other.offsets[1:] + self.offsets[-1]])
+        return Sequences(np.concatenate([self.flat, other.flat]), offsets)
+
     def take(self, indices: Ints) -> "Sequences":
         """Copy the sequences at ``indices``, in that order."""
         starts = self.offsets[indices]
@@ -61,7 +66,9 @@ class EncodedSplit:
     memory_maps: tuple[mmap.mmap, ...] = ()
     """The mapped files that hold the arrays; empty if they are in memory."""
     folder: Path | None = None
-    """The folder of these files."""
+    """The folder of these files; None if the arrays are in memory."""
+    content_hash: str = ""
+    """The sha256 over the hashes of these files."""
 
     def __len__(self) -> int:
         return len(self.rows)

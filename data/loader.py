@@ -6,12 +6,19 @@ Token counts include EOS: a batch of n pairs takes n x (its longest target + 1) 
 import hashlib
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 
 from data.batch import Batch, GlobalBatch, make_batch
 from data.encoded_split import EncodedSplit, Ints
+from data.kept_hash import kept_hash
+from data.text.lines import hash_texts
 
+SOURCE_FILES = [
+    Path(__file__).with_name(f"{name}.py") for name in ("loader", "batch", "encoded_split", "symbols")
+]
+"""The code that the batches depend on."""
 SRC_BUDGET_FACTOR = 1.5
 """Source budget over target budget of a batch: thousands of long sources have short targets."""
 
@@ -132,6 +139,27 @@ class BatchStream:
                 digest.update(repr(tuple(ids.shape)).encode())
                 digest.update(ids.numpy().tobytes())
         return digest.hexdigest()
+
+    def kept_hash(self, epoch: int = 1) -> str:
+        """Return ``stream_hash``; it is computed once and kept beside the files of the encoded split.
+
+        It is computed again when anything changes that it depends on: the arrays, the arguments of the
+        stream, the code, or NumPy, whose generators may change with its version.
+
+        Args:
+            epoch: number of the epoch.
+        """
+        if self._split.folder is None:
+            return self.stream_hash(epoch)
+        key: dict[str, str | int] = {
+            "arrays": self._split.content_hash,
+            "batch_tokens": self.batch_tokens,
+            "seed": self.seed,
+            "epoch": epoch,
+            "numpy": np.__version__,
+            "code": hash_texts(path.read_text("utf-8") for path in SOURCE_FILES),
+        }
+        return kept_hash(self._split.folder, key, lambda: self.stream_hash(epoch))
 
     def padding(self, epoch: int = 1) -> tuple[float, float]:
         """Compute the share of positions that are padding, from 0 to 1.

@@ -3,11 +3,12 @@
 import base64
 import io
 import logging
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
+from data.parallel import available_cores
 from data.symbols import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
 
 logger = logging.getLogger(__name__)
@@ -23,6 +24,8 @@ ESCAPE_SEQUENCE = re.compile("|".join(UNESCAPED))
 KINDS = ("unigram", "bpe")
 LARGEST_SIZE = re.compile(r"value <= (\d+)")
 """The largest possible size, in SentencePiece's message about one that is too large."""
+LINES_PER_THREAD = 1_000
+"""Lines for which a thread is worth its start."""
 LOG_LEVEL_ERROR = 3
 """SentencePiece's log level for errors only; its exceptions contain the same information."""
 
@@ -62,8 +65,27 @@ class SubwordVocabulary(Vocabulary):
     def encode_all(self, lines: Iterable[str]) -> list[list[int]]:
         """Encode many lines as ``encode`` does, on all cores."""
         escaped = [_escape(line) for line in lines]
-        ids: list[list[int]] = self._processor.encode(escaped, num_threads=os.cpu_count() or 1)
+        threads = min(available_cores(), 1 + len(escaped) // LINES_PER_THREAD)
+        ids: list[list[int]] = self._processor.encode(escaped, num_threads=threads)
         return ids
+
+    @cached_property
+    def encodes_words(self) -> bool:
+        """Whether ``encode_words`` may be used: for BPE, whose merges stay within words.
+
+        Not for unigram: it adds the scores of a line in fp32. Where two segmentations of a word have the same
+        score but for rounding ("PPP" as P + PP or PP + P), the words before it decide.
+        """
+        pieces = (self._processor.id_to_piece(index) for index in range(len(self)))
+        return self.kind == "bpe" and not any(SPACE in piece[1:] for piece in pieces)
+
+    def encode_words(self, words: Sequence[str]) -> list[list[int] | None]:
+        """Encode the parts of lines; None for the empty part, whose space is not a word's."""
+        ids = self.encode_all(words)
+        return [each if word else None for word, each in zip(words, ids, strict=True)]
+
+    def __reduce__(self) -> tuple[type["SubwordVocabulary"], tuple[str, bytes]]:
+        return SubwordVocabulary, (self.kind, self._model)
 
     def _text(self, ids: list[int]) -> str:
         return ESCAPE_SEQUENCE.sub(lambda match: UNESCAPED[match.group()], self._processor.decode(ids))

@@ -74,6 +74,15 @@ class WordVocabulary(CountedVocabulary):
     detokenize = staticmethod(word_tokenizer.detokenize)
     label = staticmethod(word_tokenizer.surface_form)
 
+    @property
+    def encodes_words(self) -> bool:
+        """True: no token spans a space, and a JOINER depends on the part alone."""
+        return True
+
+    def encode_words(self, words: Sequence[str]) -> list[list[int] | None]:
+        """Encode the parts of lines; none depends on its line."""
+        return [self.encode(word) for word in words]
+
 
 class CharacterVocabulary(CountedVocabulary):
     """Vocabulary of single characters."""

@@ -4,6 +4,8 @@ Shapes: B sentences, Q queries per sentence (T in training, K in beam search, 1 
 positions i, H size of a decoder state s, E size of an encoder state h, A size of a key, C size of a value.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from torch import Tensor, nn
@@ -13,6 +15,7 @@ from .normalisers import NORMALISERS, NormaliserOutput
 from .scopes import SCOPES, ScopeOutput
 from .score import MultiplyAdds, Queries, split_heads
 from .scores import SCORES
+from .stepwise_products import StepwiseProduct
 
 __all__ = ["Attention", "AttentionOutput", "MultiplyAdds", "Queries", "Source", "attention_multiply_adds"]
 
@@ -41,6 +44,15 @@ class AttentionOutput(NamedTuple):
     """Learned baseline of REINFORCE, (B, Q); only with normaliser "reinforce" in training."""
 
 
+class Products(NamedTuple):
+    """The two products with keys and values."""
+
+    score: Callable[[Queries], Tensor]
+    """From queries to scores, (B, heads, Q, S)."""
+    weighted_sum: Callable[[Tensor], Tensor]
+    """From attention weights (B, heads, Q, S) to context vectors, (B, Q, C)."""
+
+
 class Attention(nn.Module):
     """c = sum over i of a_i h_i, a = normalise(score(s, h_i) for i in scope): Bahdanau et al. 2015, eq. 5.
 
@@ -67,6 +79,7 @@ class Attention(nn.Module):
         self.scorer = SCORES[config.score](query_size, value_size, config)
         self.scope = SCOPES[config.scope](query_size, config)
         self.normaliser = NORMALISERS[config.normaliser](query_size)
+        self.num_heads = config.num_heads
         self.context_size = self.scorer.context_size
         """C, the size of a context vector."""
 
@@ -83,19 +96,40 @@ class Attention(nn.Module):
             self.scorer.restrict_mask(mask),
         )
 
-    def forward(self, queries: Queries, source: Source) -> AttentionOutput:
+    def forward(self, queries: Queries, source: Source, products: Products | None = None) -> AttentionOutput:
         """Attend from Q queries per sentence, which do not influence each other.
 
         Args:
             queries: decoder states (B, Q, H) and their target positions (B, Q).
             source: output of ``remember``.
+            products: other ways to compute the same; see ``stepwise``.
         """
+        if products is None:
+            score = partial(self.scorer.score, keys=source.keys)
+            products = Products(score, partial(weighted_sum, values=source.values))
         scope: ScopeOutput = self.scope(queries, source.mask)
-        scores = self.scorer.score(queries, source.keys).masked_fill(~scope.visible, float("-inf"))
+        scores = products.score(queries).masked_fill(~scope.visible, float("-inf"))
         normalised: NormaliserOutput = self.normaliser(scores, queries.state)
         weights = normalised.weights if scope.factor is None else normalised.weights * scope.factor
-        context = weighted_sum(weights, source.values)
+        context = products.weighted_sum(weights)
         return AttentionOutput(context, weights, normalised.logp, normalised.value)
+
+    def stepwise(self, source: Source, steps: int) -> Callable[[Queries], AttentionOutput]:
+        """Prepare a loop over time steps in training, with one gradient product for all of them.
+
+        Args:
+            source: output of ``remember``.
+            steps: number of time steps.
+
+        Returns:
+            ``forward`` for the one query per sentence of a step, to be called once per step, in order.
+        """
+        values = StepwiseProduct(split_heads(source.values, self.num_heads), steps)
+        products = Products(
+            score=self.scorer.stepwise(source.keys, steps),
+            weighted_sum=lambda weights: values(weights).transpose(1, 2).flatten(2),
+        )
+        return partial(self, source=source, products=products)
 
 
 def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:

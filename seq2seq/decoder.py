@@ -5,18 +5,21 @@ positions, Q queries per sentence, L layers, H size of a decoder state, D size o
 the input that does not depend on attention (embedding and summary).
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, pad
 
 from .attention import Attention, AttentionOutput, Queries, Source
-from .cells import refuse_second_derivatives
 from .config import Seq2SeqConfig
 from .encoder import EncoderOutput
 from .readout import Readout
 from .self_attention import SelfAttention
 from .stack import RecurrentStack, StepwiseStack
 from .state import DecoderOutput, Memory, State, concatenate_steps
+from .stepwise_products import refuse_second_derivatives
 
 
 class Decoder(nn.Module):
@@ -158,7 +161,9 @@ class Decoder(nn.Module):
         if self.own is not None:
             top, self_attention = self.own(top, top, visible=position < position.unsqueeze(1))
             self_attention = self_attention.unsqueeze(1)
-        attention = self._attend(top, position.expand(top.shape[:2]), memory) if self.attends_after else None
+        attention = None
+        if self.attention is not None and self.attends_after:
+            attention = self.attention(Queries(top, position.expand(top.shape[:2])), memory.source)
         readout = self._compute_readout(top, attention, inputs.transpose(0, 1))
         return DecoderOutput(readout, attention, self_attention)
 
@@ -172,14 +177,15 @@ class Decoder(nn.Module):
         stepwise_readout = self.readout.stepwise(steps, rows * beam) if self.input_feeding else None
         h, c = (list(part.flatten(0, 1).unbind(1)) for part in (state.h, state.c))  # per layer: (N, H)
         _, _, feedback, position, past = state
+        attend = self._prepare_attention(memory, steps)
         outputs = []
         for t in range(steps):
-            attention = self._attend(feedback, position, memory) if self.attends_before else None
+            attention = attend(Queries(feedback, position)) if attend and self.attends_before else None
             fed = feedback if attention is None else attention.context
             top = cells(t, fed.flatten(0, 1), h, c).view(rows, beam, -1)
             top, past, weights = self._attend_to_past(top, past)
-            if self.attends_after:
-                attention = self._attend(top, position, memory)
+            if attend and self.attends_after:
+                attention = attend(Queries(top, position))
             if stepwise_readout is not None and attention is not None:
                 joined = torch.cat((top, attention.context), dim=-1)
                 top = stepwise_readout(t, joined.flatten(0, 1)).view(rows, beam, -1)
@@ -201,11 +207,13 @@ class Decoder(nn.Module):
                     tensor.register_hook(refuse_second_derivatives)
         return output, state
 
-    def _attend(self, query: Tensor, position: Tensor, memory: Memory) -> AttentionOutput:
-        """Attend to the source from query (B, Q, H) at target position (B, Q)."""
-        assert self.attention is not None
-        output: AttentionOutput = self.attention(Queries(query, position), memory.source)
-        return output
+    def _prepare_attention(self, memory: Memory, steps: int) -> Callable[[Queries], AttentionOutput] | None:
+        """Return the attention to the source for steps one after the other; None without attention."""
+        if self.attention is None:
+            return None
+        if steps > 1 and torch.is_grad_enabled():
+            return self.attention.stepwise(memory.source, steps)
+        return partial(self.attention, source=memory.source)
 
     def _attend_to_past(self, top: Tensor, past: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Attend from the RNN's output (B, K, H) to its t earlier outputs, past (B, K, t, H).

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from .cells import StepwiseLinear
+from .stepwise_products import StepwiseLinear
 
 
 class Readout(nn.Linear):

@@ -4,7 +4,9 @@ Shapes: B sentences, Q queries per sentence (T in training, K in beam search, 1 
 positions, H size of a decoder state, E size of an encoder state, A size of a key, C size of a value.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from torch import Tensor, nn
@@ -138,6 +140,19 @@ class Score(nn.Module):
             Unnormalised scores e, (B, heads, Q, S).
         """
         raise NotImplementedError
+
+    def stepwise(self, keys: Tensor, steps: int) -> Callable[[Queries], Tensor]:
+        """Prepare a loop over time steps; a subclass may compute the keys' gradient once for all of them.
+
+        Args:
+            keys: output of ``project_keys``, (B, S, A).
+            steps: number of time steps.
+
+        Returns:
+            A function from the one query per sentence of a step to its scores (B, heads, 1, S), to be called
+            once per step, in order.
+        """
+        return partial(self.score, keys=keys)
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:

@@ -5,11 +5,14 @@ encoder state h, A inner size. Most papers on attention differ only in the score
 formula. To add a score, write a class and register it (``register_score``).
 """
 
+from collections.abc import Callable
+
 from torch import Tensor, nn
 
 from .half_precision import half_tanh_, is_half
 from .location_based_scores import LocationScore, StaticFactorisedScore, StaticScore
 from .score import AttentionSizes, MultiplyAdds, Queries, Score, split_heads
+from .stepwise_products import StepwiseProduct
 
 __all__ = [
     "SCORES",
@@ -74,11 +77,23 @@ class AdditiveScore(Score):
 
 
 class ProductScore(Score):
-    """e = s . key(h): base class of the multiplicative scores (Luong et al. 2015, section 3.1)."""
+    """e = f(s) . key(h): base class of the multiplicative scores (Luong et al. 2015, section 3.1)."""
+
+    num_heads = 1
+
+    def map_query(self, state: Tensor) -> Tensor:
+        """Return f(s) for decoder states s (B, Q, H), (B, Q, A); s itself unless a subclass maps it."""
+        return state
 
     def score(self, queries: Queries, keys: Tensor) -> Tensor:
-        """Return s . key for keys (B, S, H), (B, 1, Q, S)."""
-        return (queries.state @ keys.transpose(1, 2)).unsqueeze(1)
+        """Return f(s) . key for keys (B, S, A), (B, heads, Q, S)."""
+        query = split_heads(self.map_query(queries.state), self.num_heads)
+        return query @ split_heads(keys, self.num_heads).transpose(2, 3)
+
+    def stepwise(self, keys: Tensor, steps: int) -> Callable[[Queries], Tensor]:
+        """Prepare a loop whose gradient of the keys is one product; arguments as for ``Score``."""
+        product = StepwiseProduct(split_heads(keys, self.num_heads).transpose(2, 3), steps)
+        return lambda queries: product(split_heads(self.map_query(queries.state), self.num_heads))
 
 
 class DotScore(ProductScore):
@@ -134,12 +149,13 @@ class DynamicFactorisedScore(ProductScore):
         source, target = (value_size + rank) * rank, (query_size + rank) * rank
         return MultiplyAdds(source=source, target=target, pair=rank + value_size)
 
-    def score(self, queries: Queries, keys: Tensor) -> Tensor:
-        """Return f(s) . key for keys g(h), (B, S, A); (B, 1, Q, S)."""
-        return super().score(queries._replace(state=self.query(queries.state)), keys)
+    def map_query(self, state: Tensor) -> Tensor:
+        """Return f(s), (B, Q, A)."""
+        query: Tensor = self.query(state)
+        return query
 
 
-class ScaledDotScore(Score):
+class ScaledDotScore(ProductScore):
     """e = f(s) . g(h) / sqrt(d_k), with values j(h): Vaswani et al. 2017, eq. 1 and section 3.2.2, in an RNN.
 
     f, g and j are linear with A outputs. Each head has its own d_k = A / heads of them, and its own weights.
@@ -173,10 +189,10 @@ class ScaledDotScore(Score):
         size = config.inner_size(query_size)
         return MultiplyAdds(source=2 * value_size * size, target=query_size * size, pair=2 * size)
 
-    def score(self, queries: Queries, keys: Tensor) -> Tensor:
-        """Return f(s) . key / sqrt(d_k) for keys g(h), (B, S, A); (B, heads, Q, S)."""
-        query: Tensor = split_heads(self.query(queries.state) * self.scale, self.num_heads)
-        return query @ split_heads(keys, self.num_heads).transpose(2, 3)
+    def map_query(self, state: Tensor) -> Tensor:
+        """Return f(s) / sqrt(d_k), (B, Q, A)."""
+        query: Tensor = self.query(state) * self.scale
+        return query
 
 
 SCORES: dict[str, type[Score]] = {

@@ -9,10 +9,11 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, linear
 from torch.nn.utils.rnn import PackedSequence
 
-from .cells import StepwiseLinear, gru_step, lstm_step
+from .cells import gru_step, lstm_step
 from .config import Seq2SeqConfig
 from .half_precision import is_half
 from .layer_by_layer import Steps, run_layer_by_layer
+from .stepwise_products import StepwiseLinear
 
 MAX_PLAIN_LAYERS = 2
 """Number of layers at the bottom that have no residual connection."""

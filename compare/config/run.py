@@ -23,9 +23,6 @@ from compare.config.toml_text import to_toml
 from compare.models.resolved_model import ResolvedModel
 from compare.system.device import has_fast_bf16, pick_device
 
-DECODE_BATCH_TOKENS = {"cpu": 4_096, "gpu": 65_536}
-"""``decode.batch_tokens`` by kind of device: a GPU takes nearly the same time for a larger batch."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
@@ -113,8 +110,7 @@ def resolve_models(
     if precision == "auto":
         precision = "bf16" if has_fast_bf16(pick_device(device)) else "fp32"
     train = dataclasses.replace(experiment.train, device=device, precision=precision)
-    batch_tokens = experiment.decode.batch_tokens or DECODE_BATCH_TOKENS["cpu" if device == "cpu" else "gpu"]
-    decode = dataclasses.replace(experiment.decode, batch_tokens=batch_tokens)
+    decode = dataclasses.replace(experiment.decode, batch_tokens=experiment.decode.batch_tokens_on(device))
     data = dataclasses.replace(experiment.data, root=absolute_root(experiment.data.root, Path()))
     decided = {"data": data, "train": train, "decode": decode}
     sections = {name: getattr(experiment, name) for name in SECTIONS} | decided

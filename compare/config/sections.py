@@ -165,6 +165,11 @@ class DecodeConfig:
                 f"length_penalties must rise, found {', '.join(map(str, self.length_penalties))}"
             )
 
+    def batch_tokens_on(self, device: str) -> int:
+        """Return ``batch_tokens``, or if it is 0 the number that suits a device, such as "cuda:1"."""
+        default = 4_096 if device == "cpu" else 65_536  # a GPU takes nearly the same time for a larger batch
+        return self.batch_tokens or default
+
 
 @dataclass(frozen=True, kw_only=True)
 class BenchConfig:

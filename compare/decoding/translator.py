@@ -165,7 +165,8 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         """Search for every source, each process in its share of the batches; all return all hypotheses."""
         lengths = np.array([len(ids) for ids in sources], dtype=np.int64)
-        batches = decode_batches(lengths, max(1, self.decode.batch_tokens // beam_size))
+        batch_tokens = self.decode.batch_tokens_on(self.device.type)
+        batches = decode_batches(lengths, max(1, batch_tokens // beam_size))
         rank, size = self.processes.rank, self.processes.size
         shares = self.processes.gather(
             lambda: [

@@ -40,7 +40,7 @@ class PreparedData:
         if seed == self.stream.seed:
             return self
         stream = BatchStream(self.train, batch_tokens=self.stream.batch_tokens, seed=seed)
-        return replace(self, stream=stream, batch_hash=stream.stream_hash(1))
+        return replace(self, stream=stream, batch_hash=stream.kept_hash(1))
 
 
 def load_corpus(config: DataConfig, *, tests: bool = True) -> Corpus:
@@ -103,7 +103,7 @@ def prepare_data(
     logger.info(
         f"vocabulary {len(vocabularies.src)}/{len(vocabularies.tgt)}, {len(stream.plan(1))} batches per epoch"
     )
-    batch_hash = stream.stream_hash(1)
+    batch_hash = stream.kept_hash(1)
     times.append(perf_counter())
     steps = zip(("reading", "vocabulary", "encoding", "batches"), pairwise(times), strict=True)
     logger.info("prepared: " + ", ".join(f"{step} {end - start:.1f} s" for step, (start, end) in steps))

@@ -1,5 +1,6 @@
 """Rules for dropping pairs of a raw corpus; the manifest counts the dropped pairs by rule."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from data.text.characters import BROKEN, count_words
@@ -66,6 +67,20 @@ class Filters:
             if self.max_ratio and longer > self.max_ratio * shorter:
                 return MAX_RATIO
         return ""
+
+    def drop_reasons(self, src: Sequence[str], tgt: Sequence[str]) -> list[str]:
+        """Apply ``drop_reason`` to each pair."""
+        has_rules = self.max_words or self.max_ratio or self.drop_copies or self.drop_broken
+        if not has_rules and all(src) and all(tgt):
+            return [""] * len(src)
+        return list(map(self.drop_reason, src, tgt))
+
+
+def clean_all(lines: Sequence[str]) -> list[str]:
+    """Apply ``clean`` to each line."""
+    if "\ufeff" in "".join(lines):
+        return list(map(clean, lines))
+    return [line.strip() for line in lines]
 
 
 def clean(text: str) -> str:

@@ -3,12 +3,15 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain, islice
 
 import numpy as np
 
+from data.parallel import map_blocks
+from data.prepare.block import examine_blocks
 from data.prepare.filters import DUPLICATE, OVERLAP, REASONS, Filters, clean
 from data.prepare.line_hashes import (
-    HASH_BYTES,
     Hashes,
     Mask,
     hash_array,
@@ -19,9 +22,10 @@ from data.prepare.line_hashes import (
 )
 from data.prepare.splitting import DROPPED, SPLITS, TRAIN, Labels, assign_splits, held_out_size
 from data.progress import PAIRS_PER_CALL, ProgressCallback, no_progress
-from data.text.characters import unspaced
-from data.text.formats import Source
+from data.text.formats import PairBlock, Source
 
+BLOCKS_PER_REQUEST = 16
+"""Blocks of some hundred pairs that are examined by a process at a time."""
 MAX_DISTINCT_WORDS = 50_000
 """Distinct words are counted up to this number, which is enough to choose a vocabulary."""
 
@@ -69,12 +73,16 @@ class FirstPass:
         return {name: int(counts[label]) for label, name in enumerate(SPLITS) if counts[label]}
 
 
-def run_first_pass(plan: PreparationPlan, progress: ProgressCallback = no_progress) -> FirstPass:
+def run_first_pass(
+    plan: PreparationPlan, progress: ProgressCallback = no_progress, *, workers: int | None = None
+) -> FirstPass:
     """Read all pairs once and label each; memory holds 17 bytes per pair and no text.
 
     Args:
         plan: files and settings.
         progress: called with the number of pairs read.
+        workers: number of processes that examine the pairs; None: one per core for a large corpus. See
+            ``map_blocks``. The result does not depend on it.
 
     Raises:
         OSError: a file cannot be read.
@@ -84,21 +92,22 @@ def run_first_pass(plan: PreparationPlan, progress: ProgressCallback = no_progre
     dropped = Counter(dict.fromkeys(REASONS, 0))
     words: set[str] = set()
     without_spaces = False
-    for left, right in pairs(plan.sources, plan.filters, lambda done: progress("reading", done, None)):
-        reason = plan.filters.drop_reason(left, right)
-        dropped[reason] += 1
-        kept.append(not reason)
-        if reason:
-            src += bytes(HASH_BYTES)
-            tgt += bytes(HASH_BYTES)
-            continue
-        left, right = normalise(left), normalise(right)
-        src += hash_text(left)
-        tgt += hash_text(right)
+    groups = _grouped(blocks(plan.sources, plan.filters))
+    requests = ((group, len(words) < MAX_DISTINCT_WORDS) for group in groups)
+    results = map_blocks(partial(examine_blocks, plan.filters), requests, workers=workers)
+    progress("reading", 0, None)
+    for found in chain.from_iterable(results):
+        report_pairs(lambda done: progress("reading", done, None), len(kept), len(found.kept))
+        kept += found.kept
+        src += found.src_hashes
+        tgt += found.tgt_hashes
+        dropped.update(found.dropped)
         if len(words) < MAX_DISTINCT_WORDS:
-            words.update(left.split(), right.split())
-            without_spaces = without_spaces or unspaced(left) or unspaced(right)
-    del dropped[""]
+            before = found.words_before_unspaced
+            without_spaces = without_spaces or (
+                before is not None and len(words | before) < MAX_DISTINCT_WORDS
+            )
+            words |= found.words
     mask = np.frombuffer(kept, dtype=np.bool_).copy()
     return FirstPass(
         labels=_assign_labels(plan, hash_array(src), hash_array(tgt), mask, dropped),
@@ -108,18 +117,22 @@ def run_first_pass(plan: PreparationPlan, progress: ProgressCallback = no_progre
     )
 
 
-def pairs(
-    sources: Sequence[Source], filters: Filters, report: Callable[[int], None]
-) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of all sources in order, each side cleaned by ``clean``."""
-    done = 0
-    report(done)
+def blocks(sources: Sequence[Source], filters: Filters) -> Iterator[PairBlock]:
+    """Stream the pairs of all sources in order, as they are in the files."""
     for source in sources:
-        for pair in source.rows(keep_broken=filters.drop_broken):
-            yield clean(pair.src), clean(pair.tgt)
-            done += 1
-            if done % PAIRS_PER_CALL == 0:
-                report(done)
+        yield from source.blocks(keep_broken=filters.drop_broken)
+
+
+def _grouped(found: Iterator[PairBlock]) -> Iterator[list[PairBlock]]:
+    """Divide blocks into groups of ``BLOCKS_PER_REQUEST``."""
+    while group := list(islice(found, BLOCKS_PER_REQUEST)):
+        yield group
+
+
+def report_pairs(report: Callable[[int], None], before: int, new: int) -> None:
+    """Report each multiple of ``PAIRS_PER_CALL`` that ``new`` pairs after ``before`` ones have reached."""
+    for step in range(before // PAIRS_PER_CALL + 1, (before + new) // PAIRS_PER_CALL + 1):
+        report(step * PAIRS_PER_CALL)
 
 
 def _assign_labels(

@@ -1,6 +1,7 @@
 """64-bit hashes of texts, so that repeats among ten million lines are found without keeping the lines."""
 
 import unicodedata
+from collections.abc import Sequence
 from hashlib import blake2b
 
 import numpy as np
@@ -12,10 +13,32 @@ Mask = NDArray[np.bool_]
 HASH_BYTES = 8
 """Among ten million different texts, two share a hash with a probability of 3 in a million."""
 
+IRREGULAR_SPACES = (
+    *("  ", "\n ", " \n"),
+    *"\t\v\f\r\x1c\x1d\x1e\x1f\x85\u1680\u2028\u2029",
+)
+"""What ``normalise`` changes after NFKC: repeated and outer spaces, and other white space."""
+
 
 def normalise(text: str) -> str:
     """Apply NFKC and case folding, and reduce white space to single spaces."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def normalise_all(lines: Sequence[str]) -> list[str]:
+    """Apply ``normalise`` to each line; few blocks of lines have white space that it changes."""
+    composed = [line if line.isascii() else unicodedata.normalize("NFKC", line) for line in lines]
+    folded = [line.casefold() for line in composed]
+    text = "\n".join(["", *folded, ""])
+    if any(space in text for space in IRREGULAR_SPACES):
+        return [" ".join(line.split()) for line in folded]
+    return folded
+
+
+def hash_all(lines: Sequence[str]) -> list[bytes]:
+    """Apply ``hash_text`` to each line."""
+    contents = "\n".join(lines).encode("utf-8", "surrogatepass").split(b"\n") if lines else []
+    return [blake2b(content, digest_size=HASH_BYTES).digest() for content in contents]
 
 
 def hash_text(text: str) -> bytes:
@@ -47,7 +70,8 @@ def pair_hashes(src: Hashes, tgt: Hashes) -> Hashes:
 
 def is_repeat(hashes: Hashes) -> Mask:
     """Return True at each hash that occurs earlier in the array too."""
-    order = np.argsort(hashes, kind="stable")
+    candidates = np.flatnonzero(~is_unique(hashes))
+    order = candidates[np.argsort(hashes[candidates], kind="stable")]
     repeated = np.zeros(len(hashes), dtype=np.bool_)
     repeated[order[1:]] = _equals_previous(hashes[order])
     return repeated
@@ -55,12 +79,20 @@ def is_repeat(hashes: Hashes) -> Mask:
 
 def is_unique(hashes: Hashes) -> Mask:
     """Return True at each hash that occurs only once in the array."""
-    order = np.argsort(hashes, kind="stable")
+    order = np.argsort(hashes)  # equal hashes in any order, which is several times faster than in theirs
     equal = _equals_previous(hashes[order])
     unique = np.ones(len(hashes), dtype=np.bool_)
     unique[order[1:]] &= ~equal
     unique[order[:-1]] &= ~equal
     return unique
+
+
+def smallest(values: Hashes, count: int) -> NDArray[np.int64]:
+    """Return the indices of the ``count`` smallest values, ascending; equal ones in their order."""
+    if not count:
+        return np.zeros(0, dtype=np.int64)
+    candidates = np.flatnonzero(values <= np.partition(values, count - 1)[count - 1])
+    return candidates[np.argsort(values[candidates], kind="stable")][:count]
 
 
 def _equals_previous(sorted_hashes: Hashes) -> Mask:

@@ -2,14 +2,19 @@
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, fields, replace
+from itertools import compress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from data.prepare.filters import clean
-from data.prepare.first_pass import FirstPass, PreparationPlan, pairs, run_first_pass
+import numpy as np
+
+from data.parallel import available_cores
+from data.prepare.filters import clean, clean_all
+from data.prepare.first_pass import FirstPass, PreparationPlan, blocks, report_pairs, run_first_pass
 from data.prepare.splitting import DROPPED, SPLITS, Labels
 from data.progress import ProgressCallback, no_progress
 from data.text.compression import BUFFER, display_name, open_text
@@ -32,6 +37,7 @@ def prepare_corpus(
     starter: Starter | None = None,
     *,
     progress: ProgressCallback = no_progress,
+    workers: int | None = None,
 ) -> dict[str, Any]:
     """Filter and divide the pairs of ``plan`` into a new folder; the same plan gives the same bytes.
 
@@ -40,6 +46,7 @@ def prepare_corpus(
         out: the new folder; it must be empty if it exists. It appears only when it is complete.
         starter: composes ``experiment.toml``; None: no such file.
         progress: shows how many pairs have been read and written.
+        workers: number of processes that examine the pairs; see ``run_first_pass``.
 
     Returns:
         The manifest, also written to ``out``: settings, number of pairs dropped by each rule and kept in each
@@ -54,14 +61,15 @@ def prepare_corpus(
         spool = folder / "spool"
         local = replace(plan, sources=[_spool_streams(source, spool) for source in plan.sources])
         with ensure_unchanged(*_paths(local)):
-            found = run_first_pass(local, progress)
+            found = run_first_pass(local, progress, workers=workers)
             _write_divided(local, found.labels, folder, progress)
             fixed_sizes = {
                 name: _copy_fixed_split(name, source, plan.langs, folder)
                 for name, source in plan.fixed_splits.items()
             }
-            inputs = [described(path) for path in _paths(local)]
+            inputs = _describe(_paths(local))
         shutil.rmtree(spool, ignore_errors=True)
+        outputs = sorted(folder.iterdir())
         manifest = {
             **summary(plan, found),
             "splits": found.sizes | fixed_sizes,
@@ -69,7 +77,7 @@ def prepare_corpus(
                 {"path": display_name(path), **entry}
                 for path, entry in zip(_paths(plan), inputs, strict=True)
             ],
-            "outputs": {path.name: described(path) for path in sorted(folder.iterdir())},
+            "outputs": dict(zip([path.name for path in outputs], _describe(outputs), strict=True)),
         }
         (folder / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", "utf-8")
         if starter is not None:
@@ -94,6 +102,12 @@ def _paths(plan: PreparationPlan) -> list[Path]:
     return [path for source in (*plan.sources, *plan.fixed_splits.values()) for path in source.paths]
 
 
+def _describe(paths: Sequence[Path]) -> list[dict[str, int | str]]:
+    """Apply ``described`` to each file, to several at a time."""
+    with ThreadPoolExecutor(available_cores()) as threads:
+        return list(threads.map(described, paths))
+
+
 def _spool_streams(source: Source, spool: Path) -> Source:
     """Copy to ``spool`` what can be read only once (standard input, pipes), and point the source there."""
     copies = {}
@@ -114,15 +128,39 @@ def _write_divided(plan: PreparationPlan, labels: Labels, folder: Path, progress
         progress("writing", done, len(labels))
 
     with ExitStack() as stack:
-        files = [
-            [stack.enter_context((folder / f"{split}.{lang}").open("wb", BUFFER)) for lang in plan.langs]
+        files = {
+            label: [
+                stack.enter_context((folder / f"{split}.{lang}").open("wb", BUFFER)) for lang in plan.langs
+            ]
             for label, split in enumerate(SPLITS)
             if (labels == label).any()
-        ]
-        for label, pair in zip(labels.tobytes(), pairs(plan.sources, plan.filters, report), strict=True):
-            if label != DROPPED:
-                for file, text in zip(files[label], pair, strict=True):
-                    file.write(f"{text}\n".encode())
+        }
+        done, end = 0, 0
+        report(done)
+        for block in blocks(plan.sources, plan.filters):
+            end += len(block[0])
+            if end > len(labels):
+                break
+            _write_block([clean_all(lines) for lines in block], labels[done:end], files)
+            report_pairs(report, done, end - done)
+            done = end
+        if end != len(labels):
+            raise ValueError(f"{_paths(plan)[0]}: has another number of pairs than when it was read first")
+
+
+def _write_block(block: Sequence[list[str]], labels: Labels, files: Mapping[int, Sequence[BinaryIO]]) -> None:
+    """Write the pairs of a block to the files of their splits.
+
+    Args:
+        block: the sources and the targets, cleaned.
+        labels: the split of each pair, (N,).
+        files: the two files of each split.
+    """
+    for label in np.flatnonzero(np.bincount(labels)):
+        if label != DROPPED:
+            chosen = (labels == label).tolist()
+            for file, lines in zip(files[int(label)], block, strict=True):
+                file.write("\n".join([*compress(lines, chosen), ""]).encode())
 
 
 def _copy_fixed_split(name: str, source: Source, langs: tuple[str, str], folder: Path) -> int:

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from data.prepare.line_hashes import Hashes, Mask, is_unique, pair_hashes, splitmix64
+from data.prepare.line_hashes import Hashes, Mask, is_unique, pair_hashes, smallest, splitmix64
 
 TRAIN, VALID, TEST, DROPPED = range(4)
 SPLITS = ("train", "valid", "test")
@@ -58,7 +58,7 @@ def assign_splits(src: Hashes, tgt: Hashes, kept: Mask, *, valid: int, test: int
             f"{len(rows):,} have a source and a target that occur once; set --valid and --test lower"
         )
     order = splitmix64(pair_hashes(src[candidates], tgt[candidates]), seed)
-    drawn = candidates[np.argsort(order, kind="stable")]
+    drawn = candidates[smallest(order, valid + test)]
     labels[drawn[:test]] = TEST
     labels[drawn[test : test + valid]] = VALID
     return labels

@@ -1,15 +1,19 @@
 """Formats of parallel text: two files, a file of columns, or JSON Lines, one pair per line."""
 
 import json
-from collections.abc import Iterator
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from data.text.characters import SURROGATE
 from data.text.compression import display_name
-from data.text.lines import iter_lines, line_count_error
+from data.text.lines import iter_blocks, line_count_error
+
+PairBlock = tuple[list[str], list[str]]
+"""Consecutive sources and their targets, equally many; a side may be blank."""
 
 
 class PairRecord(NamedTuple):
@@ -23,8 +27,23 @@ class PairRecord(NamedTuple):
     """Target sentence."""
 
 
+class _Rows:
+    """Reading of a source pair by pair, for classes that read it in blocks."""
+
+    def rows(self, *, keep_broken: bool = False) -> Iterator[PairRecord]:
+        """Stream the pairs; see ``blocks`` for argument and errors."""
+        blocks = self.blocks(keep_broken=keep_broken)
+        pairs = chain.from_iterable(zip(src, tgt, strict=True) for src, tgt in blocks)
+        for number, (left, right) in enumerate(pairs, start=1):
+            yield PairRecord(number, left, right)
+
+    @abstractmethod
+    def blocks(self, *, keep_broken: bool = False) -> Iterator[PairBlock]:
+        """Stream the pairs in lists of about ``data.text.lines.BLOCK_BYTES``."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class TwoFiles:
+class TwoFiles(_Rows):
     """Two files; line i of ``tgt`` translates line i of ``src``."""
 
     src: Path
@@ -37,8 +56,8 @@ class TwoFiles:
         """Paths of the files that are read."""
         return self.src, self.tgt
 
-    def rows(self, *, keep_broken: bool = False) -> Iterator[PairRecord]:
-        """Stream the pairs.
+    def blocks(self, *, keep_broken: bool = False) -> Iterator[PairBlock]:
+        """Stream the pairs in lists; those before a bad line are given before its error is raised.
 
         Args:
             keep_broken: see ``iter_lines``.
@@ -46,17 +65,55 @@ class TwoFiles:
         Raises:
             ValueError: the files differ in their number of lines; see ``iter_lines`` for others.
         """
-        src, tgt = (iter_lines(path, allow_blank=True, keep_broken=keep_broken) for path in self.paths)
-        for number, (left, right) in enumerate(zip_longest(src, tgt), start=1):
-            if left is None:
-                raise line_count_error(self.src, number - 1, self.tgt, number + sum(1 for _ in tgt))
-            if right is None:
-                raise line_count_error(self.src, number + sum(1 for _ in src), self.tgt, number - 1)
-            yield PairRecord(number, left[1], right[1])
+        src, tgt = (
+            _Lines(iter_blocks(path, allow_blank=True, keep_broken=keep_broken)) for path in self.paths
+        )
+        number = 0
+        while True:
+            src.fill()
+            tgt.fill()
+            if count := min(len(src.lines), len(tgt.lines)):
+                number += count
+                yield src.take(count), tgt.take(count)
+                continue
+            for side in (src, tgt):  # in the order in which the next pair is read
+                if not side.lines and side.error is not None:
+                    raise side.error
+            if not (src.lines or tgt.lines):
+                return
+            raise line_count_error(self.src, number + src.count_rest(), self.tgt, number + tgt.count_rest())
+
+
+class _Lines:
+    """The next lines of a stream of blocks, and the error at which it has ended."""
+
+    def __init__(self, blocks: Iterator[list[str]]) -> None:
+        self.lines: list[str] = []
+        self.error: ValueError | None = None
+        self._blocks = blocks
+
+    def fill(self) -> None:
+        """Read a block if there is no line; afterwards there is none only at the end or an error."""
+        try:
+            while not self.lines and self.error is None:
+                self.lines = next(self._blocks)
+        except StopIteration:
+            return
+        except ValueError as error:
+            self.error = error
+
+    def take(self, count: int) -> list[str]:
+        """Remove and return the first ``count`` lines."""
+        taken, self.lines = self.lines[:count], self.lines[count:]
+        return taken
+
+    def count_rest(self) -> int:
+        """Read to the end and return the number of lines; raises the error if there is one."""
+        return len(self.lines) + sum(map(len, self._blocks))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class Table(_Rows):
     """A file of columns separated by tabs, without quotes and without a header line."""
 
     path: Path
@@ -69,8 +126,8 @@ class Table:
         """Paths of the files that are read."""
         return (self.path,)
 
-    def rows(self, *, keep_broken: bool = False) -> Iterator[PairRecord]:
-        """Stream the pairs; a blank line gives a blank pair.
+    def blocks(self, *, keep_broken: bool = False) -> Iterator[PairBlock]:
+        """Stream the pairs in lists; a blank line gives a blank pair.
 
         Args:
             keep_broken: see ``iter_lines``.
@@ -78,19 +135,22 @@ class Table:
         Raises:
             ValueError: a line has too few columns; see ``iter_lines`` for others.
         """
-        first, second = (column - 1 for column in self.columns)
-        for number, line in iter_lines(self.path, allow_blank=True, keep_broken=keep_broken):
-            cells = line.split("\t") if line.strip() else ["", ""] + [""] * max(self.columns)
-            if len(cells) < max(self.columns):
-                raise ValueError(
-                    f"{display_name(self.path)}, line {number}: column {max(self.columns)} is asked for, "
-                    f"found {len(cells)}; correct the line, or give other --columns"
-                )
-            yield PairRecord(number, cells[first], cells[second])
+        return _parsed_blocks(self.path, self._parse, keep_broken=keep_broken)
+
+    def _parse(self, line: str, context: str) -> tuple[str, str]:
+        """Return the two cells of a line; ``context`` begins the message of an error."""
+        cells = line.split("\t")
+        if len(cells) < max(self.columns):
+            raise ValueError(
+                f"{context}: column {max(self.columns)} is asked for, "
+                f"found {len(cells)}; correct the line, or give other --columns"
+            )
+        first, second = self.columns
+        return cells[first - 1], cells[second - 1]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Records:
+class Records(_Rows):
     """A JSON Lines file, one object per line; a line feed inside a sentence becomes a space."""
 
     path: Path
@@ -103,8 +163,8 @@ class Records:
         """Paths of the files that are read."""
         return (self.path,)
 
-    def rows(self, *, keep_broken: bool = False) -> Iterator[PairRecord]:
-        """Stream the pairs; a blank line gives a blank pair.
+    def blocks(self, *, keep_broken: bool = False) -> Iterator[PairBlock]:
+        """Stream the pairs in lists; a blank line gives a blank pair.
 
         Args:
             keep_broken: keep bytes that are not UTF-8 (see ``iter_lines``) and unpaired surrogates.
@@ -113,18 +173,43 @@ class Records:
             ValueError: a line is not JSON, lacks a field, or a field is not a string that can be written to a
                 file; see ``iter_lines`` for others.
         """
-        for number, line in iter_lines(self.path, allow_blank=True, keep_broken=keep_broken):
-            context = f"{display_name(self.path)}, line {number}"
-            if not line.strip():
-                yield PairRecord(number, "", "")
-                continue
+
+        def parse(line: str, context: str) -> tuple[str, str]:
             record = _parse_record(line, context)
             src, tgt = (_field_text(record, field, context, keep_broken=keep_broken) for field in self.fields)
-            yield PairRecord(number, src, tgt)
+            return src, tgt
+
+        return _parsed_blocks(self.path, parse, keep_broken=keep_broken)
 
 
 Source = TwoFiles | Table | Records
 """Any source of sentence pairs."""
+
+
+def _parsed_blocks(
+    path: Path, parse: Callable[[str, str], tuple[str, str]], *, keep_broken: bool
+) -> Iterator[PairBlock]:
+    """Stream the pairs of a file of one pair per line.
+
+    Args:
+        path: the file.
+        parse: returns the two sides of a line that is not blank; its second argument begins the message of an
+            error.
+        keep_broken: see ``iter_lines``.
+    """
+    name, number = display_name(path), 0
+    for lines in iter_blocks(path, allow_blank=True, keep_broken=keep_broken):
+        block: PairBlock = [], []
+        try:
+            for line in lines:
+                number += 1
+                pair = parse(line, f"{name}, line {number}") if line.strip() else ("", "")
+                for side, text in zip(block, pair, strict=True):
+                    side.append(text)
+        except ValueError:
+            yield block
+            raise
+        yield block
 
 
 def _parse_record(line: str, context: str) -> Any:

@@ -1,12 +1,12 @@
 """Text that stays on disk, so that a training set may be larger than memory."""
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import overload
 
 from data.text.files import ensure_states, file_states
-from data.text.lines import hash_texts, iter_lines
+from data.text.lines import hash_texts, iter_blocks
 
 
 class TextFile(Sequence[str]):
@@ -33,8 +33,7 @@ class TextFile(Sequence[str]):
 
     def __iter__(self) -> Iterator[str]:
         with ensure_states(self._states):
-            for _, line in iter_lines(self.path):
-                yield line
+            yield from chain.from_iterable(iter_blocks(self.path))
 
     @overload
     def __getitem__(self, index: int) -> str: ...

@@ -3,6 +3,7 @@
 import json
 import os
 import tracemalloc
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from data.corpus import Pairs, open_pairs
 from data.encode import encode_split
 from data.text.files import json_bytes
 from data.vocabulary import VocabularyPair, build_pair
+from tests.kits.raw_data import made_up
 
 TRAIN = Pairs(
     ("a b c", "d", "e f g h i j", "k l", "a d e k"),
@@ -135,6 +137,28 @@ def test_chunks_change_nothing(
         encode_split(TRAIN, words, folder=tmp_path / "parts", max_tokens=1)
 
 
+@pytest.mark.parametrize("kind", ["words", "characters", "bpe", "unigram"])
+@pytest.mark.parametrize("joint", [True, False])
+def test_the_number_of_processes_changes_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, joint: bool
+) -> None:
+    src, tgt = (tuple(side) for side in zip(*made_up(120), strict=True))
+    pairs = Pairs((*src, "a  b", "PPP pufff"), (*tgt, " x", "▁"))
+    size = 330 if kind in ("bpe", "unigram") else 30
+    vocabularies = build_pair(pairs, kind=kind, size=size if joint else size - 20, joint=joint)
+    monkeypatch.setattr(encode, "CHUNK_PAIRS", 25)
+    for workers in (1, 2):
+        encode_split(pairs, vocabularies, folder=tmp_path / str(workers), max_tokens=40, workers=workers)
+    (one,), (two,) = ((tmp_path / name).iterdir() for name in ("1", "2"))
+    assert one.name == two.name
+    for path in one.iterdir():
+        assert path.read_bytes() == (two / path.name).read_bytes()
+    split = encode_split(pairs, vocabularies, folder=tmp_path / "1", max_tokens=40)
+    for side, vocabulary, lines in zip((split.src, split.tgt), vocabularies, pairs[:2], strict=True):
+        expected = [vocabulary.encode(lines[row]) for row in split.rows]
+        assert [side.flat[a:b].tolist() for a, b in pairwise(side.offsets)] == expected
+
+
 def test_ids_of_a_large_vocabulary_are_whole(tmp_path: Path) -> None:
     many = tuple(f"w{number}" for number in range(70_000))
     pairs = Pairs(many, many)
@@ -158,6 +182,7 @@ def test_released_pages_can_be_read_again(
 def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From 20 chunks to 80, the peak memory of Python and NumPy grows by less than 20%."""
     monkeypatch.setattr(encode, "CHUNK_PAIRS", 500)
+    monkeypatch.setattr("data.text.lines.BLOCK_BYTES", 1 << 14)
     peaks = []
     for size in (10_000, 40_000):
         folder = tmp_path / str(size)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.batch import Batch, make_batch
-from data.corpus import read_corpus
+from data.corpus import Pairs, read_corpus
 from data.encode import encode_split
 from data.encoded_split import EncodedSplit
 from data.loader import BatchStream
@@ -143,6 +143,69 @@ def test_the_hash_changes_with_any_change_of_the_batches() -> None:
             getattr(changed, side).flat[position] += 1
             others.append(BatchStream(changed, batch_tokens=200, seed=1).stream_hash())
     assert len({base.stream_hash(), *others}) == 8
+
+
+TEXT = Pairs(("a b c", "d", "e f", "k l", "a d e k") * 9, ("A B", "C D E", "F G", "H I", "A") * 9)
+
+
+def kept(folder: Path) -> list[Path]:
+    """The files of kept hashes in a folder of encoded splits."""
+    return sorted(folder.glob("*/batches-*.json"))
+
+
+@pytest.fixture
+def encoded(tmp_path: Path) -> EncodedSplit:
+    return encode_split(TEXT, build_pair(TEXT, kind="words", size=50), folder=tmp_path)
+
+
+def never(*_: object) -> str:
+    raise AssertionError("computed again")
+
+
+def test_a_hash_is_computed_once(
+    encoded: EncodedSplit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = BatchStream(encoded, batch_tokens=20, seed=1)
+    expected = stream.stream_hash()
+    assert stream.kept_hash() == expected
+    assert len(kept(tmp_path)) == 1
+    monkeypatch.setattr(BatchStream, "stream_hash", never)
+    again = encode_split(TEXT, build_pair(TEXT, kind="words", size=50), folder=tmp_path)
+    assert BatchStream(again, batch_tokens=20, seed=1).kept_hash() == expected
+
+
+def test_what_the_hash_depends_on_has_a_file_of_its_own(
+    encoded: EncodedSplit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = BatchStream(encoded, batch_tokens=20, seed=1)
+    hashes = [
+        stream.kept_hash(),
+        stream.kept_hash(2),
+        BatchStream(encoded, batch_tokens=21, seed=1).kept_hash(),
+        BatchStream(encoded, batch_tokens=20, seed=2).kept_hash(),
+    ]
+    assert len(set(hashes)) == len(kept(tmp_path)) == 4
+    monkeypatch.setattr("data.loader.SOURCE_FILES", [])  # other code
+    assert stream.kept_hash() == hashes[0]
+    monkeypatch.setattr(np, "__version__", "another")
+    assert stream.kept_hash() == hashes[0]
+    assert len(kept(tmp_path)) == 6
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"null", b"{}", b'{"sha256":"x"}', b"\xff"])
+def test_a_damaged_file_is_replaced(encoded: EncodedSplit, tmp_path: Path, content: bytes) -> None:
+    stream = BatchStream(encoded, batch_tokens=20, seed=1)
+    expected = stream.kept_hash()
+    (path,) = kept(tmp_path)
+    whole = path.read_bytes()
+    path.write_bytes(content)
+    assert stream.kept_hash() == expected
+    assert path.read_bytes() == whole
+
+
+def test_arrays_in_memory_have_no_file(tmp_path: Path) -> None:
+    stream = BatchStream(many(60), batch_tokens=200, seed=1)
+    assert stream.kept_hash() == stream.stream_hash()
 
 
 def test_padding_is_that_of_the_batches() -> None:

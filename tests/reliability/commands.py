@@ -162,9 +162,16 @@ def warm_up() -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a command as ``python -m compare`` does, but studies are quick."""
+    """Run a command as ``python -m compare`` does, but studies are quick, and corpora need processes."""
     import compare.studies
+    import data.parallel
+    import data.text.lines
     from compare.cli import main as run_command
+
+    if list(arguments[:2]) == ["data", "prepare"]:
+        data.parallel.SERIAL_BLOCKS = 0
+        data.parallel.available_cores = lambda: 2
+        data.text.lines.BLOCK_BYTES = 256  # several requests to each process
 
     compare.studies.run_study = partial(compare.studies.registry.run_study, quick=True)
     return run_command(list(arguments))

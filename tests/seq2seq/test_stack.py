@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from seq2seq import Seq2SeqConfig
-from seq2seq.cells import StepwiseLinear
 from seq2seq.stack import RecurrentStack, StepwiseStack
 
 LENGTHS = torch.tensor([6, 2, 4, 1])
@@ -113,14 +112,6 @@ def test_the_stepwise_stack_equals_the_stack_and_its_gradients(cell: str, layers
         strict=True,
     ):
         close(left, right, 1e-10)
-
-
-def test_gradients_of_a_stepwise_linear() -> None:
-    def run(weight: Tensor, offsets: Tensor, x: Tensor) -> Tensor:
-        layer = StepwiseLinear(weight, offsets)
-        return torch.stack([layer(a, b).sin() for a, b in zip(layer.offsets.unbind(), x, strict=True)])
-
-    assert torch.autograd.gradcheck(run, (double(3, 2), double(4, 5, 3), double(4, 5, 2)))
 
 
 def one_step(stack: RecurrentStack, x: Tensor, whole: bool) -> Tensor:

@@ -186,6 +186,7 @@ def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.
     """Each further pair takes 16 bytes, and some more during sorting; a set of its texts would take 180."""
     monkeypatch.setattr("data.prepare.swapped_sides.SAMPLE_PAIRS", 1_000)
     monkeypatch.setattr("data.prepare.checks.PAIRS_PER_CALL", 500)
+    monkeypatch.setattr("data.text.lines.BLOCK_BYTES", 1 << 14)
     pairs, peaks = made_up(1_000), []
     for times in (5, 15):
         src, tgt = two_files(tmp_path, pairs * times)

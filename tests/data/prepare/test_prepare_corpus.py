@@ -36,6 +36,36 @@ def prepare(
     return prepare_corpus(plan, folder / name, lambda _found, _sizes: ""), folder / name
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    """Read all files of a folder."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("block", [16, 1 << 16])
+def test_the_number_of_processes_and_the_size_of_blocks_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+):
+    odd = [
+        ("a\ufeffb", "ß"),
+        ("\u2028x  y\t", "ﬁ"),
+        ("", "x"),
+        ("Ａ b", "a\x85c"),
+        ("e\u0301", "\u0301e"),
+        ("語", "x"),
+    ]
+    pairs = [*odd, *made_up(60), *made_up(30), *odd, *((" ".join("abcdefg"), "x") for _ in range(3))]
+    src, tgt = two_files(tmp_path, pairs)
+    rules = Filters(drop_duplicates=True, max_words=6, max_ratio=5.0, drop_copies=True)
+    plan = PreparationPlan(sources=[TwoFiles(src=src, tgt=tgt)], langs=("en", "de"), filters=rules)
+    expected = prepare_corpus(plan, tmp_path / "expected", workers=1), contents(tmp_path / "expected")
+    monkeypatch.setattr("data.text.lines.BLOCK_BYTES", block)
+    for workers in (1, 2, 3):
+        out = tmp_path / str(workers)
+        assert (prepare_corpus(plan, out, workers=workers), contents(out)) == expected
+    assert expected[0]["dropped"]["duplicate"] > 10
+    assert expected[0]["dropped"]["max_words"] >= 3
+
+
 def split_pairs(folder: Path) -> dict[str, list[Pair]]:
     """Read the pairs of each split."""
     corpus = read_corpus(folder, "en", "de")

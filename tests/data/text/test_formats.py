@@ -189,3 +189,27 @@ def test_styles_of_json_give_the_same_texts(tmp_path: Path):
     path.write_bytes(gzip.compress(content))
     pair_records = rows(Records(path=path, fields=("a", "b")))
     assert [record[1:] for record in pair_records] == [tuple(pair.values())] * 2
+
+
+@pytest.mark.parametrize("block", [1, 7, 64, 1 << 16])
+@pytest.mark.parametrize("src_bad", [None, 3, 9])
+@pytest.mark.parametrize("tgt_bad", [None, 3, 5, 12])
+def test_the_first_bad_line_of_either_file_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, src_bad: int | None, tgt_bad: int | None
+):
+    """Whatever the blocks, the pairs before it come first; at the same line the source is read first."""
+    monkeypatch.setattr("data.text.lines.BLOCK_BYTES", block)
+    sides = []
+    for name, bad in (("src", src_bad), ("tgt", tgt_bad)):
+        texts = [b"%s %d\r\n" % (name.encode(), number) for number in range(1, 13)]
+        if bad is not None:
+            texts[bad - 1] = b"\xe4 bad\n"
+        sides.append(write(tmp_path / name, b"\xef\xbb\xbf" + b"".join(texts)))
+    stream = TwoFiles(src=sides[0], tgt=sides[1]).rows()
+    first = min((bad, name) for bad, name in ((src_bad or 99, "src"), (tgt_bad or 99, "tgt")))
+    for number in range(1, min(first[0], 13)):
+        assert next(stream) == (number, f"src {number}", f"tgt {number}")
+    if first[0] == 99:
+        assert list(stream) == []
+    else:
+        refused(lambda: next(stream), f"{tmp_path / first[1]}, line {first[0]}, byte 1: 0xe4 is not UTF-8")

@@ -1,0 +1,32 @@
+"""The hash of the batches is computed at the first start of an experiment, and by ``check``."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from compare.check.recompute import check_experiment
+from compare.config.parse import load_experiment
+from compare.experiment.prepare import prepare_data
+from data.loader import BatchStream
+
+
+def test_the_hash_of_the_batches_is_computed_once(
+    tiny_toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    settings = load_experiment(tiny_toml)
+    first = prepare_data(settings, tmp_path)
+    hashes = [first.batch_hash, first.for_seed(7).batch_hash]
+    assert hashes == [first.stream.stream_hash(1), first.for_seed(7).stream.stream_hash(1)]
+    monkeypatch.delattr(BatchStream, "stream_hash")
+    again = prepare_data(settings, tmp_path)
+    assert [again.batch_hash, again.for_seed(7).batch_hash] == hashes
+
+
+def test_check_does_not_believe_a_kept_hash(copy: Path):
+    """A wrong hash beside the encoded corpus, from which a row was made, is a difference."""
+    for path in copy.glob("encoded/*/batches-*.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"sha256": "0" * 64}))
+    for path in copy.glob("*/result.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"batch_hash": "0" * 64}))
+    assert "batch_hash" in {value.name for value in check_experiment(copy).differences}
