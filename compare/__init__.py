@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from compare.decoding.translator import Translator
     from compare.experiment.converge import measure_convergence, plan_convergence
     from compare.experiment.convergence_file import Convergence
+    from compare.experiment.launch.side_by_side import SideBySide
+    from compare.experiment.launch.slurm import SlurmArray
+    from compare.experiment.launch.slurm_options import parse_slurm
     from compare.experiment.publish import publish_experiment
     from compare.experiment.run_all import dry_run, run_experiment
     from compare.experiment.score_run import score_runs
@@ -71,6 +74,8 @@ _MODULES = {
     "Result": "compare.results.result",
     "Run": "compare.config.run",
     "ScoringOptions": "compare.scoring.score",
+    "SideBySide": "compare.experiment.launch.side_by_side",
+    "SlurmArray": "compare.experiment.launch.slurm",
     "SystemScores": "compare.scoring.score",
     "Translator": "compare.decoding.translator",
     "TuningPlan": "compare.experiment.tune.plan",
@@ -98,6 +103,7 @@ _MODULES = {
     "measure_alignment": "compare.analysis.alignment.measurement",
     "measure_convergence": "compare.experiment.converge",
     "measure_growth": "compare.benchmark.scaling",
+    "parse_slurm": "compare.experiment.launch.slurm_options",
     "parse_space": "compare.experiment.tune.space",
     "plan_convergence": "compare.experiment.converge",
     "plan_trials": "compare.experiment.tune.search",
@@ -132,6 +138,9 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "resolve_models",
     "dry_run",
     "run_experiment",
+    "SideBySide",
+    "SlurmArray",
+    "parse_slurm",
     "measure_convergence",
     "plan_convergence",
     "Convergence",

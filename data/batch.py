@@ -75,6 +75,22 @@ def _copy_together(tensors: Sequence[Tensor], device: torch.device, *, pin_memor
     return [part.view(old.dtype).view(old.shape) for part, old in zip(moved, tensors, strict=True)]
 
 
+@dataclass(frozen=True, kw_only=True)
+class GlobalBatch:
+    """The pairs of one update, as far as this process computes on them, in parts that fit its memory."""
+
+    parts: tuple[Batch, ...]
+    """This process's share of the pairs: one batch, or several if gradients are accumulated; may be empty."""
+    src_tokens: int
+    """Number of source tokens of all processes, without EOS and padding."""
+    tgt_tokens: int
+    """Number of target tokens to predict of all processes: with EOS, without padding."""
+
+    def to(self, device: torch.device | str) -> "GlobalBatch":
+        """Copy the parts to another device, as ``Batch.to`` does."""
+        return replace(self, parts=tuple(part.to(device) for part in self.parts))
+
+
 def make_batch(split: EncodedSplit, indices: Ints) -> Batch:
     """Build the batch of some pairs of a split.
 

@@ -74,6 +74,21 @@ def encode_split(
     return encoded
 
 
+def open_split(folder: Path) -> EncodedSplit:
+    """Map a split from the files that another process has written.
+
+    Args:
+        folder: ``folder`` of the split there.
+
+    Raises:
+        OSError: a file is missing, or its content is not what was written.
+    """
+    encoded = _open(folder)
+    if encoded is None:
+        raise OSError(f"{folder}: no encoded split: all processes must see the same folders and files")
+    return encoded
+
+
 def _encode(
     pairs: Pairs, vocabularies: VocabularyPair, max_tokens: int | None, folder: Path, workers: int | None
 ) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data.batch import Batch, make_batch
+from data.batch import Batch, GlobalBatch, make_batch
 from data.encoded_split import EncodedSplit, Ints
 from data.kept_hash import kept_hash
 from data.text.lines import hash_texts
@@ -101,6 +101,32 @@ class BatchStream:
             yield make_batch(self._split, indices)
             self._split.release_pages()
 
+    def global_batches(
+        self, epoch: int, start: int = 0, *, rank: int = 0, processes: int = 1, accumulate: int = 1
+    ) -> Iterator[GlobalBatch]:
+        """Stream the share of one process of every batch of an epoch.
+
+        The batches are those of ``epoch``, whatever the number of processes: the parts of all processes
+        together are the batch.
+
+        Args:
+            epoch: number of the epoch.
+            start: number of the first batch, from 0.
+            rank: number of the process, from 0.
+            processes: number of processes.
+            accumulate: number of parts that each process's share is divided into.
+        """
+        src, tgt = self._split.src_lengths, self._split.tgt_lengths
+        for indices in self.plan(epoch)[start:]:
+            shares = deal((src[indices] + tgt[indices]), processes * accumulate)
+            mine = [indices[share] for share in shares[rank::processes] if len(share)]
+            yield GlobalBatch(
+                parts=tuple(make_batch(self._split, rows) for rows in mine),
+                src_tokens=int(src[indices].sum()),
+                tgt_tokens=int(tgt[indices].sum()) + len(indices),
+            )
+            self._split.release_pages()
+
     def stream_hash(self, epoch: int = 1) -> str:
         """Compute the sha256 over all ids of an epoch's batches, padding and order included.
 
@@ -150,6 +176,23 @@ class BatchStream:
         tgt_positions = sum(len(indices) * int(tgt[indices].max()) for indices in plan)
         total = 1 - (src.sum() + tgt.sum()) / (src_positions + tgt_positions)
         return float(1 - tgt.sum() / tgt_positions), float(total)
+
+
+def deal(lengths: Ints, shares: int) -> list[Ints]:
+    """Divide pairs into shares of about equal length: dealt from the longest on, to and fro.
+
+    Args:
+        lengths: length of each pair, (N,).
+        shares: number of shares.
+
+    Returns:
+        Per share the positions of its pairs, ascending; every position is in exactly one share. Shares are
+        empty if there are fewer pairs.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    turn, seat = np.divmod(np.arange(len(order)), shares)
+    owner = np.where(turn % 2, shares - 1 - seat, seat)
+    return [np.sort(order[owner == share]) for share in range(shares)]
 
 
 def decode_batches(split_or_lengths: EncodedSplit | Ints, batch_tokens: int) -> list[Ints]:

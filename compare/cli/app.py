@@ -68,11 +68,19 @@ def _print_version(asked: bool) -> None:
 
 @app.callback()
 def _root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Compare recurrent attention with the Transformer in machine translation."""
+    from compare.system.torchrun import is_torchrun
+
+    if is_torchrun() and context.invoked_subcommand != "run":
+        raise ValueError(
+            f"{context.invoked_subcommand} works in one process: start it without torchrun, "
+            "which trains the models of `run` in several"
+        )
 
 
 SIGNS = {"–": "-", "±": "+/-", "×": "x"}
@@ -103,22 +111,25 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(arguments: list[str] | None) -> int:
-    """Run a command; a failure is one line on standard error."""
+    """Run a command; a failure is one line on standard error, printed by one process of a torchrun job."""
     from compare.system.signals import Interrupted, Terminated
+    from compare.system.torchrun import is_main_process
+
+    def say(message: str) -> None:
+        if is_main_process():
+            print_visible(message, file=sys.stderr)
 
     try:
         status: Any = app(args=arguments, standalone_mode=False)
         return int(status or 0)
     except Interrupted as stop:
-        print_visible(f"{stop}; run the same command again to continue", file=sys.stderr)
+        say(f"{stop}; run the same command again to continue")
         return 128 + stop.signum
     except (KeyboardInterrupt, typer.Abort, Terminated) as stop:
-        print_visible(
-            "stopped; run the same command again to continue from the last saved state", file=sys.stderr
-        )
+        say("stopped; run the same command again to continue from the last saved state")
         return 143 if isinstance(stop, Terminated) else 130
     except (ValueError, OSError) as error:
-        print_visible(f"error: {_one_line(error)}", file=sys.stderr)
+        say(f"error: {_one_line(error)}")
         return 2
     except Exception as error:
         show = getattr(error, "show", None)  # typer's own errors; their class differs between versions

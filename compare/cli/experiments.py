@@ -3,11 +3,14 @@
 import json
 import logging
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from compare.cli.app import AsJson, Quiet, Settings, app, print_visible
+
+if TYPE_CHECKING:
+    from compare.experiment.run_all import Launcher
 
 logger = logging.getLogger(__name__)
 
@@ -20,6 +23,13 @@ def run(
         str,
         typer.Option(help="Train each model once per seed, such as 1,2,3 [default: train.seed]."),
     ] = "",
+    jobs: Annotated[
+        str, typer.Option(help="Runs at a time: a number, or auto: one per GPU, or per two cores.")
+    ] = "1",
+    slurm: Annotated[
+        str,
+        typer.Option(help="Runs as jobs of a cluster: partition=NAME,gpus=1,time=60,cpus=8,mem=32."),
+    ] = "",
     out: Annotated[Path | None, typer.Option(help="Output folder [default: runs/<config>].")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check settings and data; train nothing.")
@@ -30,6 +40,7 @@ def run(
     """Train, decode, score and time all models; again to resume.
 
     Runs that have ended stay as they are; a run that was stopped continues from its last saved state.
+    Started by torchrun, several processes train each model together.
 
     Example: attnbench run configs/multi30k.toml --set data.root=multi30k
     """
@@ -40,19 +51,22 @@ def run(
     from compare.results.store import read_results
     from compare.system.log import show_messages
     from compare.system.progress import Reporter
+    from compare.system.torchrun import is_main_process
 
-    show_messages(quiet=quiet)
+    show_messages(quiet=quiet or not is_main_process())
     experiment = load_experiment(config, settings or [])
     folder = out or Path("runs") / experiment.name
-    drawn = _seeds(seeds)
+    options: dict[str, Any] = {"seeds": _seeds(seeds), "context": str(config)}
+    options["launcher"] = _launcher(jobs, slurm)
+    if dry_run and not is_main_process():
+        return 0
     if dry_run:
-        runs = run_all.dry_run(experiment, folder, seeds=drawn, context=str(config))
-        names = [run.name for run in runs]
+        names = [run.name for run in run_all.dry_run(experiment, folder, **options)]
         print_visible(json.dumps(names) if as_json else "\n".join(names))
         return 0
-    results = run_all.run_experiment(
-        experiment, folder, Reporter(quiet=quiet), seeds=drawn, context=str(config)
-    )
+    results = run_all.run_experiment(experiment, folder, Reporter(quiet=quiet), **options)
+    if not is_main_process():
+        return 0
     print_visible(render_table(read_results(folder), "json" if as_json else "markdown"), end="", flush=True)
     write_views(folder)
     return 0 if all(result.status == "done" for result in results) else 1
@@ -69,6 +83,9 @@ def tune(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 1,
     settings: Settings = None,
+    jobs: Annotated[
+        str, typer.Option(help="Trials at a time: a number, or auto: one per GPU, or per two cores.")
+    ] = "1",
     out: Annotated[Path | None, typer.Option(help="Output folder [default: runs/tune/<config>].")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check settings and data; show the draws.")
@@ -90,16 +107,19 @@ def tune(
     from compare.results.markdown import markdown_table
     from compare.system.log import show_messages
     from compare.system.progress import Reporter
+    from compare.system.slots import parse_jobs
 
     show_messages(quiet=quiet)
     plan = TuningPlan(trials=trials, updates=updates, seed=seed, space=parse_space(space or []))
-    folder, overrides = out or Path("runs/tune") / config.stem, settings or []
+    folder, overrides, number = out or Path("runs/tune") / config.stem, settings or [], parse_jobs(jobs)
     if dry_run:
         draws = plan_trials(config, folder, plan, overrides=overrides)
         rows = [{"trial": number, **draw} for number, draw in enumerate(draws, start=1)]
         print_visible(json.dumps(rows) if as_json else markdown_table(rows))
         return 0
-    tuning = tune_experiment(config, folder, plan, overrides=overrides, reporter=Reporter(quiet=quiet))
+    tuning = tune_experiment(
+        config, folder, plan, overrides=overrides, reporter=Reporter(quiet=quiet), jobs=number
+    )
     rows = summarize(tuning.trials)
     if as_json:
         print_visible(json.dumps(rows))
@@ -176,6 +196,23 @@ def study(
     print_visible(report.to_json() if as_json else report.to_markdown(), end="")
     logger.info(f"written to {out / name}")
     return 0
+
+
+def _launcher(jobs: str, slurm: str) -> "Launcher | None":
+    """Return the launcher that ``--jobs`` or ``--slurm`` asks for; None: one run after the other."""
+    from compare.experiment.launch.side_by_side import SideBySide
+    from compare.experiment.launch.slurm import SlurmArray
+    from compare.experiment.launch.slurm_options import parse_slurm
+    from compare.system.slots import parse_jobs
+
+    number = parse_jobs(jobs)
+    if slurm and number != 1:
+        raise ValueError(
+            f"--jobs {jobs}: with --slurm, the cluster decides how many run at a time: leave it out"
+        )
+    if slurm:
+        return SlurmArray(options=parse_slurm(slurm))
+    return None if number == 1 else SideBySide(jobs=number)
 
 
 def _seeds(text: str) -> list[int]:

@@ -86,6 +86,8 @@ class TrainConfig:
     """On a GPU, compute the same bits each time, which is slower; a processor always does."""
     batch_tokens: int = 4_096
     """Maximum number of target tokens per batch, padding included."""
+    accumulate: int = 1
+    """Parts that a batch is computed in, one after the other, where memory cannot hold it at once."""
     max_updates: int = 6_000
     """Optimizer updates; all models see the same batches."""
     label_smoothing: float = 0.1
@@ -111,6 +113,7 @@ class TrainConfig:
         _at_least(
             1,
             batch_tokens=self.batch_tokens,
+            accumulate=self.accumulate,
             max_updates=self.max_updates,
             valid_every=self.valid_every,
             average=self.average,

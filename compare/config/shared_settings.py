@@ -13,6 +13,7 @@ NOT_SHARED = {
     "train.deterministic",
     "train.log_every",
     "train.checkpoint_every",
+    "train.accumulate",  # the parts of a batch have the sum of its gradients
     "decode.batch_tokens",  # a translation does not depend on the sentences that are decoded with it
     "budget.reference",
 }

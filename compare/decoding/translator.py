@@ -1,7 +1,8 @@
 """Translation of text with a trained model, and its attention weights."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, overload
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, overload
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from compare.config.sections import MAX_BEAM_SIZE, DecodeConfig
 from compare.decoding.length_penalty import LengthPenalty, length_penalties
 from compare.decoding.search import Hypothesis, SpecialIds, search_all
+from compare.system.distributed import SINGLE, Processes
 from data.batch import make_source_batch
 from data.loader import decode_batches
 from data.vocabulary import BOS, EOS, PAD, VocabularyPair
@@ -18,6 +20,7 @@ from data.vocabulary import BOS, EOS, PAD, VocabularyPair
 if TYPE_CHECKING:
     from compare.models.registry import Model
 
+T = TypeVar("T")
 SPECIAL = SpecialIds(pad=PAD, bos=BOS, eos=EOS)
 EXTRA_TOKENS = 10
 """A translation has at most max_ratio times the tokens of its source, plus this number."""
@@ -35,7 +38,11 @@ class SentenceAttention(NamedTuple):
 
 
 class Translator:
-    """A model with its vocabularies, which translates text."""
+    """A model with its vocabularies, which translates text.
+
+    Several processes that have the same model share out the batches of a search: process 0 calls any method
+    inside ``lead``, and the others take part.
+    """
 
     def __init__(
         self,
@@ -44,6 +51,7 @@ class Translator:
         decode: DecodeConfig,
         device: torch.device,
         penalty: LengthPenalty | None = None,
+        processes: Processes = SINGLE,
     ) -> None:
         """Combine model and vocabularies.
 
@@ -53,9 +61,30 @@ class Translator:
             decode: beam size, limits and batch size of search, and the grid of length penalties.
             device: device that search runs on.
             penalty: the length penalty of search; None: the smallest of the grid, as long as none is chosen.
+            processes: those that have the model and share out its searches.
         """
         self.model, self.vocabularies, self.decode, self.device = model, vocabularies, decode, device
-        self.penalty = penalty or length_penalties(decode)[0]
+        self.penalty, self.processes = penalty or length_penalties(decode)[0], processes
+
+    def lead(self, work: Callable[[], T]) -> T:
+        """Run ``work`` in process 0, while the other processes take their shares of its searches.
+
+        Args:
+            work: may translate; only that of process 0 is called.
+
+        Returns:
+            The result of ``work``, in all processes; all raise its exception.
+        """
+        while not self.processes.is_main and (search := self.processes.broadcast(None)) is not None:
+            with suppress(Exception):  # process 0 raises it too, which ends ``work``
+                self._search_shares(*search)
+        return self.processes.on_main(lambda: self._then_dismiss(work))
+
+    def _then_dismiss(self, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        finally:
+            self.processes.broadcast(None)
 
     @overload  # a string is a sequence of strings too, which mypy cannot tell apart
     def translate(self, lines: str, *, beam_size: int | None = None) -> str: ...  # type: ignore[overload-overlap]
@@ -128,16 +157,29 @@ class Translator:
         if not 1 <= beam_size <= MAX_BEAM_SIZE:
             raise ValueError(f"beam_size must be from 1 to {MAX_BEAM_SIZE:,}, found {beam_size:,}")
         sources = self.vocabularies.src.encode_all(lines)
+        self.processes.broadcast((sources, beam_size, penalties))
+        return self._search_shares(sources, beam_size, penalties)
+
+    def _search_shares(
+        self, sources: list[list[int]], beam_size: int, penalties: Sequence[LengthPenalty]
+    ) -> list[list[Hypothesis]]:
+        """Search for every source, each process in its share of the batches; all return all hypotheses."""
         lengths = np.array([len(ids) for ids in sources], dtype=np.int64)
-        order: list[int] = []
-        found: list[list[Hypothesis]] = [[] for _ in penalties]
         batch_tokens = self.decode.batch_tokens_on(self.device.type)
-        for rows in decode_batches(lengths, max(1, batch_tokens // beam_size)):
-            order += rows.tolist()
-            batch = self._search_batch([sources[row] for row in rows], beam_size, penalties)
-            for hypotheses, further in zip(found, batch, strict=True):
+        batches = decode_batches(lengths, max(1, batch_tokens // beam_size))
+        rank, size = self.processes.rank, self.processes.size
+        shares = self.processes.gather(
+            lambda: [
+                self._search_batch([sources[row] for row in rows], beam_size, penalties)
+                for rows in batches[rank::size]
+            ]
+        )
+        found: list[list[Hypothesis]] = [[] for _ in penalties]
+        for number in range(len(batches)):
+            for hypotheses, further in zip(found, shares[number % size][number // size], strict=True):
                 hypotheses += further
-        positions = np.argsort(np.array(order, dtype=np.int64))
+        order = np.concatenate(batches) if batches else np.empty(0, dtype=np.int64)
+        positions = np.argsort(order)
         return [[hypotheses[position] for position in positions] for hypotheses in found]
 
     def _search_batch(

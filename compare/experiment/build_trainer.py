@@ -8,6 +8,7 @@ from compare.decoding.translator import Translator
 from compare.experiment.prepare import PreparedData
 from compare.models.registry import build
 from compare.results.run_folder import RunFolder
+from compare.system.distributed import SINGLE, Processes
 from compare.system.numerics import set_numerics
 from compare.system.progress import MetricsCallback
 from compare.training.loss import TranslationLoss
@@ -22,6 +23,7 @@ def build_trainer(
     report: MetricsCallback,
     *,
     validate: Callable[[], Validation] | None = None,
+    processes: Processes = SINGLE,
 ) -> tuple[Trainer, Translator]:
     """Build a model with fresh weights, and the trainer that continues where it was stopped.
 
@@ -30,6 +32,7 @@ def build_trainer(
         prepared: the data, with the batches of the run's seed.
         report: takes each line of the metrics.
         validate: measures the weights; by default on the validation set.
+        processes: those that train the model together; each of them builds the same trainer.
 
     Returns:
         The trainer, and the translator of the same model, which has the chosen weights once the trainer
@@ -40,7 +43,7 @@ def build_trainer(
     torch.manual_seed(run.train.seed)
     model = build(run.model.architecture, *prepared.vocabulary_sizes).to(device)
     criterion = TranslationLoss(model, run.train.label_smoothing)
-    translator = Translator(model, prepared.vocabularies, run.decode, device)
+    translator = Translator(model, prepared.vocabularies, run.decode, device, processes=processes)
     validate = validate or Validator(
         criterion, translator, prepared.corpus.splits["valid"], prepared.valid, run.train.batch_tokens
     )
@@ -52,5 +55,6 @@ def build_trainer(
         optim_config=run.model.optim,
         run_folder=folder.folder,
         report=report,
+        processes=processes,
     )
     return trainer, translator

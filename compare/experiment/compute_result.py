@@ -13,7 +13,7 @@ import torch
 from compare.config.sections import BudgetConfig
 from compare.experiment.convergence_file import read_convergence
 from compare.experiment.prepare import PreparedData
-from compare.experiment.timing.speed_figures import Figures, speed_figures
+from compare.experiment.timing.speed_figures import Figures, log_speed, speed_figures
 from compare.models.flops import train_flops_per_token
 from compare.models.meta_model import build_meta_model
 from compare.models.registry import Architecture
@@ -130,7 +130,26 @@ def training_figures(lines: Sequence[Mapping[str, Any]], stream: BatchStream) ->
         "energy_j_per_1k_tokens": None if None in joules else 1000 * sum(joules) / seen,
         **{f"{phase}_s": sum(line[f"{phase}_s"] for line in windows) for phase in ("data", "train")},
         **{f"{phase}_s": final[f"{phase}_s"] for phase in ("validation", "checkpoint")},
+        **together_figures(windows),
     }
+
+
+def together_figures(windows: Sequence[Mapping[str, Any]]) -> Figures:
+    """Summarise what several processes have trained together; all None for one process.
+
+    Args:
+        windows: the "train" lines of the log. Training may have been resumed with another number of
+            processes: the figures are of the largest.
+    """
+    names = ("processes", "devices", "nodes")
+    together = max((line.get("processes", 1) for line in windows), default=1)
+    if together == 1:
+        return dict.fromkeys((*names, "together_tokens_per_s", "together_tokens_per_s_per_device"))
+    lines = [line for line in windows if line.get("processes") == together]
+    speed, _ = log_speed(lines)
+    counts = {name: lines[-1][name] for name in names}
+    per_device = speed / counts["devices"]
+    return {**counts, "together_tokens_per_s": speed, "together_tokens_per_s_per_device": per_device}
 
 
 def _epochs(stream: BatchStream, updates: int) -> float:

@@ -60,13 +60,20 @@ def load_corpus(config: DataConfig, *, tests: bool = True) -> Corpus:
     return corpus.with_tests_cut(config.max_test) if config.max_test else corpus
 
 
-def prepare_data(settings: Experiment | Run, folder: Path, *, tests: bool = True) -> PreparedData:
+def prepare_data(
+    settings: Experiment | Run,
+    folder: Path,
+    *,
+    tests: bool = True,
+    vocabularies: VocabularyPair | None = None,
+) -> PreparedData:
     """Read, check and encode the corpus, and plan the batches of the first epoch.
 
     Args:
         settings: the sections ``data``, ``vocabulary`` and ``train`` of an experiment or of a run.
         folder: cache of encoded splits; a split encoded before with the same vocabulary is taken from it.
         tests: whether to read the test sets; what is chosen on validation must not see them.
+        vocabularies: those of the training split, if they have been built before.
 
     Raises:
         ValueError: the corpus or the vocabulary cannot be used.
@@ -81,7 +88,7 @@ def prepare_data(settings: Experiment | Run, folder: Path, *, tests: bool = True
                 f"{overlap} of {len(corpus.splits[test].src)} sources of {test} also occur in train"
             )
     times.append(perf_counter())
-    vocabularies = build_vocabularies(pairs, settings.vocabulary)
+    vocabularies = vocabularies or build_vocabularies(pairs, settings.vocabulary)
     times.append(perf_counter())
     limit = settings.data.max_tokens
     encoded = encode_split(pairs, vocabularies, folder=folder, max_tokens=limit)

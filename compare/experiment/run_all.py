@@ -7,13 +7,16 @@ settings of every model, the data are prepared, and ``match_budget`` decides wid
 import dataclasses
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Protocol
 
 from compare.config.run import Run, resolve_models
 from compare.config.sections import Experiment
 from compare.experiment.budget.calibration import calibrate
 from compare.experiment.budget.match import find_reference, match_budget
+from compare.experiment.data_parallel import take_part
 from compare.experiment.experiment_folder import (
     begin_run,
     open_registry,
@@ -28,6 +31,7 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_result, read_results, save_result, write_json_lines
 from compare.results.write_protection import check_output_folder
 from compare.system.cpu import tune_cpu
+from compare.system.distributed import SINGLE, Processes, join_processes
 from compare.system.hints import first_line
 from compare.system.locks import Locked, lock_folder
 from compare.system.log import log_to_file
@@ -41,6 +45,63 @@ from data.vocabulary import SPECIALS
 logger = logging.getLogger(__name__)
 
 
+class Launcher(Protocol):
+    """The way in which the runs of an experiment are finished and its models timed."""
+
+    def resolve(self, experiment: Experiment, context: str) -> list[Run]:
+        """Decide the settings of each model, on the devices that its runs get; see ``resolve_models``."""
+
+    def run_each(self, runs: Sequence[RunFolder], prepared: PreparedData, reporter: Reporter) -> None:
+        """Finish each run that has not ended; if one fails, the others still run."""
+
+    def time_all(self, folder: Path, settings: Run, prepared: PreparedData) -> None:
+        """Time all models in turn if all runs have ended; see ``timing.time_all``."""
+
+
+class InTurn:
+    """Finish the runs one after the other, in this process and those that it trains together with."""
+
+    def __init__(self, processes: Processes = SINGLE) -> None:
+        self.processes = processes
+
+    def resolve(self, experiment: Experiment, context: str) -> list[Run]:
+        """Decide the settings of each model, for the devices of this machine."""
+        return resolve_models(experiment, context)
+
+    def run_each(self, runs: Sequence[RunFolder], prepared: PreparedData, reporter: Reporter) -> None:
+        """Finish each run that has not ended; if one fails, the others still run.
+
+        Raises:
+            ValueError: a run could not be finished, such as one with damaged files; all others have been run.
+        """
+        errors: list[ValueError] = []
+        for number, run in enumerate(runs, start=1):
+            position = f"[{number}/{len(runs)}] {run.name}"
+            try:
+                with lock_folder(run.folder):
+                    if has_ended(run):
+                        logger.info(f"{position}: already finished")
+                        continue
+                    logger.info(f"{position}: start")
+                    begin_run(run, prepared)
+                    with log_to_file(run.folder / "log.txt"):
+                        finish_run(run, prepared.for_seed(run.run.train.seed), reporter, self.processes)
+                    with lock_folder(run.folder.parent, wait=True):
+                        write_json_lines(run.folder.parent)
+            except Locked as locked:
+                logger.warning(f"{position}: left out: {locked}")
+            except ValueError as error:
+                errors.append(error)
+                if len(errors) > 1 or number < len(runs):
+                    logger.error(f"{position}: {error}")
+        if errors:
+            raise errors[0]
+
+    def time_all(self, folder: Path, settings: Run, prepared: PreparedData) -> None:
+        """Time all models in turn if all runs have ended."""
+        time_all(folder, settings, prepared)
+
+
 def run_experiment(
     experiment: Experiment,
     folder: str | Path,
@@ -48,11 +109,15 @@ def run_experiment(
     *,
     seeds: Sequence[int] = (),
     context: str = "config",
+    launcher: Launcher | None = None,
 ) -> list[Result]:
     """Finish every run of ``experiment`` in ``folder``.
 
     Runs that have ended stay as they are; one that was stopped continues from its last saved state. Several
     processes may work in one folder: a run that another process is working on is left to it.
+
+    Processes that torchrun has started together train and translate each run together: process 0 does
+    everything else, and the others return no results.
 
     Args:
         experiment: the models and their shared settings, as read by ``load_experiment``.
@@ -60,6 +125,7 @@ def run_experiment(
         reporter: shows the progress of training; by default log messages do.
         seeds: each model is trained once from each seed; by default from ``[train] seed`` alone.
         context: the file that error messages name.
+        launcher: how the runs are finished, such as ``SideBySide(jobs=4)``; by default one after the other.
 
     Returns:
         The result of every run that was asked for, in order; ``read_results(folder)`` gives those of earlier
@@ -68,18 +134,43 @@ def run_experiment(
     Raises:
         ValueError: bad settings or data, or ``folder`` holds another experiment.
         Interrupted: a signal arrived; everything is saved.
+        ConnectionError: another process that torchrun has started has ended.
     """
-    reporter = reporter or Reporter(quiet=True)
-    code_version()  # of the sources as they are now: they may be edited during a long run
-    folder = Path(folder)
     tune_cpu(batch_tokens=experiment.train.batch_tokens)
-    models = resolve_models(experiment, context)
+    with join_processes() as processes:
+        if launcher is not None and processes.size > 1:
+            raise ValueError("torchrun starts processes, and so do --jobs and --slurm: use one of them")
+        if not processes.is_main:
+            take_part(processes)
+            return []
+        reporter, launcher = reporter or Reporter(quiet=True), launcher or InTurn(processes)
+        try:
+            return _run_experiment(experiment, Path(folder), reporter, seeds, context, launcher, processes)
+        finally:
+            processes.dismiss()
+
+
+def _run_experiment(
+    experiment: Experiment,
+    folder: Path,
+    reporter: Reporter,
+    seeds: Sequence[int],
+    context: str,
+    launcher: Launcher,
+    processes: Processes,
+) -> list[Result]:
+    """Do in process 0 what ``run_experiment`` does."""
+    code_version()  # of the sources as they are now: they may be edited during a long run
+    models = launcher.resolve(experiment, context)
     _check_settings(models, folder)
     runs = _with_seeds(models, folder, seeds)
     if experiment.budget.match == "none":
         refuse_other_settings(runs)
-        if all(_has_ended(run) for run in runs) and not results_to_time(folder):
+        if all(has_ended(run) for run in runs) and not results_to_time(folder):
             logger.info(f"{folder}: all {len(runs)} runs have ended; delete the folder of a run to repeat it")
+            for place in (folder, *(run.folder for run in runs)):
+                with suppress(Locked), lock_folder(place):  # and without the lock of a killed process
+                    remove_leftovers(place)
             return [read_result(run.folder) for run in runs]
     with remove_leftovers_of_mistakes(folder), lock_folder(folder, wait=True):
         remove_leftovers(folder)
@@ -87,20 +178,25 @@ def run_experiment(
         registry = open_registry(folder, prepared)
         if experiment.budget.match == "time":
             known = registry.get("seconds_per_update", {})
-            registry["seconds_per_update"] = calibrate(models, prepared, known)
+            registry["seconds_per_update"] = calibrate(models, prepared, known, processes)
         if experiment.budget.match != "none":
             models = match_budget(models, prepared, registry.get("seconds_per_update", {}))
             runs = _with_seeds(models, folder, seeds)
             refuse_other_settings(runs)
         ensure_models_fit(models, prepared.vocabulary_sizes)
         write_registry(folder, registry, runs, prepared)
-    _run_each(runs, prepared, reporter)
-    time_all(folder, models[0], prepared)
+    launcher.run_each(runs, prepared, reporter)
+    launcher.time_all(folder, models[0], prepared)
     return [read_result(run.folder) for run in runs]
 
 
 def dry_run(
-    experiment: Experiment, folder: str | Path, *, seeds: Sequence[int] = (), context: str = "config"
+    experiment: Experiment,
+    folder: str | Path,
+    *,
+    seeds: Sequence[int] = (),
+    context: str = "config",
+    launcher: Launcher | None = None,
 ) -> list[Run]:
     """Check settings, folder and data as ``run_experiment`` would, without writing any file.
 
@@ -109,6 +205,7 @@ def dry_run(
         folder: where the runs would be kept.
         seeds: as for ``run_experiment``.
         context: the file that error messages name.
+        launcher: as for ``run_experiment``.
 
     Returns:
         The runs that ``run_experiment`` would finish; a budget of time, which needs a calibration, is not yet
@@ -118,7 +215,7 @@ def dry_run(
         ValueError: bad settings or data, or ``folder`` holds another experiment.
     """
     folder = Path(folder)
-    models = resolve_models(experiment, context)
+    models = (launcher or InTurn()).resolve(experiment, context)
     _check_settings(models, folder)
     if experiment.budget.match == "none":
         refuse_other_settings(_with_seeds(models, folder, seeds))
@@ -146,38 +243,23 @@ def _check_settings(models: Sequence[Run], folder: Path) -> None:
         read_results(folder)  # names what is damaged
 
 
-def _run_each(runs: Sequence[RunFolder], prepared: PreparedData, reporter: Reporter) -> None:
-    """Finish each run that has not ended; if one fails, the others still run.
+def finish_run(
+    run: RunFolder, prepared: PreparedData, reporter: Reporter, processes: Processes = SINGLE
+) -> Result:
+    """Finish one run and write its result, which it returns; divergence and lack of memory are results too.
+
+    Args:
+        run: the run, whose folder this process has locked.
+        prepared: the data, with the batches of the run's seed.
+        reporter: shows the progress of training.
+        processes: those that train and translate together; this is process 0 of them.
 
     Raises:
-        ValueError: a run could not be finished, such as one with damaged files; all others have been run.
+        ValueError: a file of the run is damaged.
+        Interrupted: a signal arrived; the state is saved.
     """
-    errors: list[ValueError] = []
-    for number, run in enumerate(runs, start=1):
-        position = f"[{number}/{len(runs)}] {run.name}"
-        try:
-            with lock_folder(run.folder):
-                if _has_ended(run):
-                    logger.info(f"{position}: already finished")
-                    continue
-                logger.info(f"{position}: start")
-                begin_run(run, prepared)
-                with log_to_file(run.folder / "log.txt"):
-                    _finish(run, prepared.for_seed(run.run.train.seed), reporter)
-        except Locked as locked:
-            logger.warning(f"{position}: left out: {locked}")
-        except ValueError as error:
-            errors.append(error)
-            if len(errors) > 1 or number < len(runs):
-                logger.error(f"{position}: {error}")
-    if errors:
-        raise errors[0]
-
-
-def _finish(run: RunFolder, prepared: PreparedData, reporter: Reporter) -> None:
-    """Finish one run and write its result; divergence and lack of memory are results too."""
     try:
-        result = run_one(run, prepared, reporter)
+        result = run_one(run, prepared, reporter, processes)
     except TrainingDiverged as error:
         logger.error(f"{run.name}: failed: {error}")
         result = dataclasses.replace(unfinished_result(run, prepared), status="failed", reason=str(error))
@@ -188,9 +270,9 @@ def _finish(run: RunFolder, prepared: PreparedData, reporter: Reporter) -> None:
         logger.error(f"{run.name}: {reason}; run the same command to try again")
         result = dataclasses.replace(unfinished_result(run, prepared), reason=reason)
     save_result(run.folder, result)
-    with lock_folder(run.folder.parent, wait=True):
-        write_json_lines(run.folder.parent)
+    return result
 
 
-def _has_ended(run: RunFolder) -> bool:
+def has_ended(run: RunFolder) -> bool:
+    """Return whether a run is done or has failed."""
     return run.folder.is_dir() and read_result(run.folder).status != "unfinished"

@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 import time
+from functools import partial
 
 import torch
 
@@ -10,12 +11,14 @@ from compare.config.shared_settings import settings_hash
 from compare.decoding.translator import Translator
 from compare.experiment.build_trainer import build_trainer
 from compare.experiment.compute_result import compute_figures
+from compare.experiment.data_parallel import announced
 from compare.experiment.gpu_conditions import gpu_conditions
 from compare.experiment.prepare import PreparedData
 from compare.experiment.select_penalty import select_penalty
 from compare.results.run_folder import RunFolder
 from compare.results.speed_file import RawSpeed, write_speed
 from compare.results.store import Result
+from compare.system.distributed import SINGLE, Processes
 from compare.system.machine import this_machine
 from compare.system.memory import peak_memory_bytes, reset_peak_memory
 from compare.system.progress import Reporter
@@ -41,6 +44,7 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Resul
         status="unfinished",
         beam=run.decode.beam_size,
         batch_tokens=run.train.batch_tokens,
+        accumulate=run.train.accumulate if run.train.accumulate > 1 else None,
         max_ratio=run.decode.max_ratio,
         valid_every=run.train.valid_every,
         average=run.train.average,
@@ -57,19 +61,29 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Resul
     )
 
 
-def run_one(folder: RunFolder, prepared: PreparedData, reporter: Reporter) -> Result:
+def run_one(
+    folder: RunFolder, prepared: PreparedData, reporter: Reporter, processes: Processes = SINGLE
+) -> Result:
     """Train one model, choose its length penalty, decode and score it; from where it was stopped.
 
     Args:
         folder: the run, and the folder for its files.
         prepared: the data, with the batches of the run's seed.
         reporter: shows the progress of training.
+        processes: those that train and translate together; this is process 0 of them.
 
     Raises:
         TrainingDiverged: loss or gradient became NaN or infinite.
         Interrupted: a signal arrived; the state is saved.
+        ConnectionError: another process has ended.
     """
-    translator = train_model(folder, prepared, reporter)
+    with announced(folder, prepared, processes):
+        translator = train_model(folder, prepared, reporter, processes)
+        return translator.lead(partial(_translate_and_score, folder, prepared, translator))
+
+
+def _translate_and_score(folder: RunFolder, prepared: PreparedData, translator: Translator) -> Result:
+    """Choose the length penalty, decode the test sets and score them."""
     translator.penalty = select_penalty(folder, translator, prepared.corpus.splits["valid"])
     logger.info(f"{folder.run.label}: decoding {', '.join(prepared.corpus.tests)}")
     seconds = translate_tests(translator, prepared.corpus, folder)
@@ -82,7 +96,9 @@ def run_one(folder: RunFolder, prepared: PreparedData, reporter: Reporter) -> Re
     )
 
 
-def train_model(folder: RunFolder, prepared: PreparedData, reporter: Reporter) -> Translator:
+def train_model(
+    folder: RunFolder, prepared: PreparedData, reporter: Reporter, processes: Processes = SINGLE
+) -> Translator:
     """Train one model, from the start or from where it was stopped.
 
     Arguments and errors as for ``run_one``.
@@ -93,7 +109,7 @@ def train_model(folder: RunFolder, prepared: PreparedData, reporter: Reporter) -
     run = folder.run
     reset_peak_memory(torch.device(run.train.device))
     with reporter.training(run.label, run.train.max_updates) as report:
-        trainer, translator = build_trainer(folder, prepared, report)
+        trainer, translator = build_trainer(folder, prepared, report, processes=processes)
         trainer.run()
     return translator
 

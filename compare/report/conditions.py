@@ -49,6 +49,7 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
             *(f"recurrent layers {precision}" for precision in distinct(rows, "recurrent_precision")),
             *(f"decoding {precision}" for precision in distinct(rows, "decode_precision")),
         ],
+        "Processes": _processes(rows),
         "Speeds": _timings(rows),
         "Smallest difference that would be found with a probability of 80%": _smallest_differences(rows),
         "Search": [
@@ -58,6 +59,7 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
         ],
         "Training": [
             *(f"{tokens} target tokens per batch" for tokens in distinct(rows, "batch_tokens")),
+            *(f"each share of a batch in {parts} parts" for parts in distinct(rows, "accumulate")),
             *(f"validated every {updates} updates" for updates in distinct(rows, "valid_every")),
             *(
                 f"up to {number} validations averaged"
@@ -76,6 +78,13 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
         ],
     }
     return [(name, ", ".join(values)) for name, values in lines.items() if any(values)]
+
+
+def _processes(rows: Sequence[Row]) -> list[str]:
+    """Describe training by several processes, and what that does not change."""
+    counts = distinct(rows, "processes")
+    texts = [f"{count} trained a model together" for count in counts]
+    return [*texts, "dropout seeded by process and update", "speeds timed in one process"] if counts else []
 
 
 def _smallest_differences(rows: Sequence[Row]) -> list[str]:

@@ -63,6 +63,18 @@ class Result:
     """Validation loss of these weights, nats per target token."""
     valid_perplexity: float | None = None
     """exp(valid_loss)."""
+    processes: int | None = None
+    """Processes that trained the model together, the most at a time; None: one. The dropout of several
+    depends on their number, the batches do not."""
+    devices: int | None = None
+    """Devices of these processes: GPUs, or the CPUs of their hosts; None: one process."""
+    nodes: int | None = None
+    """Hosts of these processes; None: one process."""
+    together_tokens_per_s: float | None = None
+    """Source and target tokens per second of these processes in training, by the log; None: one process.
+    All other speeds are timed after training, in one process on one device."""
+    together_tokens_per_s_per_device: float | None = None
+    """The same per device."""
 
     # Quality on the first test set, 0 to 100, as in ``compare.scoring.score.SystemScores``.
     bleu: float | None = None
@@ -149,6 +161,8 @@ class Result:
     """Form of that penalty: wu or length."""
     batch_tokens: int | None = None
     """Maximum of target tokens per training batch."""
+    accumulate: int | None = None
+    """Parts that each process computed its share of a batch in; None: one."""
     max_ratio: float | None = None
     """Longest translation allowed: max_ratio times the source tokens, plus 10."""
     valid_every: int | None = None

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from data.progress import ProgressCallback
@@ -17,6 +18,8 @@ logger = logging.getLogger(__name__)
 
 MetricsCallback = Callable[[dict[str, Any]], None]
 """Called with each line of a training run's metrics."""
+ShowMetrics = Callable[[str, int, dict[str, Any]], None]
+"""Called with the label of a training run, its maximal updates, and each line of its metrics, at first {}."""
 Unit = Literal["updates", "pairs", "bytes"]
 
 INTERVAL_S = 10.0
@@ -37,18 +40,26 @@ class Reporter:
     @contextmanager
     def training(self, label: str, max_updates: int) -> Iterator[MetricsCallback]:
         """Show a training run of ``max_updates`` updates; yields the function that takes its metrics."""
+        with self.trainings() as show:
+            show(label, max_updates, {})
+            yield partial(show, label, max_updates)
+
+    @contextmanager
+    def trainings(self) -> Iterator[ShowMetrics]:
+        """Show several training runs at once, one bar each; yields the function that takes their metrics."""
         if not self._has_bars():
-            yield lambda line: _log_metrics(label, max_updates, line)
+            yield lambda label, max_updates, line: log_metrics(label, max_updates, line) if line else None
             return
         with _bars("updates") as bars:
-            bars(label, 0, max_updates, note="")
 
-            def show(line: dict[str, Any]) -> None:
-                if line["kind"] == "train":
+            def show(label: str, max_updates: int, line: dict[str, Any]) -> None:
+                if not line:
+                    bars(label, 0, max_updates, note="")
+                elif line["kind"] == "train":
                     note = f"loss {line['loss']:.3f}  {line['tokens_per_s']:,.0f} tokens/s"
                     bars(label, line["update"], max_updates, note=note)
                 else:
-                    _log_metrics(label, max_updates, line)
+                    log_metrics(label, max_updates, line)
 
             yield show
 
@@ -133,7 +144,7 @@ def _bars(unit: Unit) -> Iterator[_Bars]:
         yield _Bars(display, unit)
 
 
-def _log_metrics(label: str, max_updates: int, line: dict[str, Any]) -> None:
+def log_metrics(label: str, max_updates: int, line: dict[str, Any]) -> None:
     """Log one line of metrics, if it is of a kind that people want to see."""
     position = f"{label} {line['update']}/{max_updates} {line['seconds']:.0f} s"
     if line["kind"] == "valid":

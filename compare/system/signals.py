@@ -15,8 +15,11 @@ class Interrupted(Exception):
     """The end of work, its state saved, because of signal ``signum``."""
 
     def __init__(self, signum: int, message: str) -> None:
-        super().__init__(message)
-        self.signum = signum
+        super().__init__(signum, message)  # these arguments make it again in another process
+        self.signum, self.message = signum, message
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class Terminated(BaseException):

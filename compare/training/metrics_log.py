@@ -11,7 +11,10 @@ from data.text.files import append_whole, parse_json, read_bytes, sync_file, wri
 
 MAX_BYTES = 2_000_000_000
 """Size that no log reaches: ten million lines."""
-COUNTS = ("update", "updates", "src_tokens", "tgt_tokens", "epoch", "best_update")
+COUNTS = (
+    *("update", "updates", "src_tokens", "tgt_tokens", "epoch", "best_update"),
+    *("processes", "devices", "nodes"),
+)
 """Fields that are whole numbers from 0 on."""
 REQUIRED = {
     "train": ("update", "src_tokens", "tgt_tokens"),

@@ -8,6 +8,42 @@ from compare.training.loss import LossSums, TranslationLoss
 from data.batch import Batch
 
 
+def add_gradients(criterion: TranslationLoss, batch: Batch, *, tokens: int, precision: str) -> LossSums:
+    """Add the gradients of a batch to those of the parameters.
+
+    Args:
+        criterion: the loss, which holds the model.
+        batch: the batch, on the model's device.
+        tokens: target tokens of the update, by which the loss is divided: more than those of ``batch`` if it
+            is only a part of the global batch.
+        precision: "fp32" or "bf16"; the latter runs the forward pass under autocast.
+
+    Returns:
+        The loss, summed over the tokens of ``batch``.
+    """
+    with autocast(batch.src.device, precision):
+        loss = compute_loss(criterion, batch)
+    (loss.minimised / tokens).backward()  # type: ignore[no-untyped-call]
+    return loss
+
+
+def update_weights(criterion: TranslationLoss, optimizer: torch.optim.Optimizer, clip_norm: float) -> Tensor:
+    """Clip the gradients, take one optimizer step, and delete the gradients.
+
+    Args:
+        criterion: the loss, which holds the model.
+        optimizer: its optimizer.
+        clip_norm: maximum norm of the gradient.
+
+    Returns:
+        The norm of the gradient before clipping.
+    """
+    norm = nn.utils.clip_grad_norm_(criterion.parameters(), clip_norm)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return norm
+
+
 def train_step(
     criterion: TranslationLoss,
     optimizer: torch.optim.Optimizer,
@@ -22,19 +58,14 @@ def train_step(
         criterion: the loss, which holds the model.
         optimizer: its optimizer.
         batch: the batch, on the model's device.
-        precision: "fp32" or "bf16"; the latter runs the forward pass under autocast.
+        precision: as for ``add_gradients``.
         clip_norm: maximum norm of the gradient.
 
     Returns:
         The loss and the norm of the gradient before clipping.
     """
-    with autocast(batch.src.device, precision):
-        loss = compute_loss(criterion, batch)
-    (loss.minimised / loss.tokens).backward()  # type: ignore[no-untyped-call]
-    norm = nn.utils.clip_grad_norm_(criterion.parameters(), clip_norm)
-    optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
-    return loss, norm
+    loss = add_gradients(criterion, batch, tokens=batch.tgt_tokens, precision=precision)
+    return loss, update_weights(criterion, optimizer, clip_norm)
 
 
 def compute_loss(criterion: TranslationLoss, batch: Batch) -> LossSums:

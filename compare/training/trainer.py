@@ -2,20 +2,23 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from compare.config.sections import TrainConfig
 from compare.optim.config import OptimConfig
 from compare.optim.optimizer import build_optimizer
 from compare.system.device import device_name, rng_state, set_rng_state
+from compare.system.distributed import SINGLE, Processes
 from compare.system.energy import EnergyMeter
 from compare.system.hints import abbreviate, first_line
 from compare.system.signals import Interrupted, StopRequest, stop_on_signals
 from compare.training.file_names import CHECKPOINTS, FINAL, METRICS, STATE
+from compare.training.gradient_sum import GradientSum, dropout_seed
 from compare.training.loss import TranslationLoss
 from compare.training.metrics_log import MetricsLog
 from compare.training.serialization import (
@@ -28,9 +31,9 @@ from compare.training.serialization import (
     save_weights,
     set_weights,
 )
-from compare.training.step import train_step
+from compare.training.step import add_gradients, update_weights
 from compare.training.trainer_state import RunningMetrics, TrainerState, Validation
-from data.batch import Batch
+from data.batch import GlobalBatch
 from data.loader import BatchStream
 
 
@@ -39,7 +42,11 @@ class TrainingDiverged(Exception):
 
 
 class Trainer:
-    """Training of one model in one run folder, which holds all that resuming needs."""
+    """Training of one model in one run folder, which holds all that resuming needs.
+
+    Several processes train one model together: each has the model, computes the gradients of its share of
+    every batch, and takes the same steps. Process 0 alone writes to the run folder.
+    """
 
     def __init__(
         self,
@@ -51,28 +58,32 @@ class Trainer:
         optim_config: OptimConfig,
         run_folder: Path,
         report: Callable[[dict[str, Any]], None],
+        processes: Processes = SINGLE,
     ) -> None:
         """Prepare training; nothing is read from the run folder before ``run``.
 
         Args:
             criterion: the loss, which holds the model.
             train_batches: batches of each epoch.
-            validate: measures the current weights on the validation set.
+            validate: measures the current weights on the validation set; the same result in all processes.
             train_config: length of training, intervals, precision.
             optim_config: optimizer and learning-rate schedule.
             run_folder: receives the metrics log, the weights and the trainer state.
             report: called with every line written to the metrics log.
+            processes: those that train the model together; all have built the same trainer.
         """
         self.criterion, self.train_batches, self.validate = criterion, train_batches, validate
         self.train_config, self.optim_config, self.report = train_config, optim_config, report
         self.metrics, self.checkpoints = MetricsLog(run_folder / METRICS), run_folder / CHECKPOINTS
-        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        if processes.is_main:
+            self.checkpoints.mkdir(parents=True, exist_ok=True)
         self.device = next(criterion.parameters()).device
         self.model: nn.Module = criterion.model  # type: ignore[assignment]
         self.optimizer = build_optimizer(criterion.parameters(), optim_config)
         self.state = TrainerState()
         self.running_metrics = RunningMetrics(self.device)
         self.energy = EnergyMeter(self.device)
+        self.processes, self.gradients = processes, GradientSum(criterion.parameters(), processes)
 
     def run(self) -> TrainerState:
         """Train to the end, from the start or from the saved state.
@@ -91,7 +102,7 @@ class Trainer:
         with stop_on_signals() as stop:
             while not self._finished():
                 for batch in self._batches():
-                    self._update(batch)
+                    self._update(batch, stop)
                     self._after_update(stop)
                     if self._finished():
                         break
@@ -103,9 +114,15 @@ class Trainer:
         patience = self.train_config.patience
         return self.state.update >= self.train_config.max_updates or 0 < patience <= self.state.worse
 
-    def _batches(self) -> Iterator[Batch]:
+    def _batches(self) -> Iterator[GlobalBatch]:
         """Yield the rest of the current epoch, and count the time spent waiting for data."""
-        batches = iter(self.train_batches.epoch(self.state.epoch, start=self.state.position))
+        batches = self.train_batches.global_batches(
+            self.state.epoch,
+            self.state.position,
+            rank=self.processes.rank,
+            processes=self.processes.size,
+            accumulate=self.train_config.accumulate,
+        )
         while True:
             with self.state.timed("data"):
                 batch = next(batches, None)
@@ -116,7 +133,7 @@ class Trainer:
                 return
             yield batch
 
-    def _update(self, batch: Batch) -> None:
+    def _update(self, batch: GlobalBatch, stop: StopRequest) -> None:
         """Take one optimizer step on the mean loss of a batch's target tokens."""
         state = self.state
         with state.timed("train"):
@@ -125,35 +142,53 @@ class Trainer:
             learning_rate = self.optim_config.learning_rate_at(state.update, self.train_config.max_updates)
             for group in self.optimizer.param_groups:
                 group["lr"] = learning_rate
-            loss, grad_norm = train_step(
-                self.criterion,
-                self.optimizer,
-                batch,
-                precision=self.train_config.precision,
-                clip_norm=self.train_config.clip_norm,
-            )
+            if self.processes.size > 1:
+                torch.manual_seed(dropout_seed(self.train_config.seed, state.update, self.processes.rank))
+            nll = self.gradients.compute(partial(self._add_gradients, batch), stop)
+            step = partial(update_weights, self.criterion, self.optimizer, self.train_config.clip_norm)
+            grad_norm = self.gradients.attempt(step)
         state.tokens += batch.src_tokens + batch.tgt_tokens
-        self.running_metrics.add(loss.nll, grad_norm, batch)
+        if grad_norm is not None:
+            self.running_metrics.add(nll, grad_norm, batch)
+
+    def _add_gradients(self, batch: GlobalBatch) -> Tensor:
+        """Compute the gradients of this process's share of a batch; returns its negative log-likelihood."""
+        precision, tokens = self.train_config.precision, batch.tgt_tokens
+        nlls = [
+            add_gradients(self.criterion, part, tokens=tokens, precision=precision).nll
+            for part in batch.parts
+        ]
+        return sum(nlls[1:], nlls[0]) if nlls else torch.zeros((), device=self.device)
 
     def _after_update(self, stop: StopRequest) -> None:
         """Log, validate, save and stop, each if it is due."""
         state, config = self.state, self.train_config
         is_last = state.update == config.max_updates
         must_validate = state.update % config.valid_every == 0 or is_last
-        must_log = state.update % config.log_every == 0 or must_validate
+        must_log = must_validate or state.update % config.log_every == 0
+        must_save = must_validate or state.update % config.checkpoint_every == 0
         if must_log:
-            self._log_running_metrics()
+            self.processes.on_main(self._log_running_metrics)
         if must_validate:
             self._validate()
-        signum = stop.signum  # read once: what stops here has been saved
-        if must_validate or state.update % config.checkpoint_every == 0 or signum:
+        signum = self.gradients.stop_signal(stop, must_know=must_save)  # once: what stops here has been saved
+        if must_save or signum:
             if not must_log:
                 self._finish_queued_work()
-                self.running_metrics.add_energy(self.energy.take())
-            self._save()
+                self.running_metrics.add_energy(self._take_energy())
+            self.processes.on_main(self._save)
             self.energy.take()  # discards the energy of validating and saving
         if signum:
-            raise Interrupted(signum, f"stopped at update {state.update} of {config.max_updates}")
+            self.processes.on_main(partial(self._stop, signum))
+
+    def _stop(self, signum: int) -> NoReturn:
+        message = f"stopped at update {self.state.update} of {self.train_config.max_updates}"
+        raise Interrupted(signum, message)
+
+    def _take_energy(self) -> float | None:
+        """Return the energy since the last call; that of several processes is unknown."""
+        joules = self.energy.take()
+        return joules if self.processes.size == 1 else None
 
     def _finish_queued_work(self) -> None:
         """Wait until a GPU has done all updates, so that their time and energy count as training."""
@@ -163,7 +198,7 @@ class Trainer:
     def _log_running_metrics(self) -> None:
         """Log the metrics of the updates since the last line; raise if they are not finite."""
         self._finish_queued_work()
-        self.running_metrics.add_energy(self.energy.take())
+        self.running_metrics.add_energy(self._take_energy())
         line = self.running_metrics.compute_and_reset(self.state.seconds)
         if not torch.isfinite(torch.tensor([line["nll"], line["grad_norm"]])).all():
             raise TrainingDiverged(
@@ -171,7 +206,15 @@ class Trainer:
                 f"lower learning_rate (now {self.optim_config.learning_rate:g}) or raise warmup_updates"
             )
         learning_rate = self.optimizer.param_groups[0]["lr"]
-        self._write({"kind": "train", **self._progress(), **line, "learning_rate": learning_rate})
+        line = {**self._progress(), **line, "learning_rate": learning_rate, **self._shared_by()}
+        self._write({"kind": "train", **line})
+
+    def _shared_by(self) -> dict[str, int]:
+        """Count what computes together, where it is more than one process."""
+        processes = self.processes
+        if processes.size == 1:
+            return {}
+        return {"processes": processes.size, "devices": processes.devices, "nodes": processes.nodes}
 
     def _validate(self) -> None:
         """Measure the weights on the validation set and save them."""
@@ -180,10 +223,7 @@ class Trainer:
             self.criterion.eval()
             result = self.validate()
             self.criterion.train()
-        if not result.loss < float("inf"):
-            raise TrainingDiverged(
-                f"validation loss is {result.loss} at update {state.update}: lower learning_rate"
-            )
+        self.processes.on_main(partial(self._ensure_finite, result))
         better = result.bleu > state.best_bleu or (
             result.bleu == state.best_bleu and result.loss < state.best_loss
         )
@@ -191,25 +231,46 @@ class Trainer:
         if better:
             state.best_update, state.best_bleu, state.best_loss = state.update, result.bleu, result.loss
         state.snapshots = [*state.snapshots, state.update][-self.train_config.average :]
-        with state.timed("checkpoint"):
-            save_weights(self._snapshot(state.update), model_weights(self.model))
+        self.processes.on_main(partial(self._keep_snapshot, result))
+
+    def _ensure_finite(self, result: Validation) -> None:
+        if not result.loss < float("inf"):
+            raise TrainingDiverged(
+                f"validation loss is {result.loss} at update {self.state.update}: lower learning_rate"
+            )
+
+    def _keep_snapshot(self, result: Validation) -> None:
+        """Save the weights that were validated, and log the result."""
+        with self.state.timed("checkpoint"):
+            save_weights(self._snapshot(self.state.update), model_weights(self.model))
         self._write({"kind": "valid", **self._progress(), "loss": result.loss, "bleu": result.bleu})
 
     def _choose(self) -> None:
         """Choose the best weights, or the average of the last ones if its validation BLEU is higher."""
-        state, final = self.state, self.checkpoints / FINAL
-        best = load_weights(self._snapshot(state.best_update))
-        chosen = f"update {state.best_update}"
-        if len(state.snapshots) > 1:
-            mean = average([self._snapshot(update) for update in state.snapshots])
-            set_weights(self.model, mean, "average")
+        result = None
+        if len(self.state.snapshots) > 1:
+            self.processes.on_main(self._set_average)
+            self.gradients.share_weights()
             with self.state.timed("validation"):
                 self.criterion.eval()
                 result = self.validate()
-            self._write({"kind": "average", **self._progress(), "loss": result.loss, "bleu": result.bleu})
-            if result.bleu > state.best_bleu:
+        self.processes.on_main(partial(self._keep_best, result))
+        self.gradients.share_weights()
+
+    def _set_average(self) -> None:
+        mean = average([self._snapshot(update) for update in self.state.snapshots])
+        set_weights(self.model, mean, "average")
+
+    def _keep_best(self, averaged: Validation | None) -> None:
+        """Save and set the chosen weights; ``averaged`` is the validation of the average, if it is set."""
+        state, final = self.state, self.checkpoints / FINAL
+        best = load_weights(self._snapshot(state.best_update))
+        chosen = f"update {state.best_update}"
+        if averaged is not None:
+            self._write({"kind": "average", **self._progress(), "loss": averaged.loss, "bleu": averaged.bleu})
+            if averaged.bleu > state.best_bleu:
                 best, chosen = dict(model_weights(self.model)), f"average of updates {state.snapshots}"
-                state.best_bleu, state.best_loss = result.bleu, result.loss
+                state.best_bleu, state.best_loss = averaged.bleu, averaged.loss
         save_weights(final, best)
         set_weights(self.model, best, str(final))
         scores = {"loss": state.best_loss, "bleu": state.best_bleu, "best_update": state.best_update}
@@ -237,10 +298,15 @@ class Trainer:
 
     def _resume(self) -> None:
         """Restore the saved state, if there is one, and drop the log lines written after it."""
+        updates = self.processes.gather(self._restore_saved)
+        self.processes.on_main(partial(self._rewind_log, updates))
+        self.gradients.share_weights()
+
+    def _restore_saved(self) -> int:
+        """Restore the saved state, if there is one; returns its number of updates."""
         state = load_state(self.checkpoints / STATE)
         if state is None:
-            self.metrics.clear()
-            return
+            return 0
         self._refuse_other_gpu(state)
         try:
             self._restore(state)
@@ -249,6 +315,19 @@ class Trainer:
                 f"{self.checkpoints / STATE}: the state of another model or version ({first_line(error)}): "
                 f"delete {self.checkpoints} to train this run again"
             ) from None
+        return self.state.update
+
+    def _rewind_log(self, updates: list[int]) -> None:
+        """Drop the log lines written after the saved state; raise if earlier ones are missing.
+
+        Args:
+            updates: what ``_restore_saved`` has returned in each process.
+        """
+        if len(set(updates)) > 1:
+            raise OSError(f"{self.checkpoints}: not all processes see the same folder and files")
+        if not self.state.update:
+            self.metrics.clear()
+            return
         logged = self.metrics.rewind(self.state.update) + self.running_metrics.updates
         if logged != self.state.update:
             raise ValueError(

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from compare.system.hints import abbreviate
-from data.batch import Batch
+from data.batch import GlobalBatch
 
 PHASES = ("data", "train", "validation", "checkpoint")
 """Activities whose time is counted."""
@@ -97,7 +97,7 @@ class RunningMetrics:
         self.joules: float | None = 0.0
         self.began = {phase: seconds.get(phase, 0.0) for phase in ("data", "train")}
 
-    def add(self, nll: torch.Tensor, grad_norm: torch.Tensor, batch: Batch) -> None:
+    def add(self, nll: torch.Tensor, grad_norm: torch.Tensor, batch: GlobalBatch) -> None:
         """Add one update.
 
         Args:

@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
+from itertools import islice, zip_longest
 
 import torch
 
@@ -40,18 +42,31 @@ class Validator:
         self.batches = BatchStream(split, batch_tokens=max(batch_tokens, longest), seed=0)
 
     def __call__(self) -> Validation:
-        """Measure in fp32, also if training uses bf16, so that models can be compared."""
-        return Validation(loss=self._loss(), bleu=corpus_bleu(self._translations(), self.pairs.tgt))
+        """Measure in fp32, also if training uses bf16, so that models can be compared.
+
+        The processes of the translator share out the batches; all return the same scores.
+        """
+        shares = self.translator.processes.gather(self._losses)
+        return self.translator.lead(partial(self._scores, shares))
 
     @torch.inference_mode()
-    def _loss(self) -> float:
-        device = self.translator.device
-        losses, tokens = [], 0
-        for batch in self.batches.epoch(1):
+    def _losses(self) -> list[tuple[float, int]]:
+        """Compute loss and number of tokens of each batch of this process's share."""
+        processes, device = self.translator.processes, self.translator.device
+        losses: list[torch.Tensor] = []
+        tokens: list[int] = []
+        for batch in islice(self.batches.epoch(1), processes.rank, None, processes.size):
             loss = compute_loss(self.criterion, batch.to(device))
             losses.append(loss.nll)
-            tokens += loss.tokens
-        return float(sum(torch.stack(losses).tolist())) / tokens  # one wait for the device
+            tokens.append(loss.tokens)
+        nlls = torch.stack(losses).tolist() if losses else []  # one wait for the device
+        return list(zip(nlls, tokens, strict=True))
+
+    def _scores(self, shares: Sequence[list[tuple[float, int]]]) -> Validation:
+        """Sum the losses of all batches in their order, whoever computed them, and translate."""
+        in_order = [loss for turn in zip_longest(*shares) for loss in turn if loss is not None]
+        loss = sum(nll for nll, _ in in_order) / sum(tokens for _, tokens in in_order)
+        return Validation(loss=loss, bleu=corpus_bleu(self._translations(), self.pairs.tgt))
 
     def _translations(self) -> Sequence[str]:
         return self.translator.translate(self.pairs.src, beam_size=1)

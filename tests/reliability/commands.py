@@ -64,6 +64,10 @@ class Command:
     """What ``python -m`` starts in a real process."""
     resumes: bool = False
     """Whether a second call continues the first one's work instead of repeating it."""
+    within: float = 1.0
+    """It is killed within this part of its undisturbed duration and operations."""
+    has_children: bool = False
+    """Whether it starts processes, which are killed too."""
     undoes: bool = False
     """Whether a second call removes what an incomplete first one has written."""
 
@@ -104,17 +108,27 @@ def make_commands(inputs: Path, finished: Path) -> dict[str, Command]:
             name="run",
             arguments=lambda folder: ["run", config, "--out", str(folder / OUT), "-q"],
             resumes=True,
+            within=0.1,
+        ),
+        Command(
+            name="run --jobs 2",
+            arguments=lambda folder: ["run", config, "--out", str(folder / OUT), "--jobs", "2", "-q"],
+            resumes=True,
+            within=0.8,
+            has_children=True,
         ),
         Command(
             name="tune",
             arguments=lambda folder: ["tune", config, *TUNE, "--out", str(folder / OUT), "-q"],
             resumes=True,
+            within=0.1,
         ),
         Command(
             name="converge",
             arguments=lambda folder: ["converge", str(folder / OUT), "-q"],
             set_up=copy_finished,
             resumes=True,
+            within=0.1,
         ),
         Command(name="prepare", arguments=prepare),
         Command(name="prepare-into", arguments=prepare, set_up=make_empty, undoes=True),

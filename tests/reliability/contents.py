@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 TIMED = re.compile(
-    r"(.*_)?(s|seconds|(per_s|ms_p50)(_low|_high)?|ms|ms_p95|mfu|joules|1k_tokens|bytes|cpu_shares?)"
+    r"(.*_)?(s|seconds|(per_s|ms_p50)(_low|_high|_per_device)?|ms|ms_p95|mfu|joules|1k_tokens|bytes|cpu_shares?)"
     r"|clock_mhz|timed_together"
 )
 """Keys in JSON whose values depend on the machine's speed or memory."""

@@ -21,7 +21,8 @@ from tests.reliability.processes import share
 from tests.reliability.series import KILLS, OUT, Series, Table
 
 SHARES = {
-    "run": 0.25,
+    "run": 0.2,
+    "run --jobs 2": 0.05,
     "tune": 0.1,
     "converge": 0.1,
     "prepare": 0.16,

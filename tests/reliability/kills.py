@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,14 @@ LIMIT_S = 180
 FILE_EVENTS = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink")
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 SIGNALS = {"SIGKILL": [signal.SIGKILL], "SIGTERM": [signal.SIGTERM], "SIGINT twice": [signal.SIGINT] * 2}
-ENDED_BY = {"SIGKILL": {-9}, "SIGTERM": {143, -15}, "SIGINT twice": {130, -2}}
+CHILD_SIGNALS = {"SIGKILL of a child": signal.SIGKILL, "SIGTERM of a child": signal.SIGTERM}
+"""Signals to one of the processes that a command has started."""
+ENDED_BY = {
+    "SIGKILL": {-9},
+    "SIGTERM": {143, -15},
+    "SIGINT twice": {130, -2},
+    **{name: {1} for name in CHILD_SIGNALS},
+}
 """Exit statuses of a process that a signal has ended; negative: it died of it, as before Python's start."""
 
 RUNNING: set[int] = set()
@@ -174,7 +182,7 @@ def kill_once(
     Args:
         command: the command.
         folder: the folder of the series.
-        name: key of ``SIGNALS``.
+        name: key of ``SIGNALS`` or of ``CHILD_SIGNALS``.
         draw: random times.
         delay_s: when to kill; without effect if ``operation`` is given.
         operation: kill at this operation on files; 0: at a time.
@@ -184,5 +192,9 @@ def kill_once(
         return wait(start(command, folder, before=kill_at_operation(name, operation)), folder)
     pid = start(command, folder, real=real)
     time.sleep(delay_s)
-    send(pid, name, draw)
+    if name in SIGNALS:
+        send(pid, name, draw)
+    elif children := Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with suppress(ProcessLookupError):  # it has just ended
+            os.kill(int(draw.choice(children)), CHILD_SIGNALS[name])
     return wait(pid, folder)

@@ -12,7 +12,16 @@ from pathlib import Path
 
 from tests.reliability.commands import OUT, Command
 from tests.reliability.contents import Contents, differences, leftovers, progress, read_contents
-from tests.reliability.kills import ENDED_BY, SIGNALS, Ending, count_operations, kill_once, start, wait
+from tests.reliability.kills import (
+    CHILD_SIGNALS,
+    ENDED_BY,
+    SIGNALS,
+    Ending,
+    count_operations,
+    kill_once,
+    start,
+    wait,
+)
 
 KILLS = 20
 """Kills per series; one of them ends a real process, the others forked ones."""
@@ -78,7 +87,7 @@ class Series:
         self.seconds = time.monotonic() - begin
         self.reference: Contents = read_contents(self.folder)
         self._next_operation = itertools.cycle(range(1, self.operations + 1))
-        self._signals = itertools.cycle(SIGNALS)
+        self._signals = itertools.cycle([*SIGNALS, *CHILD_SIGNALS] if command.has_children else SIGNALS)
 
     def run(self, number: int) -> None:
         """Kill the command ``number`` times, then let it finish, and compare."""
@@ -86,7 +95,7 @@ class Series:
         names: list[str] = []
         for index in range(number):
             name = next(self._signals)
-            real, at_operation = number > 1 and index == number // 2, index % 2 == 1
+            real, at_operation = number > 1 and index == number // 2, index % 2 == 1 and name in SIGNALS
             ending = self._kill(name, real=real, at_operation=at_operation and not real)
             if ending.status in ENDED_BY[name]:
                 names.append(name)
@@ -106,12 +115,12 @@ class Series:
 
     def _kill(self, name: str, *, real: bool, at_operation: bool) -> Ending:
         """Kill once, and look for what was lost or damaged."""
-        share = 0.1 if self.command.resumes else 1.0
         first, last = REAL_S if real else (0.0, 0.0)
-        delay_s = self.draw.uniform(first, last + self.seconds * share)
+        delay_s = self.draw.uniform(first, last + self.seconds * self.command.within)
         operation = 0
         if at_operation:
-            steps = self.draw.randint(1, self.operations // 10) if self.command.resumes else 0
+            within = max(1, int(self.operations * self.command.within))
+            steps = self.draw.randint(1, within) if self.command.resumes else 0
             operation = steps or next(self._next_operation)
         before = progress(self.folder)
         ending = kill_once(

@@ -11,8 +11,10 @@ from typing import Any
 
 from compare.config.run import Run
 from compare.experiment.build_trainer import build_trainer
+from compare.experiment.data_parallel import announced
 from compare.experiment.prepare import PreparedData
 from compare.results.run_folder import RunFolder
+from compare.system.distributed import SINGLE, Processes
 from compare.training.trainer_state import Validation
 
 logger = logging.getLogger(__name__)
@@ -23,17 +25,20 @@ SecondsPerUpdate = Mapping[str, float]
 """Seconds per update by label."""
 
 
-def calibrate(runs: Sequence[Run], prepared: PreparedData, known: SecondsPerUpdate) -> SecondsPerUpdate:
+def calibrate(
+    runs: Sequence[Run], prepared: PreparedData, known: SecondsPerUpdate, processes: Processes = SINGLE
+) -> SecondsPerUpdate:
     """Measure the seconds per update of each model that is not yet ``known``.
 
-    Each is trained from fresh weights as its run will be, several times: the rounds are apart in time, so
-    that a disturbance of the machine is spread over all models. The first log line of each round is warm-up.
+    Each is trained by all processes from fresh weights as its run will be, several times: the rounds are
+    apart in time, so that a disturbance of the machine is spread over all models. The first log line of each
+    round is warm-up.
     """
     unknown = [run for run in runs if run.label not in known]
     spent = {run.label: 0.0 for run in unknown}
     tokens = dict.fromkeys(spent, 0)
     for number, run in product(range(ROUNDS), unknown):
-        for line in _train_briefly(run, prepared):
+        for line in _train_briefly(run, prepared, processes):
             spent[run.label] += line["train_s"]
             tokens[run.label] += line["src_tokens"] + line["tgt_tokens"]
         rate = tokens[run.label] / spent[run.label]
@@ -43,7 +48,7 @@ def calibrate(runs: Sequence[Run], prepared: PreparedData, known: SecondsPerUpda
     return {**known, **{label: per_update * spent[label] / tokens[label] for label in spent}}
 
 
-def _train_briefly(run: Run, prepared: PreparedData) -> list[dict[str, Any]]:
+def _train_briefly(run: Run, prepared: PreparedData, processes: Processes) -> list[dict[str, Any]]:
     """Train for some updates with the training loop of a run; returns its log lines after the first."""
     updates = LINES * UPDATES_PER_LINE
     train = replace(
@@ -59,6 +64,9 @@ def _train_briefly(run: Run, prepared: PreparedData) -> list[dict[str, Any]]:
     no_validation = partial(Validation, loss=0.0, bleu=0.0)
     with TemporaryDirectory() as folder:
         short = RunFolder(run=replace(run, train=train), folder=Path(folder))
-        trainer, _ = build_trainer(short, prepared, lines.append, validate=no_validation)
-        trainer.run()
+        with announced(short, prepared, processes, validate=no_validation):
+            trainer, _ = build_trainer(
+                short, prepared, lines.append, validate=no_validation, processes=processes
+            )
+            trainer.run()
     return [line for line in lines if line["kind"] == "train"][1:]

@@ -19,9 +19,12 @@ from compare.experiment.tune.plan import Search, TuningPlan, plan_search
 from compare.experiment.tune.search_folder import open_search
 from compare.experiment.tune.trial import remove_checkpoints, run_trial
 from compare.experiment.tune.trial_log import TrialResult, find_winners, write_trials
+from compare.experiment.tune.workers import read_plan, run_workers
 from compare.results.write_protection import check_output_folder
+from compare.system.child import Channel
 from compare.system.cpu import tune_cpu
 from compare.system.locks import Locked, lock_folder
+from compare.system.log import no_messages
 from compare.system.progress import Reporter
 from compare.system.version import code_version
 from data.text.files import read_bytes, remove_leftovers, write_atomically
@@ -58,6 +61,7 @@ def tune_experiment(
     *,
     overrides: Sequence[str] = (),
     reporter: Reporter | None = None,
+    jobs: int = 1,
 ) -> Tuning:
     """Search the best settings of every model of an experiment on its validation set.
 
@@ -70,6 +74,7 @@ def tune_experiment(
         plan: number of trials, updates, seed and space; by default those of ``TuningPlan()``.
         overrides: ``section.key=value`` settings that replace those of the file.
         reporter: shows the progress of training; by default log messages do.
+        jobs: trials at a time, in as many child processes; 0: one per GPU, or one per two cores.
 
     Raises:
         ValueError: bad settings or data, no optuna, or ``folder`` holds another search.
@@ -85,8 +90,21 @@ def tune_experiment(
         key = open_search(folder, search, prepared)
         journal = Journal(folder, search.plan.space, search.plan.seed, key)
         journal.read()  # names what is damaged
-    _run_each(search, folder, journal, prepared, reporter or Reporter(quiet=True))
+    reporter = reporter or Reporter(quiet=True)
+    if jobs == 1:
+        _run_each(search, folder, journal, prepared, reporter)
+    else:
+        run_workers(search, folder, overrides, reporter, jobs)
     return _write_outcome(search, folder, journal)
+
+
+def work_on_search(
+    channel: Channel, config: str, folder: str, plan: Mapping[str, Any], overrides: Sequence[str]
+) -> None:
+    """Work on a search in a child process, until each trial has ended or another process works on it."""
+    quiet = [no_messages(f"compare.{name}") for name in ("experiment.prepare", "system.locks")]
+    with channel.messages(), quiet[0], quiet[1]:
+        tune_experiment(config, folder, read_plan(plan), overrides=overrides, reporter=channel.reporter())
 
 
 def plan_trials(

@@ -220,7 +220,7 @@ def test_a_calibration_counts_tokens_as_training_does(
         "src_tokens": sum(batch.src_tokens for batch in batches),
         "tgt_tokens": sum(batch.tgt_tokens for batch in batches),
     }
-    monkeypatch.setattr(calibration, "_train_briefly", lambda run, prepared: [line])
+    monkeypatch.setattr(calibration, "_train_briefly", lambda run, prepared, processes: [line])
     runs = runs_of(tiny_toml, REFERENCE, ModelConfig(preset="luong-dot", label="other"))
     seconds = calibrate(runs, prepared, {"other": 5.0})
     assert seconds == {"reference": pytest.approx(2.0), "other": 5.0}

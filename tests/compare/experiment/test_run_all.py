@@ -126,6 +126,16 @@ def test_running_again_repeats_nothing(
     assert capsys.readouterr().out.splitlines()[0] == "label,bleu"
 
 
+def test_running_again_removes_what_a_process_left_that_was_killed_at_its_very_end(
+    tiny_toml: Path, copy: Path
+):
+    locks = [copy / ".lock", copy / ROWS[0] / ".lock"]
+    for lock in locks:
+        lock.write_text('{"host": "here", "pid": 1}')
+    run_experiment(load_experiment(tiny_toml), copy)
+    assert not any(lock.exists() for lock in locks)
+
+
 def test_a_dry_run_checks_everything_and_writes_nothing(
     tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):

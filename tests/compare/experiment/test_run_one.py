@@ -74,7 +74,9 @@ def test_a_row_that_had_hardly_begun_begins_again(
 ):
     (tmp_path / "run" / ROWS[0]).mkdir(parents=True)
     (tmp_path / "run" / ROWS[0] / "vocabulary.json").write_text("half")
-    monkeypatch.setattr(run_all, "run_one", lambda row, prepared, _: run_all.unfinished_result(row, prepared))
+    monkeypatch.setattr(
+        run_all, "run_one", lambda row, prepared, *_: run_all.unfinished_result(row, prepared)
+    )
     run_experiment(load_experiment(tiny_toml), tmp_path / "run", Reporter(quiet=True))
     assert (tmp_path / "run" / ROWS[0] / "vocabulary.json").read_text().startswith("{")
     assert (tmp_path / "run" / ROWS[0] / "config.toml").is_file()

@@ -89,7 +89,7 @@ def test_the_status_is_that_of_the_rows_asked_for(finished: Path, tiny_toml: Pat
 def test_a_row_that_cannot_be_finished_keeps_no_other_from_running(
     tiny_toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    finish, begun = run_all._finish, []
+    finish, begun = run_all.finish_run, []
 
     def broken(run: object, *arguments: object) -> None:
         begun.append(run.name)  # type: ignore[attr-defined]
@@ -97,7 +97,7 @@ def test_a_row_that_cannot_be_finished_keeps_no_other_from_running(
             raise ValueError("this row is damaged")
         finish(run, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(run_all, "_finish", broken)
+    monkeypatch.setattr(run_all, "finish_run", broken)
     with pytest.raises(ValueError, match="this row is damaged"):
         run_experiment(load_experiment(tiny_toml), tmp_path / "run")
     assert begun == list(ROWS)

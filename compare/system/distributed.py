@@ -1,0 +1,248 @@
+"""Processes that torchrun has started together; one process alone needs no torch.distributed.
+
+torchrun (https://docs.pytorch.org/docs/stable/elastic/run.html) tells each process its rank by environment
+variables. Process 0 decides and writes files; the others compute with it. Every method that communicates must
+be called in all processes, in the same order.
+"""
+
+import os
+import pickle
+import socket
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from compare.system.hints import first_line
+from compare.system.torchrun import pick_own_device, rank_and_size
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+T = TypeVar("T")
+PATIENCE = timedelta(days=7)
+"""Longest time that processes wait for process 0 while it alone works, such as encoding a large corpus."""
+
+
+class Processes:
+    """One process alone: it has rank 0 of 1, and nothing is sent."""
+
+    rank = 0
+    """Number of this process, from 0."""
+    size = 1
+    """Number of processes."""
+    nodes = 1
+    """Number of hosts that they run on."""
+    devices = 1
+    """Number of devices that they compute on; a host's CPU is one device."""
+    together = True
+    """Whether all processes are at the same point, so that they can begin another ``task``."""
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this is process 0, which decides and writes files."""
+        return self.rank == 0
+
+    def gather(self, work: Callable[[], T]) -> list[T]:
+        """Run ``work`` in every process.
+
+        Returns:
+            The results of all processes, ordered by rank, in every process.
+
+        Raises:
+            Exception: that of ``work``, in all processes if one has raised it.
+            ConnectionError: another process has ended.
+        """
+        return [work()]
+
+    def on_main(self, work: Callable[[], T]) -> T:
+        """Run ``work`` in process 0 while the others wait; all get its result, or its exception."""
+        return work()
+
+    def broadcast(self, value: T) -> T:
+        """Return the ``value`` of process 0 in every process."""
+        return value
+
+    def sum_tensor(self, tensor: "Tensor") -> None:
+        """Replace ``tensor``, of one shape in all processes, by the sum over them."""
+
+    def broadcast_tensor(self, tensor: "Tensor") -> None:
+        """Replace ``tensor``, of one shape in all processes, by that of process 0."""
+
+    def use_device(self, name: str) -> None:
+        """Let this process compute on its own device of the kind ``name``, cpu or cuda.
+
+        Raises:
+            ValueError: there are more processes than devices, or torch lacks NCCL.
+        """
+
+    @contextmanager
+    def task(self) -> Iterator[None]:
+        """Mark a block that all processes run together.
+
+        Once an exception has left it in one process only, they can do nothing together any more.
+
+        Raises:
+            ConnectionError: that has happened in an earlier block.
+        """
+        yield
+
+    def dismiss(self) -> None:
+        """Tell the other processes, which wait in ``broadcast``, that there is nothing more to do."""
+
+
+SINGLE = Processes()
+"""This process alone."""
+
+
+class JoinedProcesses(Processes):
+    """Several processes, joined by ``join_processes``."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        """Join the other processes; they find each other by the environment variables."""
+        import torch.distributed as dist
+
+        self.rank, self.size = rank, size
+        with _name_lost_process():
+            store, *_ = next(dist.rendezvous("env://", rank, size))  # type: ignore[attr-defined]
+            # A store that torchrun keeps over restarts still has the addresses of processes that have ended
+            # (github.com/pytorch/pytorch/issues/135712). Only on one node do all count the same restarts.
+            if os.environ.get("GROUP_WORLD_SIZE") == "1":
+                restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+                store = dist.PrefixStore(restarts, store)  # type: ignore[attr-defined]
+            dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
+            self._waiting = dist.new_group(backend="gloo", timeout=PATIENCE)
+        self._tensors: Any = dist.group.WORLD
+        self._raised: BaseException | None = None
+
+    def gather(self, work: Callable[[], T]) -> list[T]:
+        """Run ``work`` in every process; see ``Processes``."""
+        import torch.distributed as dist
+
+        mine, error = _try(work)
+        found: list[Any] = [None] * self.size
+        with _name_lost_process():
+            dist.all_gather_object(found, (mine, _portable(error)), group=self._waiting)
+        self._raise(error or next((other for _, other in found if other is not None), None))
+        return [result for result, _ in found]
+
+    def on_main(self, work: Callable[[], T]) -> T:
+        """Run ``work`` in process 0; see ``Processes``."""
+        mine, error = _try(work) if self.is_main else (None, None)
+        result, other = self.broadcast((mine, _portable(error)))
+        self._raise(error or other)
+        return result  # type: ignore[return-value]
+
+    def broadcast(self, value: T) -> T:
+        """Return the ``value`` of process 0."""
+        import torch.distributed as dist
+
+        values = [value]
+        with _name_lost_process():
+            dist.broadcast_object_list(values, src=0, group=self._waiting)
+        return value if self.is_main else values[0]
+
+    def sum_tensor(self, tensor: "Tensor") -> None:
+        """Sum ``tensor`` in place over all processes."""
+        import torch.distributed as dist
+
+        with _name_lost_process():
+            dist.all_reduce(tensor, group=self._tensors)
+
+    def broadcast_tensor(self, tensor: "Tensor") -> None:
+        """Replace ``tensor`` by that of process 0."""
+        import torch.distributed as dist
+
+        with _name_lost_process():
+            dist.broadcast(tensor, src=0, group=self._tensors)
+
+    def use_device(self, name: str) -> None:
+        """Let this process compute on its own device; see ``Processes``."""
+        import torch
+        import torch.distributed as dist
+
+        hosts = self.gather(lambda: (socket.gethostname(), pick_own_device(name)))
+        self.nodes, self.devices = len({host for host, _ in hosts}), len(set(hosts))
+        if name != "cuda" or self._tensors is not dist.group.WORLD:
+            return
+        with _name_lost_process():
+            device = torch.device("cuda", torch.cuda.current_device())
+            self._tensors = dist.new_group(backend="nccl", device_id=device)
+
+    @contextmanager
+    def task(self) -> Iterator[None]:
+        """Mark a block that all processes run together; see ``Processes``."""
+        if not self.together:
+            raise ConnectionError("the processes of this job are no longer together: run the command again")
+        self.together, self._raised = False, None
+        try:
+            yield
+        except Exception as error:
+            self.together = error is self._raised
+            raise
+        self.together = True
+
+    def dismiss(self) -> None:
+        """Tell the other processes that there is nothing more to do."""
+        if self.together:
+            self.broadcast(None)
+
+    def _raise(self, error: BaseException | None) -> None:
+        """Raise an exception that all processes raise."""
+        if error is not None:
+            self._raised = error
+            raise error
+
+
+@contextmanager
+def join_processes() -> Iterator[Processes]:
+    """Join the processes that torchrun has started, for the time of a block; yields ``SINGLE`` without it.
+
+    Raises:
+        ValueError: the environment variables contradict each other, or torch cannot join processes.
+        ConnectionError: another process has ended.
+    """
+    rank, size = rank_and_size()
+    if size == 1:
+        yield SINGLE
+        return
+    import torch.distributed as dist
+
+    if not (dist.is_available() and dist.is_gloo_available()):
+        raise ValueError("this torch was built without torch.distributed and gloo: start one process")
+    processes = JoinedProcesses(rank, size)
+    yield processes
+    dist.destroy_process_group()  # not after an exception: it could wait for a process that has ended
+
+
+def _try(work: Callable[[], T]) -> tuple[T | None, Exception | None]:
+    try:
+        return work(), None
+    except Exception as error:
+        return None, error
+
+
+def _portable(error: Exception | None) -> Exception | None:
+    """Return the exception as other processes can receive it, with its traceback as a note."""
+    if error is None:
+        return None
+    rank = os.environ["RANK"]
+    error.add_note(f"in process {rank}:\n" + "".join(traceback.format_exception(error)))
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # whatever the class of the exception raises
+        return RuntimeError(f"process {rank}: {type(error).__name__}: {first_line(error)}")
+    return error
+
+
+@contextmanager
+def _name_lost_process() -> Iterator[None]:
+    """Turn torch's error of a broken connection into one that says what has happened."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise ConnectionError(
+            "another process of this job has ended or cannot be reached; run the same command again to "
+            f"continue ({first_line(error).partition('. ')[0]})"
+        ) from None

@@ -1,0 +1,145 @@
+"""``run --slurm`` with jobs as processes of this machine: rows, preemption, a stopped parent, refusals."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from compare.cli import main
+from compare.experiment.launch import slurm_queue
+from compare.experiment.launch.slurm_options import SlurmOptions
+from compare.experiment.launch.slurm_queue import FOLDER, JOBS, SlurmQueue
+from compare.training.file_names import CHECKPOINTS, STATE
+from tests.kits.cli import Refusal
+from tests.kits.paths import ROOT
+from tests.kits.runs import ROWS
+from tests.reliability.contents import differences, leftovers, read_contents
+
+pytest.importorskip("submitit", reason="submitit is not installed (extra slurm)")
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="sends signals")
+LOCAL = ["--slurm", "cluster=local"]
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Jobs inherit the environment; the last bits of weights may depend on the number of threads."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 120
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.005)
+
+
+def process_of(run: Path) -> int:
+    """The process that works on a run."""
+    return int(json.loads((run / ".lock").read_bytes())["pid"])
+
+
+@pytest.mark.slow
+def test_a_stopped_command_leaves_its_jobs_and_collects_them_when_it_is_given_again(
+    tiny_toml: Path, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """And a job that gets the signal of its time limit saves its state and is queued again."""
+    folder, log = tmp_path / "out", list[str]()
+    command = ["run", str(tiny_toml), "--out", str(folder), "--slurm", "cluster=local,time=10"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "compare", *command, "-q"], stderr=subprocess.PIPE, text=True
+    ) as first:
+        wait_for((folder / ROWS[0] / CHECKPOINTS / STATE).exists)
+        worker = process_of(folder / ROWS[0])
+        os.kill(worker, signal.SIGSTOP)  # until the command is given again
+        first.send_signal(signal.SIGINT)
+        assert first.stderr
+        said = first.stderr.readline()  # not more: the jobs hold the pipe
+        assert first.wait() == 130
+    jobs = json.loads((folder / FOLDER / JOBS).read_text())
+    assert re.fullmatch(
+        rf"stopped waiting for jobs {jobs[ROWS[0]]}(, \d+)?, which go on; run the same command again .*\n",
+        said,
+    )
+
+    def reach_the_limit() -> None:
+        os.kill(worker, signal.SIGUSR2)
+        os.kill(worker, signal.SIGCONT)
+        path = folder / FOLDER / f"{jobs[ROWS[0]]}_0_log.err"
+        wait_for(lambda: "stopped at update" in path.read_text())
+        log.append(path.read_text())
+
+    timer = threading.Timer(2, reach_the_limit)
+    timer.start()
+    assert main(command) == 0
+    timer.join()
+    errors = capsys.readouterr().err
+    assert f"luong-seed1: job {jobs[ROWS[0]]}, submitted by an earlier call" in errors
+    assert "stopped at update" in log[0]
+    assert errors.index("luong-seed1: done") < errors.index("timing: job")
+    for row in ROWS:
+        assert differences(read_contents(folder / row), read_contents(finished / row)) == []
+    assert leftovers(folder) == []
+    assert not (folder / FOLDER).exists()
+
+
+def test_what_cannot_be_submitted_is_refused(
+    tiny_toml: Path, tmp_path: Path, refusal: Refusal, monkeypatch: pytest.MonkeyPatch
+):
+    run = ["run", tiny_toml, "--out", tmp_path / "out"]
+    assert refusal(*run, "--slurm", "gpu=1").startswith("--slurm gpu=1: unknown key 'gpu'")
+    assert "with --slurm, the cluster decides" in refusal(*run, *LOCAL, "--jobs", "2")
+    assert "budget.match = 'time' is measured on the device" in refusal(
+        *run, *LOCAL, "--set", "budget.match=time", "--set", "budget.amount=60"
+    )
+    gpu = [
+        *run,
+        "--slurm",
+        "cluster=local,gpus=1",
+        "--set",
+        "train.device=auto",
+        "--set",
+        "train.precision=auto",
+    ]
+    assert "add --set train.precision=bf16 or fp32" in refusal(*gpu)
+    monkeypatch.setattr(slurm_queue.shutil, "which", lambda name: None)
+    assert refusal(*run, "--slurm", "partition=p") == (
+        "--slurm: no sbatch here: run this on a machine that submits jobs to the cluster"
+    )
+    monkeypatch.setattr(slurm_queue, "find_spec", lambda name: None)
+    assert refusal(*run, *LOCAL) == (
+        "--slurm needs submitit, which is not installed: pip install 'attnbench[slurm]'"
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_queue_knows_which_jobs_have_not_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    queue = SlurmQueue(tmp_path, SlurmOptions())
+    assert queue.queued() == {}
+    queue.folder.mkdir()
+    (queue.folder / JOBS).write_text('{"a": "7_0", "b": "7_1", "timing": "8"}')
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    squeue = programs / "squeue"
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    squeue.write_text("#!/bin/sh\necho 7_1\necho 70\n")
+    squeue.chmod(0o755)
+    assert queue.queued() == {"b": "7_1"}
+    squeue.write_text("#!/bin/sh\necho no controller >&2\nexit 1\n")
+    with pytest.raises(ValueError, match=r"^--slurm: squeue does not answer: no controller$"):
+        queue.queued()
+    (queue.folder / JOBS).write_text('{"a": 7}')
+    with pytest.raises(ValueError, match=r"jobs.json: expected the ids of jobs by name"):
+        queue.queued()

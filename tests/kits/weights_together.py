@@ -1,0 +1,83 @@
+"""Program that trains one model of each family in 1, 2 and 4 processes and keeps the weights of each process.
+
+python -m tests.kits.weights_together FOLDER
+"""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from compare.config.sections import TrainConfig
+from compare.models.presets import PRESETS
+from compare.models.registry import build
+from compare.optim.config import OptimConfig
+from compare.system.distributed import Processes, join_processes
+from compare.training.file_names import CHECKPOINTS
+from compare.training.loss import TranslationLoss
+from compare.training.serialization import model_weights, save_weights
+from compare.training.trainer import Trainer
+from compare.training.trainer_state import Validation
+from data.loader import BatchStream
+from tests.kits.loader import random_split
+from tests.kits.together import fork, statuses
+
+FAMILIES: dict[str, Any] = {
+    name: replace(PRESETS[name].architecture, embedding_size=8, hidden_size=8, dropout=0.0)
+    for name in ("lstm", "bahdanau", "luong-general")
+} | {
+    "transformer": replace(
+        PRESETS["transformer"].architecture,
+        **{"d_model": 8, "num_heads": 2, "encoder_layers": 1, "decoder_layers": 1, "ffn_size": 16},
+        dropout=0.0,
+        attention_dropout=0.0,
+    )
+}
+UPDATES = 20
+JOBS = ((1, 1), (2, 1), (4, 1), (1, 3), (2, 2))
+"""Numbers of processes, and of parts per share."""
+
+
+def train(folder: Path, family: str, accumulate: int, processes: Processes) -> None:
+    """Train in float64, and keep the weights of every process."""
+    lengths = np.random.default_rng(5).integers(1, 12, size=(90, 2)).tolist()
+    stream = BatchStream(random_split(lengths), batch_tokens=40, seed=3)
+    torch.manual_seed(1)
+    criterion = TranslationLoss(build(FAMILIES[family], 99, 99).double(), 0.1)
+    trainer = Trainer(
+        criterion=criterion,
+        train_batches=stream,
+        validate=lambda: Validation(loss=3.0, bleu=1.0),
+        train_config=TrainConfig(
+            precision="fp32", max_updates=UPDATES, valid_every=UPDATES, log_every=5, accumulate=accumulate
+        ),
+        optim_config=OptimConfig(learning_rate=1e-3, warmup_updates=2),
+        run_folder=folder,
+        report=lambda line: None,
+        processes=processes,
+    )
+    trainer.run()
+    if processes.is_main:
+        trainer.state.seconds = {}
+        (folder / "state").write_text(repr(trainer.state))
+    save_weights(folder / CHECKPOINTS / f"rank{processes.rank}", model_weights(trainer.model))
+
+
+def main(root: Path) -> None:
+    for size, accumulate in JOBS:
+
+        def work(size: int = size, accumulate: int = accumulate) -> int:
+            with join_processes() as processes:
+                assert processes.size == size
+                for family in FAMILIES:
+                    train(root / f"{family}-{size}-{accumulate}", family, accumulate, processes)
+            return 0
+
+        assert statuses(fork(size, work)) == [0] * size
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

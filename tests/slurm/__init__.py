@@ -1,0 +1,1 @@
+"""A real Slurm on one machine; not part of the suite."""
