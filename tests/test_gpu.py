@@ -224,7 +224,7 @@ def test_a_run_of_another_gpu_is_not_continued(
 ):
     first = trainer(stream, tmp_path, bleus(1), device=DEVICE, max_updates=2)
     first.run()
-    monkeypatch.setattr("compare.training.trainer.device_name", lambda device: "NVIDIA Abacus")
+    monkeypatch.setattr("compare.training.checkpoints.device_name", lambda device: "NVIDIA Abacus")
     other = trainer(stream, tmp_path, bleus(1), device=DEVICE, max_updates=4)
     with pytest.raises(ValueError, match=f"is of .*{device_name(DEVICE)}.*, and this is NVIDIA Abacus"):
         other.run()

@@ -68,7 +68,7 @@ GRAPH = {module: set(imports(module)) for module in FILES}
 
 def test_the_graph_is_read_right():
     assert len(FILES) > 50
-    assert {"compare.training.serialization", "data.loader", "torch"} <= GRAPH["compare.training.trainer"]
+    assert {"compare.training.checkpoints", "data.loader", "torch"} <= GRAPH["compare.training.trainer"]
     assert {"seq2seq.attention", "seq2seq.stack"} <= GRAPH["seq2seq.decoder"]  # relative imports
     assert "data.grammar.lexicon" in GRAPH["data.grammar.sampling"]  # from . import lexicon
     assert "data.grammar" in GRAPH["data.corpus"]  # inside a function

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +35,19 @@ UNKNOWN = ("joules", "bleu")
 class MetricsLog:
     """The file metrics.jsonl; every line has a "kind" and an "update"."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, report: Callable[[dict[str, Any]], None] = lambda line: None) -> None:
+        """Prepare a log; nothing is read or written yet.
+
+        Args:
+            path: the file.
+            report: called with every line once it has been appended.
+        """
+        self.path, self.report = path, report
 
     def append(self, line: dict[str, Any]) -> None:
         """Append one line; only the death of the process can cut it short."""
         append_whole(self.path, _encode(line))
+        self.report(line)
 
     def sync(self) -> None:
         """Make the lines durable; a state that relies on them may be saved afterwards."""

@@ -1,6 +1,5 @@
-"""Training loop of every model: validates, keeps the best weights, resumes after any update."""
+"""Training loop of every model: batches, updates, log lines, validation, and when to stop."""
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -12,25 +11,14 @@ from torch import Tensor, nn
 from compare.config.sections import TrainConfig
 from compare.optim.config import OptimConfig
 from compare.optim.optimizer import build_optimizer
-from compare.system.device import device_name, rng_state, set_rng_state
 from compare.system.distributed import SINGLE, Processes
 from compare.system.energy import EnergyMeter
-from compare.system.hints import abbreviate, first_line
 from compare.system.signals import Interrupted, StopRequest, stop_on_signals
-from compare.training.file_names import CHECKPOINTS, FINAL, METRICS, STATE
+from compare.training.checkpoints import Checkpoints
+from compare.training.file_names import METRICS
 from compare.training.gradient_sum import GradientSum, dropout_seed
 from compare.training.loss import TranslationLoss
 from compare.training.metrics_log import MetricsLog
-from compare.training.serialization import (
-    average,
-    load_state,
-    load_weights,
-    model_weights,
-    restore_optimizer,
-    save_state,
-    save_weights,
-    set_weights,
-)
 from compare.training.step import add_gradients, update_weights
 from compare.training.trainer_state import RunningMetrics, TrainerState, Validation
 from data.batch import GlobalBatch
@@ -73,16 +61,19 @@ class Trainer:
             processes: those that train the model together; all have built the same trainer.
         """
         self.criterion, self.train_batches, self.validate = criterion, train_batches, validate
-        self.train_config, self.optim_config, self.report = train_config, optim_config, report
-        self.metrics, self.checkpoints = MetricsLog(run_folder / METRICS), run_folder / CHECKPOINTS
-        if processes.is_main:
-            self.checkpoints.mkdir(parents=True, exist_ok=True)
+        self.train_config, self.optim_config = train_config, optim_config
         self.device = next(criterion.parameters()).device
         self.model: nn.Module = criterion.model  # type: ignore[assignment]
         self.optimizer = build_optimizer(criterion.parameters(), optim_config)
         self.state = TrainerState()
         self.running_metrics = RunningMetrics(self.device)
         self.energy = EnergyMeter(self.device)
+        self.metrics = MetricsLog(run_folder / METRICS, report)
+        self.checkpoints = Checkpoints(
+            run_folder, self.model, self.optimizer, self.running_metrics, self.metrics
+        )
+        if processes.is_main:
+            self.checkpoints.folder.mkdir(parents=True, exist_ok=True)
         self.processes, self.gradients = processes, GradientSum(criterion.parameters(), processes)
 
     def run(self) -> TrainerState:
@@ -175,8 +166,7 @@ class Trainer:
         if must_save or signum:
             if not must_log:
                 self._finish_queued_work()
-                self.running_metrics.add_energy(self._take_energy())
-            self.processes.on_main(self._save)
+            self.processes.on_main(partial(self.checkpoints.save, self.state))
             self.energy.take()  # discards the energy of validating and saving
         if signum:
             self.processes.on_main(partial(self._stop, signum))
@@ -185,36 +175,28 @@ class Trainer:
         message = f"stopped at update {self.state.update} of {self.train_config.max_updates}"
         raise Interrupted(signum, message)
 
-    def _take_energy(self) -> float | None:
-        """Return the energy since the last call; that of several processes is unknown."""
-        joules = self.energy.take()
-        return joules if self.processes.size == 1 else None
-
     def _finish_queued_work(self) -> None:
         """Wait until a GPU has done all updates, so that their time and energy count as training."""
         with self.state.timed("train"):
             self.running_metrics.synchronize()
+        joules = self.energy.take()
+        self.running_metrics.add_energy(joules if self.processes.size == 1 else None)  # of several: unknown
 
     def _log_running_metrics(self) -> None:
         """Log the metrics of the updates since the last line; raise if they are not finite."""
         self._finish_queued_work()
-        self.running_metrics.add_energy(self._take_energy())
         line = self.running_metrics.compute_and_reset(self.state.seconds)
         if not torch.isfinite(torch.tensor([line["nll"], line["grad_norm"]])).all():
             raise TrainingDiverged(
                 f"loss or gradient became NaN or infinite by update {self.state.update}: "
                 f"lower learning_rate (now {self.optim_config.learning_rate:g}) or raise warmup_updates"
             )
-        learning_rate = self.optimizer.param_groups[0]["lr"]
-        line = {**self._progress(), **line, "learning_rate": learning_rate, **self._shared_by()}
-        self._write({"kind": "train", **line})
-
-    def _shared_by(self) -> dict[str, int]:
-        """Count what computes together, where it is more than one process."""
+        line = {"kind": "train", **self.state.log_fields(), **line}
+        line["learning_rate"] = self.optimizer.param_groups[0]["lr"]
         processes = self.processes
-        if processes.size == 1:
-            return {}
-        return {"processes": processes.size, "devices": processes.devices, "nodes": processes.nodes}
+        if processes.size > 1:
+            line |= {"processes": processes.size, "devices": processes.devices, "nodes": processes.nodes}
+        self.metrics.append(line)
 
     def _validate(self) -> None:
         """Measure the weights on the validation set and save them."""
@@ -224,14 +206,8 @@ class Trainer:
             result = self.validate()
             self.criterion.train()
         self.processes.on_main(partial(self._ensure_finite, result))
-        better = result.bleu > state.best_bleu or (
-            result.bleu == state.best_bleu and result.loss < state.best_loss
-        )
-        state.worse = 0 if better else state.worse + 1
-        if better:
-            state.best_update, state.best_bleu, state.best_loss = state.update, result.bleu, result.loss
-        state.snapshots = [*state.snapshots, state.update][-self.train_config.average :]
-        self.processes.on_main(partial(self._keep_snapshot, result))
+        state.add_validation(result, self.train_config.average)
+        self.processes.on_main(partial(self.checkpoints.save_snapshot, state, result))
 
     def _ensure_finite(self, result: Validation) -> None:
         if not result.loss < float("inf"):
@@ -239,128 +215,25 @@ class Trainer:
                 f"validation loss is {result.loss} at update {self.state.update}: lower learning_rate"
             )
 
-    def _keep_snapshot(self, result: Validation) -> None:
-        """Save the weights that were validated, and log the result."""
-        with self.state.timed("checkpoint"):
-            save_weights(self._snapshot(self.state.update), model_weights(self.model))
-        self._write({"kind": "valid", **self._progress(), "loss": result.loss, "bleu": result.bleu})
-
     def _choose(self) -> None:
         """Choose the best weights, or the average of the last ones if its validation BLEU is higher."""
         result = None
         if len(self.state.snapshots) > 1:
-            self.processes.on_main(self._set_average)
+            self.processes.on_main(partial(self.checkpoints.set_average, self.state))
             self.gradients.share_weights()
             with self.state.timed("validation"):
                 self.criterion.eval()
                 result = self.validate()
-        self.processes.on_main(partial(self._keep_best, result))
+        self.processes.on_main(partial(self.checkpoints.save_final, self.state, result))
         self.gradients.share_weights()
-
-    def _set_average(self) -> None:
-        mean = average([self._snapshot(update) for update in self.state.snapshots])
-        set_weights(self.model, mean, "average")
-
-    def _keep_best(self, averaged: Validation | None) -> None:
-        """Save and set the chosen weights; ``averaged`` is the validation of the average, if it is set."""
-        state, final = self.state, self.checkpoints / FINAL
-        best = load_weights(self._snapshot(state.best_update))
-        chosen = f"update {state.best_update}"
-        if averaged is not None:
-            self._write({"kind": "average", **self._progress(), "loss": averaged.loss, "bleu": averaged.bleu})
-            if averaged.bleu > state.best_bleu:
-                best, chosen = dict(model_weights(self.model)), f"average of updates {state.snapshots}"
-                state.best_bleu, state.best_loss = averaged.bleu, averaged.loss
-        save_weights(final, best)
-        set_weights(self.model, best, str(final))
-        scores = {"loss": state.best_loss, "bleu": state.best_bleu, "best_update": state.best_update}
-        seconds = {f"{phase}_s": state.seconds[phase] for phase in ("validation", "checkpoint")}
-        self._write({"kind": "final", **self._progress(), "chosen": chosen, **scores, **seconds})
-
-    def _save(self) -> None:
-        """Save the state that ``run`` resumes from, then delete the snapshots no longer needed."""
-        with self.state.timed("checkpoint"):
-            state = {
-                "progress": dataclasses.asdict(self.state),
-                "running_metrics": self.running_metrics.state(),
-                "weights": model_weights(self.model),
-                "optimizer": self.optimizer.state_dict(),
-                "rng": torch.get_rng_state(),
-                "device": device_name(self.device),
-                "rng_cuda": rng_state(self.device),
-            }
-            self.metrics.sync()  # a power failure must not leave a state without its log lines
-            save_state(self.checkpoints / STATE, state)
-            needed = {self._snapshot(update) for update in (*self.state.snapshots, self.state.best_update)}
-            for path in self.checkpoints.glob("update-*.safetensors"):
-                if path not in needed:
-                    path.unlink(missing_ok=True)
 
     def _resume(self) -> None:
         """Restore the saved state, if there is one, and drop the log lines written after it."""
-        updates = self.processes.gather(self._restore_saved)
-        self.processes.on_main(partial(self._rewind_log, updates))
+        updates = self.processes.gather(self._restore)
+        self.processes.on_main(partial(self.checkpoints.rewind_log, updates))
         self.gradients.share_weights()
 
-    def _restore_saved(self) -> int:
-        """Restore the saved state, if there is one; returns its number of updates."""
-        state = load_state(self.checkpoints / STATE)
-        if state is None:
-            return 0
-        self._refuse_other_gpu(state)
-        try:
-            self._restore(state)
-        except (LookupError, TypeError, ValueError, RuntimeError, AttributeError, ArithmeticError) as error:
-            raise ValueError(
-                f"{self.checkpoints / STATE}: the state of another model or version ({first_line(error)}): "
-                f"delete {self.checkpoints} to train this run again"
-            ) from None
+    def _restore(self) -> int:
+        """Restore the saved state, if there is one; returns the number of updates done."""
+        self.state = self.checkpoints.restore() or self.state
         return self.state.update
-
-    def _rewind_log(self, updates: list[int]) -> None:
-        """Drop the log lines written after the saved state; raise if earlier ones are missing.
-
-        Args:
-            updates: what ``_restore_saved`` has returned in each process.
-        """
-        if len(set(updates)) > 1:
-            raise OSError(f"{self.checkpoints}: not all processes see the same folder and files")
-        if not self.state.update:
-            self.metrics.clear()
-            return
-        logged = self.metrics.rewind(self.state.update) + self.running_metrics.updates
-        if logged != self.state.update:
-            raise ValueError(
-                f"{self.metrics.path} covers {logged} of the {self.state.update} updates that "
-                f"{self.checkpoints / STATE} has: delete {self.checkpoints} to train this run again"
-            )
-
-    def _refuse_other_gpu(self, state: dict[str, Any]) -> None:
-        """Raise ValueError if the run was begun on another kind of GPU: its times would be those of two."""
-        here = device_name(self.device)
-        if self.device.type != "cpu" and isinstance(state, dict) and state.get("device", here) != here:
-            raise ValueError(
-                f"{self.checkpoints / STATE} is of {abbreviate(state['device'])}, and this is {here}: "
-                f"continue on the same GPU, or delete {self.checkpoints} to train this run again"
-            )
-
-    def _restore(self, state: dict[str, Any]) -> None:
-        """Restore the state that ``_save`` wrote."""
-        self.state = TrainerState(**state["progress"])
-        self.running_metrics.restore(state["running_metrics"])
-        set_weights(self.model, state["weights"], "weights")
-        restore_optimizer(self.optimizer, state["optimizer"])
-        torch.set_rng_state(state["rng"])
-        set_rng_state(state["rng_cuda"], self.device)
-
-    def _progress(self) -> dict[str, Any]:
-        """Collect the fields that every log line begins with: update, epoch and training time."""
-        seconds = sum(self.state.seconds[phase] for phase in ("data", "train"))
-        return {"update": self.state.update, "epoch": self.state.epoch, "seconds": round(seconds, 3)}
-
-    def _write(self, line: dict[str, Any]) -> None:
-        self.metrics.append(line)
-        self.report(line)
-
-    def _snapshot(self, update: int) -> Path:
-        return self.checkpoints / f"update-{update:07d}.safetensors"

@@ -67,6 +67,24 @@ class TrainerState:
         if not all(map(_is_time, self.seconds.values())):
             raise ValueError(f"seconds cannot be {abbreviate(self.seconds)}")
 
+    def add_validation(self, result: Validation, average: int) -> None:
+        """Count the validation of the current update.
+
+        Args:
+            result: its scores.
+            average: number of latest validations whose weights are kept for averaging.
+        """
+        better = (result.bleu, -result.loss) > (self.best_bleu, -self.best_loss)
+        self.worse = 0 if better else self.worse + 1
+        if better:
+            self.best_update, self.best_bleu, self.best_loss = self.update, result.bleu, result.loss
+        self.snapshots = [*self.snapshots, self.update][-average:]
+
+    def log_fields(self) -> dict[str, Any]:
+        """Collect the fields that every log line begins with: update, epoch and training time."""
+        seconds = sum(self.seconds[phase] for phase in ("data", "train"))
+        return {"update": self.update, "epoch": self.epoch, "seconds": round(seconds, 3)}
+
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
         """Add the wall time of a block to a phase.

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import compare.report.views
-import compare.training.trainer
+import compare.training.checkpoints
 from compare.cli import main
 from tests.conftest import TINY, write_corpus
 from tests.kits.damage import (
@@ -139,7 +139,7 @@ def prepare(folder: Path, *, short: bool) -> None:
     text = text.replace("checkpoint_every = 7", "checkpoint_every = 6")
     (folder / "tiny.toml.in").write_text(text)
     place(folder, folder)
-    save, saves = compare.training.trainer.save_state, []
+    save, saves = compare.training.checkpoints.save_state, []
 
     def save_and_keep(path: Path, state: dict) -> None:
         save(path, state)
@@ -147,9 +147,9 @@ def prepare(folder: Path, *, short: bool) -> None:
         if state["progress"]["update"] == 6 and RUN in str(path):
             shutil.copytree(path.parents[1], folder / "stopped" / RUN)
 
-    compare.training.trainer.save_state = save_and_keep
+    compare.training.checkpoints.save_state = save_and_keep
     assert main(commands(folder)["run"]) == 0
-    compare.training.trainer.save_state = save
+    compare.training.checkpoints.save_state = save
     compare.report.views.draw_plots = draw_plots
     shutil.copytree(folder / "run" / LABELS[1], folder / "stopped" / LABELS[1])
     for name in ("experiment.json", "test.src"):

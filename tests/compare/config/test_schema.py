@@ -130,7 +130,7 @@ def stopped(tiny_toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     def stop(self: trainer.Trainer, request: object) -> None:
         after(self, request)  # type: ignore[arg-type]
         if self.state.update == 40:
-            self._save()
+            self.checkpoints.save(self.state)
             raise Interrupted(15, "stopped")
 
     with monkeypatch.context() as patch:

@@ -111,7 +111,7 @@ def test_a_stopped_call_continues(copy: Path, measured: Path, monkeypatch: pytes
     update = Trainer._update
 
     def stop(self: Trainer, batch: object) -> None:
-        if "transformer" in str(self.checkpoints) and self.state.update == 30:
+        if "transformer" in str(self.checkpoints.folder) and self.state.update == 30:
             raise KeyboardInterrupt
         update(self, batch)
 

@@ -103,7 +103,7 @@ def test_training_books_its_own_energy_and_not_that_of_validation(
     """An update costs 2 J, validating 1,000; the run is stopped between two log lines and resumed."""
 
     def costing(run, stop_at: int = 0):
-        update, validate, save = run._update, run.validate, run._save
+        update, validate, save = run._update, run.validate, run.checkpoints.save
 
         def costly_update(batch):
             counted.joules += 2
@@ -112,13 +112,13 @@ def test_training_books_its_own_energy_and_not_that_of_validation(
                 os.kill(os.getpid(), signal.SIGTERM)
 
         def costly(work):
-            def spend():
+            def spend(*arguments):
                 counted.joules += 1_000
-                return work()
+                return work(*arguments)
 
             return spend
 
-        run._update, run.validate, run._save = costly_update, costly(validate), costly(save)
+        run._update, run.validate, run.checkpoints.save = costly_update, costly(validate), costly(save)
         return run
 
     settings = {"max_updates": 9, "valid_every": 4, "log_every": 3, "checkpoint_every": 5}

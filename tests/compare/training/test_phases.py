@@ -1,20 +1,19 @@
-"""What a GPU needs of the trainer: waits before times change their phase, and one kind of GPU per run."""
+"""Waits for a GPU before times and energy change their phase, and signals that arrive meanwhile."""
 
 import os
 import signal
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from compare.system.energy import EnergyMeter
 from compare.system.signals import Interrupted
+from compare.training.checkpoints import Checkpoints
 from compare.training.file_names import STATE
 from compare.training.serialization import load_state
 from compare.training.trainer import Trainer
-from compare.training.trainer_state import RunningMetrics
+from compare.training.trainer_state import RunningMetrics, TrainerState
 from data.loader import BatchStream
 from tests.kits.training import bleus, make_stream, trainer
 
@@ -38,7 +37,7 @@ def watch(run: Trainer, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(run, "validate", lambda: events.append("validate") or validate())
     watch_method(RunningMetrics, "synchronize")
     watch_method(EnergyMeter, "take")
-    watch_method(Trainer, "_save")
+    watch_method(Checkpoints, "save")
     watch_method(Trainer, "_update")
     return events
 
@@ -55,9 +54,9 @@ def test_queued_work_is_finished_before_times_and_energy_go_to_another_phase(
     assert [update.split() for update in updates] == [
         ["take"],
         [],
-        ["synchronize", "take", "_save", "take"],
+        ["synchronize", "take", "save", "take"],
         ["synchronize", "take"],
-        ["synchronize", "take", "validate", "_save", "take"],
+        ["synchronize", "take", "validate", "save", "take"],
     ]
 
 
@@ -66,31 +65,16 @@ def test_a_signal_while_saving_waits_for_the_next_update_and_its_save(
 ):
     """Else the message would name an update that the saved state does not have."""
     run = trainer(stream, tmp_path, bleus(1), checkpoint_every=3, valid_every=10, log_every=10)
-    save = run._save
+    save = run.checkpoints.save
 
-    def save_and_signal() -> None:
-        save()
-        if run.state.update == 3:
+    def save_and_signal(state: TrainerState) -> None:
+        save(state)
+        if state.update == 3:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(run, "_save", save_and_signal)
+    monkeypatch.setattr(run.checkpoints, "save", save_and_signal)
     with pytest.raises(Interrupted, match="stopped at update 4 of 10"):
         run.run()
-    state = load_state(run.checkpoints / STATE)
+    state = load_state(run.checkpoints.folder / STATE)
     assert state is not None
     assert state["progress"]["update"] == 4
-
-
-@pytest.mark.parametrize(("device", "refused"), [("mps", True), ("cpu", False)])
-def test_a_run_continues_on_its_own_kind_of_gpu(
-    device: str, refused: bool, stream: BatchStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    """Processors may differ, as before; a state of an earlier version does not tell its device."""
-    run = trainer(stream, tmp_path, bleus(1))
-    monkeypatch.setattr(run, "device", torch.device(device))
-    monkeypatch.setattr("compare.training.trainer.device_name", lambda device: "Abacus 2")
-    run._refuse_other_gpu({"device": "Abacus 2"})
-    run._refuse_other_gpu({})
-    message = r"trainer\.pt is of 'Abacus 1', and this is Abacus 2: continue on the same GPU"
-    with pytest.raises(ValueError, match=message) if refused else nullcontext():
-        run._refuse_other_gpu({"device": "Abacus 1"})

@@ -23,7 +23,7 @@ stream = pytest.fixture(scope="module")(make_stream)
 @pytest.mark.parametrize("save", PICKLERS)
 def test_a_state_that_holds_code_is_refused_and_not_run(stream: BatchStream, tmp_path: Path, save: Any):
     run = trainer(stream, tmp_path, bleus(1))
-    save({"progress": Bomb(tmp_path / "boom")}, run.checkpoints / STATE)
+    save({"progress": Bomb(tmp_path / "boom")}, run.checkpoints.folder / STATE)
     with pytest.raises(ValueError, match="damaged trainer state") as caught:
         run.run()
     assert not (tmp_path / "boom").exists()

@@ -34,10 +34,10 @@ def test_the_best_weights_are_those_of_the_best_bleu(stream: BatchStream, tmp_pa
     run = trainer(stream, tmp_path, bleus(1, 5, 9, 4, 3))
     state = run.run()
     assert (state.best_update, state.best_bleu, state.worse) == (6, 9, 2)
-    assert same_weights(tmp_path / "checkpoints" / FINAL, run._snapshot(6))
+    assert same_weights(tmp_path / "checkpoints" / FINAL, run.checkpoints.snapshot(6))
     kept = load_file(tmp_path / "checkpoints" / FINAL)
     assert all(torch.equal(tensor, kept[name]) for name, tensor in model_weights(run.model).items())
-    kinds = {path.name for path in run.checkpoints.iterdir()}
+    kinds = {path.name for path in run.checkpoints.folder.iterdir()}
     assert kinds == {FINAL, STATE, "update-0000006.safetensors", "update-0000010.safetensors"}
 
 
@@ -63,12 +63,12 @@ def test_the_last_update_is_validated_wherever_it_falls(stream: BatchStream, tmp
 def test_the_average_is_kept_where_validation_prefers_it(stream: BatchStream, tmp_path: Path, last: float):
     run = trainer(stream, tmp_path, bleus(1, 9, 2, 3, 4, last), average=3, max_updates=10)
     state = run.run()
-    final = load_weights(run.checkpoints / FINAL)
-    snapshots = [load_file(run._snapshot(update)) for update in (6, 8, 10)]
+    final = load_weights(run.checkpoints.folder / FINAL)
+    snapshots = [load_file(run.checkpoints.snapshot(update)) for update in (6, 8, 10)]
     means = {name: torch.stack([one[name].double() for one in snapshots]).mean(0) for name in final}
     assert state.best_bleu == max(9, last)
     if last <= 9:
-        assert same_weights(run.checkpoints / FINAL, run._snapshot(4))
+        assert same_weights(run.checkpoints.folder / FINAL, run.checkpoints.snapshot(4))
     else:
         for name, tensor in final.items():
             torch.testing.assert_close(tensor.double(), means[name], rtol=0, atol=1e-7)
