@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -110,10 +111,10 @@ def test_a_stopped_call_continues(copy: Path, measured: Path, monkeypatch: pytes
     """Stopped at the second model, after some of its updates; the weights are those of one go."""
     update = Trainer._update
 
-    def stop(self: Trainer, batch: object) -> None:
+    def stop(self: Trainer, *arguments: Any) -> None:
         if "transformer" in str(self.checkpoints) and self.state.update == 30:
             raise KeyboardInterrupt
-        update(self, batch)
+        update(self, *arguments)
 
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "_update", stop)

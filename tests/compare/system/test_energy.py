@@ -105,9 +105,9 @@ def test_training_books_its_own_energy_and_not_that_of_validation(
     def costing(run, stop_at: int = 0):
         update, validate, save = run._update, run.validate, run._save
 
-        def costly_update(batch):
+        def costly_update(*arguments):
             counted.joules += 2
-            update(batch)
+            update(*arguments)
             if run.state.update == stop_at:
                 os.kill(os.getpid(), signal.SIGTERM)
 
