@@ -82,7 +82,7 @@ class ProductScore(Score):
     num_heads = 1
 
     def map_query(self, state: Tensor) -> Tensor:
-        """Return f(s) for decoder states s (B, Q, H), (B, Q, A); s itself unless a subclass maps it."""
+        """Return f(s), (B, Q, A), for ``state`` s, (B, Q, H); s itself unless a subclass maps it."""
         return state
 
     def score(self, queries: Queries, keys: Tensor) -> Tensor:
@@ -150,7 +150,7 @@ class DynamicFactorisedScore(ProductScore):
         return MultiplyAdds(source=source, target=target, pair=rank + value_size)
 
     def map_query(self, state: Tensor) -> Tensor:
-        """Return f(s), (B, Q, A)."""
+        """Return f(s), (B, Q, A), for ``state`` s, (B, Q, H)."""
         query: Tensor = self.query(state)
         return query
 
@@ -190,7 +190,7 @@ class ScaledDotScore(ProductScore):
         return MultiplyAdds(source=2 * value_size * size, target=query_size * size, pair=2 * size)
 
     def map_query(self, state: Tensor) -> Tensor:
-        """Return f(s) / sqrt(d_k), (B, Q, A)."""
+        """Return f(s) / sqrt(d_k), (B, Q, A), for ``state`` s, (B, Q, H)."""
         query: Tensor = self.query(state) * self.scale
         return query
 

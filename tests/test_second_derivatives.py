@@ -14,8 +14,8 @@ import data
 import seq2seq
 import transformer
 from compare.training.loss import linear_cross_entropy
-from seq2seq.cells import StepwiseLinear
 from seq2seq.half_precision import _Tanh
+from seq2seq.stepwise_products import StepwiseLinear
 from tests.kits.contract import float64, make, sources, targets
 from transformer.dropout import _MaskAndScale
 
@@ -130,4 +130,10 @@ def test_every_custom_function_is_tested_here():
         for function in torch.autograd.Function.__subclasses__()
         if function.__module__.split(".")[0] in packages
     }
-    assert functions == {"_LinearCrossEntropy", "_MaskAndScale", "_Tanh", "_WeightGradientOfAllSteps"}
+    assert functions == {
+        "_LinearCrossEntropy",
+        "_MaskAndScale",
+        "_MatrixGradientOfAllSteps",  # tests/seq2seq/test_stepwise_products.py
+        "_Tanh",
+        "_WeightGradientOfAllSteps",
+    }

@@ -33,7 +33,7 @@ from compare.results.write_protection import check_output_folder
 from compare.system.cpu import tune_cpu
 from compare.system.distributed import SINGLE, Processes, join_processes
 from compare.system.hints import first_line
-from compare.system.locks import Locked, lock_folder
+from compare.system.locks import LOCK, Locked, lock_folder
 from compare.system.log import log_to_file
 from compare.system.memory import is_out_of_memory
 from compare.system.progress import Reporter
@@ -169,8 +169,9 @@ def _run_experiment(
         if all(has_ended(run) for run in runs) and not results_to_time(folder):
             logger.info(f"{folder}: all {len(runs)} runs have ended; delete the folder of a run to repeat it")
             for place in (folder, *(run.folder for run in runs)):
-                with suppress(Locked), lock_folder(place):  # and without the lock of a killed process
-                    remove_leftovers(place)
+                if (place / LOCK).exists():  # of a process that was killed at its very end
+                    with suppress(Locked), lock_folder(place):
+                        remove_leftovers(place)
             return [read_result(run.folder) for run in runs]
     with remove_leftovers_of_mistakes(folder), lock_folder(folder, wait=True):
         remove_leftovers(folder)

@@ -13,6 +13,7 @@ from compare.system.numerics import set_numerics
 def restore(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "before")
     before = torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic
+    torch.backends.cudnn.allow_tf32 = True  # torch's default; an earlier test may have changed it
     yield
     torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic = before
     torch.use_deterministic_algorithms(False)

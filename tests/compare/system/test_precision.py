@@ -68,7 +68,9 @@ def test_a_run_is_of_one_precision_and_never_of_auto(
 ):
     """In its calibration, its config.toml and its result; one that would choose otherwise is refused."""
     pretend("avx512_bf16", tmp_path, monkeypatch)
-    monkeypatch.setattr(run_all, "run_one", lambda row, prepared, _: run_all.unfinished_result(row, prepared))
+    monkeypatch.setattr(
+        run_all, "run_one", lambda row, prepared, *_: run_all.unfinished_result(row, prepared)
+    )
     calibrated = []
 
     def calibrate(runs: list[Run], *_: object) -> dict[str, float]:

@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -213,11 +214,11 @@ def test_a_stopped_trial_continues_from_its_state(
 
     update, updates = Trainer._update, []
 
-    def count(self: Trainer, batch: object) -> None:
+    def count(self: Trainer, *arguments: Any) -> None:
         if self.state.update == 8:
             raise Killed
         updates.append(self.state.update)
-        update(self, batch)  # type: ignore[arg-type]
+        update(self, *arguments)
 
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "_update", count)
@@ -226,9 +227,9 @@ def test_a_stopped_trial_continues_from_its_state(
     assert updates == list(range(8))
     assert (tmp_path / "out" / "trials" / "luong-1" / "checkpoints" / "trainer.pt").is_file()
 
-    def count_on(self: Trainer, batch: object) -> None:
+    def count_on(self: Trainer, *arguments: Any) -> None:
         updates.append(self.state.update)
-        update(self, batch)  # type: ignore[arg-type]
+        update(self, *arguments)
 
     monkeypatch.setattr(Trainer, "_update", count_on)
     tuning = tune_experiment(tiny_toml, tmp_path / "out", PLAN)
