@@ -31,6 +31,9 @@ def run(
         typer.Option(help="Runs as jobs of a cluster: partition=NAME,gpus=1,time=60,cpus=8,mem=32."),
     ] = "",
     out: Annotated[Path | None, typer.Option(help="Output folder [default: runs/<config>].")] = None,
+    time_again: Annotated[
+        bool, typer.Option("--time-again", help="Time all models again, such as after a disturbed timing.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check settings and data; train nothing.")
     ] = False,
@@ -64,7 +67,9 @@ def run(
         names = [run.name for run in run_all.dry_run(experiment, folder, **options)]
         print_visible(json.dumps(names) if as_json else "\n".join(names))
         return 0
-    results = run_all.run_experiment(experiment, folder, Reporter(quiet=quiet), **options)
+    results = run_all.run_experiment(
+        experiment, folder, Reporter(quiet=quiet), **options, time_again=time_again
+    )
     if not is_main_process():
         return 0
     print_visible(render_table(read_results(folder), "json" if as_json else "markdown"), end="", flush=True)

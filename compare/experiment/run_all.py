@@ -26,7 +26,7 @@ from compare.experiment.experiment_folder import (
 )
 from compare.experiment.prepare import PreparedData, ensure_models_fit, prepare_data
 from compare.experiment.run_one import run_one, unfinished_result
-from compare.experiment.timing.time_all import results_to_time, time_all
+from compare.experiment.timing.time_all import forget_timings, results_to_time, time_all
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_result, read_results, save_result, write_json_lines
 from compare.results.write_protection import check_output_folder
@@ -110,6 +110,7 @@ def run_experiment(
     seeds: Sequence[int] = (),
     context: str = "config",
     launcher: Launcher | None = None,
+    time_again: bool = False,
 ) -> list[Result]:
     """Finish every run of ``experiment`` in ``folder``.
 
@@ -126,6 +127,7 @@ def run_experiment(
         seeds: each model is trained once from each seed; by default from ``[train] seed`` alone.
         context: the file that error messages name.
         launcher: how the runs are finished, such as ``SideBySide(jobs=4)``; by default one after the other.
+        time_again: time all models again, also if they have been timed.
 
     Returns:
         The result of every run that was asked for, in order; ``read_results(folder)`` gives those of earlier
@@ -145,7 +147,9 @@ def run_experiment(
             return []
         reporter, launcher = reporter or Reporter(quiet=True), launcher or InTurn(processes)
         try:
-            return _run_experiment(experiment, Path(folder), reporter, seeds, context, launcher, processes)
+            return _run_experiment(
+                experiment, Path(folder), reporter, seeds, context, launcher, processes, time_again
+            )
         finally:
             processes.dismiss()
 
@@ -158,12 +162,15 @@ def _run_experiment(
     context: str,
     launcher: Launcher,
     processes: Processes,
+    time_again: bool,
 ) -> list[Result]:
     """Do in process 0 what ``run_experiment`` does."""
     code_version()  # of the sources as they are now: they may be edited during a long run
     models = launcher.resolve(experiment, context)
     _check_settings(models, folder)
     runs = _with_seeds(models, folder, seeds)
+    if time_again and folder.is_dir():
+        forget_timings(folder)
     if experiment.budget.match == "none":
         refuse_other_settings(runs)
         if all(has_ended(run) for run in runs) and not results_to_time(folder):

@@ -63,6 +63,21 @@ def time_all(folder: Path, settings: Run, prepared: PreparedData) -> None:
         write_json_lines(folder)
 
 
+def forget_timings(folder: Path) -> None:
+    """Let ``time_all`` time all models of an experiment again, for example because they were disturbed.
+
+    Raises:
+        ValueError: a finished run has no weights, as in a published folder.
+    """
+    with lock_folder(folder, wait=True):
+        timed = [result for result in read_results(folder) if result.timed_together]
+        for result in timed:
+            if not RunFolder.read(folder / result.run).weights.is_file():
+                raise ValueError(f"{folder / result.run} has no weights, so it cannot be timed again")
+        for result in timed:
+            save_result(folder / result.run, dataclasses.replace(result, timed_together=None))
+
+
 def results_to_time(folder: Path) -> list[Result]:
     """Find the finished runs of an experiment if all its runs have ended and these were not timed together.
 

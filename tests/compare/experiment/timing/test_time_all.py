@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from compare.check.recompute import check_experiment
+from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.run import Run, resolve_models
 from compare.decoding.translator import Translator
@@ -169,6 +170,23 @@ def test_an_added_run_lets_all_be_timed_again(
     assert len({result.timed_together for result in results} - {before, None}) == 1
     assert "timing 2 models in turn: luong, transformer" in caplog.text
     assert "timed again, to compare with what was added: luong" in caplog.text
+
+
+def test_all_are_timed_again_on_request(copy: Path, tiny_toml: Path, capsys: pytest.CaptureFixture[str]):
+    before, (session,) = read_results(copy), {result.timed_together for result in read_results(copy)}
+    assert main(["run", str(tiny_toml), "--out", str(copy), "-q", "--time-again"]) == 0
+    after = read_results(copy)
+    (again,) = {result.timed_together for result in after}
+    assert again not in (session, None)
+    assert [(row.bleu, row.files["checkpoints/final.safetensors"], row.train_s) for row in after] == [
+        (row.bleu, row.files["checkpoints/final.safetensors"], row.train_s) for row in before
+    ]
+    assert not check_experiment(copy).differences
+    (copy / ROWS[0] / "checkpoints" / "final.safetensors").unlink()
+    capsys.readouterr()
+    assert main(["run", str(tiny_toml), "--out", str(copy), "-q", "--time-again"]) == 2
+    assert f"{copy / ROWS[0]} has no weights, so it cannot be timed again" in capsys.readouterr().err
+    assert {result.timed_together for result in read_results(copy)} == {again}
 
 
 @pytest.mark.parametrize(
