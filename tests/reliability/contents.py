@@ -51,6 +51,9 @@ def progress(folder: Path) -> dict[str, int]:
         name = str(path.relative_to(folder))
         if is_leftover(name) or not path.is_file() or path.name.startswith("update-"):
             continue
+        kept = [path.parent / "checkpoints" / file for file in ("trainer.pt", "final.safetensors")]
+        if path.name == "metrics.jsonl" and not any(each.exists() for each in kept):
+            continue  # training has nothing to continue from: it begins anew, and its log too
         if path.suffix == ".json":
             json.loads(path.read_bytes())
         elif path.suffix == ".safetensors":
