@@ -38,7 +38,9 @@ def change(folder: Path, run: str, **changes: Any) -> None:
 
 @pytest.fixture
 def untimed(copy: Path) -> Path:
-    """The finished experiment as its last run leaves it."""
+    """The finished experiment as its last run leaves it, without tables, which another test may have made."""
+    for table in copy.glob("table.*"):
+        table.unlink()
     for run in ROWS:
         raw = read_speed(copy / run / "speed.json")
         write_speed(copy / run / "speed.json", RawSpeed(decode_s=raw.decode_s, peak_memory_bytes=7))
