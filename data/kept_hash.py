@@ -11,7 +11,9 @@ MAX_BYTES = 10_000
 """Size that no such file reaches."""
 
 
-def kept_hash(folder: Path, key: Mapping[str, str | int], compute: Callable[[], str]) -> str:
+def kept_hash(
+    folder: Path, key: Mapping[str, str | int], compute: Callable[[], str], *, keep: bool = True
+) -> str:
     """Return the hash that an earlier call has kept for the same key, or compute and keep it.
 
     A file that is damaged or has another key is replaced; nothing is kept where ``folder`` cannot be written.
@@ -20,6 +22,7 @@ def kept_hash(folder: Path, key: Mapping[str, str | int], compute: Callable[[], 
         folder: an existing folder.
         key: all that the hash depends on.
         compute: computes the hash.
+        keep: False if nothing may be written.
     """
     path = folder / f"batches-{hash_texts([json_bytes(key).decode()])[:16]}.json"
     with suppress(OSError, ValueError, TypeError):
@@ -28,6 +31,7 @@ def kept_hash(folder: Path, key: Mapping[str, str | int], compute: Callable[[], 
         if content == key and isinstance(value, str):
             return value
     value = compute()
-    with suppress(OSError):
-        write_atomically(path, json_bytes({**key, "sha256": value}))
+    if keep:
+        with suppress(OSError):
+            write_atomically(path, json_bytes({**key, "sha256": value}))
     return value

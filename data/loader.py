@@ -140,7 +140,7 @@ class BatchStream:
                 digest.update(ids.numpy().tobytes())
         return digest.hexdigest()
 
-    def kept_hash(self, epoch: int = 1) -> str:
+    def kept_hash(self, epoch: int = 1, *, known: str | None = None, keep: bool = True) -> str:
         """Return ``stream_hash``; it is computed once and kept beside the files of the encoded split.
 
         It is computed again when anything changes that it depends on: the arrays, the arguments of the
@@ -148,9 +148,15 @@ class BatchStream:
 
         Args:
             epoch: number of the epoch.
+            known: the hash, if it has been computed already.
+            keep: False if nothing may be written.
         """
+
+        def compute() -> str:
+            return known or self.stream_hash(epoch)
+
         if self._split.folder is None:
-            return self.stream_hash(epoch)
+            return compute()
         key: dict[str, str | int] = {
             "arrays": self._split.content_hash,
             "batch_tokens": self.batch_tokens,
@@ -159,7 +165,7 @@ class BatchStream:
             "numpy": np.__version__,
             "code": hash_texts(path.read_text("utf-8") for path in SOURCE_FILES),
         }
-        return kept_hash(self._split.folder, key, lambda: self.stream_hash(epoch))
+        return kept_hash(self._split.folder, key, compute, keep=keep)
 
     def padding(self, epoch: int = 1) -> tuple[float, float]:
         """Compute the share of positions that are padding, from 0 to 1.

@@ -35,6 +35,10 @@ class PreparedData:
         """Number of entries of the source and of the target vocabulary."""
         return len(self.vocabularies.src), len(self.vocabularies.tgt)
 
+    def keep_hash(self) -> None:
+        """Keep the hash of the batches beside the encoded data, so that no later start computes it."""
+        self.stream.kept_hash(1, known=self.batch_hash)
+
     def for_seed(self, seed: int) -> "PreparedData":
         """Return the same data with the batches of another seed."""
         if seed == self.stream.seed:
@@ -103,7 +107,7 @@ def prepare_data(
     logger.info(
         f"vocabulary {len(vocabularies.src)}/{len(vocabularies.tgt)}, {len(stream.plan(1))} batches per epoch"
     )
-    batch_hash = stream.kept_hash(1)
+    batch_hash = stream.kept_hash(1, keep=False)  # a folder may yet refuse these settings
     times.append(perf_counter())
     steps = zip(("reading", "vocabulary", "encoding", "batches"), pairwise(times), strict=True)
     logger.info("prepared: " + ", ".join(f"{step} {end - start:.1f} s" for step, (start, end) in steps))

@@ -193,6 +193,7 @@ def _run_experiment(
             refuse_other_settings(runs)
         ensure_models_fit(models, prepared.vocabulary_sizes)
         write_registry(folder, registry, runs, prepared)
+        prepared.keep_hash()
     launcher.run_each(runs, prepared, reporter)
     launcher.time_all(folder, models[0], prepared)
     return [read_result(run.folder) for run in runs]

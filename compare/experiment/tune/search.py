@@ -88,6 +88,7 @@ def tune_experiment(
         remove_leftovers(folder)
         search, prepared = search.prepare(folder / "encoded")
         key = open_search(folder, search, prepared)
+        prepared.keep_hash()
         journal = Journal(folder, search.plan.space, search.plan.seed, key)
         journal.read()  # names what is damaged
     reporter = reporter or Reporter(quiet=True)

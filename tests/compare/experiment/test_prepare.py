@@ -16,6 +16,7 @@ def test_the_hash_of_the_batches_is_computed_once(
 ):
     settings = load_experiment(tiny_toml)
     first = prepare_data(settings, tmp_path)
+    first.keep_hash()
     hashes = [first.batch_hash, first.for_seed(7).batch_hash]
     assert hashes == [first.stream.stream_hash(1), first.for_seed(7).stream.stream_hash(1)]
     monkeypatch.delattr(BatchStream, "stream_hash")
