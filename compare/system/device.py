@@ -1,6 +1,5 @@
 """The device that a config names: choice, name, cores, and native bfloat16 arithmetic."""
 
-import os
 import platform
 import re
 from pathlib import Path
@@ -94,8 +93,3 @@ def processor() -> tuple[str, set[str]]:
     flags = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, re.MULTILINE)
     label = name[1] if name else platform.processor() or platform.machine() or "cpu"
     return label, set(flags[1].split() if flags else ())
-
-
-def usable_cores() -> int:
-    """Count the cores this process may use; they may be fewer than the machine has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

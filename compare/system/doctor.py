@@ -9,7 +9,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from compare.system.device import FAST_BF16, FAST_BF16_GPU, processor, usable_cores
+from compare.system.cores import usable_processors
+from compare.system.device import FAST_BF16, FAST_BF16_GPU, processor
 
 MIN_FREE_GIB = 2.0
 
@@ -72,7 +73,7 @@ def _packages() -> Iterator[Diagnosis]:
 def _processor() -> Iterator[Diagnosis]:
     """Check the CPU, the cores this process may use, and whether bfloat16 is fast on it."""
     name, flags = processor()
-    yield Diagnosis(topic="cpu", text=f"{name}, {usable_cores()} cores")
+    yield Diagnosis(topic="cpu", text=f"{name}, {len(usable_processors())} cores")
     if flags:
         fast = sorted(FAST_BF16 & flags)
         text = f"fast ({', '.join(fast)})" if fast else "emulated: correct, but slower than fp32"
@@ -83,7 +84,7 @@ def _threads() -> Diagnosis:
     """Check that torch uses no more threads than there are cores."""
     import torch
 
-    threads, cores = torch.get_num_threads(), usable_cores()
+    threads, cores = torch.get_num_threads(), len(usable_processors())
     if threads > cores:
         advice = f"{threads}, more than cores: set OMP_NUM_THREADS={cores}"
         return Diagnosis(topic="threads", text=advice, level="note")

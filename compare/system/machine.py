@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from compare.system import device as devices
+from compare.system.cores import usable_processors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +21,7 @@ class Machine:
     threads: int
     """CPU threads of torch."""
     cores: int
-    """Cores that this process may use."""
+    """Logical processors that this process may use."""
     clock_mhz: float | None
     """Median clock of the processors now; None where the system does not tell."""
 
@@ -31,7 +32,7 @@ def this_machine(device: torch.device) -> Machine:
         device=devices.device_name(device),
         torch=torch.__version__,
         threads=torch.get_num_threads(),
-        cores=devices.usable_cores(),
+        cores=len(usable_processors()),
         clock_mhz=_clock_mhz(),
     )
 
