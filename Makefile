@@ -43,6 +43,7 @@ test: $(STAMP) ## Run the tests
 
 kill-test: $(STAMP) ## End commands by signals and compare what remains (ARGS="--kills 1000": about 30 minutes)
 	$(PY) -m tests.reliability.kill_test $(ARGS)
+	$(PY) -m tests.reliability.together_kills
 
 lint: $(STAMP) ## Check style and types
 	$(PY) -m ruff check .

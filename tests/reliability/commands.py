@@ -124,6 +124,13 @@ def make_commands(inputs: Path, finished: Path) -> dict[str, Command]:
             within=0.1,
         ),
         Command(
+            name="tune --jobs 2",
+            arguments=lambda folder: ["tune", config, *TUNE, "--out", str(folder / OUT), "--jobs", "2", "-q"],
+            resumes=True,
+            within=0.8,
+            has_children=True,
+        ),
+        Command(
             name="converge",
             arguments=lambda folder: ["converge", str(folder / OUT), "-q"],
             set_up=copy_finished,

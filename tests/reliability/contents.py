@@ -46,13 +46,14 @@ def progress(folder: Path) -> dict[str, int]:
 
     The progress of a trainer state is its update, that of other files 0.
     """
-    found = {}
+    found, ended = {}, ended_trials(folder)
     for path in folder.rglob("*"):
         name = str(path.relative_to(folder))
         if is_leftover(name) or not path.is_file() or path.name.startswith("update-"):
             continue
         kept = [path.parent / "checkpoints" / file for file in ("trainer.pt", "final.safetensors")]
-        if path.name == "metrics.jsonl" and not any(each.exists() for each in kept):
+        trial_has_ended = str(path.parent.relative_to(folder)) in ended
+        if path.name == "metrics.jsonl" and not trial_has_ended and not any(each.exists() for each in kept):
             continue  # training has nothing to continue from: it begins anew, and its log too
         if path.suffix == ".json":
             json.loads(path.read_bytes())
@@ -62,6 +63,18 @@ def progress(folder: Path) -> dict[str, int]:
             found[name] = torch.load(path, weights_only=True)["progress"]["update"]
             continue
         found[name] = 0
+    return found
+
+
+def ended_trials(folder: Path) -> set[str]:
+    """Name the folders of those trials of ``tune`` that have ended; their checkpoints are deleted."""
+    found = set()
+    for path in folder.rglob("journal.log"):
+        for line in path.read_bytes().splitlines(keepends=True):
+            trial = json.loads(line).get("user_attrs", {}) if line.endswith(b"\n") else {}
+            if trial:
+                place = path.parent / "trials" / f"{trial['label']}-{trial['trial']}"
+                found.add(str(place.relative_to(folder)))
     return found
 
 

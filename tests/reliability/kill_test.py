@@ -24,6 +24,7 @@ SHARES = {
     "run": 0.2,
     "run --jobs 2": 0.05,
     "tune": 0.1,
+    "tune --jobs 2": 0.05,
     "converge": 0.1,
     "prepare": 0.16,
     "publish": 0.04,

@@ -10,8 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from compare.training.file_names import CHECKPOINTS
 from tests.reliability.commands import OUT, Command
-from tests.reliability.contents import Contents, differences, leftovers, progress, read_contents
+from tests.reliability.contents import (
+    Contents,
+    differences,
+    ended_trials,
+    leftovers,
+    progress,
+    read_contents,
+)
 from tests.reliability.kills import (
     CHILD_SIGNALS,
     ENDED_BY,
@@ -149,8 +157,10 @@ class Series:
         except Exception as error:
             yield f"damaged: {type(error).__name__}: {error}"
             return
+        ended = ended_trials(self.folder)
         for name, update in before.items():
-            if name not in after and not self.command.undoes:
+            deleted = Path(name).parent.name == CHECKPOINTS and str(Path(name).parents[1]) in ended
+            if name not in after and not deleted and not self.command.undoes:
                 yield f"{name} is gone"
             elif after.get(name, update) < update:
                 yield f"{name} went back from update {update} to {after[name]}"
