@@ -84,7 +84,9 @@ class SlurmArray:
 
         experiment = runs[0].folder.parent
         queue = SlurmQueue(experiment, self.options)
-        begun, errors = begin_runs(runs, prepared, queued=queue.queued())
+        with lock_folder(queue.folder, wait=True):
+            queued = queue.queued()
+        begun, errors = begin_runs(runs, prepared, queued=queued)
         jobs = self._submit(queue, {run.name: SlurmJob(str(run.folder.resolve())) for run in begun})
 
         def ended(name: str) -> None:
@@ -119,8 +121,11 @@ class SlurmArray:
                     f"job {jobs[TIMING]} ended without speeds (see {log}); run the same command again"
                 )
                 return
-        if not queue.queued() and all(read_result(run).status == "done" for run in _runs(folder)):
-            queue.remove()
+        if all(read_result(run).status == "done" for run in _runs(folder)):
+            with lock_folder(queue.folder, wait=True):
+                ended = not queue.queued()
+            if ended:
+                queue.remove()
 
     def _submit(self, queue: SlurmQueue, works: Mapping[str, Callable[[], str]]) -> dict[str, str]:
         """Submit what is not queued yet; returns the ids of all jobs by name."""

@@ -1,5 +1,6 @@
 """The jobs of an experiment on a cluster: their submission by submitit, and which of them have not ended."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -40,6 +41,9 @@ class SlurmQueue:
             options: what each job asks for.
         """
         self.folder, self.options = experiment / FOLDER, options
+        place = hashlib.sha256(os.fsencode(self.folder.resolve())).hexdigest()
+        self.name = f"attnbench-{place[:12]}"
+        """Name of all jobs of the experiment, and of no others of this user."""
         self._local: list[Any] = []
 
     def submit(self, works: Mapping[str, Callable[[], str]]) -> dict[str, str]:
@@ -56,7 +60,7 @@ class SlurmQueue:
             executor = submitit.AutoExecutor(
                 self.folder.resolve(), cluster=self.options.cluster, slurm_max_num_timeout=MAX_TIMEOUTS
             )
-            executor.update_parameters(name="attnbench", **self.options.for_submitit())
+            executor.update_parameters(name=self.name, **self.options.for_submitit())
             jobs = executor.submit_array(list(works.values()))
         except (FailedJobError, FailedSubmissionError, subprocess.CalledProcessError) as error:
             raise ValueError(f"--slurm: the jobs are refused: {first_line(error)}") from None
@@ -68,18 +72,18 @@ class SlurmQueue:
     def queued(self) -> dict[str, str]:
         """Return the ids of the jobs, of earlier calls too, that have not ended, by name.
 
+        Hold the lock of ``folder``: another process may be submitting jobs.
+
         Raises:
-            ValueError: jobs.json is damaged, or the cluster does not answer.
+            ValueError: jobs.json is damaged, jobs are queued that it does not name, or the cluster does not
+                answer.
         """
-        path = self.folder / JOBS
-        if not path.is_file():
-            return {}
-        try:
-            jobs = parse_json(read_bytes(path, max_bytes=MAX_BYTES))
-        except ValueError:
-            jobs = None
-        if not isinstance(jobs, dict) or not all(isinstance(job, str) for job in jobs.values()):
-            raise ValueError(f"{path}: expected the ids of jobs by name: delete it if none of them is queued")
+        jobs = self._read_jobs()
+        if self.options.cluster == "slurm" and (unknown := self._listed() - set(jobs.values())):
+            raise ValueError(
+                f"--slurm: jobs {', '.join(sorted(unknown))} were submitted by a call that was killed before "
+                f"it noted what they work on: end them by `scancel --name={self.name}` and run this again"
+            )
         active = self.active(jobs.values())
         return {name: job for name, job in jobs.items() if job in active}
 
@@ -89,17 +93,36 @@ class SlurmQueue:
         Raises:
             ValueError: the cluster does not answer.
         """
-        if self.options.cluster == "local":
-            for job in self._local:
-                job.done()  # else a child that has ended still counts as a process
-            return {job for job in jobs if _is_process(job)}
-        command = ["squeue", "--noheader", "--array", "--format=%i", f"--user={os.getuid()}"]
+        if self.options.cluster == "slurm":
+            return self._listed().intersection(jobs)
+        for job in self._local:
+            job.done()  # else a child that has ended still counts as a process
+        return {job for job in jobs if _is_process(job)}
+
+    def _read_jobs(self) -> dict[str, str]:
+        """Read jobs.json: the ids of jobs by name."""
+        path = self.folder / JOBS
+        if not path.is_file():
+            return {}
         try:
-            listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+            jobs = parse_json(read_bytes(path, max_bytes=MAX_BYTES))
+        except ValueError:
+            jobs = None
+        if not isinstance(jobs, dict) or not all(isinstance(job, str) for job in jobs.values()):
+            raise ValueError(f"{path}: expected the ids of jobs by name: delete it if none of them is queued")
+        return jobs
+
+    def _listed(self) -> set[str]:
+        """Return the ids of all jobs of the experiment that the cluster has not ended."""
+        command = ["squeue", "--noheader", "--array", "--format=%i", f"--name={self.name}"]
+        try:
+            listed = subprocess.run(
+                [*command, f"--user={os.getuid()}"], capture_output=True, text=True, check=True
+            ).stdout
         except (OSError, subprocess.CalledProcessError) as error:
             reason = error.stderr if isinstance(error, subprocess.CalledProcessError) else str(error)
             raise ValueError(f"--slurm: squeue does not answer: {' '.join(reason.split())}") from None
-        return {job for job in jobs if job in listed}
+        return set(listed.split())
 
     def log(self, job: str) -> Path:
         """The messages of a job."""

@@ -127,16 +127,20 @@ def test_what_cannot_be_submitted_is_refused(
 
 def test_the_queue_knows_which_jobs_have_not_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     queue = SlurmQueue(tmp_path, SlurmOptions())
-    assert queue.queued() == {}
     queue.folder.mkdir()
     (queue.folder / JOBS).write_text('{"a": "7_0", "b": "7_1", "timing": "8"}')
     programs = tmp_path / "programs"
     programs.mkdir()
     squeue = programs / "squeue"
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    squeue.write_text("#!/bin/sh\necho 7_1\necho 70\n")
+    squeue.write_text(f'#!/bin/sh\ncase "$*" in *--name={queue.name}*) echo 7_1;; *) echo 70;; esac\n')
     squeue.chmod(0o755)
     assert queue.queued() == {"b": "7_1"}
+    assert SlurmQueue(tmp_path / "other", SlurmOptions()).name != queue.name
+    squeue.write_text("#!/bin/sh\necho 7_1\necho 9_0\n")  # 9_0: of a call that was killed after sbatch
+    assert queue.active(["7_1", "8"]) == {"7_1"}
+    with pytest.raises(ValueError, match=rf"jobs 9_0 were submitted by .* `scancel --name={queue.name}`"):
+        queue.queued()
     squeue.write_text("#!/bin/sh\necho no controller >&2\nexit 1\n")
     with pytest.raises(ValueError, match=r"^--slurm: squeue does not answer: no controller$"):
         queue.queued()
