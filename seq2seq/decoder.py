@@ -19,7 +19,7 @@ from .readout import Readout
 from .self_attention import SelfAttention
 from .stack import RecurrentStack, StepwiseStack
 from .state import DecoderOutput, Memory, State, concatenate_steps
-from .stepwise_products import refuse_second_derivatives
+from .stepwise_products import joins_gradients, refuse_second_derivatives
 
 
 class Decoder(nn.Module):
@@ -201,7 +201,7 @@ class Decoder(nn.Module):
         next_h = torch.stack(h, dim=1).view(state.h.shape)
         next_c = torch.stack(c, dim=1).view(state.c.shape)
         state = State(next_h, next_c, feedback, position, past)
-        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        if joins_gradients():
             for tensor in (output.readout, output.self_attention, *(output.attention or ()), *state):
                 if tensor is not None and tensor.requires_grad:
                     tensor.register_hook(refuse_second_derivatives)
@@ -211,7 +211,7 @@ class Decoder(nn.Module):
         """Return the attention to the source for steps one after the other; None without attention."""
         if self.attention is None:
             return None
-        if steps > 1 and torch.is_grad_enabled():
+        if steps > 1 and joins_gradients():
             return self.attention.stepwise(memory.source, steps)
         return partial(self.attention, source=memory.source)
 
