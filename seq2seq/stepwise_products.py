@@ -39,6 +39,14 @@ def joins_gradients() -> bool:
     return torch.is_grad_enabled() and not is_traced()
 
 
+def _cast_once(matrix: Tensor) -> Tensor:
+    """Cast a matrix as autocast would at every step; autocast remembers only its casts of parameters."""
+    kind = matrix.device.type
+    if torch.is_autocast_enabled(kind) and matrix.dtype != torch.float64:  # which it leaves as it is
+        return matrix.to(torch.get_autocast_dtype(kind))
+    return matrix
+
+
 class _WeightGradientOfAllSteps(torch.autograd.Function):
     """The identity on the offsets; its backward pass computes the weight's gradient of all steps at once."""
 
@@ -70,7 +78,7 @@ class StepwiseLinear:
         self._inputs: list[Tensor] | None = None
         self.offsets = offsets
         """The offsets to pass to ``__call__``, step by step, (T, N, O)."""
-        self._weight = weight.to(offsets.dtype).t()
+        self._weight = _cast_once(weight.to(offsets.dtype)).t()
         if joins_gradients():
             self._inputs, self._weight = [], self._weight.detach()
             # Gradients flow through the offsets only.
@@ -114,10 +122,7 @@ class StepwiseProduct:
 
     def __init__(self, matrix: Tensor, steps: int) -> None:
         """Prepare one run over ``steps`` time steps with M, (B, I, O) or (B, heads, I, O)."""
-        kind = matrix.device.type
-        if torch.is_autocast_enabled(kind):  # cast once, not at every step
-            matrix = matrix.to(torch.get_autocast_dtype(kind))
-        matrix = matrix.flatten(0, -3)
+        matrix = _cast_once(matrix).flatten(0, -3)
         self._inputs: list[Tensor] = []
         offsets: Tensor = _MatrixGradientOfAllSteps.apply(  # type: ignore[no-untyped-call]
             matrix, steps, self._inputs
