@@ -117,7 +117,8 @@ class _MatrixGradientOfAllSteps(torch.autograd.Function):
 class StepwiseProduct:
     """y[t] = x[t] M for the time steps t of a loop, M being a matrix of each sentence, such as its keys.
 
-    For a loop with gradients outside traces, see ``joins_gradients``. Call it exactly once for each step, in order.
+    For a loop with gradients outside traces, see ``joins_gradients``. Call it exactly once for each step, in
+    order.
     """
 
     def __init__(self, matrix: Tensor, steps: int) -> None:

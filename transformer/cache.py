@@ -101,8 +101,8 @@ def _unflatten(stored: Iterable[Any], _: Any) -> KeyValueCache:
     return cache
 
 
-# For torch.export a cache is the tensor of its used part, (length, 2, B, K, D); such programs do not limit the
-# length. Torch has no public function for classes other than dataclasses.
+# For torch.export a cache is the tensor of its used part, (length, 2, B, K, D); such programs do not limit
+# the length. Torch has no public function for classes other than dataclasses.
 _pytree.register_pytree_node(
     KeyValueCache,
     _flatten,
