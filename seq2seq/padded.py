@@ -86,7 +86,7 @@ def run_padded(rnn: nn.RNNBase, x: PaddedSteps) -> tuple[PaddedSteps, tuple[Tens
         outputs = []
         for direction in range(directions):
             ordered = entries if direction == 0 else entries.gather(0, mirror.expand_as(entries))
-            weights = list(rnn.all_weights[layer * directions + direction])
+            weights: list[Tensor] = list(rnn.all_weights[layer * directions + direction])
             if rnn.mode == "LSTM":
                 ordered, weights[0] = _hold_cells(ordered, weights[0], padding)
             output, *c = _run_one_way(rnn, ordered, weights)
