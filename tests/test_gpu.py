@@ -100,8 +100,8 @@ def test_recurrent_layers_of_bf16_run_in_bf16(name: str, monkeypatch: pytest.Mon
     seen = set()
     run = seq2seq.layer_by_layer._run_layer
 
-    def spy(rnn: Any, entries: Tensor, packed: Any, start: Any, flat: list[Tensor]) -> tuple[Tensor, ...]:
-        outputs = run(rnn, entries, packed, start, flat)
+    def spy(rnn: Any, entries: Tensor, packed: Any, start: Any, flat: list[Tensor], **ways: bool) -> Any:
+        outputs = run(rnn, entries, packed, start, flat, **ways)
         for tensor in (entries, *flat, *outputs):
             seen.add(tensor.dtype)
         assert outputs[0].grad_fn is not None
