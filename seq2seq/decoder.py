@@ -19,7 +19,7 @@ from .readout import Readout
 from .self_attention import SelfAttention
 from .stack import RecurrentStack, StepwiseStack
 from .state import DecoderOutput, Memory, State, concatenate_steps
-from .stepwise_products import refuse_second_derivatives
+from .stepwise_products import joins_gradients, refuse_second_derivatives
 
 
 class Decoder(nn.Module):
@@ -94,11 +94,11 @@ class Decoder(nn.Module):
         """
         states, mask, summary, _ = encoded
         if self.config.start == "zeros":
-            start = summary.new_zeros(len(summary), self.config.start_size)
+            start = summary.new_zeros(summary.size(0), self.config.start_size)
         else:
             start = summary if self.bridge is None else self.bridge(summary).tanh()
         # In the dtype of the parameters, not of autocast: bfloat16 would round the sum in a cell state.
-        start = start.to(self.readout.weight.dtype).view(len(start), self.config.num_layers, -1)
+        start = start.to(self.readout.weight.dtype).view(start.size(0), self.config.num_layers, -1)
         if self.attention is None:
             return Memory(Source(states[:, :0], states[:, :0], mask[:, :0]), start)
         return Memory(self.attention.remember(states, mask), start)
@@ -151,13 +151,13 @@ class Decoder(nn.Module):
             return embedded
         summary = memory.start[:, -1, : self.config.hidden_size]
         summary = summary.repeat_interleave(tokens.size(1) // summary.size(0), dim=0)
-        return torch.cat((embedded, summary.expand(len(tokens), -1, -1)), dim=-1)
+        return torch.cat((embedded, summary.expand(tokens.size(0), -1, -1)), dim=-1)
 
     def _run_fused(self, inputs: Tensor, state: State, memory: Memory) -> DecoderOutput:
         """Run inputs (T, B, X) in one call of the RNN and one of attention; possible without feedback."""
         h, c = (part.squeeze(1).transpose(0, 1).contiguous() for part in (state.h, state.c))
         top = self.rnn(inputs, (h, c.to(h.dtype)))[0].transpose(0, 1)  # (B, T, H)
-        position, self_attention = torch.arange(len(inputs), device=inputs.device), None
+        position, self_attention = torch.arange(inputs.size(0), device=inputs.device), None
         if self.own is not None:
             top, self_attention = self.own(top, top, visible=position < position.unsqueeze(1))
             self_attention = self_attention.unsqueeze(1)
@@ -172,7 +172,7 @@ class Decoder(nn.Module):
 
         T or K is 1. The other one is Q in the shapes (B, Q, ...) of the output.
         """
-        steps, (rows, beam) = len(inputs), state.position.shape
+        steps, (rows, beam) = inputs.size(0), state.position.shape
         cells = StepwiseStack(self.rnn, inputs)
         stepwise_readout = self.readout.stepwise(steps, rows * beam) if self.input_feeding else None
         h, c = (list(part.flatten(0, 1).unbind(1)) for part in (state.h, state.c))  # per layer: (N, H)
@@ -201,7 +201,7 @@ class Decoder(nn.Module):
         next_h = torch.stack(h, dim=1).view(state.h.shape)
         next_c = torch.stack(c, dim=1).view(state.c.shape)
         state = State(next_h, next_c, feedback, position, past)
-        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        if joins_gradients():
             for tensor in (output.readout, output.self_attention, *(output.attention or ()), *state):
                 if tensor is not None and tensor.requires_grad:
                     tensor.register_hook(refuse_second_derivatives)
@@ -211,7 +211,7 @@ class Decoder(nn.Module):
         """Return the attention to the source for steps one after the other; None without attention."""
         if self.attention is None:
             return None
-        if steps > 1 and torch.is_grad_enabled():
+        if steps > 1 and joins_gradients():
             return self.attention.stepwise(memory.source, steps)
         return partial(self.attention, source=memory.source)
 

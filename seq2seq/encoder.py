@@ -12,9 +12,11 @@ from torch.nn.functional import dropout
 
 from .config import Seq2SeqConfig
 from .masks import real_tokens
-from .packing import plan_packing
+from .packing import Packing, plan_packing
+from .padded import Padding, reversal_index
 from .self_attention import EncoderSelfAttention
 from .stack import RecurrentStack
+from .tracing import is_recorded
 
 READS_FORWARD = {"both": (True, False), "forward": (True,), "backward": (False,)}
 """By ``Seq2SeqConfig.direction``: for each direction of the encoder, whether it reads from left to right."""
@@ -82,9 +84,11 @@ class Encoder(nn.Module):
         if self.reverse:
             src = src.gather(1, reversal_index(lengths, src.size(1)))
         embedded = dropout(self.embedding(src), self.dropout, self.training)
-        packing = plan_packing(lengths.cpu() if src_lengths is None else src_lengths, src.size(1), src.device)
-        outputs, final = self.rnn(packing.pack(embedded))
-        states = packing.unpack(outputs, src.size(1))
+        if is_recorded(src.device):
+            states, final = self._run(embedded, Padding(lengths))
+        else:
+            on_host = lengths.cpu() if src_lengths is None else src_lengths
+            states, final = self._run(embedded, plan_packing(on_host, src.size(1), src.device))
         if self.reverse:
             states = states.gather(1, reversal_index(lengths, src.size(1)).unsqueeze(2).expand_as(states))
         summary = torch.cat([_by_layer(part, self.num_layers) for part in final], dim=2).flatten(1)
@@ -93,20 +97,10 @@ class Encoder(nn.Module):
         states, weights = self.own(states, mask)
         return EncoderOutput(states, mask, summary, weights)
 
-
-def reversal_index(lengths: Tensor, size: int) -> Tensor:
-    """Return an index for ``gather`` that reverses each sentence and leaves its padding where it is.
-
-    Args:
-        lengths: number of real tokens of each sentence, (B,).
-        size: number of positions S, padding included.
-
-    Returns:
-        Positions, long, (B, S).
-    """
-    position = torch.arange(size, device=lengths.device)
-    mirrored = lengths.unsqueeze(1) - 1 - position
-    return mirrored.where(mirrored >= 0, position)
+    def _run(self, embedded: Tensor, layout: Packing | Padding) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Run the layers over embedded (B, S, X); return their outputs (B, S, E) and final states."""
+        outputs, final = self.rnn(layout.pack(embedded))
+        return layout.unpack(outputs, embedded.size(1)), final
 
 
 def _by_layer(final: Tensor, layers: int) -> Tensor:

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .tracing import is_traced
+
 CHUNK = 1 << 17
 """Entries per pass in fp32: 512 KB, which stay in the second-level cache of a CPU."""
 
@@ -20,7 +22,7 @@ def is_half(x: Tensor) -> bool:
 
 def half_tanh_(x: Tensor) -> Tensor:
     """Compute tanh(x) in place, rounded once; x is of a 16-bit type and of any shape."""
-    if x.device.type != "cpu" or torch.compiler.is_compiling():
+    if x.device.type != "cpu" or is_traced():
         return x.tanh_()
     result: Tensor = _Tanh.apply(x.contiguous())  # type: ignore[no-untyped-call]
     return result

@@ -7,6 +7,7 @@ no checkpoint can contain.
 Shapes: L layers, D directions, N batch rows, H hidden size of a layer in one direction.
 """
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 import torch
@@ -41,8 +42,7 @@ def run_layer_by_layer(
     """
     packed = x if isinstance(x, PackedSequence) else None
     entries = x.data if isinstance(x, PackedSequence) else x
-    dtype = _dtype(rnn, entries.device.type)
-    used = torch.float32 if dtype is torch.bfloat16 and not has_bf16_layers() else dtype
+    dtype, used = _dtypes(rnn, entries.device.type)
     directions = 2 if rnn.bidirectional else 1
     rows = entries.size(1) if packed is None else int(packed.batch_sizes[0])
     if state is None:
@@ -57,7 +57,9 @@ def run_layer_by_layer(
         if layer:
             entries = dropout(entries, rnn.dropout, rnn.training)
         flat = _flatten(weights[layer * directions : (layer + 1) * directions], used)
-        entries, *final = _run_layer(rnn, entries.to(used), packed, start, flat)
+        entries, *final = _run_layer(
+            rnn, entries.to(used), packed, start, flat, bidirectional=rnn.bidirectional
+        )
         finals.append(final)
     final_state = tuple(torch.cat(parts).to(dtype) for parts in zip(*finals, strict=True))
     entries = entries.to(dtype)
@@ -68,14 +70,34 @@ def run_layer_by_layer(
     return packed._replace(data=entries), final_state
 
 
-def _dtype(rnn: nn.RNNBase, device_type: str) -> torch.dtype:
-    """Return the type that the layers are to compute in."""
+def run_on_gpu(rnn: nn.RNNBase, x: Tensor, weights: list[Tensor]) -> tuple[Tensor, ...]:
+    """Run one direction of one layer over x (T, N, X), from states of 0, without waiting for the GPU.
+
+    Args:
+        rnn: a module of that kind of layer and hidden size.
+        x: inputs, padding included, (T, N, X).
+        weights: the weights to use: input weight (G, X), recurrent weight (G, H) and both biases (G,).
+
+    Returns:
+        The outputs (T, N, H) and the final h and (LSTM) c, (1, N, H) each.
+    """
+    dtype, used = _dtypes(rnn, x.device.type)
+    zeros = x.new_zeros(1, x.size(1), rnn.hidden_size, dtype=used)
+    start = (zeros, zeros) if rnn.mode == "LSTM" else (zeros,)
+    results = _run_layer(rnn, x.to(used), None, start, _flatten([weights], used), bidirectional=False)
+    return tuple(part.to(dtype) for part in results)
+
+
+def _dtypes(rnn: nn.RNNBase, device_type: str) -> tuple[torch.dtype, torch.dtype]:
+    """Return the type of the layers' outputs, and the type that they can compute in."""
     if torch.is_autocast_enabled(device_type):
-        return torch.get_autocast_dtype(device_type)
-    return rnn.all_weights[0][0].dtype
+        dtype = torch.get_autocast_dtype(device_type)
+    else:
+        dtype = rnn.all_weights[0][0].dtype
+    return dtype, torch.float32 if dtype is torch.bfloat16 and not has_bf16_layers() else dtype
 
 
-def _flatten(weights: list[list[nn.Parameter]], dtype: torch.dtype) -> list[Tensor]:
+def _flatten(weights: Sequence[Sequence[Tensor]], dtype: torch.dtype) -> list[Tensor]:
     """Copy the weights of a layer into one block of memory, in cuDNN's order: all matrices, then all biases.
 
     Otherwise cuDNN's caller makes such a copy, with a warning. Returns them in the order of ``weights``.
@@ -93,9 +115,11 @@ def _run_layer(
     packed: PackedSequence | None,
     start: tuple[Tensor, ...],
     flat: list[Tensor],
+    *,
+    bidirectional: bool,
 ) -> tuple[Tensor, ...]:
     """Run one layer in the type of ``entries``; returns its outputs and its final states."""
-    settings = (True, 1, 0.0, rnn.training, rnn.bidirectional)  # biases, layers, dropout of cuDNN
+    settings = (True, 1, 0.0, rnn.training, bidirectional)  # biases, layers, dropout of cuDNN
     with torch.autocast(entries.device.type, enabled=False):
         if rnn.mode == "LSTM":
             if packed is None:

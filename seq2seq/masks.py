@@ -6,6 +6,8 @@ Shapes: B sentences, S source positions.
 import torch
 from torch import Tensor
 
+from .tracing import is_traced
+
 
 def real_tokens(src: Tensor, src_mask: Tensor | None) -> Tensor:
     """Return the source mask as bool; reject masks that the model would misread.
@@ -71,6 +73,6 @@ def _describe_fault(real: Tensor, src_mask: Tensor) -> str:
 
 def has_checkable_values(mask: Tensor) -> bool:
     """Return whether values can be checked: on CPU and CUDA, outside torch.compile and torch.export."""
-    if torch.compiler.is_compiling() or torch.compiler.is_exporting():
+    if is_traced():
         return False
     return mask.device.type in ("cpu", "cuda") and type(mask) is Tensor  # a FakeTensor has no values

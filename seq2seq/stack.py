@@ -4,6 +4,8 @@ Shapes: T time steps, N batch rows, X inputs known for all steps, F inputs fed b
 layers, D directions (1 or 2), H hidden size of a layer in one direction, G gates (LSTM: 4 H, GRU: 3 H).
 """
 
+from typing import TypeVar
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, linear
@@ -12,8 +14,11 @@ from torch.nn.utils.rnn import PackedSequence
 from .cells import gru_step, lstm_step
 from .config import Seq2SeqConfig
 from .half_precision import is_half
-from .layer_by_layer import Steps, run_layer_by_layer
+from .layer_by_layer import run_layer_by_layer
+from .padded import PaddedSteps, run_padded
 from .stepwise_products import StepwiseLinear
+
+Steps = TypeVar("Steps", Tensor, PackedSequence, PaddedSteps)
 
 MAX_PLAIN_LAYERS = 2
 """Number of layers at the bottom that have no residual connection."""
@@ -66,11 +71,11 @@ class RecurrentStack(nn.Module):
         """Run all layers over all time steps.
 
         Args:
-            x: inputs (T, N, input_size), packed or not.
-            start: initial h and (LSTM) c, (L * D, N, H) each; 0 if left out.
+            x: inputs (T, N, input_size), packed, with all steps real, or with padding.
+            start: initial h and (LSTM) c, (L * D, N, H) each; 0 if left out, as it must be with padding.
 
         Returns:
-            The outputs (T, N, D * H), packed as ``x`` is, and the final states, shaped as ``start``.
+            The outputs (T, N, D * H), in the form of ``x``, and the final states, shaped as ``start``.
         """
         starts: list[tuple[Tensor, ...] | None] = [None] * len(self.state_rows)
         if start is not None:
@@ -88,19 +93,23 @@ class RecurrentStack(nn.Module):
         self, rnn: nn.Module, x: Steps, state: tuple[Tensor, ...] | None
     ) -> tuple[Steps, tuple[Tensor, ...]]:
         """Call one of torch's modules; the state of a GRU is a bare tensor there, a tuple of one here."""
+        if isinstance(x, PaddedSteps):
+            assert isinstance(rnn, nn.RNNBase)
+            assert state is None
+            return run_padded(rnn, x)
         if _entries(x).is_cuda and isinstance(rnn, nn.RNNBase):
             return run_layer_by_layer(rnn, x, state)
         output, final = rnn(x, state if state is None or self.is_lstm else state[0])
         return output, final if self.is_lstm else (final,)
 
 
-def _entries(x: Tensor | PackedSequence) -> Tensor:
-    return x.data if isinstance(x, PackedSequence) else x
+def _entries(x: Tensor | PackedSequence | PaddedSteps) -> Tensor:
+    return x if isinstance(x, Tensor) else x.data
 
 
 def _packed_like(x: Steps, entries: Tensor) -> Steps:
     """Pack ``entries`` as ``x`` is packed; return them unchanged if ``x`` is not."""
-    return x._replace(data=entries) if isinstance(x, PackedSequence) else entries
+    return entries if isinstance(x, Tensor) else x._replace(data=entries)
 
 
 class _StepwiseLayer:

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .tracing import is_traced
+
 
 def refuse_second_derivatives(*grads: Tensor) -> None:
     """Raise a RuntimeError in a backward pass with ``create_graph=True``; usable as a hook of a tensor.
@@ -27,6 +29,22 @@ def refuse_second_derivatives(*grads: Tensor) -> None:
             "a recurrent decoder that runs step by step has no second derivatives, so create_graph=True "
             "would give wrong ones: its weight gradients are computed once for all steps, outside the graph"
         )
+
+
+def joins_gradients() -> bool:
+    """Return whether the gradients of all steps are computed at once: not without gradients, nor in a trace.
+
+    ``torch.compile`` and ``torch.export`` would trace the backward pass before the loop has run.
+    """
+    return torch.is_grad_enabled() and not is_traced()
+
+
+def _cast_once(matrix: Tensor) -> Tensor:
+    """Cast a matrix as autocast would at every step; autocast remembers only its casts of parameters."""
+    kind = matrix.device.type
+    if torch.is_autocast_enabled(kind) and matrix.dtype != torch.float64:  # which it leaves as it is
+        return matrix.to(torch.get_autocast_dtype(kind))
+    return matrix
 
 
 class _WeightGradientOfAllSteps(torch.autograd.Function):
@@ -57,12 +75,14 @@ class StepwiseLinear:
             weight: W, (O, I).
             offsets: one offset per step and row, (T, N, O).
         """
-        self._inputs: list[Tensor] = []
-        self.offsets: Tensor = _WeightGradientOfAllSteps.apply(  # type: ignore[no-untyped-call]
-            offsets, weight, self._inputs
-        )
-        """The offsets to pass to ``__call__``, step by step, (T, N, O); gradients flow only through these."""
-        self._weight = weight.detach().to(offsets.dtype).t()
+        self._inputs: list[Tensor] | None = None
+        self.offsets = offsets
+        """The offsets to pass to ``__call__``, step by step, (T, N, O)."""
+        self._weight = _cast_once(weight.to(offsets.dtype)).t()
+        if joins_gradients():
+            self._inputs, self._weight = [], self._weight.detach()
+            # Gradients flow through the offsets only.
+            self.offsets = _WeightGradientOfAllSteps.apply(offsets, weight, self._inputs)  # type: ignore[no-untyped-call]
 
     def __call__(self, offset: Tensor, x: Tensor) -> Tensor:
         """Compute the next step.
@@ -74,7 +94,8 @@ class StepwiseLinear:
         Returns:
             W x + offset, (N, O).
         """
-        self._inputs.append(x.detach())
+        if self._inputs is not None:
+            self._inputs.append(x.detach())
         return torch.addmm(offset, x, self._weight)
 
 
@@ -96,15 +117,13 @@ class _MatrixGradientOfAllSteps(torch.autograd.Function):
 class StepwiseProduct:
     """y[t] = x[t] M for the time steps t of a loop, M being a matrix of each sentence, such as its keys.
 
-    Call it exactly once for each step, in order.
+    For a loop with gradients outside traces, see ``joins_gradients``. Call it exactly once for each step, in
+    order.
     """
 
     def __init__(self, matrix: Tensor, steps: int) -> None:
         """Prepare one run over ``steps`` time steps with M, (B, I, O) or (B, heads, I, O)."""
-        kind = matrix.device.type
-        if torch.is_autocast_enabled(kind):  # cast once, not at every step
-            matrix = matrix.to(torch.get_autocast_dtype(kind))
-        matrix = matrix.flatten(0, -3)
+        matrix = _cast_once(matrix).flatten(0, -3)
         self._inputs: list[Tensor] = []
         offsets: Tensor = _MatrixGradientOfAllSteps.apply(  # type: ignore[no-untyped-call]
             matrix, steps, self._inputs

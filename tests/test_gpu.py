@@ -35,7 +35,7 @@ from data.loader import BatchStream
 from seq2seq import AttentionConfig, Seq2SeqConfig
 from tests.kits import contract
 from tests.kits.cli import Refusal
-from tests.kits.contract import SPECIAL, make, sharpen, sources, tiny
+from tests.kits.contract import SPECIAL, leaves, make, sharpen, sources, tiny
 from tests.kits.loader import many
 from tests.kits.search import TableModel
 from tests.kits.training import bleus, make_stream, same_weights, trainer
@@ -100,8 +100,8 @@ def test_recurrent_layers_of_bf16_run_in_bf16(name: str, monkeypatch: pytest.Mon
     seen = set()
     run = seq2seq.layer_by_layer._run_layer
 
-    def spy(rnn: Any, entries: Tensor, packed: Any, start: Any, flat: list[Tensor]) -> tuple[Tensor, ...]:
-        outputs = run(rnn, entries, packed, start, flat)
+    def spy(rnn: Any, entries: Tensor, packed: Any, start: Any, flat: list[Tensor], **ways: bool) -> Any:
+        outputs = run(rnn, entries, packed, start, flat, **ways)
         for tensor in (entries, *flat, *outputs):
             seen.add(tensor.dtype)
         assert outputs[0].grad_fn is not None
@@ -348,6 +348,25 @@ def test_steps_of_a_search_wait_for_nothing(name: str, beam: int):
                 tokens, parents = beams.advance(logits)
                 assert beams.compact() is None
                 state = select(state, parents)
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru-context", "bahdanau"])
+def test_an_encoder_in_a_cuda_graph_reads_other_sentences(name: str):
+    model = make(name).to(DEVICE).eval()
+    src, mask = (part.to(DEVICE) for part in sources())
+    side, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    with torch.no_grad():
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):  # creates the handles of cuDNN and cuBLAS, which a capture cannot
+            model.encode(src, mask)
+        torch.cuda.current_stream().wait_stream(side)
+        with torch.cuda.graph(graph):
+            memory = model.encode(src, mask)
+        for part, other in zip((src, mask), sources((1, 5, 2, 2)), strict=True):
+            part.copy_(other)
+        graph.replay()
+        for found, expected in zip(leaves(memory), leaves(model.encode(src, mask)), strict=True):
+            torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
 def test_the_lengths_of_a_batch_spare_the_wait_of_an_encoder():

@@ -67,7 +67,7 @@ class Decoder(nn.Module):
             The states, (B, T, D).
         """
         positions = torch.arange(tgt_in.size(1), device=tgt_in.device)
-        x = place_below(len(positions), self.place, self.table(tgt_in), positions)
+        x = place_below(tgt_in.size(1), self.place, self.table(tgt_in), positions)
         for layer, source in zip(self.layers, memory.layers, strict=True):
             x = layer(x, source, memory.mask, attend)
         hidden: Tensor = self.norm(x)

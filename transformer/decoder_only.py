@@ -139,7 +139,7 @@ class DecoderOnly(LayerStack):
     def _embed_source(self, src: Tensor) -> Tensor:
         """Embed src (B, S) and add positions: (B, S, D)."""
         positions = torch.arange(src.size(1), device=src.device)
-        return place_below(len(positions), self.place, self.src_table(src), positions)
+        return place_below(src.size(1), self.place, self.src_table(src), positions)
 
     def _states(
         self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor, attend: Attend | None = None

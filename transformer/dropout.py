@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .masks import is_traced
+
 LEVELS = 1 << 16
 """Number of values of the 16 random bits that decide whether an entry is dropped."""
 
@@ -25,7 +27,7 @@ class Dropout(nn.Module):
         """Drop entries of x, of any shape; returns the same shape, in evaluation x itself."""
         if not self.training or self.probability == 0:
             return x
-        if x.device.type != "cpu":
+        if x.device.type != "cpu" or is_traced():
             return F.dropout(x, self.probability)
         dropped: Tensor = _MaskAndScale.apply(x, min(LEVELS - 1, round(self.probability * LEVELS)))  # type: ignore[no-untyped-call]
         return dropped

@@ -116,7 +116,7 @@ class Encoder(LayerStack):
             allowed = general_mask(allowed, src.size(0), self.num_heads)
             mask = combine_masks(mask, allowed, src_mask[:, None, :, None])
         positions = torch.arange(src.size(1), device=src.device)
-        states = self.run(place_below(len(positions), self.place, self.table(src), positions), mask, attend)
+        states = self.run(place_below(src.size(1), self.place, self.table(src), positions), mask, attend)
         real = src_mask.unsqueeze(-1).to(states.dtype)
         return states, src_mask, (states * real).sum(1) / real.sum(1)
 

@@ -27,9 +27,10 @@ def prefix_mask(src_mask: Tensor, tgt_len: int) -> Tensor:
         The mask, (B, 1, S + T, S + T).
     """
     src_len = src_mask.size(1)
-    is_target = torch.arange(src_len + tgt_len, device=src_mask.device) >= src_len
+    length = src_len + tgt_len
+    is_target = torch.arange(length, device=src_mask.device) >= src_len
     real_source = pad(src_mask, (0, tgt_len), value=False)
-    return real_source[:, None, None, :] | (is_target & causal_mask(len(is_target), is_target.device))
+    return real_source[:, None, None, :] | (is_target & causal_mask(length, is_target.device))
 
 
 def combine_masks(mask: Tensor, allowed: Tensor, real: Tensor | None = None) -> Tensor:
@@ -88,9 +89,14 @@ def general_mask(allowed: Tensor, sentences: int, heads: int) -> Tensor:
     return is_one
 
 
+def is_traced() -> bool:
+    """Return whether torch.compile or torch.export is tracing the model, which then reads no values."""
+    return torch.compiler.is_compiling() or torch.compiler.is_exporting()
+
+
 def has_checkable_values(mask: Tensor) -> bool:
     """Return whether values can be checked: on CPU and CUDA, outside torch.compile and torch.export."""
-    if torch.compiler.is_compiling() or torch.compiler.is_exporting():
+    if is_traced():
         return False
     return mask.device.type in ("cpu", "cuda") and type(mask) is Tensor  # a FakeTensor has no values
 

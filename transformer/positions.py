@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from .config import LayerConfig
 from .dropout import Dropout
+from .masks import is_traced
 
 BASE = 10000.0
 """Wavelengths range from 2 pi to BASE * 2 pi positions (Vaswani et al. 2017, section 3.5)."""
@@ -78,7 +79,7 @@ class PositionalEmbedding(nn.Module):
     def _encode(self, positions: Tensor, end: int | None, like: Tensor) -> Tensor:
         """Return the sinusoids of positions below ``end``, of the width, dtype and device of ``like``."""
         size = like.size(-1)
-        if end is None or torch.compiler.is_compiling() or torch.compiler.is_exporting():
+        if end is None or is_traced():
             return sinusoids(positions, size).to(like.dtype)
         cached = self._sinusoids
         if cached is None or len(cached) < end or (cached.dtype, cached.device) != (like.dtype, like.device):

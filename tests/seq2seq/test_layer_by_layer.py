@@ -89,9 +89,9 @@ def test_autocast_gives_its_type_and_computes_in_it_where_cudnn_can(
     seen = []
     run = seq2seq.layer_by_layer._run_layer
 
-    def spy(rnn, entries, packed, start, flat):
+    def spy(rnn, entries, packed, start, flat, **ways):
         seen.extend([entries.dtype, *(part.dtype for part in (*start, *flat))])
-        return run(rnn, entries, packed, start, flat)
+        return run(rnn, entries, packed, start, flat, **ways)
 
     monkeypatch.setattr(seq2seq.layer_by_layer, "_run_layer", spy)
     with torch.autocast("cpu", torch.bfloat16):
