@@ -8,13 +8,15 @@ from .location_based_scores import LocationScore, StaticFactorisedScore, StaticS
 from .model import Features, Seq2Seq
 from .normalisers import NORMALISERS
 from .scopes import SCOPES
-from .score import AttentionSizes, MultiplyAdds, Queries, Score
+from .score import AttentionSizes, MultiplyAdds, Past, Queries, Score
 from .scores import (
     SCORES,
     AdditiveScore,
+    CoverageScore,
     DotScore,
     DynamicFactorisedScore,
     GeneralScore,
+    LocationAwareScore,
     ProductScore,
     ScaledDotScore,
     list_scores,
@@ -33,6 +35,7 @@ __all__ = [
     "AttentionConfig",
     "AttentionOutput",
     "AttentionSizes",
+    "CoverageScore",
     "Decoder",
     "DecoderOutput",
     "DotScore",
@@ -41,9 +44,11 @@ __all__ = [
     "EncoderOutput",
     "Features",
     "GeneralScore",
+    "LocationAwareScore",
     "LocationScore",
     "Memory",
     "MultiplyAdds",
+    "Past",
     "ProductScore",
     "Queries",
     "ScaledDotScore",

@@ -8,16 +8,25 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from .config import AttentionConfig
 from .normalisers import NORMALISERS, NormaliserOutput
 from .scopes import SCOPES, ScopeOutput
-from .score import MultiplyAdds, Queries, split_heads
+from .score import MultiplyAdds, Past, Queries, split_heads
 from .scores import SCORES
 from .stepwise_products import StepwiseProduct
 
-__all__ = ["Attention", "AttentionOutput", "MultiplyAdds", "Queries", "Source", "attention_multiply_adds"]
+__all__ = [
+    "Attention",
+    "AttentionOutput",
+    "MultiplyAdds",
+    "Past",
+    "Queries",
+    "Source",
+    "attention_multiply_adds",
+]
 
 
 class Source(NamedTuple):
@@ -80,6 +89,8 @@ class Attention(nn.Module):
         self.scope = SCOPES[config.scope](query_size, config)
         self.normaliser = NORMALISERS[config.normaliser](query_size)
         self.num_heads = config.num_heads
+        self.needs_past = self.scorer.needs_past or self.normaliser.needs_past
+        """Whether a step reads the weights of the steps before it."""
         self.context_size = self.scorer.context_size
         """C, the size of a context vector."""
 
@@ -96,20 +107,35 @@ class Attention(nn.Module):
             self.scorer.restrict_mask(mask),
         )
 
+    def first_past(self, source: Source, queries: int) -> Past:
+        """Return the past before the first step, for a number of queries per sentence.
+
+        Args:
+            source: output of ``remember``.
+            queries: Q.
+        """
+        batch, length = source.mask.shape
+        dtype = torch.promote_types(source.values.dtype, torch.float32)
+        zeros = source.values.new_zeros(batch, self.num_heads, queries, length, dtype=dtype)
+        return Past(self.normaliser.first_weights(zeros), zeros)
+
     def forward(self, queries: Queries, source: Source, products: Products | None = None) -> AttentionOutput:
         """Attend from Q queries per sentence, which do not influence each other.
 
         Args:
-            queries: decoder states (B, Q, H) and their target positions (B, Q).
+            queries: decoder states (B, Q, H), their target positions (B, Q) and, if this attention
+                ``needs_past``, the weights of their earlier steps.
             source: output of ``remember``.
             products: other ways to compute the same; see ``stepwise``.
         """
+        if self.needs_past and queries.past is None:
+            queries = queries._replace(past=self.first_past(source, queries.state.size(1)))
         if products is None:
             score = partial(self.scorer.score, keys=source.keys)
             products = Products(score, partial(weighted_sum, values=source.values))
         scope: ScopeOutput = self.scope(queries, source.mask)
         scores = products.score(queries).masked_fill(~scope.visible, float("-inf"))
-        normalised: NormaliserOutput = self.normaliser(scores, queries.state)
+        normalised: NormaliserOutput = self.normaliser(scores, queries)
         weights = normalised.weights if scope.factor is None else normalised.weights * scope.factor
         context = products.weighted_sum(weights)
         return AttentionOutput(context, weights, normalised.logp, normalised.value)

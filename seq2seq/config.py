@@ -44,8 +44,9 @@ class AttentionConfig:
     window: int | None = None
     """Half-width D of the window of a local scope, in source positions; default 10."""
     normaliser: str = "softmax"
-    """From scores to weights, a key of ``NORMALISERS``: average all visible positions ("softmax"), or select
-    one, trained with the straight-through gradient or by REINFORCE."""
+    """From scores to weights, a key of ``NORMALISERS``: average all visible positions ("softmax"), select
+    one, trained with the straight-through gradient or by REINFORCE, or read from left to right ("monotonic").
+    """
     placement: Placement = "before"
     """Attend from s(t-1) before the cell (Bahdanau et al. 2015) or from h(t) after it (Luong et al. 2015)."""
     input_feeding: bool = False
@@ -56,6 +57,8 @@ class AttentionConfig:
     attention_size: int | None = None
     """Inner size A: hidden layer (additive, concat), keys and values of all heads together (scaled-dot), or
     rank (static-factorised, dynamic-factorised); default hidden_size."""
+    kernel_size: int | None = None
+    """Width of the filters over the previous weights (location-aware), odd, in words; default 11."""
     max_source: int | None = None
     """Number of source positions of a location-based score; later words are ignored; default 100."""
     max_target: int | None = None
@@ -88,6 +91,7 @@ class AttentionConfig:
         for name, has_effect, reason in (
             ("window", scope.has_window, f'scope "{self.scope}": it sees all positions'),
             ("attention_size", score.has_inner_size, f'score "{self.score}": it has no inner width'),
+            ("kernel_size", score.has_kernel, f'score "{self.score}": it has no filters'),
             ("max_source", score.needs_max_source, f'score "{self.score}": it takes sources of any length'),
             ("max_target", score.needs_max_target, f'score "{self.score}": it takes targets of any length'),
         ):
@@ -97,6 +101,10 @@ class AttentionConfig:
             if not has_effect:
                 raise ValueError(f"{name} has no effect with {reason}")
             _check_size(name, value)
+        if self.kernel_size is not None and self.kernel_size % 2 == 0:
+            raise ValueError(
+                f"kernel_size must be odd, got {self.kernel_size}: filters are centred on a position"
+            )
 
     def inner_size(self, query_size: int) -> int:
         """Return the inner size A of a score that has one, for decoder states of ``query_size``."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, pad
 
-from .attention import Attention, AttentionOutput, Queries, Source
+from .attention import Attention, AttentionOutput, Past, Queries, Source
 from .config import Seq2SeqConfig
 from .encoder import EncoderOutput
 from .readout import Readout
@@ -82,6 +82,7 @@ class Decoder(nn.Module):
             feedback_size = config.output_size
         self.rnn = RecurrentStack(config, input_size + feedback_size, size)
         self.attention = source_attention
+        self.needs_past = source_attention is not None and source_attention.needs_past
         self.own = SelfAttention(size) if config.self_attention in ("decoder", "both") else None
         readout_size = size + context_size + (0 if self.attends_after else input_size)
         self.readout = Readout(readout_size, config.output_size, maxout=config.readout == "maxout")
@@ -116,7 +117,10 @@ class Decoder(nn.Module):
         feedback_size = self.config.output_size * self.input_feeding
         feedback = h[:, :, -1] if self.attends_before else h.new_zeros(*rows, feedback_size)
         position = torch.zeros(rows, dtype=torch.long, device=h.device)
-        return State(h, c, feedback, position, h.new_zeros(*rows, 0, size))
+        attended: Past | tuple[()] = ()
+        if self.attention is not None and self.needs_past:
+            attended = self.attention.first_past(memory.source, beam).swap()
+        return State(h, c, feedback, position, h.new_zeros(*rows, 0, size), attended)
 
     def forward(self, tgt_in: Tensor, memory: Memory) -> DecoderOutput:
         """Run a whole target with teacher forcing.
@@ -126,7 +130,7 @@ class Decoder(nn.Module):
             memory: output of ``remember``.
         """
         inputs, state = self._inputs(tgt_in.t(), memory), self.init_state(memory, beam=1)
-        if self.attends_before or self.input_feeding:
+        if self.attends_before or self.input_feeding or self.needs_past:
             return self._run_stepwise(inputs, state, memory)[0]
         return self._run_fused(inputs, state, memory)
 
@@ -176,16 +180,19 @@ class Decoder(nn.Module):
         cells = StepwiseStack(self.rnn, inputs)
         stepwise_readout = self.readout.stepwise(steps, rows * beam) if self.input_feeding else None
         h, c = (list(part.flatten(0, 1).unbind(1)) for part in (state.h, state.c))  # per layer: (N, H)
-        _, _, feedback, position, past = state
+        _, _, feedback, position, past, attended = state
+        seen = attended.swap() if isinstance(attended, Past) else None
         attend = self._prepare_attention(memory, steps)
         outputs = []
         for t in range(steps):
-            attention = attend(Queries(feedback, position)) if attend and self.attends_before else None
+            attention = attend(Queries(feedback, position, seen)) if attend and self.attends_before else None
             fed = feedback if attention is None else attention.context
             top = cells(t, fed.flatten(0, 1), h, c).view(rows, beam, -1)
             top, past, weights = self._attend_to_past(top, past)
             if attend and self.attends_after:
-                attention = attend(Queries(top, position))
+                attention = attend(Queries(top, position, seen))
+            if seen is not None and attention is not None:
+                seen = seen.add(attention.weights)
             if stepwise_readout is not None and attention is not None:
                 joined = torch.cat((top, attention.context), dim=-1)
                 top = stepwise_readout(t, joined.flatten(0, 1)).view(rows, beam, -1)
@@ -200,9 +207,15 @@ class Decoder(nn.Module):
             output = output._replace(readout=self._compute_readout(output.readout, output.attention, inputs))
         next_h = torch.stack(h, dim=1).view(state.h.shape)
         next_c = torch.stack(c, dim=1).view(state.c.shape)
-        state = State(next_h, next_c, feedback, position, past)
+        state = State(next_h, next_c, feedback, position, past, () if seen is None else seen.swap())
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            for tensor in (output.readout, output.self_attention, *(output.attention or ()), *state):
+            for tensor in (
+                output.readout,
+                output.self_attention,
+                *(output.attention or ()),
+                *state[:-1],
+                *state.attended,
+            ):
                 if tensor is not None and tensor.requires_grad:
                     tensor.register_hook(refuse_second_derivatives)
         return output, state

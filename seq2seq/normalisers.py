@@ -9,15 +9,16 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import logsigmoid, pad
 
-from .score import MultiplyAdds
+from .score import MultiplyAdds, Queries
 
 
 class NormaliserOutput(NamedTuple):
     """Attention weights; if they were sampled, also the log-probability and baseline for the loss."""
 
     weights: Tensor
-    """Attention weights, which sum to 1 over S, (B, heads, Q, S)."""
+    """Attention weights, which sum to 1 over S, with "monotonic" to at most 1, (B, heads, Q, S)."""
     logp: Tensor | None = None
     """Log-probability of the sampled positions, summed over the heads, (B, Q)."""
     value: Tensor | None = None
@@ -29,6 +30,8 @@ class Softmax(nn.Module):
 
     is_hard = False
     """Whether all the weight goes to one position."""
+    needs_past = False
+    """Whether it reads ``Queries.past``, the weights of earlier steps."""
 
     def __init__(self, query_size: int) -> None:
         """Create a normaliser for decoder states of ``query_size``."""
@@ -39,12 +42,16 @@ class Softmax(nn.Module):
         """Count the multiply-adds with parameters of the normaliser, in training."""
         return MultiplyAdds()
 
-    def forward(self, scores: Tensor, state: Tensor) -> NormaliserOutput:
+    def first_weights(self, like: Tensor) -> Tensor:
+        """Return the weights of the step before the first one, in the shape of ``like``, (B, heads, Q, S)."""
+        return torch.zeros_like(like)
+
+    def forward(self, scores: Tensor, queries: Queries) -> NormaliserOutput:
         """Compute the attention weights.
 
         Args:
             scores: e, -inf at masked positions, at least one finite per query, (B, heads, Q, S).
-            state: decoder states s of the queries, (B, Q, H).
+            queries: the queries, whose states are (B, Q, H).
         """
         return NormaliserOutput(scores.softmax(-1))
 
@@ -54,7 +61,7 @@ class StraightThrough(Softmax):
 
     is_hard = True
 
-    def forward(self, scores: Tensor, state: Tensor) -> NormaliserOutput:
+    def forward(self, scores: Tensor, queries: Queries) -> NormaliserOutput:
         """Select the position of the highest score, in training too; arguments as for ``Softmax``."""
         soft = scores.softmax(-1)
         # soft - soft.detach() is exactly 0. Computed first, it leaves the one-hot exact; (one-hot + soft) -
@@ -82,7 +89,7 @@ class Reinforce(Softmax):
         """Count w . s."""
         return MultiplyAdds(target=query_size)
 
-    def forward(self, scores: Tensor, state: Tensor) -> NormaliserOutput:
+    def forward(self, scores: Tensor, queries: Queries) -> NormaliserOutput:
         """Sample one position per head and query in training; arguments as for ``Softmax``."""
         if not self.training:
             return NormaliserOutput(_one_hot(scores.argmax(-1, keepdim=True), scores))
@@ -91,8 +98,51 @@ class Reinforce(Softmax):
         # With x[i] ~ Exp(1), which is never 0, arg max p[i] / x[i] is i with probability p[i].
         # torch.multinomial samples the same way, but synchronises with the device.
         sample = (logp.detach().exp() / torch.empty_like(logp).exponential_()).argmax(-1, keepdim=True)
-        value = self.baseline(state.detach()).squeeze(-1)
+        value = self.baseline(queries.state.detach()).squeeze(-1)
         return NormaliserOutput(_one_hot(sample, scores), logp.gather(-1, sample).squeeze(-1).sum(1), value)
+
+
+class Monotonic(Softmax):
+    """a(t, j) = p(j) sum[i <= j] a(t-1, i) prod[i <= l < j] (1 - p(l)): Raffel et al. 2017, 2.3.
+
+    This is the probability that a reader who stands at position i with probability a(t-1, i), goes on from
+    word l with probability 1 - p(l) and never back, stops at word j, with p = sigmoid(e + r). The reader
+    begins at the first word. The weights need not sum to 1: with the rest the reader passes the last word,
+    and the context is the smaller, at all later steps too.
+
+    In training, normal noise is added to e, so that p learns to be near 0 or 1 (section 2.5). In evaluation
+    the reader stops at the first word with e + r > 0 (section 2.2): the same formula for p of 0 and 1. The
+    sums run over all pairs i, j instead of the parallel form of the paper's appendix C, which divides by
+    products near 0. The offset r starts at 0, so that the reader goes on by about one word per step.
+    """
+
+    needs_past = True
+
+    def __init__(self, query_size: int) -> None:
+        super().__init__(query_size)
+        self.bias = nn.Parameter(torch.zeros(1))
+
+    def first_weights(self, like: Tensor) -> Tensor:
+        """Return 1 at the first word: the reader begins there."""
+        first = torch.zeros_like(like)
+        first[..., 0] = 1
+        return first
+
+    def forward(self, scores: Tensor, queries: Queries) -> NormaliserOutput:
+        """Compute expected weights in training, one position at test; arguments as for ``Softmax``."""
+        assert queries.past is not None
+        # Under autocast scores may be bfloat16: too coarse for a product over many words.
+        scores = scores.to(torch.promote_types(scores.dtype, torch.float32)) + self.bias
+        last = queries.past.last
+        if not self.training:
+            stops = (last.cumsum(-1) > 0) & (scores > 0)
+            return NormaliserOutput((stops & (stops.cumsum(-1) == 1)).to(scores.dtype))
+        scores = scores + torch.randn_like(scores)
+        log_passed = pad(logsigmoid(-scores).cumsum(-1), (1, -1))  # log of the product of 1 - p before each j
+        ratio = log_passed.unsqueeze(-2) - log_passed.unsqueeze(-1)  # (B, heads, Q, S from i, S to j)
+        backward = torch.ones_like(ratio[0, 0, 0], dtype=torch.bool).tril(-1)
+        arriving = (last.unsqueeze(-1) * ratio.masked_fill(backward, float("-inf")).exp()).sum(-2)
+        return NormaliserOutput(scores.sigmoid() * arriving)
 
 
 def _one_hot(index: Tensor, like: Tensor) -> Tensor:
@@ -104,5 +154,6 @@ NORMALISERS: dict[str, type[Softmax]] = {
     "softmax": Softmax,
     "straight-through": StraightThrough,
     "reinforce": Reinforce,
+    "monotonic": Monotonic,
 }
 """Normaliser classes by ``AttentionConfig.normaliser``."""

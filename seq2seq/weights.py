@@ -18,11 +18,12 @@ def initialise_weights(module: nn.Module) -> None:
       (Jozefowicz et al. 2015).
 
     Args:
-        module: an ``nn.Embedding``, ``nn.Linear``, ``nn.LSTM`` or ``nn.GRU``; all others are left unchanged.
+        module: an ``nn.Embedding``, ``nn.Linear``, ``nn.Conv1d``, ``nn.LSTM`` or ``nn.GRU``; all others
+            are left unchanged.
     """
     if isinstance(module, nn.Embedding):
         nn.init.uniform_(module.weight, -0.1, 0.1)
-    elif isinstance(module, nn.Linear):
+    elif isinstance(module, nn.Linear | nn.Conv1d):
         nn.init.xavier_uniform_(module.weight)
         if module.bias is not None:
             nn.init.zeros_(module.bias)

@@ -118,6 +118,21 @@ PRESETS: dict[str, Preset] = {
         source="Xu et al. 2015",
         architecture=_before(normaliser="reinforce"),
     ),
+    "location-aware": Preset(
+        about="additive attention that also sees where it attended the step before",
+        source="Chorowski et al. 2015",
+        architecture=_before(score="location-aware"),
+    ),
+    "coverage": Preset(
+        about="additive attention that also sees how much each word was attended so far",
+        source="Tu et al. 2016",
+        architecture=_before(score="coverage"),
+    ),
+    "monotonic": Preset(
+        about="additive attention that reads from left to right and stops at one word",
+        source="Raffel et al. 2017",
+        architecture=_before(normaliser="monotonic"),
+    ),
     "static": Preset(
         about="attention weights that are parameters",
         source="compare Tay et al. 2021",

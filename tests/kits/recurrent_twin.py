@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from seq2seq import Queries, SelfAttention, Seq2Seq
+from seq2seq import Past, Queries, SelfAttention, Seq2Seq
 from seq2seq.stack import RecurrentStack
 
 FORWARD = {"both": [True, False], "forward": [True], "backward": [False]}
@@ -139,6 +139,10 @@ def decode(model: Seq2Seq, source: Tensor, target: Tensor) -> TwinDecoding:
     if attention is not None:
         mask = torch.ones(1, len(source), dtype=torch.bool)
         memory = decoder.attention.remember(encoded.states[None], mask)
+        last = torch.zeros(1, config.attention.num_heads, 1, len(source), dtype=torch.float64)
+        if config.attention.normaliser == "monotonic":
+            last[..., 0] = 1
+        earlier = [last]
     h, c = initial_states(model, encoded)
     top, summary = h[-1], h[-1]
     readout = torch.zeros(config.output_size, dtype=torch.float64)
@@ -147,7 +151,10 @@ def decode(model: Seq2Seq, source: Tensor, target: Tensor) -> TwinDecoding:
     for t, token in enumerate(target):
 
         def attend(query: Tensor, t: int = t) -> Tensor:
-            output = decoder.attention(Queries(query[None, None], torch.tensor([[t]])), memory)
+            total = torch.stack([torch.zeros_like(last), *earlier[1:]]).sum(0)
+            queries = Queries(query[None, None], torch.tensor([[t]]), Past(earlier[-1], total))
+            output = decoder.attention(queries, memory)
+            earlier.append(output.weights)
             cross_weights.append(output.weights[0, :, 0])
             return output.context[0, 0]
 

@@ -6,10 +6,16 @@ import math
 import pytest
 import torch
 
-from seq2seq.normalisers import Reinforce, StraightThrough
+from seq2seq.normalisers import Monotonic, Reinforce, StraightThrough
+from seq2seq.score import Past, Queries
 from tests.kits.attention import CASES, H, attend, close, example, float64, make
 
 _float64 = pytest.fixture(autouse=True)(float64)
+
+
+def queries(rows: int, size: int, past: Past | None = None) -> Queries:
+    """Return one query per sentence with a state of zeros."""
+    return Queries(torch.zeros(rows, 1, size), torch.zeros(rows, 1, dtype=torch.long), past)
 
 
 def test_soft_attention_approaches_hard_attention_as_scores_grow() -> None:
@@ -52,14 +58,14 @@ def test_straight_through_selects_by_scores_not_by_weights() -> None:
     """The softmax rounds all three of these to one third in float32."""
     scores = torch.tensor([[[[0.0, 1e-9, 2e-9, -math.inf]]]], dtype=torch.float32)
     assert scores.softmax(-1)[..., :3].unique().numel() == 1
-    assert StraightThrough(1)(scores, torch.zeros(1, 1, 1)).weights.tolist() == [[[[0, 0, 1, 0]]]]
+    assert StraightThrough(1)(scores, queries(1, 1)).weights.tolist() == [[[[0, 0, 1, 0]]]]
 
 
 def test_samples_have_the_probabilities_of_the_softmax() -> None:
     """Two heads, 40,000 samples each, within five standard deviations."""
     scores = torch.tensor([[[0.0, 1.5, -1.0, 0.5, -math.inf]], [[-math.inf, 0.0, -4.0, -math.inf, 0.1]]])
     n, p = 40_000, scores.softmax(-1)
-    weights, logp, _ = Reinforce(H)(scores.expand(n, -1, -1, -1), torch.zeros(n, 1, H))
+    weights, logp, _ = Reinforce(H)(scores.expand(n, -1, -1, -1), queries(n, H))
     frequency = weights.mean(0)
     assert ((frequency - p).abs() <= 5 * (p * (1 - p) / n).sqrt()).all()
     assert (frequency[p == 0] == 0).all()
@@ -73,7 +79,7 @@ def test_samples_have_the_probabilities_of_the_softmax() -> None:
 
 def test_the_log_probability_of_a_sample_is_at_least_float32() -> None:
     scores = torch.zeros(1, 1, 1, 3, dtype=torch.bfloat16)
-    output = Reinforce(1)(scores, torch.zeros(1, 1, 1))
+    output = Reinforce(1)(scores, queries(1, 1))
     assert output.weights.dtype == torch.bfloat16
     assert float(output.logp) == pytest.approx(-math.log(3), rel=1e-6)
 
@@ -131,3 +137,72 @@ def test_only_samples_have_a_log_probability(normaliser: str) -> None:
     output = attend(make("dot", normaliser=normaliser).train(), *example("dot"))
     assert output.choice_logp is None
     assert output.value is None
+
+
+# --- monotonic ----------------------------------------------------------------------------------------------
+
+
+def expected_alignment(p: list[float], last: list[float]) -> list[float]:
+    """Raffel et al. 2017, eq. 9, word by word: the probability to arrive at a word, then to stop there."""
+    arriving, weights = 0.0, []
+    for j, stop in enumerate(p):
+        arriving = (arriving * (1 - p[j - 1]) if j else 0.0) + last[j]
+        weights.append(stop * arriving)
+    return weights
+
+
+def test_monotonic_weights_are_the_expected_alignment() -> None:
+    """In training, with the noise that the same seed draws; words that are masked are never stopped at."""
+    monotonic, scores = Monotonic(1), 2 * torch.randn(3, 2, 1, 6)
+    torch.nn.init.constant_(monotonic.bias, 0.3)
+    scores[1, :, :, 4:] = -math.inf
+    last = torch.randn(3, 2, 1, 6).softmax(-1)
+    last[1, :, :, 4:] = 0
+    torch.manual_seed(4)
+    weights = monotonic(scores, queries(3, 1, Past(last, last))).weights
+    torch.manual_seed(4)
+    p = (scores + 0.3 + torch.randn_like(scores)).sigmoid()
+    for b, head in itertools.product(range(3), range(2)):
+        expected = expected_alignment(p[b, head, 0].tolist(), last[b, head, 0].tolist())
+        close(weights[b, head, 0], torch.tensor(expected))
+    assert (weights[1, :, :, 4:] == 0).all()
+
+
+def test_monotonic_weights_of_certain_choices_are_those_of_the_evaluation() -> None:
+    """With scores so large that p is 0 or 1 despite the noise, the expectation is one word or none."""
+    monotonic, scores = Monotonic(1), 200 * torch.randn(40, 1, 1, 6).sign()
+    last = torch.nn.functional.one_hot(torch.randint(6, (40, 1, 1)), 6).double()
+    trained = monotonic(scores, queries(40, 1, Past(last, last))).weights
+    tested = monotonic.eval()(scores, queries(40, 1, Past(last, last))).weights
+    close(trained, tested)
+    assert set(tested.sum(-1).flatten().tolist()) == {0.0, 1.0}
+    assert (tested.argmax(-1) >= last.argmax(-1))[tested.sum(-1) > 0].all()
+
+
+def test_gradients_of_monotonic_attention() -> None:
+    monotonic, scores = Monotonic(1), torch.randn(2, 1, 1, 5, requires_grad=True)
+    last = torch.randn(2, 1, 1, 5).softmax(-1).requires_grad_()
+
+    def run(scores: torch.Tensor, last: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(1)
+        weights: torch.Tensor = monotonic(scores, queries(2, 1, Past(last, last))).weights
+        return weights
+
+    assert torch.autograd.gradcheck(run, (scores, last, monotonic.bias))
+    far = torch.full((1, 1, 1, 60), -30.0, requires_grad=True)  # products of tiny and of vanishing factors
+    weights = monotonic(
+        far * torch.tensor([1.0, -1.0]).repeat(30),
+        queries(1, 1)._replace(past=Past(torch.full_like(far, 1 / 60), torch.zeros_like(far))),
+    ).weights
+    weights.square().sum().backward()
+    assert weights.isfinite().all()
+    assert far.grad is not None
+    assert far.grad.isfinite().all()
+
+
+def test_the_monotonic_reader_begins_at_the_first_word() -> None:
+    attention, (asked, states) = make("general", normaliser="monotonic"), example("general")
+    first = attend(attention, asked._replace(past=None), states).weights
+    start = torch.zeros_like(first)
+    start[..., 0] = 1
+    close(first, attend(attention, asked._replace(past=Past(start, torch.zeros_like(start))), states).weights)
