@@ -28,6 +28,7 @@ class LocationAwareScore(AdditiveScore):
     """
 
     has_kernel = needs_past = True
+    supports_heads = False
 
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
@@ -60,6 +61,7 @@ class CoverageScore(AdditiveScore):
     """
 
     needs_past = True
+    supports_heads = False
 
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)

@@ -182,6 +182,18 @@ class Score(nn.Module):
         return partial(self.score, keys=keys)
 
 
+def map_values(value_size: int, context_size: int, config: AttentionSizes) -> nn.Module:
+    """Create the map of the values: the identity for one head, a matrix for several."""
+    return nn.Identity() if config.num_heads == 1 else nn.Linear(value_size, context_size, bias=False)
+
+
+def check_heads(config: AttentionSizes, **sizes: int) -> None:
+    """Raise a ValueError unless each size can be split evenly between the heads."""
+    for name, size in sizes.items():
+        if size % config.num_heads:
+            raise ValueError(f"{name} ({size}) must be a multiple of num_heads ({config.num_heads})")
+
+
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """View x (B, L, heads * d) as (B, heads, L, d)."""
     return x.view(*x.shape[:2], heads, -1).transpose(1, 2)

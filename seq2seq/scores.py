@@ -12,7 +12,16 @@ from torch import Tensor, nn
 from .additive_score import AdditiveScore
 from .location_based_scores import LocationScore, StaticFactorisedScore, StaticScore
 from .past_scores import CoverageScore, LocationAwareScore
-from .score import AttentionSizes, MultiplyAdds, Past, Queries, Score, split_heads
+from .score import (
+    AttentionSizes,
+    MultiplyAdds,
+    Past,
+    Queries,
+    Score,
+    check_heads,
+    map_values,
+    split_heads,
+)
 from .stepwise_products import StepwiseProduct
 
 __all__ = [
@@ -76,16 +85,37 @@ class DotScore(ProductScore):
 
 
 class GeneralScore(ProductScore):
-    """e = s . (W h): Luong et al. 2015, section 3.1 "general"; W h is computed once per sentence."""
+    """e = s . (W h): Luong et al. 2015, section 3.1 "general"; W h is computed once per sentence.
+
+    Of several heads, each has its own slices of s and W h, and averages its own slice of the values W_v h,
+    which are as wide as s.
+    """
+
+    supports_heads = True
 
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
+        self.num_heads = config.num_heads
         self.key = nn.Linear(value_size, query_size, bias=False)
+        self.value = map_values(value_size, self.context_size, config)
+
+    @classmethod
+    def check_sizes(cls, query_size: int, value_size: int, config: AttentionSizes) -> None:
+        """Raise a ValueError unless decoder states can be split evenly between the heads."""
+        check_heads(config, hidden_size=query_size)
+
+    @classmethod
+    def context_width(cls, query_size: int, value_size: int, config: AttentionSizes) -> int:
+        """Return E for one head, H for several."""
+        return value_size if config.num_heads == 1 else query_size
 
     @classmethod
     def multiply_adds(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
-        """Count W h, s . (W h) and the context."""
-        return MultiplyAdds(source=value_size * query_size, pair=query_size + value_size)
+        """Count W h, W_v h, s . (W h) and the context."""
+        source = value_size * query_size * (1 if config.num_heads == 1 else 2)
+        return MultiplyAdds(
+            source=source, pair=query_size + cls.context_width(query_size, value_size, config)
+        )
 
 
 class DynamicFactorisedScore(ProductScore):
@@ -135,9 +165,7 @@ class ScaledDotScore(ProductScore):
     @classmethod
     def check_sizes(cls, query_size: int, value_size: int, config: AttentionSizes) -> None:
         """Raise a ValueError unless the inner size can be split evenly between the heads."""
-        size = config.inner_size(query_size)
-        if size % config.num_heads:
-            raise ValueError(f"attention_size ({size}) must be a multiple of num_heads ({config.num_heads})")
+        check_heads(config, attention_size=config.inner_size(query_size))
 
     @classmethod
     def context_width(cls, query_size: int, value_size: int, config: AttentionSizes) -> int:

@@ -58,6 +58,17 @@ def _three_heads(w: Weights, s: Tensor, t: int, h: Tensor, i: int) -> Tensor:
     return torch.stack([query[j : j + 2].dot(key[j : j + 2]) / math.sqrt(2) for j in (0, 2, 4)])
 
 
+def _two_additive_heads(w: Weights, s: Tensor, t: int, h: Tensor, i: int) -> Tensor:
+    hidden = torch.tanh(w["query.weight"].mv(s) + w["key.weight"].mv(h))
+    v = w["energy.weight"][0]
+    return torch.stack([v[:3].dot(hidden[:3]), v[3:].dot(hidden[3:])])
+
+
+def _two_general_heads(w: Weights, s: Tensor, t: int, h: Tensor, i: int) -> Tensor:
+    key = w["key.weight"].mv(h)
+    return torch.stack([s[:2].dot(key[:2]), s[2:].dot(key[2:])])
+
+
 def _location(w: Weights, s: Tensor, t: int, h: Tensor, i: int) -> Tensor:
     return w["query.weight"][i].dot(s)
 
@@ -98,9 +109,11 @@ PAST_FORMULAS: dict[str, PastFormula] = {"location-aware": _location_aware, "cov
 """Formulas of the scores that read the weights of earlier steps, last and total being (S,)."""
 FORMULAS: dict[tuple[str, int], Formula] = {
     ("additive", 1): _additive,
+    ("additive", 2): _two_additive_heads,
     ("concat", 1): _concat,
     ("dot", 1): _dot,
     ("general", 1): _general,
+    ("general", 2): _two_general_heads,
     ("scaled-dot", 1): _scaled_dot,
     ("scaled-dot", 3): _three_heads,
     ("location", 1): _location,
@@ -115,6 +128,8 @@ CASES: dict[str, dict[str, Any]] = {
     "general": {"score": "general"},
     "scaled-dot": {"score": "scaled-dot", "attention_size": A},
     "three-heads": {"score": "scaled-dot", "attention_size": A, "num_heads": 3},
+    "additive-heads": {"score": "additive", "attention_size": A, "num_heads": 2},
+    "general-heads": {"score": "general", "num_heads": 2},
     "location": {"score": "location", "max_source": 9},
     "location-short": {"score": "location", "max_source": MAX_SOURCE},
     "static": {"score": "static", "max_source": 9, "max_target": 8},
@@ -154,7 +169,7 @@ def configure(case: str, scope: str = "global", normaliser: str = "softmax") -> 
 
 
 def query_size(case: str) -> int:
-    return E if case == "dot" else H
+    return E if case in ("dot", "general-heads") else H
 
 
 def make(case: str, scope: str = "global", normaliser: str = "softmax") -> Attention:
