@@ -65,7 +65,8 @@ class Products(NamedTuple):
 class Attention(nn.Module):
     """c = sum over i of a_i h_i, a = normalise(score(s, h_i) for i in scope): Bahdanau et al. 2015, eq. 5.
 
-    h_i are the encoder states and s is the decoder state that attends; some scores map h_i first.
+    h_i are the encoder states and s is the decoder state that attends; some scores map h_i first. A
+    temperature other than 1 divides the scores before they are normalised.
 
     Examples:
         >>> attention = Attention(AttentionConfig(score="general"), query_size=8, value_size=10)
@@ -88,7 +89,7 @@ class Attention(nn.Module):
         self.scorer = SCORES[config.score](query_size, value_size, config)
         self.scope = SCOPES[config.scope](query_size, config)
         self.normaliser = NORMALISERS[config.normaliser](query_size)
-        self.num_heads = config.num_heads
+        self.num_heads, self.temperature = config.num_heads, config.temperature
         self.needs_past = self.scorer.needs_past or self.normaliser.needs_past
         """Whether a step reads the weights of the steps before it."""
         self.context_size = self.scorer.context_size
@@ -134,7 +135,10 @@ class Attention(nn.Module):
             score = partial(self.scorer.score, keys=source.keys)
             products = Products(score, partial(weighted_sum, values=source.values))
         scope: ScopeOutput = self.scope(queries, source.mask)
-        scores = products.score(queries).masked_fill(~scope.visible, float("-inf"))
+        scores = products.score(queries)
+        if self.temperature != 1:
+            scores = scores / self.temperature
+        scores = scores.masked_fill(~scope.visible, float("-inf"))
         normalised: NormaliserOutput = self.normaliser(scores, queries)
         weights = normalised.weights if scope.factor is None else normalised.weights * scope.factor
         context = products.weighted_sum(weights)

@@ -50,9 +50,11 @@ class AttentionConfig:
     window: int | None = None
     """Half-width D of the window of a local scope, in source positions; default 10."""
     normaliser: str = "softmax"
-    """From scores to weights, a key of ``NORMALISERS``: average all visible positions ("softmax"), select
-    one, trained with the straight-through gradient or by REINFORCE, or read from left to right ("monotonic").
-    """
+    """From scores to weights, a key of ``NORMALISERS``: average all visible positions ("softmax") or those
+    of the highest scores ("sparsemax", "entmax-1.5"), select one, trained with the straight-through gradient
+    or by REINFORCE, or read from left to right ("monotonic")."""
+    temperature: float = 1.0
+    """Divides the scores before the normaliser: weights are sharper below 1 and more even above."""
     placement: Placement = "before"
     """Attend from s(t-1) before the cell (Bahdanau et al. 2015) or from h(t) after it (Luong et al. 2015)."""
     input_feeding: bool = False
@@ -85,6 +87,8 @@ class AttentionConfig:
         _check_choice("placement", self.placement, get_args(Placement))
         _check_choice("context_to", self.context_to, get_args(ContextTo))
         self._check_sizes()
+        if not 0 < self.temperature < float("inf"):
+            raise ValueError(f"temperature must be positive and finite, got {self.temperature}")
         if self.input_feeding and self.placement == "before":
             raise ValueError(
                 'input_feeding needs placement "after": with "before" the cell reads the context anyway'

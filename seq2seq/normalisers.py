@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, pad
 
 from .score import MultiplyAdds, Queries
+from .sparse import entmax15, sparsemax
 
 
 class NormaliserOutput(NamedTuple):
@@ -54,6 +55,28 @@ class Softmax(nn.Module):
             queries: the queries, whose states are (B, Q, H).
         """
         return NormaliserOutput(scores.softmax(-1))
+
+
+class Sparsemax(Softmax):
+    """a = max(e - tau, 0), the sum being 1: Martins and Astudillo 2016 (see Peters et al. 2019).
+
+    All positions whose scores are far enough below the largest one get a weight of exactly 0.
+    """
+
+    def forward(self, scores: Tensor, queries: Queries) -> NormaliserOutput:
+        """Compute the attention weights; arguments as for ``Softmax``."""
+        return NormaliserOutput(sparsemax(_at_least_float32(scores)))
+
+
+class Entmax(Softmax):
+    """a = max(e / 2 - tau, 0)^2, the sum being 1: 1.5-entmax, Peters et al. 2019.
+
+    It is between softmax and sparsemax.
+    """
+
+    def forward(self, scores: Tensor, queries: Queries) -> NormaliserOutput:
+        """Compute the attention weights; arguments as for ``Softmax``."""
+        return NormaliserOutput(entmax15(_at_least_float32(scores)))
 
 
 class StraightThrough(Softmax):
@@ -132,7 +155,7 @@ class Monotonic(Softmax):
         """Compute expected weights in training, one position at test; arguments as for ``Softmax``."""
         assert queries.past is not None
         # Under autocast scores may be bfloat16: too coarse for a product over many words.
-        scores = scores.to(torch.promote_types(scores.dtype, torch.float32)) + self.bias
+        scores = _at_least_float32(scores) + self.bias
         last = queries.past.last
         if not self.training:
             stops = (last.cumsum(-1) > 0) & (scores > 0)
@@ -145,6 +168,11 @@ class Monotonic(Softmax):
         return NormaliserOutput(scores.sigmoid() * arriving)
 
 
+def _at_least_float32(scores: Tensor) -> Tensor:
+    """Return scores in float32, as autocast computes a softmax, or in float64."""
+    return scores.to(torch.promote_types(scores.dtype, torch.float32))
+
+
 def _one_hot(index: Tensor, like: Tensor) -> Tensor:
     """Return 1 at ``index`` (B, heads, Q, 1) and 0 elsewhere, in the shape and dtype of ``like``."""
     return torch.zeros_like(like).scatter_(-1, index, 1.0)
@@ -152,6 +180,8 @@ def _one_hot(index: Tensor, like: Tensor) -> Tensor:
 
 NORMALISERS: dict[str, type[Softmax]] = {
     "softmax": Softmax,
+    "sparsemax": Sparsemax,
+    "entmax-1.5": Entmax,
     "straight-through": StraightThrough,
     "reinforce": Reinforce,
     "monotonic": Monotonic,

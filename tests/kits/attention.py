@@ -160,8 +160,15 @@ COMBINATIONS = [
     (case, scope, normaliser)
     for case, scope, normaliser in itertools.product(CASES, WINDOWS, ("softmax", *HARD))
     if scope != "local-p" or normaliser == "softmax"
-] + [(case, "global", "monotonic") for case in ("additive", "three-heads", "location-aware", "coverage")]
-SOFT = [combination for combination in COMBINATIONS if combination[2] == "softmax"]
+]
+COMBINATIONS += [("general", scope, name) for scope in WINDOWS for name in ("sparsemax", "entmax-1.5")]
+COMBINATIONS += [("three-heads", "global", "sparsemax"), ("coverage", "global", "entmax-1.5")]
+COMBINATIONS += [
+    (case, "global", "monotonic") for case in ("additive", "three-heads", "location-aware", "coverage")
+]
+SOFT = [
+    combination for combination in COMBINATIONS if combination[2] in ("softmax", "sparsemax", "entmax-1.5")
+]
 
 
 def configure(case: str, scope: str = "global", normaliser: str = "softmax") -> AttentionConfig:
@@ -211,6 +218,17 @@ def close(left: Tensor, right: Tensor, atol: float = 1e-10) -> None:
     torch.testing.assert_close(left, right, rtol=0, atol=atol)
 
 
+def sparse(e: list[float], normaliser: str) -> list[float]:
+    """Find tau by bisection: the weights fall as it rises, and their sum is to be 1."""
+    power, scale = (1, 1.0) if normaliser == "sparsemax" else (2, 0.5)
+    low, high = scale * max(e) - 1, scale * max(e)
+    for _ in range(200):
+        tau = (low + high) / 2
+        weights = [max(scale * each - tau, 0.0) ** power for each in e]
+        low, high = (tau, high) if sum(weights) > 1 else (low, tau)
+    return weights
+
+
 @torch.no_grad()
 def twin(
     attention: Attention, config: AttentionConfig, s: Tensor, t: int, states: Tensor, past: Past
@@ -238,6 +256,10 @@ def twin(
     for head, i in itertools.product(range(config.num_heads), visible):
         if config.normaliser == "softmax":
             weights[head, i] = e[i][head].exp() / sum(e[j][head].exp() for j in visible)
+        elif config.normaliser in ("sparsemax", "entmax-1.5"):
+            weights[head, i] = sparse([float(e[j][head]) for j in visible], config.normaliser)[
+                visible.index(i)
+            ]
         elif config.normaliser == "monotonic":  # the first stop at or after the position of the step before
             stops = [j for j in visible if past.last[head, : j + 1].sum() > 0]
             stops = [j for j in stops if e[j][head] + attention.normaliser.bias > 0]

@@ -78,6 +78,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "hard-monotonic": {"attention": before(normaliser="monotonic")},
     "hard-monotonic-after": {"attention": after("scaled-dot", num_heads=2, normaliser="monotonic")},
     "hard-monotonic-feed": {"attention": feeding("location-aware", normaliser="monotonic"), "cell": "gru"},
+    "sparsemax-before": {"attention": before(normaliser="sparsemax", temperature=0.5)},
+    "entmax-feed": {"attention": feeding(normaliser="entmax-1.5"), "cell": "gru"},
     "heads-additive": {"attention": before(num_heads=2, attention_size=6)},
     "heads-general-feed": {"attention": feeding(num_heads=4), "cell": "gru"},
     "norm-lstm": {"attention": None, "cell": "layer-norm-lstm", "num_layers": 2},

@@ -23,7 +23,7 @@ _float64 = pytest.fixture(autouse=True)(float64)
         ({"scope": "local"}, "scope must be one of global, local-m, local-p, got 'local'"),
         (
             {"normaliser": "hard"},
-            "normaliser must be one of softmax, straight-.* got 'hard'",
+            "normaliser must be one of softmax, sparsemax, .* got 'hard'",
         ),
         ({"placement": "between"}, "placement must be one of before, after, got 'between'"),
         ({"score": ["dot"]}, r"score must be one of .* got \['dot'\]"),
@@ -36,6 +36,8 @@ _float64 = pytest.fixture(autouse=True)(float64)
         ({"num_heads": 2, "score": "coverage"}, '"coverage" has one head'),
         ({"kernel_size": 3}, 'kernel_size has no effect with score "additive": it has no filters'),
         ({"score": "location-aware", "kernel_size": 4}, "kernel_size must be odd, got 4"),
+        ({"temperature": 0.0}, "temperature must be positive and finite, got 0.0"),
+        ({"temperature": float("nan")}, "temperature must be positive and finite, got nan"),
         ({"query_layer": 0}, "query_layer must be at least 1, got 0"),
         ({"context_to": "top"}, "context_to must be one of first, all, got 'top'"),
         (

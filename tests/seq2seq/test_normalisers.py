@@ -2,13 +2,18 @@
 
 import itertools
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
+from torch import Tensor
 
+from seq2seq.attention import Attention
+from seq2seq.config import AttentionConfig
 from seq2seq.normalisers import Monotonic, Reinforce, StraightThrough
 from seq2seq.score import Past, Queries
-from tests.kits.attention import CASES, H, attend, close, example, float64, make
+from seq2seq.sparse import entmax15, sparsemax
+from tests.kits.attention import CASES, E, H, attend, close, example, float64, make
 
 _float64 = pytest.fixture(autouse=True)(float64)
 
@@ -137,6 +142,56 @@ def test_only_samples_have_a_log_probability(normaliser: str) -> None:
     output = attend(make("dot", normaliser=normaliser).train(), *example("dot"))
     assert output.choice_logp is None
     assert output.value is None
+
+
+# --- sparse -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("function", [sparsemax, entmax15])
+def test_sparse_weights_do_not_depend_on_a_shift_or_the_order(function: Callable[[Tensor], Tensor]) -> None:
+    """Ties get equal weights, entries far below get 0, and one alone gets 1."""
+    z = torch.tensor([0.3, 0.3, 0.1, -0.2, -9.0, -math.inf])
+    p = function(z)
+    close(p.sum(), torch.tensor(1.0))
+    assert p[0] == p[1] > p[2] > p[3] >= 0
+    assert p[4] == p[5] == 0
+    close(function(z + 1000), p)
+    order = torch.tensor([5, 2, 0, 4, 1, 3])
+    close(function(z[order]), p[order])
+    assert function(torch.tensor([-math.inf, -50.0])).tolist() == [0, 1]
+    close(function(torch.zeros(3, 7)), torch.full((3, 7), 1 / 7))
+
+
+def test_hand_computed_sparse_weights() -> None:
+    """Two entries z and 0: sparsemax is (1 + z) / 2; 1.5-entmax has roots that differ by z / 2."""
+    z = 0.6
+    close(sparsemax(torch.tensor([z, 0.0])), torch.tensor([(1 + z) / 2, (1 - z) / 2]))
+    small = (math.sqrt(2 - (z / 2) ** 2) - z / 2) / 2  # x^2 + (x + z / 2)^2 = 1
+    close(entmax15(torch.tensor([z, 0.0])), torch.tensor([(small + z / 2) ** 2, small**2]))
+    assert sparsemax(torch.tensor([1.0, 0.0])).tolist() == [1, 0]
+    close(entmax15(torch.tensor([2.0, 0.0])), torch.tensor([1.0, 0.0]))
+
+
+@pytest.mark.parametrize("function", [sparsemax, entmax15])
+def test_gradients_of_sparse_weights(function: Callable[[Tensor], Tensor]) -> None:
+    """First and second derivatives; masked entries have none."""
+    z = torch.randn(4, 6)
+    z[1, 2:4] = -math.inf
+    full = (2 * torch.randn(3, 7)).requires_grad_()
+    assert torch.autograd.gradcheck(function, full)
+    assert torch.autograd.gradgradcheck(function, full)
+    (grad,) = torch.autograd.grad(function(z.requires_grad_()).square().sum(), z)
+    assert grad.isfinite().all()
+    assert (grad[1, 2:4] == 0).all()
+    close(grad.sum(-1), torch.zeros(4))
+
+
+def test_a_temperature_divides_the_scores() -> None:
+    queries_, states = example("dot")
+    warm = Attention(AttentionConfig(score="dot", temperature=2.0), E, E)
+    plain = make("dot")
+    expected = attend(plain, queries_._replace(state=queries_.state / 2), states)
+    close(attend(warm, queries_, states).weights, expected.weights)
 
 
 # --- monotonic ----------------------------------------------------------------------------------------------
