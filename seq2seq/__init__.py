@@ -1,12 +1,12 @@
 """Recurrent encoder-decoders with and without attention, as PyTorch modules that need nothing but torch."""
 
 from .attention import Attention, AttentionOutput, Source
-from .config import AttentionConfig, Seq2SeqConfig
+from .config import AttentionConfig, RegularisationConfig, Seq2SeqConfig
 from .decoder import Decoder
 from .encoder import Encoder, EncoderOutput
 from .location_based_scores import LocationScore, StaticFactorisedScore, StaticScore
-from .model import Features, Seq2Seq
-from .normalisers import NORMALISERS
+from .model import Features, Seq2Seq, collect_features
+from .normalisers import NORMALISERS, ReinforceConfig
 from .scopes import SCOPES
 from .score import AttentionSizes, MultiplyAdds, Past, Queries, Score
 from .scores import (
@@ -51,6 +51,8 @@ __all__ = [
     "Past",
     "ProductScore",
     "Queries",
+    "RegularisationConfig",
+    "ReinforceConfig",
     "ScaledDotScore",
     "Score",
     "SelfAttention",
@@ -60,6 +62,7 @@ __all__ = [
     "State",
     "StaticFactorisedScore",
     "StaticScore",
+    "collect_features",
     "initialise_weights",
     "list_scores",
     "register_score",

@@ -74,9 +74,11 @@ class AdditiveScore(Score):
         energy: Tensor
         if self.num_heads > 1:
             # One product with a matrix that has v of each head in a column of its own, and 0 elsewhere.
-            columns = torch.block_diag(*self.energy.weight.view(self.num_heads, -1, 1))  # (A, heads)
+            vectors = self.energy.weight.view(self.num_heads, -1, 1).unbind()
+            columns: Tensor = torch.block_diag(*vectors)  # type: ignore[no-untyped-call]  # (A, heads)
             hidden = query + keys.unsqueeze(1) if is_half(keys) else query + keys.unsqueeze(1) / 2
-            return (hidden.tanh() @ columns.to(hidden.dtype)).permute(0, 3, 1, 2)
+            energy = hidden.tanh() @ columns.to(hidden.dtype)  # (B, Q, S, heads)
+            return energy.permute(0, 3, 1, 2)
         if is_half(keys):
             energy = self.energy(half_tanh_(query + keys.unsqueeze(1)))  # (B, Q, S, 1)
         else:

@@ -50,7 +50,9 @@ class AttentionOutput(NamedTuple):
     choice_logp: Tensor | None
     """Log-probability of the sampled positions, (B, Q); only with normaliser "reinforce" in training."""
     value: Tensor | None
-    """Learned baseline of REINFORCE, (B, Q); only with normaliser "reinforce" in training."""
+    """Baseline of REINFORCE, (B, Q); only with normaliser "reinforce" in training."""
+    entropy: Tensor | None = None
+    """Weighted entropy of the choice, (B, Q); only with normaliser "reinforce" and ``entropy_weight``."""
 
 
 class Products(NamedTuple):
@@ -88,7 +90,7 @@ class Attention(nn.Module):
         super().__init__()
         self.scorer = SCORES[config.score](query_size, value_size, config)
         self.scope = SCOPES[config.scope](query_size, config)
-        self.normaliser = NORMALISERS[config.normaliser](query_size)
+        self.normaliser = NORMALISERS[config.normaliser](query_size, config.reinforce)
         self.num_heads, self.temperature = config.num_heads, config.temperature
         self.needs_past = self.scorer.needs_past or self.normaliser.needs_past
         """Whether a step reads the weights of the steps before it."""
@@ -142,7 +144,7 @@ class Attention(nn.Module):
         normalised: NormaliserOutput = self.normaliser(scores, queries)
         weights = normalised.weights if scope.factor is None else normalised.weights * scope.factor
         context = products.weighted_sum(weights)
-        return AttentionOutput(context, weights, normalised.logp, normalised.value)
+        return AttentionOutput(context, weights, normalised.logp, normalised.value, normalised.entropy)
 
     def stepwise(self, source: Source, steps: int) -> Callable[[Queries], AttentionOutput]:
         """Prepare a loop over time steps in training, with one gradient product for all of them.
@@ -182,4 +184,4 @@ def attention_multiply_adds(config: AttentionConfig, query_size: int, value_size
     """Count the multiply-adds of ``Attention(config, query_size, value_size)`` in training."""
     score = SCORES[config.score].multiply_adds(query_size, value_size, config)
     scope = SCOPES[config.scope].multiply_adds(query_size)
-    return score + scope + NORMALISERS[config.normaliser].multiply_adds(query_size)
+    return score + scope + NORMALISERS[config.normaliser].multiply_adds(query_size, config.reinforce)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from .normalisers import NORMALISERS
+from .normalisers import DEFAULT_REINFORCE, NORMALISERS, ReinforceConfig
 from .scopes import SCOPES
 from .scores import SCORES
 
@@ -55,6 +55,8 @@ class AttentionConfig:
     or by REINFORCE, or read from left to right ("monotonic")."""
     temperature: float = 1.0
     """Divides the scores before the normaliser: weights are sharper below 1 and more even above."""
+    reinforce: ReinforceConfig = DEFAULT_REINFORCE
+    """Baseline, reward and entropy of normaliser "reinforce"."""
     placement: Placement = "before"
     """Attend from s(t-1) before the cell (Bahdanau et al. 2015) or from h(t) after it (Luong et al. 2015)."""
     input_feeding: bool = False
@@ -89,6 +91,11 @@ class AttentionConfig:
         self._check_sizes()
         if not 0 < self.temperature < float("inf"):
             raise ValueError(f"temperature must be positive and finite, got {self.temperature}")
+        if self.normaliser != "reinforce" and self.reinforce != DEFAULT_REINFORCE:
+            raise ValueError(
+                "baseline, reward_weight and entropy_weight have no effect with normaliser "
+                f'"{self.normaliser}": use "reinforce"'
+            )
         if self.input_feeding and self.placement == "before":
             raise ValueError(
                 'input_feeding needs placement "after": with "before" the cell reads the context anyway'
@@ -345,11 +352,10 @@ class Seq2SeqConfig:
         in Bahdanau et al. 2015 (1,000 to 500), and tanh keeps it.
         """
         if self.readout == "none":
-            context = (
-                self.attention if self.attention is not None and self.attention.context_to_readout else None
-            )
-            score = None if context is None else SCORES[context.score]
-            width = 0 if score is None else score.context_width(self.hidden_size, self.states_size, context)
+            attention, width = self.attention, 0
+            if attention is not None and attention.context_to_readout:
+                score = SCORES[attention.score]
+                width = score.context_width(self.hidden_size, self.states_size, attention)
             return self.hidden_size + width
         if self.tie != "none":
             return self.embedding_size

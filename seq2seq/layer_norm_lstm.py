@@ -66,5 +66,5 @@ def _normalise(x: Tensor, gain: Tensor) -> Tensor:
 
 def _normalise_gates(product: Tensor, gain: Tensor) -> Tensor:
     """Normalise each gate of (..., 4 H) on its own; the gains are (4, H)."""
-    gates = product.unflatten(-1, (4, -1))
+    gates = product.view(*product.shape[:-1], 4, -1)
     return (layer_norm(gates, gates.shape[-1:]) * gain.to(gates.dtype)).flatten(-2)

@@ -5,7 +5,8 @@ Soft attention averages all visible positions; hard attention selects one of the
 Shapes: B sentences, Q queries per sentence, S source positions i, H size of a decoder state s.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,33 @@ from torch.nn.functional import logsigmoid, pad
 from .score import MultiplyAdds, Queries
 from .sparse import entmax15, sparsemax
 
+Baseline = Literal["learned", "moving-average"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReinforceConfig:
+    """How samples of hard attention are trained: Xu et al. 2015, section 4.1; only with "reinforce"."""
+
+    baseline: Baseline = "learned"
+    """Reward that is expected before a choice: learned from the decoder state, or the moving average of all
+    rewards, 0.9 times the old one plus 0.1 times the mean of the batch; each process has one of its own."""
+    reward_weight: float = 1.0
+    """lambda_r, the weight of the policy gradient."""
+    entropy_weight: float = 0.0
+    """lambda_e, the weight of the entropy of the choices, which training then raises."""
+
+    def __post_init__(self) -> None:
+        """Reject unknown baselines and weights that are negative or not finite."""
+        if self.baseline not in get_args(Baseline):
+            names = ", ".join(get_args(Baseline))
+            raise ValueError(f"baseline must be one of {names}, got {self.baseline!r}")
+        for name in ("reward_weight", "entropy_weight"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise ValueError(f"{name} must be at least 0 and finite, got {getattr(self, name)}")
+
+
+DEFAULT_REINFORCE = ReinforceConfig()
+
 
 class NormaliserOutput(NamedTuple):
     """Attention weights; if they were sampled, also the log-probability and baseline for the loss."""
@@ -21,9 +49,11 @@ class NormaliserOutput(NamedTuple):
     weights: Tensor
     """Attention weights, which sum to 1 over S, with "monotonic" to at most 1, (B, heads, Q, S)."""
     logp: Tensor | None = None
-    """Log-probability of the sampled positions, summed over the heads, (B, Q)."""
+    """Log-probability of the sampled positions, summed over the heads, times lambda_r, (B, Q)."""
     value: Tensor | None = None
     """Baseline of REINFORCE: the reward predicted before sampling, (B, Q)."""
+    entropy: Tensor | None = None
+    """Entropy of the choice, summed over the heads, times lambda_e, (B, Q); None if lambda_e is 0."""
 
 
 class Softmax(nn.Module):
@@ -34,12 +64,16 @@ class Softmax(nn.Module):
     needs_past = False
     """Whether it reads ``Queries.past``, the weights of earlier steps."""
 
-    def __init__(self, query_size: int) -> None:
+    average: Tensor | None
+    """Moving average of the rewards, which the loss must update in place; None without one, (1,)."""
+
+    def __init__(self, query_size: int, reinforce: ReinforceConfig = DEFAULT_REINFORCE) -> None:
         """Create a normaliser for decoder states of ``query_size``."""
         super().__init__()
+        self.register_buffer("average", None)
 
     @classmethod
-    def multiply_adds(cls, query_size: int) -> MultiplyAdds:
+    def multiply_adds(cls, query_size: int, reinforce: ReinforceConfig = DEFAULT_REINFORCE) -> MultiplyAdds:
         """Count the multiply-adds with parameters of the normaliser, in training."""
         return MultiplyAdds()
 
@@ -98,19 +132,23 @@ class Reinforce(Softmax):
 
     No gradient flows through the sample. The loss instead weights its log-probability by reward - value
     (REINFORCE, Williams 1992). The baseline value = w . s + b is learned from the decoder state s, but its
-    gradient does not reach s.
+    gradient does not reach s; or it is a moving average (``ReinforceConfig``).
     """
 
     is_hard = True
 
-    def __init__(self, query_size: int) -> None:
+    def __init__(self, query_size: int, reinforce: ReinforceConfig = DEFAULT_REINFORCE) -> None:
         super().__init__(query_size)
-        self.baseline = nn.Linear(query_size, 1)
+        self.settings, self.baseline = reinforce, None
+        if reinforce.baseline == "learned":
+            self.baseline = nn.Linear(query_size, 1)
+        else:
+            self.average = torch.zeros(1)
 
     @classmethod
-    def multiply_adds(cls, query_size: int) -> MultiplyAdds:
+    def multiply_adds(cls, query_size: int, reinforce: ReinforceConfig = DEFAULT_REINFORCE) -> MultiplyAdds:
         """Count w . s."""
-        return MultiplyAdds(target=query_size)
+        return MultiplyAdds(target=query_size if reinforce.baseline == "learned" else 0)
 
     def forward(self, scores: Tensor, queries: Queries) -> NormaliserOutput:
         """Sample one position per head and query in training; arguments as for ``Softmax``."""
@@ -121,8 +159,19 @@ class Reinforce(Softmax):
         # With x[i] ~ Exp(1), which is never 0, arg max p[i] / x[i] is i with probability p[i].
         # torch.multinomial samples the same way, but synchronises with the device.
         sample = (logp.detach().exp() / torch.empty_like(logp).exponential_()).argmax(-1, keepdim=True)
-        value = self.baseline(queries.state.detach()).squeeze(-1)
-        return NormaliserOutput(_one_hot(sample, scores), logp.gather(-1, sample).squeeze(-1).sum(1), value)
+        if self.baseline is not None:
+            value = self.baseline(queries.state.detach()).squeeze(-1)
+        else:
+            assert self.average is not None
+            value = self.average.clone().expand(queries.position.shape)  # the loss changes the average
+        chosen = logp.gather(-1, sample).squeeze(-1).sum(1)
+        if self.settings.reward_weight != 1:
+            chosen = self.settings.reward_weight * chosen
+        entropy = None
+        if self.settings.entropy_weight:
+            finite = logp.masked_fill(logp == float("-inf"), 0)
+            entropy = -self.settings.entropy_weight * (logp.exp() * finite).sum((1, 3))
+        return NormaliserOutput(_one_hot(sample, scores), chosen, value, entropy)
 
 
 class Monotonic(Softmax):
@@ -141,7 +190,7 @@ class Monotonic(Softmax):
 
     needs_past = True
 
-    def __init__(self, query_size: int) -> None:
+    def __init__(self, query_size: int, reinforce: ReinforceConfig = DEFAULT_REINFORCE) -> None:
         super().__init__(query_size)
         self.bias = nn.Parameter(torch.zeros(1))
 

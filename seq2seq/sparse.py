@@ -51,7 +51,8 @@ class _Sparsemax(torch.autograd.Function):
         (p,) = ctx.saved_tensors
         support = (p > 0).to(grad.dtype)
         mean = (grad * support).sum(-1, keepdim=True) / support.sum(-1, keepdim=True)
-        return support * (grad - mean)
+        result: Tensor = support * (grad - mean)
+        return result
 
 
 class _Entmax15(torch.autograd.Function):
@@ -73,4 +74,5 @@ class _Entmax15(torch.autograd.Function):
         (p,) = ctx.saved_tensors
         root = p.where(p > 0, 1).sqrt() * (p > 0)  # so that a second derivative is 0 where p is 0, not NaN
         mean = (grad * root).sum(-1, keepdim=True) / root.sum(-1, keepdim=True)
-        return root * (grad - mean)
+        result: Tensor = root * (grad - mean)
+        return result

@@ -63,6 +63,7 @@ def concatenate_steps(steps: Sequence[DecoderOutput]) -> DecoderOutput:
             torch.cat([part.weights for part in attentions], dim=2),
             _concatenate((part.choice_logp for part in attentions), dim=1),
             _concatenate((part.value for part in attentions), dim=1),
+            _concatenate((part.entropy for part in attentions), dim=1),
         )
     readout = torch.cat([step.readout for step in steps], dim=1)
     self_attention = _concatenate((step.self_attention for step in steps), dim=2)

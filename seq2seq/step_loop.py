@@ -52,7 +52,7 @@ def run_step_by_step(
     sizes = [x.size(1)] * x.size(0) if isinstance(x, Tensor) else x.batch_sizes.tolist()
     outputs, finals = [], []
     for direction, cell in enumerate(_cells(rnn)):
-        shares = cell.project(entries).split(sizes)
+        shares = torch.split(cell.project(entries), sizes)
         size = _hidden_size(rnn)
         h = shares[0].new_zeros(sizes[0], size) if state is None else state[0][direction].to(shares[0].dtype)
         c = h if state is None or len(state) == 1 else state[1][direction]

@@ -39,7 +39,7 @@ _float64 = pytest.fixture(autouse=True)(float64)
 def test_attention_equals_its_formula(case: str, scope: str, normaliser: str) -> None:
     """A padded batch equals each sentence computed alone, so neighbours and padding have no effect either."""
     attention, (queries, states) = make(case, scope, normaliser), example(case)
-    context, weights, logp, value = attend(attention, queries, states)
+    context, weights, logp, value, _ = attend(attention, queries, states)
     assert logp is None
     assert value is None
     assert context.size(2) == attention.context_size

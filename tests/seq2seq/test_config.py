@@ -8,7 +8,7 @@ import pytest
 
 from seq2seq.attention import Attention
 from seq2seq.config import AttentionConfig, Seq2SeqConfig
-from seq2seq.normalisers import NORMALISERS
+from seq2seq.normalisers import NORMALISERS, ReinforceConfig
 from seq2seq.scopes import SCOPES
 from seq2seq.scores import SCORES
 from tests.kits.attention import COMBINATIONS, configure, float64
@@ -36,6 +36,10 @@ _float64 = pytest.fixture(autouse=True)(float64)
         ({"num_heads": 2, "score": "coverage"}, '"coverage" has one head'),
         ({"kernel_size": 3}, 'kernel_size has no effect with score "additive": it has no filters'),
         ({"score": "location-aware", "kernel_size": 4}, "kernel_size must be odd, got 4"),
+        (
+            {"reinforce": ReinforceConfig(entropy_weight=0.1)},
+            'baseline, reward_weight and entropy_weight have no effect with normaliser "softmax"',
+        ),
         ({"temperature": 0.0}, "temperature must be positive and finite, got 0.0"),
         ({"temperature": float("nan")}, "temperature must be positive and finite, got nan"),
         ({"query_layer": 0}, "query_layer must be at least 1, got 0"),
@@ -76,6 +80,19 @@ _float64 = pytest.fixture(autouse=True)(float64)
 def test_an_invalid_attention_config_raises(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         AttentionConfig(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"baseline": "mean"}, "baseline must be one of learned, moving-average, got 'mean'"),
+        ({"reward_weight": -1.0}, "reward_weight must be at least 0 and finite, got -1.0"),
+        ({"entropy_weight": float("nan")}, "entropy_weight must be at least 0 and finite, got nan"),
+    ],
+)
+def test_invalid_settings_of_reinforce_raise(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ReinforceConfig(**settings)
 
 
 HEADS = AttentionConfig(score="scaled-dot", num_heads=3)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from seq2seq.attention import Attention
 from seq2seq.config import AttentionConfig
-from seq2seq.normalisers import Monotonic, Reinforce, StraightThrough
+from seq2seq.normalisers import Monotonic, Reinforce, ReinforceConfig, StraightThrough
 from seq2seq.score import Past, Queries
 from seq2seq.sparse import entmax15, sparsemax
 from tests.kits.attention import CASES, E, H, attend, close, example, float64, make
@@ -70,7 +70,7 @@ def test_samples_have_the_probabilities_of_the_softmax() -> None:
     """Two heads, 40,000 samples each, within five standard deviations."""
     scores = torch.tensor([[[0.0, 1.5, -1.0, 0.5, -math.inf]], [[-math.inf, 0.0, -4.0, -math.inf, 0.1]]])
     n, p = 40_000, scores.softmax(-1)
-    weights, logp, _ = Reinforce(H)(scores.expand(n, -1, -1, -1), queries(n, H))
+    weights, logp, *_ = Reinforce(H)(scores.expand(n, -1, -1, -1), queries(n, H))
     frequency = weights.mean(0)
     assert ((frequency - p).abs() <= 5 * (p * (1 - p) / n).sqrt()).all()
     assert (frequency[p == 0] == 0).all()
@@ -119,6 +119,28 @@ def test_gradients_of_reinforce() -> None:
     assert any(
         g is not None for g in torch.autograd.grad(output.choice_logp.sum(), inputs, allow_unused=True)
     )
+
+
+def test_the_weighted_reward_and_entropy_of_reinforce() -> None:
+    """lambda_r multiplies the log-probability, lambda_e the entropy over the words that are visible."""
+    scores = torch.tensor([[[[0.0, 1.5, -1.0, -math.inf]], [[0.2, -math.inf, 0.1, 0.3]]]], requires_grad=True)
+    settings = ReinforceConfig(baseline="moving-average", reward_weight=0.25, entropy_weight=2.0)
+    normaliser, default = Reinforce(H, settings), Reinforce(H)
+    normaliser.average.fill_(-7.0)
+    torch.manual_seed(3)
+    weights, logp, value, entropy = normaliser(scores, queries(1, H))
+    torch.manual_seed(3)
+    plain = default(scores, queries(1, H))
+    assert torch.equal(weights, plain.weights)
+    close(logp, 0.25 * plain.logp)
+    assert plain.entropy is None
+    assert value.tolist() == [[-7.0]]
+    expected = sum(-p * math.log(p) for p in scores.softmax(-1).flatten().tolist() if p > 0)
+    close(entropy, torch.tensor([[2 * expected]]))
+    (grad,) = torch.autograd.grad(entropy.sum(), scores)
+    assert grad.isfinite().all()
+    assert list(normaliser.state_dict()) == ["average"]  # so that a checkpoint keeps it
+    assert not list(normaliser.parameters())
 
 
 def test_reinforce_samples_in_training_and_takes_the_best_position_at_test() -> None:
