@@ -33,7 +33,13 @@ class Features(NamedTuple):
 
 
 def collect_features(hidden: Tensor, attention: AttentionOutput | None, decoder: Decoder) -> Features:
-    """Collect what the loss needs from the input of the output layer, (B, T, D), and the attention."""
+    """Collect what the loss needs.
+
+    Args:
+        hidden: input of the output layer, (B, T, D).
+        attention: output of the attention to the source; None without attention.
+        decoder: the decoder that attended.
+    """
     if attention is None or attention.choice_logp is None or decoder.attention is None:
         return Features(hidden)
     average = decoder.attention.normaliser.average
