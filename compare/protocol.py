@@ -28,7 +28,11 @@ class Features(Protocol):
 
     @property
     def value(self) -> Tensor | None:
-        """Learned baseline of REINFORCE, (B, T); None without one."""
+        """Baseline of REINFORCE, (B, T); None without one.
+
+        With it a model may have two more attributes: ``entropy`` (B, T), which the loss maximises, and
+        ``average`` (1,), the moving average of the rewards, which the loss updates in place.
+        """
 
 
 @runtime_checkable

@@ -1,20 +1,22 @@
 """Recurrent encoder-decoders with and without attention, as PyTorch modules that need nothing but torch."""
 
 from .attention import Attention, AttentionOutput, Source
-from .config import AttentionConfig, Seq2SeqConfig
+from .config import AttentionConfig, RegularisationConfig, Seq2SeqConfig
 from .decoder import Decoder
 from .encoder import Encoder, EncoderOutput
 from .location_based_scores import LocationScore, StaticFactorisedScore, StaticScore
-from .model import Features, Seq2Seq
-from .normalisers import NORMALISERS
+from .model import Features, Seq2Seq, collect_features
+from .normalisers import NORMALISERS, ReinforceConfig
 from .scopes import SCOPES
-from .score import AttentionSizes, MultiplyAdds, Queries, Score
+from .score import AttentionSizes, MultiplyAdds, Past, Queries, Score
 from .scores import (
     SCORES,
     AdditiveScore,
+    CoverageScore,
     DotScore,
     DynamicFactorisedScore,
     GeneralScore,
+    LocationAwareScore,
     ProductScore,
     ScaledDotScore,
     list_scores,
@@ -33,6 +35,7 @@ __all__ = [
     "AttentionConfig",
     "AttentionOutput",
     "AttentionSizes",
+    "CoverageScore",
     "Decoder",
     "DecoderOutput",
     "DotScore",
@@ -41,11 +44,15 @@ __all__ = [
     "EncoderOutput",
     "Features",
     "GeneralScore",
+    "LocationAwareScore",
     "LocationScore",
     "Memory",
     "MultiplyAdds",
+    "Past",
     "ProductScore",
     "Queries",
+    "RegularisationConfig",
+    "ReinforceConfig",
     "ScaledDotScore",
     "Score",
     "SelfAttention",
@@ -55,6 +62,7 @@ __all__ = [
     "State",
     "StaticFactorisedScore",
     "StaticScore",
+    "collect_features",
     "initialise_weights",
     "list_scores",
     "register_score",

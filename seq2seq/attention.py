@@ -8,16 +8,25 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from .config import AttentionConfig
 from .normalisers import NORMALISERS, NormaliserOutput
 from .scopes import SCOPES, ScopeOutput
-from .score import MultiplyAdds, Queries, split_heads
+from .score import MultiplyAdds, Past, Queries, split_heads
 from .scores import SCORES
 from .stepwise_products import StepwiseProduct
 
-__all__ = ["Attention", "AttentionOutput", "MultiplyAdds", "Queries", "Source", "attention_multiply_adds"]
+__all__ = [
+    "Attention",
+    "AttentionOutput",
+    "MultiplyAdds",
+    "Past",
+    "Queries",
+    "Source",
+    "attention_multiply_adds",
+]
 
 
 class Source(NamedTuple):
@@ -41,7 +50,9 @@ class AttentionOutput(NamedTuple):
     choice_logp: Tensor | None
     """Log-probability of the sampled positions, (B, Q); only with normaliser "reinforce" in training."""
     value: Tensor | None
-    """Learned baseline of REINFORCE, (B, Q); only with normaliser "reinforce" in training."""
+    """Baseline of REINFORCE, (B, Q); only with normaliser "reinforce" in training."""
+    entropy: Tensor | None = None
+    """Weighted entropy of the choice, (B, Q); only with normaliser "reinforce" and ``entropy_weight``."""
 
 
 class Products(NamedTuple):
@@ -56,7 +67,8 @@ class Products(NamedTuple):
 class Attention(nn.Module):
     """c = sum over i of a_i h_i, a = normalise(score(s, h_i) for i in scope): Bahdanau et al. 2015, eq. 5.
 
-    h_i are the encoder states and s is the decoder state that attends; some scores map h_i first.
+    h_i are the encoder states and s is the decoder state that attends; some scores map h_i first. A
+    temperature other than 1 divides the scores before they are normalised.
 
     Examples:
         >>> attention = Attention(AttentionConfig(score="general"), query_size=8, value_size=10)
@@ -78,8 +90,10 @@ class Attention(nn.Module):
         super().__init__()
         self.scorer = SCORES[config.score](query_size, value_size, config)
         self.scope = SCOPES[config.scope](query_size, config)
-        self.normaliser = NORMALISERS[config.normaliser](query_size)
-        self.num_heads = config.num_heads
+        self.normaliser = NORMALISERS[config.normaliser](query_size, config.reinforce)
+        self.num_heads, self.temperature = config.num_heads, config.temperature
+        self.needs_past = self.scorer.needs_past or self.normaliser.needs_past
+        """Whether a step reads the weights of the steps before it."""
         self.context_size = self.scorer.context_size
         """C, the size of a context vector."""
 
@@ -96,23 +110,41 @@ class Attention(nn.Module):
             self.scorer.restrict_mask(mask),
         )
 
+    def first_past(self, source: Source, queries: int) -> Past:
+        """Return the past before the first step, for a number of queries per sentence.
+
+        Args:
+            source: output of ``remember``.
+            queries: Q.
+        """
+        batch, length = source.mask.shape
+        dtype = torch.promote_types(source.values.dtype, torch.float32)
+        zeros = source.values.new_zeros(batch, self.num_heads, queries, length, dtype=dtype)
+        return Past(self.normaliser.first_weights(zeros), zeros)
+
     def forward(self, queries: Queries, source: Source, products: Products | None = None) -> AttentionOutput:
         """Attend from Q queries per sentence, which do not influence each other.
 
         Args:
-            queries: decoder states (B, Q, H) and their target positions (B, Q).
+            queries: decoder states (B, Q, H), their target positions (B, Q) and, if this attention
+                ``needs_past``, the weights of their earlier steps.
             source: output of ``remember``.
             products: other ways to compute the same; see ``stepwise``.
         """
+        if self.needs_past and queries.past is None:
+            queries = queries._replace(past=self.first_past(source, queries.state.size(1)))
         if products is None:
             score = partial(self.scorer.score, keys=source.keys)
             products = Products(score, partial(weighted_sum, values=source.values))
         scope: ScopeOutput = self.scope(queries, source.mask)
-        scores = products.score(queries).masked_fill(~scope.visible, float("-inf"))
-        normalised: NormaliserOutput = self.normaliser(scores, queries.state)
+        scores = products.score(queries)
+        if self.temperature != 1:
+            scores = scores / self.temperature
+        scores = scores.masked_fill(~scope.visible, float("-inf"))
+        normalised: NormaliserOutput = self.normaliser(scores, queries)
         weights = normalised.weights if scope.factor is None else normalised.weights * scope.factor
         context = products.weighted_sum(weights)
-        return AttentionOutput(context, weights, normalised.logp, normalised.value)
+        return AttentionOutput(context, weights, normalised.logp, normalised.value, normalised.entropy)
 
     def stepwise(self, source: Source, steps: int) -> Callable[[Queries], AttentionOutput]:
         """Prepare a loop over time steps in training, with one gradient product for all of them.
@@ -152,4 +184,4 @@ def attention_multiply_adds(config: AttentionConfig, query_size: int, value_size
     """Count the multiply-adds of ``Attention(config, query_size, value_size)`` in training."""
     score = SCORES[config.score].multiply_adds(query_size, value_size, config)
     scope = SCOPES[config.scope].multiply_adds(query_size)
-    return score + scope + NORMALISERS[config.normaliser].multiply_adds(query_size)
+    return score + scope + NORMALISERS[config.normaliser].multiply_adds(query_size, config.reinforce)

@@ -3,10 +3,14 @@
 Shapes: N batch rows, H hidden size.
 """
 
+from collections.abc import Callable
+
 from torch import Tensor
 
 
-def lstm_step(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+def lstm_step(
+    gates: Tensor, c: Tensor, normalise: Callable[[Tensor], Tensor] | None = None
+) -> tuple[Tensor, Tensor]:
     """Compute one step of an LSTM (Hochreiter and Schmidhuber 1997, forget gate of Gers et al. 2000).
 
     c' = sigmoid(f) * c + sigmoid(i) * tanh(g) and h' = sigmoid(o) * tanh(c').
@@ -14,13 +18,14 @@ def lstm_step(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     Args:
         gates: sums of the gates before their activation, in torch's order i, f, g, o, (N, 4 H).
         c: previous cell state, (N, H).
+        normalise: applied to c' inside the second tanh; None: nothing is.
 
     Returns:
         The next hidden state h' and the next cell state c', (N, H) each.
     """
     i, f, g, o = gates.chunk(4, dim=-1)
     c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-    return o.sigmoid() * c.tanh(), c
+    return o.sigmoid() * (c if normalise is None else normalise(c)).tanh(), c
 
 
 def gru_step(inputs: Tensor, recurrent: Tensor, h: Tensor) -> Tensor:

@@ -10,16 +10,18 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout, pad
+from torch.nn.functional import pad
 
-from .attention import Attention, AttentionOutput, Queries, Source
+from .attention import Attention, AttentionOutput, Past, Queries, Source
 from .config import Seq2SeqConfig
+from .dropouts import embed_tokens
 from .encoder import EncoderOutput
 from .readout import Readout
 from .self_attention import SelfAttention
-from .stack import RecurrentStack, StepwiseStack
+from .stack import RecurrentStack
 from .state import DecoderOutput, Memory, State, concatenate_steps
 from .stepwise_products import joins_gradients, refuse_second_derivatives
+from .stepwise_stack import StepwiseStack
 
 
 class Decoder(nn.Module):
@@ -47,6 +49,10 @@ class Decoder(nn.Module):
     - "last": f itself, layer by layer (Sutskever et al. 2014). The default without attention, where all
       information on the source passes through these states, and a trained tanh layer saturates early.
     - "zeros": 0, so that the decoder sees the source through attention alone.
+
+    The layer that attends (``query_layer``), the layers that read the context (``context_to``) and whether
+    the readout reads it (``context_to_readout``) are settings. With placement "before", layers above the one
+    that attends feed nothing back: in training one call computes all their time steps (Wu et al. 2016).
 
     With self-attention, s and h stand for the states that ``SelfAttention`` returns; the recurrence itself
     continues with the states of the RNN.
@@ -80,11 +86,25 @@ class Decoder(nn.Module):
             feedback_size = context_size
         elif self.input_feeding:
             feedback_size = config.output_size
-        self.rnn = RecurrentStack(config, input_size + feedback_size, size)
+        self.query_depth = config.num_layers
+        if attention is not None and attention.query_layer is not None:
+            self.query_depth = attention.query_layer
+        self.rnn = RecurrentStack(
+            config,
+            input_size + feedback_size,
+            size,
+            context_size=context_size if attention is not None and attention.context_to == "all" else 0,
+            apart=config.queries_below_top,
+        )
         self.attention = source_attention
+        self.needs_past = source_attention is not None and source_attention.needs_past
         self.own = SelfAttention(size) if config.self_attention in ("decoder", "both") else None
-        readout_size = size + context_size + (0 if self.attends_after else input_size)
-        self.readout = Readout(readout_size, config.output_size, maxout=config.readout == "maxout")
+        self.context_to_readout = attention is not None and attention.context_to_readout
+        readout_size = size + (0 if self.attends_after else input_size)
+        readout_size += context_size if self.context_to_readout else 0
+        self.readout = None
+        if config.readout != "none":
+            self.readout = Readout(readout_size, config.output_size, maxout=config.readout == "maxout")
 
     def remember(self, encoded: EncoderOutput) -> Memory:
         """Compute keys, values and initial states, once for all steps and hypotheses.
@@ -98,7 +118,7 @@ class Decoder(nn.Module):
         else:
             start = summary if self.bridge is None else self.bridge(summary).tanh()
         # In the dtype of the parameters, not of autocast: bfloat16 would round the sum in a cell state.
-        start = start.to(self.readout.weight.dtype).view(start.size(0), self.config.num_layers, -1)
+        start = start.to(self.embedding.weight.dtype).view(start.size(0), self.config.num_layers, -1)
         if self.attention is None:
             return Memory(Source(states[:, :0], states[:, :0], mask[:, :0]), start)
         return Memory(self.attention.remember(states, mask), start)
@@ -114,9 +134,12 @@ class Decoder(nn.Module):
         h, c, rows = start[..., :size], start[..., size:], start.shape[:2]
         c = c.to(torch.promote_types(c.dtype, torch.float32))
         feedback_size = self.config.output_size * self.input_feeding
-        feedback = h[:, :, -1] if self.attends_before else h.new_zeros(*rows, feedback_size)
+        feedback = h[:, :, self.query_depth - 1] if self.attends_before else h.new_zeros(*rows, feedback_size)
         position = torch.zeros(rows, dtype=torch.long, device=h.device)
-        return State(h, c, feedback, position, h.new_zeros(*rows, 0, size))
+        attended: Past | tuple[()] = ()
+        if self.attention is not None and self.needs_past:
+            attended = self.attention.first_past(memory.source, beam).swap()
+        return State(h, c, feedback, position, h.new_zeros(*rows, 0, size), attended)
 
     def forward(self, tgt_in: Tensor, memory: Memory) -> DecoderOutput:
         """Run a whole target with teacher forcing.
@@ -126,7 +149,7 @@ class Decoder(nn.Module):
             memory: output of ``remember``.
         """
         inputs, state = self._inputs(tgt_in.t(), memory), self.init_state(memory, beam=1)
-        if self.attends_before or self.input_feeding:
+        if self.attends_before or self.input_feeding or self.needs_past:
             return self._run_stepwise(inputs, state, memory)[0]
         return self._run_fused(inputs, state, memory)
 
@@ -146,7 +169,7 @@ class Decoder(nn.Module):
 
     def _inputs(self, tokens: Tensor, memory: Memory) -> Tensor:
         """Return the inputs that do not depend on attention, (T, N, X), for tokens (T, N)."""
-        embedded = dropout(self.embedding(tokens), self.config.dropout, self.training)
+        embedded = embed_tokens(self.embedding, tokens, self.config, self.training, time_dim=0)
         if not self.config.feed_summary:
             return embedded
         summary = memory.start[:, -1, : self.config.hidden_size]
@@ -156,14 +179,24 @@ class Decoder(nn.Module):
     def _run_fused(self, inputs: Tensor, state: State, memory: Memory) -> DecoderOutput:
         """Run inputs (T, B, X) in one call of the RNN and one of attention; possible without feedback."""
         h, c = (part.squeeze(1).transpose(0, 1).contiguous() for part in (state.h, state.c))
-        top = self.rnn(inputs, (h, c.to(h.dtype)))[0].transpose(0, 1)  # (B, T, H)
+        start, depth = (h, c.to(h.dtype)), self.query_depth
+        if depth == self.config.num_layers:
+            query = top = self.rnn(inputs, start)[0].transpose(0, 1)  # (B, T, H)
+        else:
+            lower, upper = (
+                tuple(part[rows] for part in start) for rows in (slice(depth), slice(depth, None))
+            )
+            attending = self.rnn.run_layers(inputs, lower, slice(depth))[0]
+            top = self.rnn.run_layers(attending, upper, slice(depth, None))[0].transpose(0, 1)
+            query = attending.transpose(0, 1)
         position, self_attention = torch.arange(inputs.size(0), device=inputs.device), None
         if self.own is not None:
             top, self_attention = self.own(top, top, visible=position < position.unsqueeze(1))
+            query = top
             self_attention = self_attention.unsqueeze(1)
         attention = None
         if self.attention is not None and self.attends_after:
-            attention = self.attention(Queries(top, position.expand(top.shape[:2])), memory.source)
+            attention = self.attention(Queries(query, position.expand(top.shape[:2])), memory.source)
         readout = self._compute_readout(top, attention, inputs.transpose(0, 1))
         return DecoderOutput(readout, attention, self_attention)
 
@@ -172,40 +205,78 @@ class Decoder(nn.Module):
 
         T or K is 1. The other one is Q in the shapes (B, Q, ...) of the output.
         """
-        steps, (rows, beam) = inputs.size(0), state.position.shape
-        cells = StepwiseStack(self.rnn, inputs)
-        stepwise_readout = self.readout.stepwise(steps, rows * beam) if self.input_feeding else None
+        steps, (rows, beam), depth = inputs.size(0), state.position.shape, self.query_depth
+        has_upper = self.attends_before and steps > 1 and depth < self.config.num_layers
+        cells = StepwiseStack(self.rnn, inputs, depth if has_upper else None)
+        stepwise_readout = None
+        if self.readout is not None and self.input_feeding:
+            stepwise_readout = self.readout.stepwise(steps, rows * beam)
         h, c = (list(part.flatten(0, 1).unbind(1)) for part in (state.h, state.c))  # per layer: (N, H)
-        _, _, feedback, position, past = state
+        _, _, feedback, position, past, attended = state
+        seen = attended.swap() if isinstance(attended, Past) else None
         attend = self._prepare_attention(memory, steps)
         outputs = []
         for t in range(steps):
-            attention = attend(Queries(feedback, position)) if attend and self.attends_before else None
+            attention = attend(Queries(feedback, position, seen)) if attend and self.attends_before else None
             fed = feedback if attention is None else attention.context
-            top = cells(t, fed.flatten(0, 1), h, c).view(rows, beam, -1)
-            top, past, weights = self._attend_to_past(top, past)
+            tops = cells(t, fed.flatten(0, 1), h, c)  # by layer
+            top, past, weights = self._attend_to_past(tops[-1].view(rows, beam, -1), past)
+            query = top if depth == len(tops) else tops[depth - 1].view(rows, beam, -1)
             if attend and self.attends_after:
-                attention = attend(Queries(top, position))
+                attention = attend(Queries(query, position, seen))
+            if seen is not None and attention is not None:
+                seen = seen.add(attention.weights)
             if stepwise_readout is not None and attention is not None:
                 joined = torch.cat((top, attention.context), dim=-1)
                 top = stepwise_readout(t, joined.flatten(0, 1)).view(rows, beam, -1)
-            if self.attends_before or self.input_feeding:
+            if self.attends_before:
+                feedback = query
+            elif self.input_feeding:
                 feedback = top
             padded = None if weights is None else pad(weights, (0, steps - t))
             outputs.append(DecoderOutput(top, attention, padded))
             position = position + 1
         output = concatenate_steps(outputs)
+        if has_upper:
+            output = output._replace(readout=self._run_upper(output, h, c))
         if not self.input_feeding:
             inputs = inputs.view(steps, rows, beam, -1).transpose(0, 1).flatten(1, 2)  # (B, Q, X)
             output = output._replace(readout=self._compute_readout(output.readout, output.attention, inputs))
         next_h = torch.stack(h, dim=1).view(state.h.shape)
         next_c = torch.stack(c, dim=1).view(state.c.shape)
-        state = State(next_h, next_c, feedback, position, past)
+        state = State(next_h, next_c, feedback, position, past, () if seen is None else seen.swap())
         if joins_gradients():
-            for tensor in (output.readout, output.self_attention, *(output.attention or ()), *state):
+            for tensor in (
+                output.readout,
+                output.self_attention,
+                *(output.attention or ()),
+                *state[:-1],
+                *state.attended,
+            ):
                 if tensor is not None and tensor.requires_grad:
                     tensor.register_hook(refuse_second_derivatives)
         return output, state
+
+    def _run_upper(self, output: DecoderOutput, h: list[Tensor], c: list[Tensor]) -> Tensor:
+        """Run the layers above the one that attends over all steps; nothing of them is fed back.
+
+        Args:
+            output: its ``readout`` is the output of the layer that attends, (B, T, H).
+            h: hidden states of all layers, (B, H) each; those of the upper layers are replaced in place.
+            c: cell states, as ``h``.
+
+        Returns:
+            The output of the top layer, (B, T, H).
+        """
+        depth, context = self.query_depth, None
+        if self.rnn.context_size and output.attention is not None:
+            context = output.attention.context.transpose(0, 1)
+        start = torch.stack(h[depth:]), torch.stack(c[depth:]).to(h[0].dtype)
+        inputs = output.readout.transpose(0, 1)
+        top, final = self.rnn.run_layers(inputs, start, slice(depth, None), context)
+        h[depth:] = final[0].unbind()
+        c[depth:] = final[-1].unbind() if self.config.has_cell_state else c[depth:]
+        return top.transpose(0, 1)
 
     def _prepare_attention(self, memory: Memory, steps: int) -> Callable[[Queries], AttentionOutput] | None:
         """Return the attention to the source for steps one after the other; None without attention."""
@@ -230,8 +301,13 @@ class Decoder(nn.Module):
         return combined.squeeze(2), torch.cat((past, top), dim=2), weights.transpose(1, 2)
 
     def _compute_readout(self, top: Tensor, attention: AttentionOutput | None, inputs: Tensor) -> Tensor:
-        """Compute the readout (B, Q, D) of [top; c; inputs], without inputs (B, Q, X) if placed "after"."""
-        parts = (top,) if attention is None else (top, attention.context)
+        """Compute the readout (B, Q, D) of [top; c; inputs], without inputs (B, Q, X) if placed "after".
+
+        Without a readout layer it is [top; c] itself. Without ``context_to_readout`` c is left out.
+        """
+        parts = (top, attention.context) if attention is not None and self.context_to_readout else (top,)
+        if self.readout is None:
+            return torch.cat(parts, dim=-1)
         readout: Tensor = self.readout(torch.cat(parts if self.attends_after else (*parts, inputs), dim=-1))
         return readout
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout
 
 from .config import Seq2SeqConfig
+from .dropouts import embed_tokens
 from .masks import real_tokens
 from .packing import Packing, plan_packing
 from .padded import Padding, reversal_index
@@ -18,8 +18,8 @@ from .self_attention import EncoderSelfAttention
 from .stack import RecurrentStack
 from .tracing import is_recorded
 
-READS_FORWARD = {"both": (True, False), "forward": (True,), "backward": (False,)}
-"""By ``Seq2SeqConfig.direction``: for each direction of the encoder, whether it reads from left to right."""
+READS_FORWARD = {"both": (True, False), "forward": (True,), "backward": (False,), "both-bottom": (True,)}
+"""By ``Seq2SeqConfig.direction``: for each direction of the top layer, whether it reads from the left."""
 
 
 class EncoderOutput(NamedTuple):
@@ -53,13 +53,20 @@ class Encoder(nn.Module):
         super().__init__()
         directions = READS_FORWARD[config.direction]
         size = config.states_size // len(directions)
-        self.reverse, self.dropout = config.direction == "backward", config.dropout
+        self.config, self.reverse = config, config.direction == "backward"
         self.embedding = nn.Embedding(vocabulary, config.embedding_size)
-        self.rnn = RecurrentStack(config, config.embedding_size, size, bidirectional=len(directions) == 2)
+        self.rnn = RecurrentStack(
+            config,
+            config.embedding_size,
+            size,
+            bidirectional=len(directions) == 2,
+            num_layers=config.encoder_depth,
+            both_at_bottom=config.direction == "both-bottom",
+        )
         attends = config.self_attention in ("encoder", "both")
         self.own = EncoderSelfAttention(size, directions) if attends else None
-        self.num_layers, self.state_size = config.num_layers, config.states_size
-        self.summary_size = config.num_layers * config.states_size * (2 if config.cell == "lstm" else 1)
+        self.num_layers, self.state_size = config.encoder_depth, config.states_size
+        self.summary_size = self.num_layers * config.states_size * (2 if config.has_cell_state else 1)
 
     def forward(
         self, src: Tensor, src_mask: Tensor | None = None, src_lengths: Tensor | None = None
@@ -74,7 +81,8 @@ class Encoder(nn.Module):
 
         Returns:
             States (B, S, E), 0 in the padding, and the summary (B, ``summary_size``). The summary is, layer
-            by layer, the final h and then the final c of an LSTM, each with its directions concatenated.
+            by layer, the final h and then the final c of an LSTM, each with its directions concatenated;
+            with direction "both-bottom" the bottom layer's are those of the direction from the right.
 
         Raises:
             ValueError: ``src_mask`` is not such a mask.
@@ -83,7 +91,7 @@ class Encoder(nn.Module):
         lengths = mask.sum(1)
         if self.reverse:
             src = src.gather(1, reversal_index(lengths, src.size(1)))
-        embedded = dropout(self.embedding(src), self.dropout, self.training)
+        embedded = embed_tokens(self.embedding, src, self.config, self.training, time_dim=1)
         if is_recorded(src.device):
             states, final = self._run(embedded, Padding(lengths))
         else:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
+from .attention import AttentionOutput
 from .config import Seq2SeqConfig
 from .decoder import Decoder
 from .encoder import Encoder
@@ -24,7 +25,25 @@ class Features(NamedTuple):
     choice_logp: Tensor | None = None
     """Log-probability of the sampled positions, (B, T); only with normaliser "reinforce" in training."""
     value: Tensor | None = None
-    """Learned baseline of REINFORCE, (B, T); only with normaliser "reinforce" in training."""
+    """Baseline of REINFORCE, (B, T); only with normaliser "reinforce" in training."""
+    entropy: Tensor | None = None
+    """Weighted entropy of the choice, (B, T), a part of the objective; only with ``entropy_weight``."""
+    average: Tensor | None = None
+    """Moving average of the rewards, (1,), which the loss updates in place; only with that baseline."""
+
+
+def collect_features(hidden: Tensor, attention: AttentionOutput | None, decoder: Decoder) -> Features:
+    """Collect what the loss needs.
+
+    Args:
+        hidden: input of the output layer, (B, T, D).
+        attention: output of the attention to the source; None without attention.
+        decoder: the decoder that attended.
+    """
+    if attention is None or attention.choice_logp is None or decoder.attention is None:
+        return Features(hidden)
+    average = decoder.attention.normaliser.average
+    return Features(hidden, attention.choice_logp, attention.value, attention.entropy, average)
 
 
 class Seq2Seq(nn.Module):
@@ -90,9 +109,7 @@ class Seq2Seq(nn.Module):
             ValueError: ``src_mask`` is not such a mask.
         """
         readout, attention, _ = self.decoder(tgt_in, self.encode(src, src_mask, src_lengths))
-        if attention is None:
-            return Features(self._dropout(readout))
-        return Features(self._dropout(readout), attention.choice_logp, attention.value)
+        return collect_features(self._dropout(readout), attention, self.decoder)
 
     def encode(
         self, src: Tensor, src_mask: Tensor | None = None, src_lengths: Tensor | None = None

@@ -24,6 +24,10 @@ class AttentionSizes(Protocol):
         """Half-width of the window of a local scope, in source positions."""
 
     @property
+    def kernel_size(self) -> int | None:
+        """Width of the filters over the previous attention weights, in source positions."""
+
+    @property
     def max_source(self) -> int | None:
         """Number of source positions that a location-based score distinguishes."""
 
@@ -35,6 +39,23 @@ class AttentionSizes(Protocol):
         """Return the inner size A of a score that has one, for decoder states of ``query_size``."""
 
 
+class Past(NamedTuple):
+    """Attention weights of the earlier steps of each query; in a decoder state (B, K, heads, S) each."""
+
+    last: Tensor
+    """Weights of the step before, (B, heads, Q, S)."""
+    total: Tensor
+    """Sum of the weights of all steps before, 0 before the first one, (B, heads, Q, S)."""
+
+    def add(self, weights: Tensor) -> "Past":
+        """Return the past of the next step, after a step with these weights, (B, heads, Q, S)."""
+        return Past(weights.to(self.last.dtype), self.total + weights)
+
+    def swap(self) -> "Past":
+        """Exchange the dimensions of heads and queries, as between attention and the decoder's state."""
+        return Past(self.last.transpose(1, 2), self.total.transpose(1, 2))
+
+
 class Queries(NamedTuple):
     """Decoder states that attend to the source, with their target positions."""
 
@@ -42,6 +63,8 @@ class Queries(NamedTuple):
     """Decoder states s, (B, Q, H)."""
     position: Tensor
     """Target position of each query, counted from 0, long, (B, Q)."""
+    past: Past | None = None
+    """Weights of the earlier steps, for attention that ``needs_past``; None: there were no earlier steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +103,10 @@ class Score(nn.Module):
     """Whether ``AttentionConfig.num_heads`` may be above 1."""
     needs_max_source = False
     """Whether it has parameters per source position, so that ``AttentionConfig.max_source`` limits them."""
+    needs_past = False
+    """Whether it reads ``Queries.past``, the weights of earlier steps."""
+    has_kernel = False
+    """Whether it filters the previous weights, with filters ``AttentionConfig.kernel_size`` wide."""
     needs_max_target = False
     """Whether it has parameters per target position, so that ``AttentionConfig.max_target`` limits them."""
 
@@ -153,6 +180,18 @@ class Score(nn.Module):
             once per step, in order.
         """
         return partial(self.score, keys=keys)
+
+
+def map_values(value_size: int, context_size: int, config: AttentionSizes) -> nn.Module:
+    """Create the map of the values: the identity for one head, a matrix for several."""
+    return nn.Identity() if config.num_heads == 1 else nn.Linear(value_size, context_size, bias=False)
+
+
+def check_heads(config: AttentionSizes, **sizes: int) -> None:
+    """Raise a ValueError unless each size can be split evenly between the heads."""
+    for name, size in sizes.items():
+        if size % config.num_heads:
+            raise ValueError(f"{name} ({size}) must be a multiple of num_heads ({config.num_heads})")
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:

@@ -9,19 +9,32 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
-from .half_precision import half_tanh_, is_half
+from .additive_score import AdditiveScore
 from .location_based_scores import LocationScore, StaticFactorisedScore, StaticScore
-from .score import AttentionSizes, MultiplyAdds, Queries, Score, split_heads
+from .past_scores import CoverageScore, LocationAwareScore
+from .score import (
+    AttentionSizes,
+    MultiplyAdds,
+    Past,
+    Queries,
+    Score,
+    check_heads,
+    map_values,
+    split_heads,
+)
 from .stepwise_products import StepwiseProduct
 
 __all__ = [
     "SCORES",
     "AdditiveScore",
+    "CoverageScore",
     "DotScore",
     "DynamicFactorisedScore",
     "GeneralScore",
+    "LocationAwareScore",
     "LocationScore",
     "MultiplyAdds",
+    "Past",
     "ProductScore",
     "Queries",
     "ScaledDotScore",
@@ -31,49 +44,6 @@ __all__ = [
     "list_scores",
     "register_score",
 ]
-
-
-class AdditiveScore(Score):
-    """e = v . tanh(W_s s + W_h h): Bahdanau et al. 2015, appendix A.1.2.
-
-    Luong et al. 2015 (section 3.1) write v . tanh(W [s; h]) and call it "concat": the same score, W_s and W_h
-    being the left and the right half of W. The split lets W_h h be computed once per sentence.
-    """
-
-    has_inner_size = True
-
-    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
-        super().__init__(query_size, value_size, config)
-        size = config.inner_size(query_size)
-        self.query = nn.Linear(query_size, size, bias=False)
-        self.key = nn.Linear(value_size, size, bias=False)
-        self.energy = nn.Linear(size, 1, bias=False)
-
-    @classmethod
-    def multiply_adds(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
-        """Count W_h h, W_s s, v . tanh(...) and the context."""
-        size = config.inner_size(query_size)
-        return MultiplyAdds(source=value_size * size, target=query_size * size, pair=size + value_size)
-
-    def project_keys(self, states: Tensor) -> Tensor:
-        """Return 2 W_h h, (B, S, A), or W_h h in half precision; see ``score`` for the factor 2."""
-        keys = super().project_keys(states)
-        return keys if is_half(keys) else 2 * keys
-
-    def score(self, queries: Queries, keys: Tensor) -> Tensor:
-        """Return v . tanh(W_s s + W_h h) for the output of ``project_keys``, (B, S, A); (B, 1, Q, S).
-
-        Computed as tanh(x) = 2 sigmoid(2 x) - 1, because torch takes a fifth of the time for a sigmoid. In
-        half precision this would lose precision; see ``half_precision``.
-        """
-        query: Tensor = self.query(queries.state)
-        energy: Tensor
-        if is_half(keys):
-            energy = self.energy(half_tanh_(query.unsqueeze(2) + keys.unsqueeze(1)))  # (B, Q, S, 1)
-        else:
-            doubled = (2 * query).unsqueeze(2) + keys.unsqueeze(1)  # (B, Q, S, A)
-            energy = 2 * self.energy(doubled.sigmoid_()) - self.energy.weight.sum()
-        return energy.squeeze(-1).unsqueeze(1)
 
 
 class ProductScore(Score):
@@ -115,16 +85,37 @@ class DotScore(ProductScore):
 
 
 class GeneralScore(ProductScore):
-    """e = s . (W h): Luong et al. 2015, section 3.1 "general"; W h is computed once per sentence."""
+    """e = s . (W h): Luong et al. 2015, section 3.1 "general"; W h is computed once per sentence.
+
+    Of several heads, each has its own slices of s and W h, and averages its own slice of the values W_v h,
+    which are as wide as s.
+    """
+
+    supports_heads = True
 
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
+        self.num_heads = config.num_heads
         self.key = nn.Linear(value_size, query_size, bias=False)
+        self.value = map_values(value_size, self.context_size, config)
+
+    @classmethod
+    def check_sizes(cls, query_size: int, value_size: int, config: AttentionSizes) -> None:
+        """Raise a ValueError unless decoder states can be split evenly between the heads."""
+        check_heads(config, hidden_size=query_size)
+
+    @classmethod
+    def context_width(cls, query_size: int, value_size: int, config: AttentionSizes) -> int:
+        """Return E for one head, H for several."""
+        return value_size if config.num_heads == 1 else query_size
 
     @classmethod
     def multiply_adds(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
-        """Count W h, s . (W h) and the context."""
-        return MultiplyAdds(source=value_size * query_size, pair=query_size + value_size)
+        """Count W h, W_v h, s . (W h) and the context."""
+        source = value_size * query_size * (1 if config.num_heads == 1 else 2)
+        return MultiplyAdds(
+            source=source, pair=query_size + cls.context_width(query_size, value_size, config)
+        )
 
 
 class DynamicFactorisedScore(ProductScore):
@@ -174,9 +165,7 @@ class ScaledDotScore(ProductScore):
     @classmethod
     def check_sizes(cls, query_size: int, value_size: int, config: AttentionSizes) -> None:
         """Raise a ValueError unless the inner size can be split evenly between the heads."""
-        size = config.inner_size(query_size)
-        if size % config.num_heads:
-            raise ValueError(f"attention_size ({size}) must be a multiple of num_heads ({config.num_heads})")
+        check_heads(config, attention_size=config.inner_size(query_size))
 
     @classmethod
     def context_width(cls, query_size: int, value_size: int, config: AttentionSizes) -> int:
@@ -205,6 +194,8 @@ SCORES: dict[str, type[Score]] = {
     "static": StaticScore,
     "static-factorised": StaticFactorisedScore,
     "dynamic-factorised": DynamicFactorisedScore,
+    "location-aware": LocationAwareScore,
+    "coverage": CoverageScore,
 }
 """Score classes by ``AttentionConfig.score``."""
 

@@ -1,22 +1,21 @@
-"""Stacked recurrent layers: all time steps in one call, or step by step where outputs are fed back.
+"""Stacked recurrent layers, all time steps in one call; ``stepwise_stack`` runs them step by step.
 
-Shapes: T time steps, N batch rows, X inputs known for all steps, F inputs fed back from the step before, L
-layers, D directions (1 or 2), H hidden size of a layer in one direction, G gates (LSTM: 4 H, GRU: 3 H).
+Shapes: T time steps, N batch rows, L layers, D directions (1 or 2), H hidden size of a layer in one
+direction, C size of a context vector.
 """
 
 from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout, linear
 from torch.nn.utils.rnn import PackedSequence
 
-from .cells import gru_step, lstm_step
 from .config import Seq2SeqConfig
-from .half_precision import is_half
+from .dropouts import drop_units
 from .layer_by_layer import run_layer_by_layer
+from .layer_norm_lstm import LayerNormLSTM, LayerNormLSTMCell
 from .padded import PaddedSteps, run_padded
-from .stepwise_products import StepwiseLinear
+from .step_loop import run_step_by_step
 
 Steps = TypeVar("Steps", Tensor, PackedSequence, PaddedSteps)
 
@@ -25,37 +24,65 @@ MAX_PLAIN_LAYERS = 2
 
 
 class RecurrentStack(nn.Module):
-    """Stacked ``nn.LSTM`` or ``nn.GRU`` layers with residual connections from the third layer on.
+    """Stacked LSTM, GRU or ``LayerNormLSTM`` layers with residual connections from the third layer on.
 
     x(i) = x(i-1) + layer(i)(dropout(x(i-1))) for i >= 3 (Wu et al. 2016, section 3.1); the first two layers
     have no residual connection. Dropout is applied to the input of a layer, not to the residual branch. The
-    layers without residual connection are one module of torch.
+    layers without residual connection are one module of torch, unless torch has no such layers or ``apart``.
     """
 
     def __init__(
-        self, config: Seq2SeqConfig, input_size: int, size: int, bidirectional: bool = False
+        self,
+        config: Seq2SeqConfig,
+        input_size: int,
+        size: int,
+        bidirectional: bool = False,
+        *,
+        num_layers: int | None = None,
+        both_at_bottom: bool = False,
+        context_size: int = 0,
+        apart: bool = False,
     ) -> None:
         """Create the layers.
 
         Args:
             config: cell, number of layers and dropout.
-            input_size: number of input features.
+            input_size: number of input features, of the bottom layer with those fed back to it.
             size: H, the hidden size of a layer in one direction.
             bidirectional: read in both directions and concatenate their outputs.
+            num_layers: L if not that of ``config``.
+            both_at_bottom: the bottom layer alone reads in both directions; of its final states, only those
+                of the direction from the right are returned, as in Luong et al. 2017 (code).
+            context_size: C, the size of a vector that all layers but the bottom one read too.
+            apart: whether single layers are run by ``run_layers``.
         """
         super().__init__()
-        rnn_class = nn.LSTM if config.cell == "lstm" else nn.GRU
-        num_plain = min(config.num_layers, MAX_PLAIN_LAYERS)
+        layers = config.num_layers if num_layers is None else num_layers
+        dropped = config.regularisation.variational or config.regularisation.recurrent_dropout > 0
+        apart |= both_at_bottom or context_size > 0 or dropped or config.cell == "layer-norm-lstm"
+        self.num_plain = 1 if apart else min(layers, MAX_PLAIN_LAYERS)
+        self.is_lstm, self.config = config.has_cell_state, config
+        self.both_at_bottom, self.context_size = both_at_bottom, context_size
+        between = config.dropout if self.num_plain > 1 else 0.0
+        self.plain: nn.Module
+        if config.cell == "layer-norm-lstm":
+            self.plain = LayerNormLSTM(input_size, size, bidirectional or both_at_bottom)
+        else:
+            self.plain = (nn.LSTM if self.is_lstm else nn.GRU)(
+                input_size,
+                size,
+                self.num_plain,
+                dropout=between,
+                bidirectional=bidirectional or both_at_bottom,
+            )
         directions = 2 if bidirectional else 1
-        between = config.dropout if num_plain > 1 else 0.0
-        self.is_lstm, self.dropout = config.cell == "lstm", config.dropout
-        self.plain = rnn_class(input_size, size, num_plain, dropout=between, bidirectional=bidirectional)
-        self.residual = nn.ModuleList(
-            rnn_class(directions * size, size, bidirectional=bidirectional)
-            for _ in range(config.num_layers - num_plain)
-        )
-        self.state_rows = [num_plain * directions] + [directions] * len(self.residual)
-        """Number of rows of h that belong to each of torch's modules; their sum is L * D."""
+        widths = [directions * size + context_size] * (layers - self.num_plain)
+        if both_at_bottom:
+            widths[0] += size
+        rnn_class = {"lstm": nn.LSTM, "gru": nn.GRU}.get(config.cell, LayerNormLSTM)
+        self.residual = nn.ModuleList(rnn_class(width, size, bidirectional=bidirectional) for width in widths)
+        self.state_rows = [self.num_plain * directions] + [directions] * len(self.residual)
+        """Number of rows of h that belong to each module; their sum is L * D."""
 
     @property
     def layers(self) -> list[list[nn.Parameter]]:
@@ -67,6 +94,12 @@ class RecurrentStack(nn.Module):
             for weights in module.all_weights
         ]
 
+    @property
+    def cells(self) -> list[list[nn.Parameter] | LayerNormLSTMCell]:
+        """The weights of ``layers``, or the cells of layers with layer normalisation, from the bottom up."""
+        normalised = [module for module in self.modules() if isinstance(module, LayerNormLSTMCell)]
+        return [*self.layers, *normalised]  # one of them is empty
+
     def forward(self, x: Steps, start: tuple[Tensor, ...] | None = None) -> tuple[Steps, tuple[Tensor, ...]]:
         """Run all layers over all time steps.
 
@@ -77,26 +110,58 @@ class RecurrentStack(nn.Module):
         Returns:
             The outputs (T, N, D * H), in the form of ``x``, and the final states, shaped as ``start``.
         """
-        starts: list[tuple[Tensor, ...] | None] = [None] * len(self.state_rows)
+        return self.run_layers(x, start, slice(None))
+
+    def run_layers(
+        self, x: Steps, start: tuple[Tensor, ...] | None, part: slice, context: Tensor | None = None
+    ) -> tuple[Steps, tuple[Tensor, ...]]:
+        """Run some neighbouring layers over all time steps.
+
+        Args:
+            x: inputs of the lowest of them, before its dropout.
+            start: their initial states, as for ``forward``.
+            part: the layers, counted from 0 at the bottom; all of them, unless each is a module of its own.
+            context: what layers above the bottom one read too, (T, N, C).
+
+        Returns:
+            The output of the highest of them and their final states, as of ``forward``.
+        """
+        modules = list(enumerate((self.plain, *self.residual)))[part]
+        starts: list[tuple[Tensor, ...] | None] = [None] * len(modules)
         if start is not None:
-            starts = list(zip(*(part.split_with_sizes(self.state_rows) for part in start), strict=True))
-        x, final = self._run(self.plain, x, starts[0])
-        finals = [final]
-        for rnn, state in zip(self.residual, starts[1:], strict=True):
-            dropped = dropout(_entries(x), self.dropout, self.training)
-            output, final = self._run(rnn, _packed_like(x, dropped), state)
-            x = _packed_like(x, _entries(x) + _entries(output))
+            rows = self.state_rows[part]
+            starts = list(zip(*(state.split_with_sizes(rows) for state in start), strict=True))
+        finals = []
+        for (index, rnn), state in zip(modules, starts, strict=True):
+            if index == 0:
+                x, final = self._run(rnn, x, state)
+                final = tuple(each[-1:] for each in final) if self.both_at_bottom else final
+            else:
+                dropped = drop_units(x, self.config, self.training)
+                if context is not None:
+                    dropped = torch.cat((dropped, context.to(dropped.dtype)), dim=-1)
+                output, final = self._run(rnn, _packed_like(x, dropped), state)
+                is_residual = index + self.num_plain > MAX_PLAIN_LAYERS
+                x = _packed_like(x, _entries(x) + _entries(output)) if is_residual else output
             finals.append(final)
         return x, tuple(torch.cat(parts) for parts in zip(*finals, strict=True))
 
     def _run(
         self, rnn: nn.Module, x: Steps, state: tuple[Tensor, ...] | None
     ) -> tuple[Steps, tuple[Tensor, ...]]:
-        """Call one of torch's modules; the state of a GRU is a bare tensor there, a tuple of one here."""
+        """Call one of the modules; the state of a GRU is a bare tensor in torch, a tuple of one here."""
+        recurrent_dropout = self.config.regularisation.recurrent_dropout if self.training else 0.0
+        in_a_loop = isinstance(rnn, LayerNormLSTM) or (recurrent_dropout and isinstance(rnn, nn.RNNBase))
         if isinstance(x, PaddedSteps):
+            if in_a_loop or state is not None:
+                raise NotImplementedError(
+                    "encoders with layer-normalised cells or recurrent_dropout cannot be traced or captured"
+                )
             assert isinstance(rnn, nn.RNNBase)
-            assert state is None
             return run_padded(rnn, x)
+        if in_a_loop:
+            assert isinstance(rnn, nn.RNNBase | LayerNormLSTM)
+            return run_step_by_step(rnn, x, state, recurrent_dropout)
         if _entries(x).is_cuda and isinstance(rnn, nn.RNNBase):
             return run_layer_by_layer(rnn, x, state)
         output, final = rnn(x, state if state is None or self.is_lstm else state[0])
@@ -110,80 +175,3 @@ def _entries(x: Tensor | PackedSequence | PaddedSteps) -> Tensor:
 def _packed_like(x: Steps, entries: Tensor) -> Steps:
     """Pack ``entries`` as ``x`` is packed; return them unchanged if ``x`` is not."""
     return entries if isinstance(x, Tensor) else x._replace(data=entries)
-
-
-class _StepwiseLayer:
-    """One layer of a ``StepwiseStack``."""
-
-    def __init__(
-        self, is_lstm: bool, offsets: Tensor, input_weight: Tensor, recurrent_weight: Tensor, bias: Tensor
-    ) -> None:
-        """Prepare one run over T steps.
-
-        Args:
-            is_lstm: the cell is an LSTM, otherwise a GRU.
-            offsets: share of the gates that is known for all steps, (T, N, G).
-            input_weight: weight of the inputs that are known step by step only, (G, F).
-            recurrent_weight: weight of h, (G, H).
-            bias: recurrent bias of a GRU, (G,); that of an LSTM is part of ``offsets``.
-        """
-        self.is_lstm = is_lstm
-        self.input_linear = StepwiseLinear(input_weight, offsets)
-        # The gates of an LSTM are plain sums, so the second product is added to the first. In a GRU the gate
-        # r multiplies a part of the second, so the two remain separate.
-        recurrent_offsets = (
-            self.input_linear.offsets if is_lstm else bias.to(offsets.dtype).expand_as(offsets)
-        )
-        self.recurrent_linear = StepwiseLinear(recurrent_weight, recurrent_offsets)
-        self.recurrent_offsets = self.recurrent_linear.offsets.unbind()
-        self.input_offsets = self.recurrent_offsets if is_lstm else self.input_linear.offsets.unbind()
-
-    def __call__(self, t: int, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute step ``t`` from x (N, F), h and c (N, H); return the next h and c."""
-        inputs = self.input_linear(self.input_offsets[t], x)
-        if self.is_lstm:
-            gates = self.recurrent_linear(inputs, h)
-            # With bfloat16 weights c stays float32: a sum over all steps, which bfloat16 would round.
-            next_h, next_c = lstm_step(gates.to(c.dtype) if is_half(h) else gates, c)
-            return next_h.to(h.dtype), next_c
-        return gru_step(inputs, self.recurrent_linear(self.recurrent_offsets[t], h), h), c
-
-
-class StepwiseStack:
-    """A ``RecurrentStack`` of one direction, run step by step so that outputs can be fed back as inputs.
-
-    The first X input features are known for all steps, and their share of the gates is computed in one matrix
-    product. The last F features are fed back step by step.
-    """
-
-    def __init__(self, stack: RecurrentStack, inputs: Tensor) -> None:
-        """Prepare one run of ``stack`` over the known ``inputs`` (T, N, X)."""
-        self.stack = stack
-        self.layers: list[_StepwiseLayer] = []
-        size = inputs.size(-1)
-        for weight_x, weight_h, bias_x, bias_h in stack.layers:
-            bias = bias_x + bias_h if stack.is_lstm else bias_x
-            if not self.layers:
-                offsets, weight_fed = linear(inputs, weight_x[:, :size], bias), weight_x[:, size:]
-            else:
-                offsets, weight_fed = bias.to(offsets.dtype).expand_as(offsets), weight_x
-            self.layers.append(_StepwiseLayer(stack.is_lstm, offsets, weight_fed, weight_h, bias_h))
-
-    def __call__(self, t: int, feedback: Tensor, h: list[Tensor], c: list[Tensor]) -> Tensor:
-        """Compute step ``t``; the steps must be called once each, in order.
-
-        Args:
-            t: the time step.
-            feedback: inputs that were computed in the loop, (N, F).
-            h: hidden states of the layers, (N, H) each; replaced in place.
-            c: cell states of the layers, (N, H) each; replaced in place by an LSTM, ignored by a GRU.
-
-        Returns:
-            The output of the top layer, (N, H).
-        """
-        x = feedback
-        for i, layer in enumerate(self.layers):
-            layer_input = x if i == 0 else dropout(x, self.stack.dropout, self.stack.training)
-            h[i], c[i] = layer(t, layer_input, h[i], c[i])
-            x = h[i] if i < MAX_PLAIN_LAYERS else x + h[i]
-        return x

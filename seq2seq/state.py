@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .attention import AttentionOutput, Source
+from .attention import AttentionOutput, Past, Source
 
 
 class Memory(NamedTuple):
@@ -36,6 +36,8 @@ class State(NamedTuple):
     """Number of tokens fed so far, long, (B, K)."""
     past: Tensor
     """Outputs of the RNN at all previous steps, for self-attention, (B, K, steps or 0, H)."""
+    attended: Past | tuple[()] = ()
+    """Attention weights of the earlier steps, (B, K, heads, S) each, if the attention reads them."""
 
 
 class DecoderOutput(NamedTuple):
@@ -61,6 +63,7 @@ def concatenate_steps(steps: Sequence[DecoderOutput]) -> DecoderOutput:
             torch.cat([part.weights for part in attentions], dim=2),
             _concatenate((part.choice_logp for part in attentions), dim=1),
             _concatenate((part.value for part in attentions), dim=1),
+            _concatenate((part.entropy for part in attentions), dim=1),
         )
     readout = torch.cat([step.readout for step in steps], dim=1)
     self_attention = _concatenate((step.self_attention for step in steps), dim=2)

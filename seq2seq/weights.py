@@ -2,6 +2,8 @@
 
 from torch import Tensor, nn
 
+from .layer_norm_lstm import LayerNormLSTMCell
+
 LSTM_GATES, GRU_GATES = 4, 3
 LSTM_FORGET_GATE = 1
 """Index of the forget gate in torch's order i, f, g, o."""
@@ -18,17 +20,20 @@ def initialise_weights(module: nn.Module) -> None:
       (Jozefowicz et al. 2015).
 
     Args:
-        module: an ``nn.Embedding``, ``nn.Linear``, ``nn.LSTM`` or ``nn.GRU``; all others are left unchanged.
+        module: an ``nn.Embedding``, ``nn.Linear``, ``nn.Conv1d``, ``nn.LSTM`` or ``nn.GRU``; all others
+            are left unchanged; ``LayerNormLSTMCell`` counts as ``nn.LSTM``.
     """
     if isinstance(module, nn.Embedding):
         nn.init.uniform_(module.weight, -0.1, 0.1)
-    elif isinstance(module, nn.Linear):
+    elif isinstance(module, nn.Linear | nn.Conv1d):
         nn.init.xavier_uniform_(module.weight)
         if module.bias is not None:
             nn.init.zeros_(module.bias)
-    elif isinstance(module, nn.RNNBase):
-        is_lstm = isinstance(module, nn.LSTM)
+    elif isinstance(module, nn.RNNBase | LayerNormLSTMCell):
+        is_lstm = not isinstance(module, nn.GRU)
         for name, parameter in module.named_parameters():
+            if name.startswith("gain") or name == "bias_c":
+                continue  # 1 and 0 from the start
             for gate, block in enumerate(parameter.detach().chunk(LSTM_GATES if is_lstm else GRU_GATES)):
                 _initialise_gate(name, block, is_forget_gate=is_lstm and gate == LSTM_FORGET_GATE)
 

@@ -10,6 +10,7 @@ LUONG, XU, BENGIO, CHENG = "Luong et al. 2015", "Xu et al. 2015", "Bengio et al.
 WU, LUONG_NMT, VASWANI = "Wu et al. 2016", "Luong et al. 2017", "Vaswani et al. 2017"
 GEHRING, T2T, CHEN, LIU = "Gehring et al. 2017", "Vaswani et al. 2018", "Chen et al. 2018", "Liu et al. 2018"
 RAFFEL, TAY = "Raffel et al. 2020", "Tay et al. 2021"
+CHOROWSKI, TU, MONOTONIC = "Chorowski et al. 2015", "Tu et al. 2016", "Raffel et al. 2017"
 
 
 class Departure(NamedTuple):
@@ -162,6 +163,40 @@ DEPARTURES: dict[str, tuple[Departure, ...]] = {
                   f"{XU}, 4.1"),
         *_HARD,
     ),
+    "location-aware": (
+        Departure("task", "translation", "recognition of phonemes", f"{CHOROWSKI}, experiments"),
+        Departure("filters", "10 of 11 words (see kernel_size)", "10 of 201 frames",
+                  f"{CHOROWSKI}, experiments"),
+        Departure("size", "1 layer (see hidden_size)", "3 layers of 256 in the encoder",
+                  f"{CHOROWSKI}, experiments"),
+        Departure("cell", "LSTM", "GRU", f"{CHOROWSKI}, experiments"),
+        Departure("activation of the readout", "tanh", "maxout of 64 units", f"{CHOROWSKI}, experiments"),
+        Departure("bias of the score", "none", "inside tanh", f"{CHOROWSKI}, equation 9"),
+        Departure("normaliser", "softmax", "also sharpened, windowed or smoothed", f"{CHOROWSKI}, 2.3"),
+        Departure("first decoder state", BRIDGE, "not stated", f"{CHOROWSKI}, 2.1"),
+        Departure("optimizer", ADAM, "Adadelta, with weight noise", f"{CHOROWSKI}, experiments"),
+    ),
+    "coverage": (
+        Departure("coverage", "linguistic: one number per word",
+                  "linguistic, or the state of a GRU per word (neural)", f"{TU}, 3.1"),
+        Departure("decoder", "that of the preset bahdanau", "RNNsearch: GRU of 1,000, maxout readout",
+                  f"{TU}, 5.1"),
+        Departure("first decoder state", BRIDGE, "that of RNNsearch, of the backward direction alone",
+                  f"{TU}, 5.1"),
+        Departure("fertility", "at least 0.001", "no lower bound", f"{TU}, 3.1.1"),
+        Departure("optimizer", ADAM, "Adadelta", f"{TU}, 5.1"),
+    ),
+    "monotonic": (
+        Departure("score", "v . tanh(W_s s + W_h h), offset r from 0",
+                  "g v / |v| . tanh(W_s s + W_h h + b), offset r below 0", f"{MONOTONIC}, 2.4"),
+        Departure("sums of the expected alignment", "over all pairs of words",
+                  "products and sums along the sentence, denominators clipped", f"{MONOTONIC}, appendix C"),
+        Departure("encoder", "bidirectional", "one-way, so that decoding can be online", f"{MONOTONIC}, 2.2"),
+        Departure("decoder", "that of the preset bahdanau", "one per task, others for translation",
+                  f"{MONOTONIC}, 4"),
+        Departure("first decoder state", BRIDGE, "one per task", f"{MONOTONIC}, 4"),
+        Departure("optimizer", ADAM, "Adam, its rate per task", f"{MONOTONIC}, 4"),
+    ),
     "static": _SYNTHESIZER,
     "static-factorised": _SYNTHESIZER,
     "dynamic-factorised": (
@@ -226,6 +261,25 @@ DEPARTURES: dict[str, tuple[Departure, ...]] = {
                   f"{WU}, figure 1"),
         Departure("layers", "4", "8", f"{WU}, 3"),
         Departure("optimizer", ADAM, "Adam, then SGD; then reinforcement of a reward", f"{WU}, 8.3"),
+    ),
+    "gnmt": (
+        Departure("first decoder state",
+                  "the last states of the encoder, of its bottom layer those of the backward direction",
+                  "not stated; so in the authors' tutorial code", f"{LUONG_NMT}, code"),
+        Departure("score", "v . tanh(W_s s + W_h h)", "a feed-forward network with one hidden layer",
+                  f"{WU}, equation 4"),
+        Departure("dropout", DROPOUT, "0.2 to 0.3, between layers", f"{WU}, 8.3"),
+        Departure("optimizer", ADAM, "Adam, then SGD; then reinforcement of a reward", f"{WU}, 8.3"),
+        Departure("initial weights", INITIAL, "uniform in [-0.04, 0.04]", f"{WU}, 8.3"),
+    ),
+    "rnmt-plus": (
+        Departure("layer norm", "of the input's and the state's share of each gate apart, and of c",
+                  "per gate; the rest not stated", f"{CHEN}, RNMT+"),
+        Departure("first decoder state", "0", "not stated", f"{CHEN}, RNMT+"),
+        Departure("dropout", DROPOUT, "0.3 (English-German), on embeddings and the output of each layer",
+                  f"{CHEN}, RNMT+"),
+        Departure("optimizer", ADAM, "Adam with warm-up, a constant rate, then exponential decay",
+                  f"{CHEN}, RNMT+"),
     ),
     "transformer-postnorm-2x128": (
         Departure("norm", "of each residual sum (post)", "of the input of each sublayer (pre)",

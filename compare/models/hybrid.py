@@ -110,7 +110,7 @@ class TransformerRNN(Hybrid):
     def features(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Features:
         """Compute the input of ``output`` for src (B, S), src_mask (B, S) and tgt_in (B, T)."""
         readout, attended, _ = self.decoder(tgt_in, self.encode(src, src_mask))
-        return seq2seq.Features(self.dropout(readout), attended.choice_logp, attended.value)
+        return seq2seq.collect_features(self.dropout(readout), attended, self.decoder)
 
     def encode(self, src: Tensor, src_mask: Tensor | None = None) -> seq2seq.Memory:
         """Encode src (B, S) once per sentence; src_mask (B, S) marks real tokens."""

@@ -13,7 +13,7 @@ HalfConfig = Seq2SeqConfig | TransformerConfig
 UNUSED: dict[tuple[str, type[HalfConfig]], frozenset[str]] = {
     ("encoder", Seq2SeqConfig): frozenset({"attention", "decoder_start", "feed_summary", "readout"}),
     ("encoder", TransformerConfig): frozenset({"decoder_layers"}),
-    ("decoder", Seq2SeqConfig): frozenset({"direction", "encoder_size", "num_heads"}),
+    ("decoder", Seq2SeqConfig): frozenset({"direction", "encoder_size", "encoder_layers", "num_heads"}),
     ("decoder", TransformerConfig): frozenset({"encoder_layers"}),
 }
 """Settings without effect in the half that is used; ``num_heads`` always means the Transformer's heads."""
@@ -45,6 +45,8 @@ class HybridConfig:
             raise ValueError(f'tie "all" needs embeddings of one width, got {widths[0]} and {widths[1]}')
         if isinstance(self.decoder, Seq2SeqConfig) and self.decoder.attention is None:
             raise ValueError("the decoder needs an attention: a Transformer encoder has no last state")
+        if isinstance(self.decoder, Seq2SeqConfig) and self.decoder.readout == "none":
+            raise ValueError('readout "none" is for models of one family: use "tanh" or "maxout"')
         if isinstance(self.decoder, Seq2SeqConfig) and self.decoder.start == "last":
             raise ValueError(
                 'decoder_start must be "bridge" or "zeros": a Transformer encoder has no last state'

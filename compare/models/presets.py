@@ -118,6 +118,21 @@ PRESETS: dict[str, Preset] = {
         source="Xu et al. 2015",
         architecture=_before(normaliser="reinforce"),
     ),
+    "location-aware": Preset(
+        about="additive attention that also sees where it attended the step before",
+        source="Chorowski et al. 2015",
+        architecture=_before(score="location-aware"),
+    ),
+    "coverage": Preset(
+        about="additive attention that also sees how much each word was attended so far",
+        source="Tu et al. 2016",
+        architecture=_before(score="coverage"),
+    ),
+    "monotonic": Preset(
+        about="additive attention that reads from left to right and stops at one word",
+        source="Raffel et al. 2017",
+        architecture=_before(normaliser="monotonic"),
+    ),
     "static": Preset(
         about="attention weights that are parameters",
         source="compare Tay et al. 2021",
@@ -209,6 +224,37 @@ PRESETS: dict[str, Preset] = {
         source="compare Wu et al. 2016; sizes of Luong et al. 2017",
         architecture=Seq2SeqConfig(
             embedding_size=1024, hidden_size=1024, num_layers=4, decoder_start="bridge"
+        ),
+        paper_size=True,
+    ),
+    "gnmt": Preset(
+        about="eight LSTM layers, residual from the third; the bottom one attends, all read the context",
+        source="Wu et al. 2016, section 3",
+        architecture=Seq2SeqConfig(
+            attention=AttentionConfig(query_layer=1, context_to="all", context_to_readout=False),
+            embedding_size=1024,
+            hidden_size=1024,
+            num_layers=8,
+            direction="both-bottom",
+            decoder_start="last",
+            readout="none",
+        ),
+        paper_size=True,
+    ),
+    "rnmt-plus": Preset(
+        about="the same with layer-normalised LSTMs, four heads and the context in the output layer too",
+        source="Chen et al. 2018, RNMT+",
+        architecture=Seq2SeqConfig(
+            cell="layer-norm-lstm",
+            attention=AttentionConfig(num_heads=4, query_layer=1, context_to="all"),
+            embedding_size=1024,
+            hidden_size=1024,
+            encoder_size=2048,
+            num_layers=8,
+            encoder_layers=6,
+            decoder_start="zeros",
+            readout="none",
+            dropout=0.3,
         ),
         paper_size=True,
     ),

@@ -19,6 +19,10 @@ GPU_CHUNK_ROWS = 4096
 """Maximum number of rows of logits there: enough to keep a GPU busy, and few chunks per update."""
 
 
+AVERAGE_STEP = 0.1
+"""Share of the last batch in the moving average of the rewards: Xu et al. 2015, section 4.1."""
+
+
 class LossSums(NamedTuple):
     """Sums over the real target tokens of a batch."""
 
@@ -79,6 +83,11 @@ class TranslationLoss(nn.Module):
         if features.choice_logp is not None and features.value is not None:
             rewards = nll.new_zeros(tgt_mask.numel()).index_copy(0, real, -nll).view(tgt_mask.shape)
             minimised = minimised + reinforce(rewards, features.choice_logp, features.value, tgt_mask)
+            if (entropy := getattr(features, "entropy", None)) is not None:
+                minimised = minimised - entropy.to(minimised.dtype).where(tgt_mask, 0.0).sum()
+            if (average := getattr(features, "average", None)) is not None:
+                returns = _sum_from_each_position(rewards).detach().where(tgt_mask, 0.0)
+                average.lerp_((returns.sum() / max(real.numel(), 1)).to(average.dtype), AVERAGE_STEP)
         return LossSums(minimised, nll.sum(), int(real.numel()))
 
 

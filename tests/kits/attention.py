@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seq2seq.attention import Attention, AttentionOutput, Queries
+from seq2seq.attention import Attention, AttentionOutput, Past, Queries
 from seq2seq.config import AttentionConfig
 
 B, Q, S, H, E, A = 4, 5, 7, 3, 4, 6
@@ -18,6 +18,7 @@ POSITION = torch.tensor([[0, 1, 2, 3, 4], [9, 0, 1, 2, 6], [3, 3, 3, 3, 3], [5, 
 MAX_SOURCE, MAX_TARGET = 3, 4  # of the cases whose names end in "-short"
 Weights = dict[str, Tensor]
 Formula = Callable[[Weights, Tensor, int, Tensor, int], Tensor]
+PastFormula = Callable[[Weights, Tensor, Tensor, int, Past], Tensor]
 
 
 def float64() -> Iterator[None]:
@@ -57,6 +58,17 @@ def _three_heads(w: Weights, s: Tensor, t: int, h: Tensor, i: int) -> Tensor:
     return torch.stack([query[j : j + 2].dot(key[j : j + 2]) / math.sqrt(2) for j in (0, 2, 4)])
 
 
+def _two_additive_heads(w: Weights, s: Tensor, t: int, h: Tensor, i: int) -> Tensor:
+    hidden = torch.tanh(w["query.weight"].mv(s) + w["key.weight"].mv(h))
+    v = w["energy.weight"][0]
+    return torch.stack([v[:3].dot(hidden[:3]), v[3:].dot(hidden[3:])])
+
+
+def _two_general_heads(w: Weights, s: Tensor, t: int, h: Tensor, i: int) -> Tensor:
+    key = w["key.weight"].mv(h)
+    return torch.stack([s[:2].dot(key[:2]), s[2:].dot(key[2:])])
+
+
 def _location(w: Weights, s: Tensor, t: int, h: Tensor, i: int) -> Tensor:
     return w["query.weight"][i].dot(s)
 
@@ -77,11 +89,31 @@ def _dynamic_factorised(w: Weights, s: Tensor, t: int, h: Tensor, i: int) -> Ten
     return network("query", s).dot(network("key", h))
 
 
+def _location_aware(w: Weights, s: Tensor, h: Tensor, i: int, past: Past) -> Tensor:
+    features = torch.zeros(10)
+    for k in range(10):
+        for m, weight in enumerate(w["filters.weight"][k, 0]):
+            j = i + m - 1  # kernels of width 3
+            features[k] += weight * past.last[j] if 0 <= j < len(past.last) else 0.0
+    inner = w["query.weight"].mv(s) + w["key.weight"].mv(h) + w["location.weight"].mv(features)
+    return w["energy.weight"][0].dot(torch.tanh(inner))
+
+
+def _coverage(w: Weights, s: Tensor, h: Tensor, i: int, past: Past) -> Tensor:
+    fertility = 2 / (1 + torch.exp(-w["fertility.weight"][0].dot(h)))
+    covered = w["coverage.weight"][:, 0] * (past.total[i] / fertility)
+    return w["energy.weight"][0].dot(torch.tanh(w["query.weight"].mv(s) + w["key.weight"].mv(h) + covered))
+
+
+PAST_FORMULAS: dict[str, PastFormula] = {"location-aware": _location_aware, "coverage": _coverage}
+"""Formulas of the scores that read the weights of earlier steps, last and total being (S,)."""
 FORMULAS: dict[tuple[str, int], Formula] = {
     ("additive", 1): _additive,
+    ("additive", 2): _two_additive_heads,
     ("concat", 1): _concat,
     ("dot", 1): _dot,
     ("general", 1): _general,
+    ("general", 2): _two_general_heads,
     ("scaled-dot", 1): _scaled_dot,
     ("scaled-dot", 3): _three_heads,
     ("location", 1): _location,
@@ -96,6 +128,8 @@ CASES: dict[str, dict[str, Any]] = {
     "general": {"score": "general"},
     "scaled-dot": {"score": "scaled-dot", "attention_size": A},
     "three-heads": {"score": "scaled-dot", "attention_size": A, "num_heads": 3},
+    "additive-heads": {"score": "additive", "attention_size": A, "num_heads": 2},
+    "general-heads": {"score": "general", "num_heads": 2},
     "location": {"score": "location", "max_source": 9},
     "location-short": {"score": "location", "max_source": MAX_SOURCE},
     "static": {"score": "static", "max_source": 9, "max_target": 8},
@@ -113,6 +147,8 @@ CASES: dict[str, dict[str, Any]] = {
         "max_target": MAX_TARGET,
     },
     "dynamic": {"score": "dynamic-factorised", "attention_size": 3},
+    "location-aware": {"score": "location-aware", "attention_size": A, "kernel_size": 3},
+    "coverage": {"score": "coverage", "attention_size": A},
 }
 WINDOWS: dict[str, dict[str, Any]] = {
     "global": {},
@@ -125,7 +161,14 @@ COMBINATIONS = [
     for case, scope, normaliser in itertools.product(CASES, WINDOWS, ("softmax", *HARD))
     if scope != "local-p" or normaliser == "softmax"
 ]
-SOFT = [combination for combination in COMBINATIONS if combination[2] == "softmax"]
+COMBINATIONS += [("general", scope, name) for scope in WINDOWS for name in ("sparsemax", "entmax-1.5")]
+COMBINATIONS += [("three-heads", "global", "sparsemax"), ("coverage", "global", "entmax-1.5")]
+COMBINATIONS += [
+    (case, "global", "monotonic") for case in ("additive", "three-heads", "location-aware", "coverage")
+]
+SOFT = [
+    combination for combination in COMBINATIONS if combination[2] in ("softmax", "sparsemax", "entmax-1.5")
+]
 
 
 def configure(case: str, scope: str = "global", normaliser: str = "softmax") -> AttentionConfig:
@@ -133,7 +176,7 @@ def configure(case: str, scope: str = "global", normaliser: str = "softmax") -> 
 
 
 def query_size(case: str) -> int:
-    return E if case == "dot" else H
+    return E if case in ("dot", "general-heads") else H
 
 
 def make(case: str, scope: str = "global", normaliser: str = "softmax") -> Attention:
@@ -148,9 +191,22 @@ def make(case: str, scope: str = "global", normaliser: str = "softmax") -> Atten
 def example(case: str) -> tuple[Queries, Tensor]:
     """Draw queries and encoder states, which are large in the padding."""
     states = torch.randn(B, S, E)
-    return Queries(torch.randn(B, Q, query_size(case)), POSITION), states.where(
-        MASK.unsqueeze(2), 1e3 * states
-    )
+    queries = Queries(torch.randn(B, Q, query_size(case)), POSITION, random_past(configure(case).num_heads))
+    return queries, states.where(MASK.unsqueeze(2), 1e3 * states)
+
+
+def random_past(heads: int) -> Past:
+    """Draw weights of the step before and of three steps together, which are 0 in the padding."""
+    visible = MASK[:, None, None]
+    scores = torch.randn(2, B, heads, Q, S).masked_fill(~visible, -math.inf)
+    return Past(scores[0].softmax(-1), 3 * scores[1].softmax(-1))
+
+
+def pick(queries: Queries, q: int) -> Queries:
+    """Return the query q of each sentence."""
+    assert queries.past is not None
+    past = Past(*(part[:, :, q : q + 1] for part in queries.past))
+    return Queries(queries.state[:, q : q + 1], queries.position[:, q : q + 1], past)
 
 
 def attend(attention: Attention, queries: Queries, states: Tensor, mask: Tensor = MASK) -> AttentionOutput:
@@ -162,12 +218,27 @@ def close(left: Tensor, right: Tensor, atol: float = 1e-10) -> None:
     torch.testing.assert_close(left, right, rtol=0, atol=atol)
 
 
+def sparse(e: list[float], normaliser: str) -> list[float]:
+    """Find tau by bisection: the weights fall as it rises, and their sum is to be 1."""
+    power, scale = (1, 1.0) if normaliser == "sparsemax" else (2, 0.5)
+    low, high = scale * max(e) - 1, scale * max(e)
+    for _ in range(200):
+        tau = (low + high) / 2
+        weights = [max(scale * each - tau, 0.0) ** power for each in e]
+        low, high = (tau, high) if sum(weights) > 1 else (low, tau)
+    return weights
+
+
 @torch.no_grad()
 def twin(
-    attention: Attention, config: AttentionConfig, s: Tensor, t: int, states: Tensor
+    attention: Attention, config: AttentionConfig, s: Tensor, t: int, states: Tensor, past: Past
 ) -> tuple[Tensor, Tensor]:
-    """Compute weights (heads, S) and context (C,) of one query at position t over states (S, E)."""
-    w, formula = dict(attention.scorer.named_parameters()), FORMULAS[config.score, config.num_heads]
+    """Compute weights (heads, S) and context (C,) of one query at position t over states (S, E).
+
+    The weights of earlier steps in ``past`` are (heads, S).
+    """
+    w = dict(attention.scorer.named_parameters())
+    reads_past, formula = PAST_FORMULAS.get(config.score), FORMULAS.get((config.score, config.num_heads))
     length = min(len(states), config.max_source or 100)
     centre = 0.0
     if config.scope == "local-m":
@@ -176,11 +247,23 @@ def twin(
         energy = attention.scope.energy.weight[0].dot(torch.tanh(attention.scope.hidden.weight.mv(s)))
         centre = length / (1 + math.exp(-energy))
     visible = [i for i in range(length) if config.window is None or abs(i - centre) <= config.window]
-    e = {i: formula(w, s, t, states[i], i).reshape(-1) for i in visible}  # (heads,) each
+    if reads_past is not None:
+        first_head = Past(past.last[0], past.total[0])
+        e = {i: reads_past(w, s, states[i], i, first_head).reshape(-1) for i in visible}
+    else:
+        e = {i: formula(w, s, t, states[i], i).reshape(-1) for i in visible}  # (heads,) each
     weights = torch.zeros(config.num_heads, len(states))
     for head, i in itertools.product(range(config.num_heads), visible):
         if config.normaliser == "softmax":
             weights[head, i] = e[i][head].exp() / sum(e[j][head].exp() for j in visible)
+        elif config.normaliser in ("sparsemax", "entmax-1.5"):
+            weights[head, i] = sparse([float(e[j][head]) for j in visible], config.normaliser)[
+                visible.index(i)
+            ]
+        elif config.normaliser == "monotonic":  # the first stop at or after the position of the step before
+            stops = [j for j in visible if past.last[head, : j + 1].sum() > 0]
+            stops = [j for j in stops if e[j][head] + attention.normaliser.bias > 0]
+            weights[head, i] = float(i == min(stops, default=-1))
         else:
             weights[head, i] = float(e[i][head] == max(e[j][head] for j in visible))
         if config.scope == "local-p":

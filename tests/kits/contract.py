@@ -52,6 +52,10 @@ def tiny(name: str, tie: str = "output") -> ResolvedModel:
     changes |= {"tie": tie} if "tie" in settings else {}
     changes |= {"num_heads": 2} if settings.get("num_heads", 1) > 1 else {}
     changes |= {"num_layers": 3} if settings.get("num_layers", 1) > 1 else {}
+    changes |= {"encoder_layers": 2} if settings.get("encoder_layers") else {}
+    if settings.get("readout") == "none":  # tied, embeddings are as wide as the input of the output layer
+        context = TINY["hidden_size"] if settings["context_to_readout"] else 0  # of several heads
+        changes |= {"embedding_size": TINY["hidden_size"] + context}
     changes |= {"window": 2} if settings.get("scope", "global") != "global" else {}
     changes |= {"attention_size": 4} if settings.get("attention_size") else {}
     if (score := SCORES.get(settings.get("score", ""))) is not None:

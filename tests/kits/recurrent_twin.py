@@ -11,7 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from seq2seq import Queries, SelfAttention, Seq2Seq
+from seq2seq import Past, Queries, SelfAttention, Seq2Seq
+from seq2seq.layer_norm_lstm import LayerNormLSTMCell
 from seq2seq.stack import RecurrentStack
 
 FORWARD = {"both": [True, False], "forward": [True], "backward": [False]}
@@ -38,9 +39,37 @@ class TwinDecoding(NamedTuple):
     """Weights by name, as ``Seq2Seq.attention`` returns them, without the batch dimension."""
 
 
+class TwinLayerNormCell(nn.Module):
+    """Ba et al. 2016, eq. 20 to 22, the statistics of each gate apart, for vectors."""
+
+    def __init__(self, weights: dict[str, Tensor]) -> None:
+        super().__init__()
+        self.w, self.hidden_size = weights, len(weights["gain_c"])
+
+    def forward(self, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        (h, c), w = state, self.w
+        gates = []
+        for k in range(4):
+            rows = slice(k * self.hidden_size, (k + 1) * self.hidden_size)
+            from_x = w["gain_ih"][k] * standardise(w["weight_ih"][rows].mv(x))
+            from_h = w["gain_hh"][k] * standardise(w["weight_hh"][rows].mv(h))
+            gates.append(from_x + from_h + w["bias_ih"][rows])
+        i, f, g, o = gates
+        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+        return torch.sigmoid(o) * torch.tanh(w["gain_c"] * standardise(c) + w["bias_c"]), c
+
+
+def standardise(x: Tensor) -> Tensor:
+    mean = sum(x) / len(x)
+    return (x - mean) / (sum((x - mean) ** 2) / len(x) + 1e-5) ** 0.5
+
+
 def cells_of(stack: RecurrentStack) -> list[nn.Module]:
     """Create one of torch's cells per layer and direction, with the weights of ``stack``."""
-    cells = []
+    cells: list[nn.Module] = []
+    for module in stack.modules():
+        if isinstance(module, LayerNormLSTMCell):
+            cells.append(TwinLayerNormCell(dict(module.named_parameters())))
     for weights in stack.layers:
         size = weights[1].size(1)
         cell_class = nn.LSTMCell if weights[1].size(0) == 4 * size else nn.GRUCell
@@ -52,7 +81,7 @@ def cells_of(stack: RecurrentStack) -> list[nn.Module]:
 
 
 def advance(cell: nn.Module, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-    return cell(x, (h, c)) if isinstance(cell, nn.LSTMCell) else (cell(x, h), c)
+    return (cell(x, h), c) if isinstance(cell, nn.GRUCell) else cell(x, (h, c))
 
 
 def self_attend(module: SelfAttention, h: Tensor, earlier: list[Tensor]) -> tuple[Tensor, list[float]]:
@@ -69,12 +98,15 @@ def self_attend(module: SelfAttention, h: Tensor, earlier: list[Tensor]) -> tupl
 def encode(model: Seq2Seq, tokens: Tensor) -> TwinEncoding:
     """Encode one sentence (S,) without padding."""
     encoder, config = model.encoder, model.config
-    forward, cells = FORWARD[config.direction], cells_of(encoder.rnn)
+    cells = iter(cells_of(encoder.rnn))
     xs, summary = [encoder.embedding.weight[token] for token in tokens], []
-    for layer in range(config.num_layers):
+    for layer in range(config.encoder_layers or config.num_layers):
+        forward = FORWARD["forward" if layer else "both"]
+        if config.direction != "both-bottom":
+            forward = FORWARD[config.direction]
         outputs, finals = [], []
-        for direction, left_to_right in enumerate(forward):
-            cell, hs = cells[layer * len(forward) + direction], []
+        for left_to_right in forward:
+            cell, hs = next(cells), []
             h = c = torch.zeros(cell.hidden_size, dtype=torch.float64)
             for x in xs if left_to_right else xs[::-1]:
                 h, c = advance(cell, x, h, c)
@@ -84,7 +116,9 @@ def encode(model: Seq2Seq, tokens: Tensor) -> TwinEncoding:
         below, xs = xs, [torch.cat(parts) for parts in zip(*outputs, strict=True)]
         if layer >= FIRST_RESIDUAL_LAYER:
             xs = [x + lower for x, lower in zip(xs, below, strict=True)]
-        for part in range(2 if config.cell == "lstm" else 1):
+        if config.direction == "both-bottom":
+            finals = finals[-1:]
+        for part in range(1 if config.cell == "gru" else 2):
             summary.append(torch.cat([final[part] for final in finals]))
     if encoder.own is None:
         return TwinEncoding(torch.stack(xs), summary, None)
@@ -117,14 +151,16 @@ def initial_states(model: Seq2Seq, encoded: TwinEncoding) -> tuple[list[Tensor],
     if kind == "bridge":
         start = torch.tanh(decoder.bridge.weight.mv(start) + decoder.bridge.bias)
     elif kind == "zeros":
-        per_layer = 2 * config.hidden_size if config.cell == "lstm" else config.hidden_size
+        per_layer = config.hidden_size if config.cell == "gru" else 2 * config.hidden_size
         start = torch.zeros(config.num_layers * per_layer, dtype=torch.float64)
     parts = start.view(model.config.num_layers, -1).split(model.config.hidden_size, dim=1)
     return list(parts[0]), list(parts[-1])
 
 
 def compute_readout(model: Seq2Seq, x: Tensor) -> Tensor:
-    """Return tanh(W x + b), or the maximum of each two neighbours of W x + b with maxout."""
+    """Return tanh(W x + b), the larger of each two neighbours of W x + b with maxout, or x itself."""
+    if model.config.readout == "none":
+        return x
     readout = model.decoder.readout.weight.mv(x) + model.decoder.readout.bias
     if model.config.readout == "maxout":
         return torch.stack([torch.max(readout[i], readout[i + 1]) for i in range(0, len(readout), 2)])
@@ -139,21 +175,29 @@ def decode(model: Seq2Seq, source: Tensor, target: Tensor) -> TwinDecoding:
     if attention is not None:
         mask = torch.ones(1, len(source), dtype=torch.bool)
         memory = decoder.attention.remember(encoded.states[None], mask)
+        last = torch.zeros(1, config.attention.num_heads, 1, len(source), dtype=torch.float64)
+        if config.attention.normaliser == "monotonic":
+            last[..., 0] = 1
+        earlier = [last]
     h, c = initial_states(model, encoded)
-    top, summary = h[-1], h[-1]
+    query_layer = (config.num_layers if attention is None else attention.query_layer or config.num_layers) - 1
+    query, summary = h[query_layer], h[-1]
     readout = torch.zeros(config.output_size, dtype=torch.float64)
     logits, cross_weights, past = [], [], []
     own_weights = torch.zeros(1, len(target), len(target), dtype=torch.float64)
     for t, token in enumerate(target):
 
         def attend(query: Tensor, t: int = t) -> Tensor:
-            output = decoder.attention(Queries(query[None, None], torch.tensor([[t]])), memory)
+            total = torch.stack([torch.zeros_like(last), *earlier[1:]]).sum(0)
+            queries = Queries(query[None, None], torch.tensor([[t]]), Past(earlier[-1], total))
+            output = decoder.attention(queries, memory)
+            earlier.append(output.weights)
             cross_weights.append(output.weights[0, :, 0])
             return output.context[0, 0]
 
         inputs = [decoder.embedding.weight[token]]
         if attention is not None and attention.placement == "before":
-            context = attend(top)
+            context = attend(query)
             inputs.append(context)
         if attention is not None and attention.input_feeding:
             inputs.append(readout)
@@ -161,19 +205,26 @@ def decode(model: Seq2Seq, source: Tensor, target: Tensor) -> TwinDecoding:
             inputs.append(summary)
         x = torch.cat(inputs)
         for layer, cell in enumerate(cells):
+            below = x
+            if layer and attention is not None and attention.context_to == "all":
+                x = torch.cat((x, context))
             h[layer], c[layer] = advance(cell, x, h[layer], c[layer])
-            x = h[layer] + x if layer >= FIRST_RESIDUAL_LAYER else h[layer]
+            x = h[layer] + below if layer >= FIRST_RESIDUAL_LAYER else h[layer]
+            query = x if layer == query_layer else query
         top = x
         if decoder.own is not None:
             top, weights = self_attend(decoder.own, x, past)
             own_weights[0, t, :t] = torch.tensor(weights, dtype=torch.float64)
             past.append(x)
+            query = top
         if attention is None:
             readout_inputs = [top, *inputs]
         elif attention.placement == "before":
-            readout_inputs = [top, context, inputs[0]]
+            readout_inputs = [top, context, inputs[0]] if attention.context_to_readout else [top, inputs[0]]
         else:
-            readout_inputs = [top, attend(top)]
+            readout_inputs = [top, attend(query)]
+        if config.readout == "none":
+            readout_inputs = [part for part in readout_inputs if not any(part is each for each in inputs[:1])]
         readout = compute_readout(model, torch.cat(readout_inputs))
         logits.append(model.output.weight.mv(readout) + model.output.bias)
     return TwinDecoding(

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seq2seq import AttentionConfig, Seq2Seq, Seq2SeqConfig
+from seq2seq import NORMALISERS, SCORES, AttentionConfig, Seq2Seq, Seq2SeqConfig
 
 V = 11  # vocabulary size
 LENGTHS = torch.tensor([6, 2, 4, 1])
@@ -70,6 +70,47 @@ MODELS: dict[str, dict[str, Any]] = {
         "cell": "gru",
         "encoder_size": 6,
     },
+    "location-aware": {"attention": before("location-aware", kernel_size=3)},
+    "location-aware-after": {"attention": after("location-aware"), "cell": "gru", "num_layers": 2},
+    "coverage": {"attention": before("coverage"), "cell": "gru"},
+    "coverage-feed": {"attention": feeding("coverage", attention_size=5), "num_layers": 3},
+    "coverage-local-p": {"attention": after("coverage", scope="local-p", window=2)},
+    "hard-monotonic": {"attention": before(normaliser="monotonic")},
+    "hard-monotonic-after": {"attention": after("scaled-dot", num_heads=2, normaliser="monotonic")},
+    "hard-monotonic-feed": {"attention": feeding("location-aware", normaliser="monotonic"), "cell": "gru"},
+    "sparsemax-before": {"attention": before(normaliser="sparsemax", temperature=0.5)},
+    "entmax-feed": {"attention": feeding(normaliser="entmax-1.5"), "cell": "gru"},
+    "heads-additive": {"attention": before(num_heads=2, attention_size=6)},
+    "heads-general-feed": {"attention": feeding(num_heads=4), "cell": "gru"},
+    "norm-lstm": {"attention": None, "cell": "layer-norm-lstm", "num_layers": 2},
+    "norm-lstm-before": {"attention": before(), "cell": "layer-norm-lstm", "num_layers": 3},
+    "norm-lstm-after": {"attention": after(), "cell": "layer-norm-lstm", "direction": "backward"},
+    "norm-lstm-feed": {"attention": feeding(), "cell": "layer-norm-lstm", "direction": "forward"},
+    "gnmt": {
+        "attention": before(query_layer=1, context_to="all", context_to_readout=False),
+        "direction": "both-bottom",
+        "decoder_start": "last",
+        "readout": "none",
+        "num_layers": 4,
+    },
+    "rnmt": {
+        "attention": before(query_layer=1, context_to="all", num_heads=2),
+        "cell": "layer-norm-lstm",
+        "decoder_start": "zeros",
+        "readout": "none",
+        "encoder_layers": 3,
+        "num_layers": 4,
+    },
+    "middle-before": {"attention": before(query_layer=2), "cell": "gru", "num_layers": 4},
+    "all-before": {
+        "attention": before("coverage", context_to="all"),
+        "num_layers": 3,
+        "encoder_layers": 2,
+        "direction": "both-bottom",
+    },
+    "bottom-after": {"attention": after(query_layer=1), "num_layers": 3, "cell": "gru"},
+    "bottom-feed": {"attention": feeding("coverage", query_layer=1), "num_layers": 2},
+    "lstm-no-readout": {"attention": None, "readout": "none"},
     "own-encoder": {"attention": before(), "self_attention": "encoder"},
     "own-encoder-gru": {
         "attention": after(),
@@ -90,7 +131,10 @@ SMOOTH = [name for name in MODELS if not name.startswith(("hard", "reinforce"))]
 
 def feeds_back(attention: AttentionConfig | None) -> bool:
     """Return whether a step reads more from the previous step than the state of the RNN."""
-    return attention is not None and (attention.placement == "before" or attention.input_feeding)
+    if attention is None:
+        return False
+    reads_weights = SCORES[attention.score].needs_past or NORMALISERS[attention.normaliser].needs_past
+    return attention.placement == "before" or attention.input_feeding or reads_weights
 
 
 FUSED = [name for name, settings in MODELS.items() if not feeds_back(settings["attention"])]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from seq2seq.attention import AttentionOutput, Queries, attention_multiply_adds
+from seq2seq.attention import AttentionOutput, Past, Queries, attention_multiply_adds
 from seq2seq.scores import MultiplyAdds
 from tests.kits.attention import (
     COMBINATIONS,
@@ -27,6 +27,7 @@ from tests.kits.attention import (
     example,
     float64,
     make,
+    pick,
     query_size,
     twin,
 )
@@ -38,14 +39,14 @@ _float64 = pytest.fixture(autouse=True)(float64)
 def test_attention_equals_its_formula(case: str, scope: str, normaliser: str) -> None:
     """A padded batch equals each sentence computed alone, so neighbours and padding have no effect either."""
     attention, (queries, states) = make(case, scope, normaliser), example(case)
-    context, weights, logp, value = attend(attention, queries, states)
+    context, weights, logp, value, _ = attend(attention, queries, states)
     assert logp is None
     assert value is None
     assert context.size(2) == attention.context_size
     config = configure(case, scope, normaliser)
     for b, q in itertools.product(range(B), range(Q)):
-        real = states[b, : LENGTHS[b]]
-        expected = twin(attention, config, queries.state[b, q], int(POSITION[b, q]), real)
+        real, past = states[b, : LENGTHS[b]], Past(*(part[b, :, q, : LENGTHS[b]] for part in queries.past))
+        expected = twin(attention, config, queries.state[b, q], int(POSITION[b, q]), real, past)
         close(weights[b, :, q, : LENGTHS[b]], expected[0])
         close(context[b, q], expected[1])
         assert (weights[b, :, q, LENGTHS[b] :] == 0).all()
@@ -61,6 +62,8 @@ def test_weights_are_a_distribution(case: str, scope: str, normaliser: str, trai
     if scope == "local-p":
         assert (total > math.exp(-2)).all()  # at the edge of the window, two sigma from the centre
         assert (total < 1).all()
+    elif normaliser == "monotonic":
+        assert (total < 1 + 1e-12).all()
     else:
         close(total, torch.ones_like(total))
     if normaliser in HARD:
@@ -73,7 +76,8 @@ def test_gradients(case: str, scope: str, normaliser: str) -> None:
     rows, mask = slice(1, 3), MASK[1:3, :5]
 
     def run(state: Tensor, states: Tensor, *_: Tensor) -> tuple[Tensor, Tensor]:
-        return attend(attention, Queries(state, POSITION[rows, :3]), states, mask)[:2]
+        past = Past(*(part[rows, :, :3, :5] for part in queries.past))
+        return attend(attention, Queries(state, POSITION[rows, :3], past), states, mask)[:2]
 
     inputs = (queries.state[rows, :3].clone(), states[rows, :5].clone().masked_fill(~mask.unsqueeze(2), 1.0))
     for tensor in inputs:
@@ -88,12 +92,10 @@ def test_queries_do_not_influence_each_other(case: str, scope: str, normaliser: 
     source = attention.remember(states, MASK)
     full: AttentionOutput = attention(queries, source)
     for q in range(Q):
-        alone: AttentionOutput = attention(
-            Queries(queries.state[:, q : q + 1], POSITION[:, q : q + 1]), source
-        )
+        alone: AttentionOutput = attention(pick(queries, q), source)
         close(alone.context[:, 0], full.context[:, q])
         close(alone.weights[:, :, 0], full.weights[:, :, q])
-        beam = Queries(queries.state, POSITION[:, q : q + 1].expand(-1, Q))
+        beam = queries._replace(position=POSITION[:, q : q + 1].expand(-1, Q))
         close(attention(beam, source).context[:, q], full.context[:, q])
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from seq2seq.attention import Attention
 from seq2seq.config import AttentionConfig, Seq2SeqConfig
-from seq2seq.normalisers import NORMALISERS
+from seq2seq.normalisers import NORMALISERS, ReinforceConfig
 from seq2seq.scopes import SCOPES
 from seq2seq.scores import SCORES
 from tests.kits.attention import COMBINATIONS, configure, float64
@@ -23,13 +23,32 @@ _float64 = pytest.fixture(autouse=True)(float64)
         ({"scope": "local"}, "scope must be one of global, local-m, local-p, got 'local'"),
         (
             {"normaliser": "hard"},
-            "normaliser must be one of softmax, straight-.* got 'hard'",
+            "normaliser must be one of softmax, sparsemax, .* got 'hard'",
         ),
         ({"placement": "between"}, "placement must be one of before, after, got 'between'"),
         ({"score": ["dot"]}, r"score must be one of .* got \['dot'\]"),
         ({"input_feeding": True}, 'input_feeding needs placement "after": with "before" the cell reads'),
         ({"num_heads": 0}, "num_heads must be at least 1, got 0"),
-        ({"num_heads": 2}, 'num_heads above 1 needs score "scaled-dot": "additive" has one head'),
+        (
+            {"num_heads": 2, "score": "dot"},
+            'num_heads above 1 needs score "additive" or "concat" or "general" or "scaled-dot": "dot"',
+        ),
+        ({"num_heads": 2, "score": "coverage"}, '"coverage" has one head'),
+        ({"kernel_size": 3}, 'kernel_size has no effect with score "additive": it has no filters'),
+        ({"score": "location-aware", "kernel_size": 4}, "kernel_size must be odd, got 4"),
+        (
+            {"reinforce": ReinforceConfig(entropy_weight=0.1)},
+            'baseline, reward_weight and entropy_weight have no effect with normaliser "softmax"',
+        ),
+        ({"temperature": 0.0}, "temperature must be positive and finite, got 0.0"),
+        ({"temperature": float("nan")}, "temperature must be positive and finite, got nan"),
+        ({"query_layer": 0}, "query_layer must be at least 1, got 0"),
+        ({"context_to": "top"}, "context_to must be one of first, all, got 'top'"),
+        (
+            {"placement": "after", "context_to": "all"},
+            'context_to "all" and context_to_readout false need placement "before"',
+        ),
+        ({"placement": "after", "context_to_readout": False}, 'context_to_readout false need placement "bef'),
         ({"attention_size": 0}, "attention_size must be at least 1, got 0"),
         (
             {"score": "dot", "attention_size": 4},
@@ -63,16 +82,68 @@ def test_an_invalid_attention_config_raises(settings: dict[str, Any], message: s
         AttentionConfig(**settings)
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"baseline": "mean"}, "baseline must be one of learned, moving-average, got 'mean'"),
+        ({"reward_weight": -1.0}, "reward_weight must be at least 0 and finite, got -1.0"),
+        ({"entropy_weight": float("nan")}, "entropy_weight must be at least 0 and finite, got nan"),
+    ],
+)
+def test_invalid_settings_of_reinforce_raise(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ReinforceConfig(**settings)
+
+
 HEADS = AttentionConfig(score="scaled-dot", num_heads=3)
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"cell": "rnn"}, "cell must be one of lstm, gru, got 'rnn'"),
-        ({"direction": "left"}, "direction must be one of both, forward, backward, got 'left'"),
+        ({"cell": "rnn"}, "cell must be one of lstm, gru, layer-norm-lstm, got 'rnn'"),
+        ({"direction": "left"}, "direction must be one of both, forward, backward, both-bottom, got 'left'"),
+        ({"direction": "both-bottom"}, 'direction "both-bottom" needs more than one layer in the encoder'),
+        (
+            {"direction": "both-bottom", "num_layers": 2, "self_attention": "both"},
+            'self_attention "both" needs layers of one direction or two, not direction "both-bottom"',
+        ),
+        ({"encoder_layers": 0}, "encoder_layers must be at least 1, got 0"),
+        ({"encoder_layers": 1001}, "encoder_layers must be at most 1,000, got 1,001"),
+        (
+            {"encoder_layers": 2, "decoder_start": "last"},
+            r'encoder_layers \(2\) must be num_layers \(1\) with decoder_start "last": .* "bridge" takes',
+        ),
+        (
+            {"attention": AttentionConfig(query_layer=2)},
+            r"query_layer must be at most num_layers \(1\), got 2",
+        ),
+        (
+            {"attention": AttentionConfig(query_layer=1), "num_layers": 2, "self_attention": "decoder"},
+            r'query_layer 1 is below the top layer \(2\), whose outputs self_attention "decoder" combines',
+        ),
+        (
+            {"attention": AttentionConfig(context_to="all")},
+            'context_to "all" has no effect with num_layers 1',
+        ),
+        (
+            {"attention": AttentionConfig(placement="after", input_feeding=True), "readout": "none"},
+            "input_feeding needs a readout, whose output is fed",
+        ),
+        (
+            {"readout": "none", "tie": "output"},
+            'tie "output" with readout "none" needs embeddings as wide as the input of the output layer',
+        ),
+        (
+            {"attention": AttentionConfig(num_heads=3)},
+            r"attention_size \(512\) must be a multiple of num_heads \(3\)",
+        ),
+        (
+            {"attention": AttentionConfig(score="general", num_heads=4), "hidden_size": 510},
+            r"hidden_size \(510\) must be a multiple of num_heads \(4\)",
+        ),
         ({"self_attention": "all"}, "self_attention must be one of none, encoder, decoder, both, got 'all'"),
-        ({"readout": "linear"}, "readout must be one of tanh, maxout, got 'linear'"),
+        ({"readout": "linear"}, "readout must be one of tanh, maxout, none, got 'linear'"),
         ({"tie": "both"}, "tie must be one of none, output, all, got 'both'"),
         ({"embedding_size": 0}, "embedding_size must be at least 1, got 0"),
         ({"hidden_size": -2}, "hidden_size must be at least 1, got -2"),
@@ -143,7 +214,7 @@ def test_every_score_scope_and_normaliser_is_tested_and_cites_its_source() -> No
 
 def test_configs_are_frozen_and_small() -> None:
     for config in (AttentionConfig(), Seq2SeqConfig()):
-        assert len(dataclasses.fields(config)) <= 13
+        assert len(dataclasses.fields(config)) <= 16
         with pytest.raises(dataclasses.FrozenInstanceError):
             config.placement = "after"  # type: ignore[misc, union-attr]
     with pytest.raises(TypeError, match="hidden_sise"):

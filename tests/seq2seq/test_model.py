@@ -128,7 +128,7 @@ def test_the_seed_determines_the_initial_weights(name: str) -> None:
         torch.manual_seed(seed)
         weights.append(Seq2Seq(config, V, V).state_dict())
     assert all(torch.equal(weights[0][key], weights[1][key]) for key in weights[0])
-    matrices = [key for key in weights[0] if "bias" not in key]
+    matrices = [key for key in weights[0] if "bias" not in key and "gain" not in key]
     assert all(not torch.equal(weights[0][key], weights[2][key]) for key in matrices)
 
 
@@ -197,8 +197,17 @@ def test_models_without_feedback_run_all_steps_at_once(name: str) -> None:
     calls = Calls(**{part: module for part, module in parts.items() if module is not None})
     model(SRC, MASK, TGT)
     times = 1 if name in FUSED else 5
-    expected = {"rnn": 1 if name in FUSED else 0, "attention": times, "own": times}
+    in_one_call = name in FUSED and not model.config.queries_below_top  # else in two calls of its parts
+    expected = {"rnn": int(in_one_call), "attention": times, "own": times}
     assert calls.counts == {part: expected[part] for part in calls.counts}
+
+
+@pytest.mark.parametrize("name", ["gnmt", "middle-before"])
+def test_layers_above_the_one_that_attends_run_all_steps_at_once(name: str) -> None:
+    model = make(name)
+    calls = Calls(**{f"above {i}": layer for i, layer in enumerate(model.decoder.rnn.residual)})
+    model(SRC, MASK, TGT)
+    assert list(calls.counts.values()) == ([1, 1, 1] if name == "gnmt" else [0, 1, 1])
 
 
 @pytest.mark.parametrize("name", FUSED)

@@ -110,7 +110,7 @@ def test_an_earlier_result_under_other_conditions_is_refused_before_work(
     )
 
 
-@pytest.mark.parametrize("name", ["speed-gpu", "speed-gpu-recurrent"])
+@pytest.mark.parametrize("name", ["speed-gpu", "speed-gpu-recurrent", "speed-gpu-gnmt"])
 def test_the_gpu_set_can_be_built_and_needs_a_gpu(
     name: str, refusal: Refusal, monkeypatch: pytest.MonkeyPatch
 ):
@@ -125,6 +125,7 @@ def test_the_gpu_set_can_be_built_and_needs_a_gpu(
         label: sum(weight.numel() for weight in model.parameters()) / 1e6 for label, model in models.items()
     }
     expected = {"transformer-base": (55, 70), "transformer-big": (200, 220), "bahdanau-4x1024": (225, 240)}
+    expected["gnmt"] = (270, 290)
     assert all(expected[label][0] < size < expected[label][1] for label, size in millions.items())
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert "torch finds no GPU" in refusal("bench", path, "--synthetic", "27")
@@ -132,7 +133,7 @@ def test_the_gpu_set_can_be_built_and_needs_a_gpu(
 
 def test_the_make_targets_are_commands_that_start(capsys: pytest.CaptureFixture[str]):
     """Each line of `make bench` and `make bench-gpu`, as a dry run, but for the GPU."""
-    for target, lines in (("bench", 2), ("bench-gpu", 3)):
+    for target, lines in (("bench", 2), ("bench-gpu", 4)):
         shown = subprocess.run(
             ["make", "--dry-run", "--always-make", "DATA=", "ARGS=", target],
             cwd=ROOT,

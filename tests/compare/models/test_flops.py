@@ -62,6 +62,18 @@ SPECIAL = [
     recurrent(AttentionConfig(attention_size=4)),
     recurrent(AttentionConfig(score="scaled-dot", num_heads=2, attention_size=6), encoder_size=14),
     recurrent(AttentionConfig(score="general", scope="local-p"), readout="maxout"),
+    recurrent(AttentionConfig(num_heads=2), cell="layer-norm-lstm", num_layers=2),
+    recurrent(AttentionConfig(score="general", num_heads=2, placement="after"), num_layers=2),
+    recurrent(AttentionConfig(score="location-aware", kernel_size=3, normaliser="monotonic")),
+    recurrent(
+        AttentionConfig(query_layer=1, context_to="all", context_to_readout=False),
+        num_layers=4,
+        direction="both-bottom",
+        readout="none",
+    ),
+    recurrent(
+        AttentionConfig(query_layer=2, context_to="all"), num_layers=3, encoder_layers=2, readout="none"
+    ),
     recurrent(tie="all", num_layers=2, direction="backward"),
     recurrent(None, tie="output"),
     recurrent(None, cell="gru", feed_summary=True),

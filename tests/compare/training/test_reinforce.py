@@ -2,9 +2,11 @@
 
 import itertools
 
+import pytest
 import torch
 from torch import Tensor
 
+import seq2seq
 from compare.training.loss import TranslationLoss, reinforce
 from tests.kits.loss import TinyModel, batch, close
 
@@ -77,3 +79,36 @@ def test_the_loss_adds_what_choices_earned():
     found.minimised.backward()
     assert logp.grad is not None
     assert (logp.grad[tgt_mask] != 0).all()
+
+
+def test_the_loss_maximises_the_entropy_and_updates_the_moving_average():
+    """Both leave padding out; the average moves by a tenth of the way to the mean reward to come."""
+    src, src_mask, tgt_in, tgt_out, tgt_mask = batch()
+    model = TinyModel()
+    logp, entropy = (torch.rand(tgt_mask.shape, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    average = torch.tensor([-3.0])
+    hidden = model.features(src, src_mask, tgt_in).hidden
+
+    class Hard(TinyModel):
+        def features(self, *_: Tensor) -> seq2seq.Features:
+            return seq2seq.Features(
+                hidden, logp, average.clone().expand(tgt_mask.shape), self.entropy, average
+            )
+
+    hard = Hard()
+    hard.load_state_dict(model.state_dict())
+    losses = []
+    for hard.entropy in (None, entropy):
+        average.fill_(-3.0)
+        losses.append(TranslationLoss(hard, 0.0)(src, src_mask, tgt_in, tgt_out, tgt_mask).minimised)
+    close(losses[0] - losses[1], entropy[tgt_mask].sum())
+    likelihoods = (
+        model.output(hidden.detach()).detach().log_softmax(2).gather(2, tgt_out.unsqueeze(2)).squeeze(2)
+        * tgt_mask
+    )
+    to_come = [
+        float(row[t:].sum())
+        for row, mask in zip(likelihoods, tgt_mask, strict=True)
+        for t in range(int(mask.sum()))
+    ]
+    assert float(average) == pytest.approx(0.9 * -3.0 + 0.1 * sum(to_come) / len(to_come), rel=1e-6)
