@@ -9,7 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .masks import require
+from .masks import has_checkable_values, require
+from .npy import read_npy
 
 MaskPattern = Callable[[Tensor, Tensor], Tensor]
 """From positions of queries (..., Q) and keys (S,), counted from 0, to a bool mask (..., Q, S), or
@@ -70,20 +71,18 @@ class MatrixPattern:
     """M as stored in a .npy file, (N, M) for all heads or (H, N, M); positions past its end are an error."""
 
     def __init__(self, name: str, path: str, num_heads: int) -> None:
-        import numpy as np  # needed for .npy files alone
-
         try:
-            array = np.load(path, allow_pickle=False)
+            array = read_npy(path)
         except ValueError as error:
-            raise ValueError(f"{name}: {path} is not a .npy array of numbers: {error}") from None
-        if array.ndim not in (2, 3) or array.size == 0 or not ((array == 0) | (array == 1)).all():
+            raise ValueError(f"{name}: {error}") from None
+        if array.dim() not in (2, 3) or not array.numel() or not ((array == 0) | (array == 1)).all():
             raise ValueError(
                 f"{name}: {path} must hold zeros and ones, of shape (N, M) or (H, N, M), found "
-                f"{array.dtype} of shape {array.shape}"
+                f"{array.dtype} of shape {tuple(array.shape)}"
             )
-        if array.ndim == 3 and len(array) != num_heads:
+        if array.dim() == 3 and len(array) != num_heads:
             raise ValueError(f"{name}: {path} is for {len(array)} heads, but num_heads is {num_heads}")
-        self.matrix = torch.from_numpy(array == 1)
+        self.matrix = array == 1
         self.past_end = (
             f"{name}: {path} is {array.shape[-2]} x {array.shape[-1]}, too small for these sentences: "
             "store a larger matrix or lower data.max_tokens"
@@ -94,7 +93,8 @@ class MatrixPattern:
         if self.matrix.device != queries.device:
             self.matrix = self.matrix.to(queries.device)
         rows, columns = self.matrix.shape[-2:]
-        require((queries < rows).all() & (keys < columns).all(), self.past_end)
+        if has_checkable_values(queries):
+            require((queries < rows).all() & (keys < columns).all(), self.past_end)
         return self.matrix[..., queries, :][..., keys]
 
 

@@ -10,6 +10,7 @@ LUONG, XU, BENGIO, CHENG = "Luong et al. 2015", "Xu et al. 2015", "Bengio et al.
 WU, LUONG_NMT, VASWANI = "Wu et al. 2016", "Luong et al. 2017", "Vaswani et al. 2017"
 GEHRING, T2T, CHEN, LIU = "Gehring et al. 2017", "Vaswani et al. 2018", "Chen et al. 2018", "Liu et al. 2018"
 RAFFEL, TAY = "Raffel et al. 2020", "Tay et al. 2021"
+TOUVRON = "Touvron et al. 2023"
 
 
 class Departure(NamedTuple):
@@ -189,6 +190,14 @@ DEPARTURES: dict[str, tuple[Departure, ...]] = {
         Departure("positions", "none", "sinusoids", f"{VASWANI}, 3.5"),
         *_TRANSFORMER,
     ),
+    "transformer-modern": (
+        Departure("model", "an encoder-decoder for translation, 3 + 3 layers of 256",
+                  "a language model, from 32 layers of 4,096", f"{TOUVRON}, table 2"),
+        Departure("tied weights", "target embedding and output layer", "none", f"{TOUVRON}, code"),
+        Departure("dropout", "on embeddings and sublayers", "none", f"{TOUVRON}, code"),
+        Departure("optimizer", "beta2 0.98, linear decay to 0, no weight decay",
+                  "beta2 0.95, cosine decay to a tenth, weight decay 0.1", f"{TOUVRON}, 2.3"),
+    ),
     "decoder-only": (
         Departure("mask", "a source token sees the whole source", "it sees what is before it",
                   f"{LIU}, 4.2.3"),
@@ -236,6 +245,14 @@ DEPARTURES: dict[str, tuple[Departure, ...]] = {
                   f"{T2T}, transformer_tiny"),
         Departure("tied weights", "target embedding and output layer", "source embedding too",
                   f"{T2T}, transformer_tiny"),
+    ),
+    "transformer-tiny": (
+        Departure("biases", "in the projections of Q, K, V and in W_O", "none", f"{T2T}, common_attention"),
+        Departure("norm", "epsilon 1e-5", "epsilon 1e-6", f"{T2T}, common_layers"),
+        Departure("learning rate", "peak 2e-3", "peak 1.98e-3 (2 * 128^-0.5 * 8000^-0.5)",
+                  f"{T2T}, transformer_base_v2"),
+        Departure("initial weights", "Xavier-uniform, embeddings normal", "uniform with unit scaling",
+                  f"{T2T}, transformer_base_v1"),
     ),
     "transformer-base": _QKV_BIASES,
     "transformer-big": (

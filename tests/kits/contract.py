@@ -52,6 +52,7 @@ def tiny(name: str, tie: str = "output") -> ResolvedModel:
     changes |= {"tie": tie} if "tie" in settings else {}
     changes |= {"num_heads": 2} if settings.get("num_heads", 1) > 1 else {}
     changes |= {"num_layers": 3} if settings.get("num_layers", 1) > 1 else {}
+    changes |= {"head_size": 4} if settings.get("positions") == "rotary" else {}
     changes |= {"window": 2} if settings.get("scope", "global") != "global" else {}
     changes |= {"attention_size": 4} if settings.get("attention_size") else {}
     if (score := SCORES.get(settings.get("score", ""))) is not None:

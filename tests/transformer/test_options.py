@@ -32,6 +32,7 @@ from transformer.attention import hard_attention, hard_weights
 from transformer.attention_positions import alibi_slopes
 from transformer.flops import multiply_adds
 from transformer.layers import FeedForward
+from transformer.npy import read_npy
 from transformer.positions import PositionalEmbedding
 
 _float64 = pytest.fixture(autouse=True)(float64)
@@ -302,7 +303,7 @@ def test_a_mask_that_cannot_be_is_refused(tmp_path: Path):
     with pytest.raises(ValueError, match="is for 3 heads, but num_heads is 4"):
         make(cross_mask=save(tmp_path, np.ones((3, 9, 9))))
     (tmp_path / "no.npy").write_text("no array")
-    with pytest.raises(ValueError, match=r"no.npy is not a .npy array"):
+    with pytest.raises(ValueError, match=r"cross_mask: .*no\.npy is not a \.npy file: it does not begin"):
         make(cross_mask=str(tmp_path / "no.npy"))
     with pytest.raises(OSError, match=r"absent\.npy"):
         make(cross_mask=str(tmp_path / "absent.npy"))
@@ -315,3 +316,26 @@ def test_a_mask_that_cannot_be_is_refused(tmp_path: Path):
     for name in ("encoder_mask", "cross_mask"):
         with pytest.raises(ValueError, match=f"{name} has no effect in a language model"):
             LanguageModel(small_only(**{name: "causal"}), TGT_V)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", ["?", "i1", "u1", "<i2", "<i8", "<f2", "<f8"])
+def test_a_npy_file_is_read_as_numpy_reads_it(tmp_path: Path, dtype: str, order: str):
+    array = np.asarray(np.random.default_rng(0).integers(0, 2, (2, 3, 5)), dtype=dtype, order=order)
+    found = read_npy(save(tmp_path, array))
+    assert np.array_equal(found.numpy(), np.load(tmp_path / "mask.npy"))
+    assert found.numpy().dtype == array.dtype
+
+
+def test_a_npy_file_that_is_damaged_or_holds_no_numbers_is_refused(tmp_path: Path):
+    path = Path(save(tmp_path, np.ones((3, 3))))
+    whole = path.read_bytes()
+    for content, message in (
+        (whole[:-1], "is truncated: 71 bytes of 72"),
+        (whole[:20], "its header cannot be read"),
+        (whole.replace(b"'descr'", b"'dexxr'"), "its header cannot be read"),
+        (whole.replace(b"<f8", b">f8"), "holds values of type '>f8', not numbers"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=message):
+            read_npy(str(path))
