@@ -42,20 +42,37 @@ def decoder_multiply_adds(
         tgt_len: number of target tokens, possibly a mean.
         memory_size: width of the encoder's states; None means ``d_model``.
     """
-    pair = config.attention_size + config.values_size
-    query_and_output = tgt_len * config.d_model * pair
-    keys_and_values = src_len * (memory_size or config.d_model) * pair
-    cross_attention = query_and_output + keys_and_values + tgt_len * src_len * pair
+    cross_attention = cross_attention_multiply_adds(config, src_len, tgt_len, memory_size)
     layers = config.decoder_layers * (_layer_multiply_adds(config, tgt_len) + cross_attention)
     return layers + _position_multiply_adds(config, tgt_len)
 
 
+def cross_attention_multiply_adds(
+    config: LayerConfig, src_len: float, tgt_len: float, memory_size: int | None = None
+) -> float:
+    """Count those of one attention to the source; arguments as for ``decoder_multiply_adds``."""
+    pair = config.attention_size + config.values_size
+    query_and_output = tgt_len * config.d_model * pair
+    keys_and_values = src_len * (memory_size or config.d_model) * pair
+    return query_and_output + keys_and_values + tgt_len * src_len * pair
+
+
+def self_attention_multiply_adds(config: LayerConfig, length: float) -> float:
+    """Count those of one self-attention over ``length`` tokens."""
+    pair = config.attention_size + config.values_size
+    relative = 0 if config.distance_limit is None else pair * (2 * config.distance_limit + 1)
+    return length * (2 * config.d_model * pair + relative) + length * length * pair
+
+
+def feed_forward_multiply_adds(config: LayerConfig, length: float) -> float:
+    """Count those of one feed-forward sublayer over ``length`` tokens."""
+    matrices = 3 if config.activation == "swiglu" else 2
+    return length * matrices * config.d_model * config.ffn_size
+
+
 def _layer_multiply_adds(config: LayerConfig, length: float) -> float:
     """Count those of self-attention and feed-forward sublayer over ``length`` tokens."""
-    pair = config.attention_size + config.values_size
-    feed_forward = (3 if config.activation == "swiglu" else 2) * config.d_model * config.ffn_size
-    relative = 0 if config.distance_limit is None else pair * (2 * config.distance_limit + 1)
-    return length * (2 * config.d_model * pair + feed_forward + relative) + length * length * pair
+    return self_attention_multiply_adds(config, length) + feed_forward_multiply_adds(config, length)
 
 
 def _position_multiply_adds(config: LayerConfig, length: float) -> float:

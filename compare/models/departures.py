@@ -10,7 +10,7 @@ LUONG, XU, BENGIO, CHENG = "Luong et al. 2015", "Xu et al. 2015", "Bengio et al.
 WU, LUONG_NMT, VASWANI = "Wu et al. 2016", "Luong et al. 2017", "Vaswani et al. 2017"
 GEHRING, T2T, CHEN, LIU = "Gehring et al. 2017", "Vaswani et al. 2018", "Chen et al. 2018", "Liu et al. 2018"
 RAFFEL, TAY = "Raffel et al. 2020", "Tay et al. 2021"
-TOUVRON = "Touvron et al. 2023"
+TOUVRON, DOMHAN = "Touvron et al. 2023", "Domhan 2018"
 
 
 class Departure(NamedTuple):
@@ -217,6 +217,13 @@ DEPARTURES: dict[str, tuple[Departure, ...]] = {
         Departure("encoder", "1 bidirectional LSTM layer", "6 bidirectional LSTM layers with layer norm",
                   f"{CHEN}, RNMT+"),
         Departure("decoder", "3 layers", "6 layers, Transformer Big", f"{CHEN}, hybrids"),
+    ),
+    "ladder": (
+        Departure("size", "3 layers of 256", "6 layers of 512", f"{DOMHAN}, experiments"),
+        Departure("attention", "scaled dot product of projections, one head, added to the last state",
+                  "a score of the state, joined by a layer of its own", f"{DOMHAN}, baseline RNN"),
+        Departure("first decoder state", "zeros", "computed from the encoder", f"{DOMHAN}, baseline RNN"),
+        Departure("tied weights", "target embedding and output layer", "not stated", f"{DOMHAN}, experiments"),
     ),
     "bahdanau-rnnsearch": (
         Departure("cell", f"candidate {_GRU_FORM}", "tanh(W x + U (r * s))", f"{BAHDANAU}, appendix A.1.1"),

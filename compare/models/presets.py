@@ -5,6 +5,7 @@ from typing import Any
 
 from compare.models.departures import DEPARTURES, Departure
 from compare.models.hybrid_config import HybridConfig
+from compare.models.ladder_config import LadderConfig
 from compare.models.registry import Architecture, family_of
 from compare.models.resolved_model import ResolvedModel
 from compare.optim.config import OptimConfig
@@ -188,6 +189,21 @@ PRESETS: dict[str, Preset] = {
         about="LSTM encoder, Transformer decoder",
         source="compare Chen et al. 2018",
         architecture=HybridConfig(encoder=replace(_PLAIN, dropout=0.1), decoder=_TRANSFORMER),
+        optim=_WARM,
+    ),
+    "ladder": Preset(
+        about="first rung from an RNN to the Transformer: LSTM layers, one attention at the last",
+        source="compare Domhan 2018",
+        architecture=LadderConfig(
+            num_heads=1,
+            positions="none",
+            norm="none",
+            encoder_mixer="lstm",
+            decoder_mixer="lstm",
+            cross_layers="last",
+            feed_forward=False,
+            residual=False,
+        ),
         optim=_WARM,
     ),
     "bahdanau-rnnsearch": Preset(

@@ -14,7 +14,7 @@ from compare.models.registry import build
 from seq2seq import Seq2SeqConfig
 from transformer.config import LayerConfig, TransformerConfig
 
-PAPER = re.compile(r"(\w+ et al\. \d{4}), \w")
+PAPER = re.compile(r"(\w+(?: et al\.)? \d{4}), \w")
 EXACT: set[str] = set()
 """Presets that are the model of their paper in every point: none."""
 RECURRENT = [name for name, preset in PRESETS.items() if isinstance(preset.architecture, Seq2SeqConfig)]
