@@ -1,7 +1,8 @@
 """Scaled dot-product attention: Vaswani et al. 2017, section 3.2.1.
 
 Shapes: B sentences, Q queries, S keys, H heads of width E, K hypotheses, L tokens generated so far.
-Masks are bool, True = may be attended, and broadcast to (B, H, Q, S).
+Masks broadcast to (B, H, Q, S). They are bool, True = may be attended, or a bias that is added to the scores,
+-inf where attention is forbidden.
 """
 
 import math
@@ -14,9 +15,13 @@ from torch.nn import functional as F
 
 from .masks import causal_mask
 
-Attend = Callable[[Tensor, Tensor, Tensor, Tensor | None, bool, float], Tensor]
+Attend = Callable[[Tensor, Tensor, Tensor | None, Tensor | None, bool, float], Tensor]
 """An attention function: queries (B, H, Q, E), keys and values (B, H, S, E), mask, causal, dropout ->
-contexts (B, H, Q, E). Arguments as for ``plain_attention``."""
+contexts (B, H, Q, E). Arguments as for ``plain_attention``. Values may have another width than keys. Only
+relative positions pass None for them, and receive the weights after dropout, (B, H, Q, S)."""
+
+Normalise = Callable[[Tensor], Tensor]
+"""From scores (..., S) to weights (..., S)."""
 
 
 class KeysValues(NamedTuple):
@@ -28,8 +33,29 @@ class KeysValues(NamedTuple):
     """(B, H, S, E)"""
 
 
+def softmax(scores: Tensor) -> Tensor:
+    """Return exp(e_j) / sum_k exp(e_k) along the last dimension."""
+    return scores.softmax(dim=-1)
+
+
+def hard_weights(scores: Tensor) -> Tensor:
+    """Return 1 at the first largest score and 0 elsewhere, with the gradient of softmax (straight-through).
+
+    Bengio et al. 2013, section 4, propose this estimator for a binary unit.
+    """
+    soft = scores.softmax(dim=-1)
+    choice = torch.zeros_like(soft).scatter_(-1, scores.argmax(dim=-1, keepdim=True), 1.0)
+    return choice + (soft - soft.detach())
+
+
 def plain_attention(
-    queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool, dropout: float
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+    dropout: float,
+    normalise: Normalise = softmax,
 ) -> tuple[Tensor, Tensor]:
     """Compute softmax(Q K^T / sqrt(E)) V, equation 1, step by step.
 
@@ -37,24 +63,41 @@ def plain_attention(
         queries: (B, H, Q, E).
         keys: (B, H, S, E).
         values: (B, H, S, E).
-        mask: True where attention is allowed; each query needs at least one True. None allows all.
+        mask: True where attention is allowed, or a bias; each query needs at least one key. None allows all.
         causal: also forbid query i all keys after i (Q = S).
         dropout: probability of dropping a weight.
+        normalise: function from scores to weights.
 
     Returns:
         The contexts (B, H, Q, E) and the weights before dropout (B, H, Q, S), exactly 0 where forbidden.
     """
-    scores = (queries / math.sqrt(queries.size(-1))) @ keys.transpose(-2, -1)
-    if mask is not None:
-        scores = scores.masked_fill_(~mask, float("-inf"))
-    if causal:
-        scores = scores.masked_fill_(~causal_mask(scores.size(-1), scores.device), float("-inf"))
-    weights = scores.softmax(dim=-1).to(values.dtype)
+    weights = attention_weights(queries, keys, mask, causal, normalise).to(values.dtype)
     return F.dropout(weights, dropout) @ values, weights
 
 
+def attention_weights(
+    queries: Tensor, keys: Tensor, mask: Tensor | None, causal: bool, normalise: Normalise = softmax
+) -> Tensor:
+    """Compute the weights (B, H, Q, S) of ``plain_attention``; arguments as there."""
+    scores = (queries / math.sqrt(queries.size(-1))) @ keys.transpose(-2, -1)
+    if mask is not None:
+        scores = scores.masked_fill_(~mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
+    if causal:
+        scores = scores.masked_fill_(~causal_mask(scores.size(-1), scores.device), float("-inf"))
+    return normalise(scores)
+
+
+def hard_attention(
+    queries: Tensor, keys: Tensor, values: Tensor | None, mask: Tensor | None, causal: bool, dropout: float
+) -> Tensor:
+    """Compute the contexts of ``plain_attention`` with ``hard_weights``: the value of the best key alone."""
+    if values is None:
+        return F.dropout(attention_weights(queries, keys, mask, causal, hard_weights), dropout)
+    return plain_attention(queries, keys, values, mask, causal, dropout, hard_weights)[0]
+
+
 def fused_attention(
-    queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool, dropout: float
+    queries: Tensor, keys: Tensor, values: Tensor | None, mask: Tensor | None, causal: bool, dropout: float
 ) -> Tensor:
     """Compute the contexts of ``plain_attention`` by the fastest implementation for the device.
 
@@ -65,7 +108,7 @@ def fused_attention(
     Args:
         queries: (B, H, Q, E).
         keys: (B, H, S, E).
-        values: (B, H, S, E).
+        values: (B, H, S, E); None returns the weights after dropout, which no kernel of torch does.
         mask: as in ``plain_attention``.
         causal: as in ``plain_attention``.
         dropout: as in ``plain_attention``.
@@ -73,12 +116,17 @@ def fused_attention(
     Returns:
         The contexts, (B, H, Q, E).
     """
+    if values is None:
+        return F.dropout(attention_weights(queries, keys, mask, causal), dropout)
     if queries.device.type == "cpu":
         if queries.size(-2) == 1 and not keys.is_contiguous() and not dropout:
             return _single_query_attention(queries, keys, values, mask)
         return plain_attention(queries, keys, values, mask, causal, dropout)[0]
     if causal and mask is not None:  # torch's kernels take one or the other
-        mask, causal = mask & causal_mask(keys.size(-2), keys.device), False
+        visible, causal = causal_mask(keys.size(-2), keys.device), False
+        mask = mask & visible if mask.dtype == torch.bool else mask.masked_fill(~visible, float("-inf"))
+    if mask is not None and mask.dtype != torch.bool:
+        mask = mask.to(queries.dtype)
     return F.scaled_dot_product_attention(queries, keys, values, mask, dropout, causal)
 
 
@@ -90,15 +138,23 @@ def _single_query_attention(queries: Tensor, keys: Tensor, values: Tensor, mask:
     instead of 430 us in bf16). Over contiguous keys it takes about as long, and in bf16 longer.
     """
     scores = (queries / math.sqrt(queries.size(-1)) * keys).sum(dim=-1)  # (B, H, S)
-    if mask is not None:
-        scores = scores.masked_fill_(~mask.squeeze(-2), float("-inf"))
-    weights = scores.softmax(dim=-1).unsqueeze(-1)
-    return (weights * values).sum(dim=-2, keepdim=True)
+    if mask is not None and mask.dtype != torch.bool:
+        weights = (scores + mask.squeeze(-2)).softmax(dim=-1).to(values.dtype)
+    else:
+        if mask is not None:
+            scores = scores.masked_fill_(~mask.squeeze(-2), float("-inf"))
+        weights = scores.softmax(dim=-1)
+    return (weights.unsqueeze(-1) * values).sum(dim=-2, keepdim=True)
 
 
 def prefix_attention(
-    queries: Tensor, generated: KeysValues, prefix: KeysValues, mask: Tensor | None
-) -> Tensor:
+    queries: Tensor,
+    generated: KeysValues,
+    prefix: KeysValues,
+    mask: Tensor | None,
+    bias: Tensor | None = None,
+    normalise: Normalise = softmax,
+) -> tuple[Tensor, Tensor]:
     """Attend to the tokens of one hypothesis and to the prefix shared by all hypotheses of a sentence.
 
     One softmax covers both, and neither is copied. For 5 hypotheses each of 16 or 64 sentences, on one core,
@@ -110,9 +166,11 @@ def prefix_attention(
         generated: keys and values of each hypothesis, time first: (L, B, K, H, E) each.
         prefix: keys and values of the sentences, (B, H, S, E) each.
         mask: True at real tokens of the prefix, (B, 1, 1, S). None allows all.
+        bias: a further mask or bias of prefix and generated tokens, broadcasting to (B, K, H, S + L).
+        normalise: function from scores to weights.
 
     Returns:
-        The contexts, (B, K, H, E).
+        The contexts (B, K, H, E), and the weights of prefix and generated tokens (B, K, H, S + L).
     """
     queries = queries / math.sqrt(queries.size(-1))
     prefix_scores = queries.transpose(1, 2) @ prefix.keys.transpose(-2, -1)  # (B, H, K, S)
@@ -120,12 +178,14 @@ def prefix_attention(
         prefix_scores = prefix_scores.masked_fill(~mask, float("-inf"))
     generated_scores = queries.unsqueeze(3) @ generated.keys.permute(1, 2, 3, 4, 0)  # (B, K, H, 1, L)
     scores = torch.cat((prefix_scores.transpose(1, 2), generated_scores.squeeze(3)), dim=-1)
-    weights = scores.softmax(dim=-1).to(queries.dtype)  # (B, K, H, S + L)
+    if bias is not None:
+        scores = scores.masked_fill(~bias, float("-inf")) if bias.dtype == torch.bool else scores + bias
+    weights = normalise(scores).to(queries.dtype)  # (B, K, H, S + L)
     src_len = prefix_scores.size(-1)
     prefix_context = weights[..., :src_len].transpose(1, 2) @ prefix.values  # (B, H, K, E)
     generated_values = generated.values.permute(1, 2, 3, 0, 4)  # (B, K, H, L, E)
     generated_context = weights[..., src_len:].unsqueeze(3) @ generated_values  # (B, K, H, 1, E)
-    return prefix_context.transpose(1, 2) + generated_context.squeeze(3)
+    return prefix_context.transpose(1, 2) + generated_context.squeeze(3), weights
 
 
 def record_weights(attend: Attend, recorded: list[Tensor]) -> Attend:
@@ -143,9 +203,14 @@ def record_weights(attend: Attend, recorded: list[Tensor]) -> Attend:
     """
 
     def attend_and_record(
-        queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool, dropout: float
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor | None,
+        mask: Tensor | None,
+        causal: bool,
+        dropout: float,
     ) -> Tensor:
-        one_hot = torch.eye(keys.size(-2), dtype=values.dtype, device=values.device)
+        one_hot = torch.eye(keys.size(-2), dtype=keys.dtype, device=keys.device)
         recorded.append(attend(queries, keys, one_hot.expand(*keys.shape[:-1], -1), mask, causal, 0.0))
         return attend(queries, keys, values, mask, causal, dropout)
 

@@ -1,6 +1,6 @@
 """Cache of self-attention keys and values during decoding.
 
-Shapes: B sentences, K hypotheses each, D width of all heads together.
+Shapes: B sentences, K hypotheses each, D width of the keys or values of all heads together.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,8 @@ class KeyValueCache:
 
     A leaf of a decoding state: ``select`` and ``keep`` change it in place. It is stored as
     (capacity, 2, B, K, D), time first, so that the used part is one contiguous block. Appending a token is
-    one write, and reordering copies that block into a second buffer. (B, K, heads) still merge into one
+    one write, and reordering copies that block into a second buffer. If keys and values differ in width, both
+    are stored as wide as the wider. (B, K, heads) still merge into one
     dimension of a batched matrix product.
     """
 
@@ -55,10 +56,16 @@ class KeyValueCache:
             return self._buffer[:, 0], self._buffer[:, 1]
         if self.length == self._buffer.size(0):
             raise ValueError(f"the state holds {self.length} tokens at most: give init_state more capacity")
-        self._buffer[self.length, 0] = keys.detach()
-        self._buffer[self.length, 1] = values.detach()
+        buffer, width = self._buffer, values.size(-1)
+        if keys.size(-1) == width:
+            buffer[self.length, 0] = keys.detach()
+            buffer[self.length, 1] = values.detach()
+            self.length += 1
+            return buffer[: self.length, 0], buffer[: self.length, 1]
+        buffer[self.length, 0, ..., : keys.size(-1)] = keys.detach()
+        buffer[self.length, 1, ..., :width] = values.detach()
         self.length += 1
-        return self._buffer[: self.length, 0], self._buffer[: self.length, 1]
+        return buffer[: self.length, 0, ..., : keys.size(-1)], buffer[: self.length, 1, ..., :width]
 
     def select(self, parents: Tensor) -> Self:
         """Reorder hypotheses: hypothesis k of sentence b continues ``parents[b, k]``; parents is (B, K)."""

@@ -1,18 +1,105 @@
 """Sizes and options of the Transformer, checked when a config is made."""
 
 from dataclasses import dataclass, fields
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
-Norm = Literal["pre", "post"]
-Activation = Literal["relu", "gelu"]
-Positions = Literal["sinusoidal", "learned", "none"]
+from .mask_patterns import check_pattern
+
+Norm = Literal["pre", "post", "none"]
+NormKind = Literal["layer", "rms"]
+Activation = Literal["relu", "gelu", "swiglu"]
+Positions = Literal[
+    "sinusoidal", "learned", "network", "concat", "concat-learned", "rotary", "relative", "alibi", "none"
+]
+Beyond = Literal["error", "clamp"]
+AttentionKind = Literal["scaled", "unscaled", "hard"]
 Tie = Literal["none", "output", "all"]
 MAX_LAYERS = 1_000
 """The deepest stack that the literature trains (Wang et al. 2022, DeepNet)."""
+MAX_POSITIONS = 512
+"""Number of learned position vectors, unless the config says otherwise."""
+MAX_DISTANCE = 16
+"""Largest distance that relative positions tell apart, k, unless the config says otherwise: Shaw et al. 2018,
+section 4.1."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerConfig:
+class PositionOptions:
+    """How a model knows the order of its tokens."""
+
+    positions: Positions = "sinusoidal"
+    """Added to embeddings: sinusoids, one learned vector per position ("learned"), or the output of a network
+    of the position ("network"). In the place of the embedding's last numbers: sinusoids ("concat") or learned
+    vectors ("concat-learned"). In self-attention: rotation of queries and keys ("rotary"), learned vectors
+    per distance ("relative"), a bias linear in the distance ("alibi"). Or none."""
+    position_size: int | None = None
+    """Numbers of a concatenated position; default a quarter of ``d_model``, rounded up to an even number."""
+    max_positions: int | None = None
+    """Number of learned position vectors; default 512."""
+    beyond_max_positions: Beyond | None = None
+    """Later positions than the learned ones: an error (default), or all share the last vector ("clamp"): as
+    far as this encoding goes, they are then a bag of words."""
+    max_distance: int | None = None
+    """Distance k from which on relative positions are all the same; default 16."""
+
+    def _check_positions(self, d_model: int, head_size: int) -> None:
+        """Reject options that would have no effect, and widths that cannot hold pairs of sine and cosine."""
+        is_learned = self.positions in ("learned", "concat-learned")
+        for name, has_effect, needs in (
+            ("position_size", self.positions.startswith("concat"), '"concat" or "concat-learned"'),
+            ("max_positions", is_learned, '"learned" or "concat-learned"'),
+            ("beyond_max_positions", is_learned, '"learned" or "concat-learned"'),
+            ("max_distance", self.positions == "relative", '"relative"'),
+        ):
+            if getattr(self, name) is not None and not has_effect:
+                raise ValueError(f'{name} has no effect with positions "{self.positions}": it needs {needs}')
+        if self.positions in ("sinusoidal", "network") and d_model % 2:
+            raise ValueError(f"d_model must be even, a sine and a cosine for each frequency, got {d_model}")
+        if self.positions == "rotary" and head_size % 2:
+            raise ValueError(
+                f'positions "rotary" turn pairs of numbers: the size of a head must be even, got {head_size}'
+            )
+        if self.positions.startswith("concat"):
+            size = concatenated_size(self.position_size, d_model)
+            if size >= d_model or (self.positions == "concat" and size % 2):
+                raise ValueError(
+                    f"position_size must be below d_model ({d_model}), and even for sinusoids, got {size}"
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionOptions:
+    """Size and kind of the attentions, and who may attend to whom."""
+
+    num_heads: int = 4
+    """Heads of every attention."""
+    head_size: int | None = None
+    """Width of the queries and keys of a head; None means ``d_model / num_heads``."""
+    value_size: int | None = None
+    """Width of the values of a head; None means that of its keys."""
+    attention_dropout: float = 0.0
+    """Dropout probability of attention weights; not in the paper, and slow on a CPU."""
+    attention_kind: AttentionKind = "scaled"
+    """Weights softmax(Q K^T / sqrt(E)) ("scaled"), softmax(Q K^T) ("unscaled"), or 1 at the largest score and
+    0 elsewhere, with the gradient of "scaled" ("hard")."""
+    encoder_mask: str = "full"
+    """Which source positions a source position may attend to: "full", "causal" (up to itself), "window:W" (at
+    most W positions away), or a file ``NAME.npy`` of zeros and ones, M[i, j] or M[head, i, j]."""
+    decoder_mask: str = "full"
+    """The same for target positions, which never attend to later ones: "full" is causal already."""
+    cross_mask: str = "full"
+    """The same for target position i and source position j. "window:W" is centred on the last source token
+    for all later target positions."""
+
+    def _check_masks(self) -> None:
+        for name in ("encoder_mask", "decoder_mask", "cross_mask"):
+            check_pattern(name, getattr(self, name))
+        if self.decoder_mask == "causal":
+            raise ValueError('decoder_mask "causal" has no effect: a decoder is causal, write "full"')
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerConfig(PositionOptions, AttentionOptions):
     """Options that all models of this package share; the defaults make a small model.
 
     Raises:
@@ -21,59 +108,96 @@ class LayerConfig:
 
     d_model: int = 256
     """Width of embeddings, states and sublayer outputs; must be even for sinusoidal positions."""
-    num_heads: int = 4
-    """Heads of every attention."""
-    head_size: int | None = None
-    """Width of a head; None means ``d_model / num_heads``."""
     ffn_size: int = 1024
     """Width inside the feed-forward sublayer."""
     dropout: float = 0.1
     """Dropout probability of embeddings and sublayer outputs (Vaswani et al. 2017, section 5.4)."""
-    attention_dropout: float = 0.0
-    """Dropout probability of attention weights; not in the paper, and slow on a CPU."""
+    embedding_dropout: float | None = None
+    """Dropout probability of embeddings with their positions; None means ``dropout``."""
+    word_dropout: float = 0.0
+    """Probability that the whole embedding of a token is replaced by zeros (Sennrich et al. 2016, WMT)."""
+    activation_dropout: float = 0.0
+    """Dropout probability inside the feed-forward sublayer, after its activation (Vaswani et al. 2018)."""
     norm: Norm = "pre"
-    """Normalise each sublayer's input, and the last output ("pre"), or each residual sum ("post")."""
+    """Normalise each sublayer's input, and the last output ("pre"), each residual sum ("post"), or nothing
+    ("none")."""
+    norm_kind: NormKind = "layer"
+    """LayerNorm, or RMSNorm, which divides by the root mean square (Zhang and Sennrich 2019)."""
     activation: Activation = "relu"
-    """Activation between the two matrices of the feed-forward sublayer."""
-    positions: Positions = "sinusoidal"
-    """Position encoding: sinusoids, one learned vector per position, or none."""
+    """Activation between the matrices of the feed-forward sublayer; "swiglu" has three (Shazeer 2020)."""
+    bias: bool = True
+    """Whether linear layers and LayerNorm add a learned bias; as ``bias`` of torch's Transformer layers."""
     tie: Tie = "output"
     """Matrices shared: none, target embedding and output layer, or both of these and the source embedding."""
 
     def __post_init__(self) -> None:
-        """Reject invalid sizes, probabilities and names."""
-        self._check_sizes()
-        for name in ("dropout", "attention_dropout"):
-            value = getattr(self, name)
-            if not 0 <= value < 1:
-                raise ValueError(f"{name} must be at least 0 and below 1, got {value}")
-        choices = {"norm": Norm, "activation": Activation, "positions": Positions, "tie": Tie}
-        for name, choice in choices.items():
+        """Reject invalid sizes, probabilities, names and combinations."""
+        for name, choice in _CHOICES.items():
             value, allowed = getattr(self, name), get_args(choice)
-            if value not in allowed:
+            if value not in allowed and not (value is None and name == "beyond_max_positions"):
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+        self._check_sizes()
+        for field in fields(self):
+            if field.name.endswith("dropout") and (value := getattr(self, field.name)) is not None:
+                _check_probability(field.name, value)
+        self._check_positions(self.d_model, self.query_size)
+        self._check_masks()
+        if self.norm == "none" and self.norm_kind != "layer":
+            raise ValueError(f'norm_kind "{self.norm_kind}" has no effect with norm "none"')
 
     def _check_sizes(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
             if field.type in (int, int | None) and value is not None and value < 1:
                 raise ValueError(f"{field.name} must be at least 1, got {value}")
-            if field.name.endswith("layers") and value > MAX_LAYERS:
+            if field.name in ("encoder_layers", "decoder_layers", "num_layers") and value > MAX_LAYERS:
                 raise ValueError(f"{field.name} must be at most {MAX_LAYERS:,}, got {value:,}")
         if self.head_size is None and self.d_model % self.num_heads:
             raise ValueError(
                 f"d_model ({self.d_model}) must be a multiple of num_heads ({self.num_heads}), unless "
                 "head_size says how wide a head is"
             )
-        if self.positions == "sinusoidal" and self.d_model % 2:
-            raise ValueError(
-                f"d_model must be even, a sine and a cosine for each frequency, got {self.d_model}"
-            )
+
+    @property
+    def query_size(self) -> int:
+        """Width of the queries and keys of one head."""
+        return self.head_size or self.d_model // self.num_heads
 
     @property
     def attention_size(self) -> int:
-        """Width of all heads together, which is the width of queries, keys and values."""
-        return self.num_heads * (self.head_size or self.d_model // self.num_heads)
+        """Width of the queries, and of the keys, of all heads together."""
+        return self.num_heads * self.query_size
+
+    @property
+    def values_size(self) -> int:
+        """Width of the values of all heads together."""
+        return self.num_heads * (self.value_size or self.query_size)
+
+    @property
+    def distance_limit(self) -> int | None:
+        """Distance k from which on relative positions are all the same; None with other positions."""
+        return (self.max_distance or MAX_DISTANCE) if self.positions == "relative" else None
+
+
+_CHOICES: dict[str, Any] = {
+    "norm": Norm,
+    "norm_kind": NormKind,
+    "activation": Activation,
+    "positions": Positions,
+    "beyond_max_positions": Beyond,
+    "attention_kind": AttentionKind,
+    "tie": Tie,
+}
+
+
+def concatenated_size(position_size: int | None, d_model: int) -> int:
+    """Return the width of a concatenated position: as given, or a quarter of ``d_model``, even."""
+    return position_size or 2 * -(-d_model // 8)
+
+
+def _check_probability(name: str, value: float) -> None:
+    if not 0 <= value < 1:
+        raise ValueError(f"{name} must be at least 0 and below 1, got {value}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +208,18 @@ class TransformerConfig(LayerConfig):
     """Number of encoder layers."""
     decoder_layers: int = 3
     """Number of decoder layers."""
+    share_layers: bool = False
+    """Whether encoder layer n and decoder layer n are one: self-attention, feed-forward sublayer and norms
+    (Xia et al. 2019). Attention to the source, which the encoder does not have, remains the decoder's."""
+
+    def __post_init__(self) -> None:
+        """Reject layers that cannot be shared, too."""
+        super().__post_init__()
+        if self.share_layers and self.encoder_layers != self.decoder_layers:
+            raise ValueError(
+                "share_layers needs as many encoder_layers as decoder_layers, got "
+                f"{self.encoder_layers} and {self.decoder_layers}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

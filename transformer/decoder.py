@@ -11,8 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from .attention import Attend, record_weights
+from .attention_positions import Distances, attention_positions
 from .config import TransformerConfig
 from .layers import DecoderLayer, final_norm
+from .mask_patterns import attend_to_source
+from .masks import restrict
 from .parts import STANDARD, Parts
 from .positions import place_below
 from .state import Memory, State, empty_state
@@ -37,11 +40,15 @@ class Decoder(nn.Module):
             parts: position encoding, attention function and residual connection.
         """
         super().__init__()
-        self.table, self.place, self.attend = embedding, parts.positional_embedding(config), parts.attend
+        self.table, self.place = embedding, parts.positional_embedding(config)
+        self.attend = parts.attention_function(config)
+        self.order = attention_positions(config)
+        self.mask_pattern = parts.mask_pattern("decoder_mask", config)
+        self.cross_pattern = parts.mask_pattern("cross_mask", config)
         layers = nn.ModuleList(DecoderLayer(config, memory_size, parts) for _ in range(config.decoder_layers))
         self.layers = cast("Sequence[DecoderLayer]", layers)  # ModuleList does not know its element type
         self.norm = final_norm(config)
-        self.attention_size = config.attention_size
+        self.cache_size = max(config.attention_size, config.values_size)
 
     def remember(self, states: Tensor, mask: Tensor) -> Memory:
         """Project encoder states to the keys and values of every layer, once per sentence.
@@ -67,9 +74,12 @@ class Decoder(nn.Module):
             The states, (B, T, D).
         """
         positions = torch.arange(tgt_in.size(1), device=tgt_in.device)
-        x = place_below(tgt_in.size(1), self.place, self.table(tgt_in), positions)
+        end = tgt_in.size(1)
+        x = place_below(end, self.place, self.table(tgt_in), positions)
+        own_mask, distances = self._relate(positions, positions, end, x)
+        mask = self._source_mask(memory, positions)
         for layer, source in zip(self.layers, memory.layers, strict=True):
-            x = layer(x, source, memory.mask, attend)
+            x = layer(x, source, mask, attend, own_mask, distances)
         hidden: Tensor = self.norm(x)
         return hidden
 
@@ -92,7 +102,7 @@ class Decoder(nn.Module):
             beam: number of hypotheses per sentence, K.
             capacity: maximum number of tokens per hypothesis.
         """
-        shape = (memory.mask.size(0), beam, self.attention_size)
+        shape = (memory.mask.size(0), beam, self.cache_size)
         return empty_state(memory.layers[0].keys, len(self.layers), shape, capacity)
 
     def step(self, tokens: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
@@ -109,6 +119,28 @@ class Decoder(nn.Module):
         end = state.length + 1
         position = torch.arange(state.length, end, device=tokens.device)
         x = place_below(end, self.place, self.table(tokens), position)
+        own_mask, distances = None, None
+        if self.order is not None or self.mask_pattern is not None:
+            own_mask, distances = self._relate(position, torch.arange(end, device=tokens.device), end, x)
+        mask = self._source_mask(memory, position)
         for layer, source, cache in zip(self.layers, memory.layers, state.layers, strict=True):
-            x = layer.step(x, source, memory.mask, cache)
+            x = layer.step(x, source, mask, cache, own_mask, distances)
         return self.norm(x), state
+
+    def _relate(
+        self, queries: Tensor, keys: Tensor, end: int, like: Tensor
+    ) -> tuple[Tensor | None, Distances | None]:
+        """Return mask or bias, and distances, of self-attention from positions (Q,) to positions (S,)."""
+        mask, distances = None, None
+        if self.mask_pattern is not None:
+            visible = keys <= queries.unsqueeze(-1)
+            mask = restrict(visible, self.mask_pattern(queries, keys))
+        if self.order is not None:
+            mask, distances = self.order(queries, keys, end, mask, like)
+        return mask, distances
+
+    def _source_mask(self, memory: Memory, positions: Tensor) -> Tensor:
+        """Return which source positions may be attended from target positions (T,)."""
+        if self.cross_pattern is None:
+            return memory.mask
+        return restrict(memory.mask, attend_to_source(self.cross_pattern, positions, memory.mask))

@@ -10,7 +10,8 @@ from torch import Tensor
 from .attention import Attend, KeysValues, fused_attention, record_weights
 from .config import DecoderOnlyConfig
 from .encoder import LayerStack
-from .masks import prefix_mask, real_tokens
+from .mask_patterns import SequencePatterns
+from .masks import prefix_mask, real_tokens, restrict
 from .parts import STANDARD, Parts
 from .positions import place_below
 from .state import Features, Memory, State, empty_state
@@ -45,11 +46,14 @@ class DecoderOnly(LayerStack):
         if parts.attend is not fused_attention:
             raise ValueError(
                 "attend cannot be replaced in DecoderOnly: a step attends to the source and to earlier "
-                "target tokens by prefix_attention, which has a softmax of its own"
+                "target tokens by prefix_attention, which has a normaliser of its own"
             )
         src_embedding, tgt_embedding = build_embeddings(config, src_vocabulary, tgt_vocabulary)
         super().__init__(config, config.num_layers, tgt_embedding, parts)
         self.config = config
+        self.patterns = SequencePatterns(
+            *(parts.mask_pattern(name, config) for name in ("encoder_mask", "decoder_mask", "cross_mask"))
+        )
         self.src_table = src_embedding
         self.output = build_output_layer(config, tgt_embedding)
         self.reset_parameters()
@@ -98,16 +102,13 @@ class DecoderOnly(LayerStack):
     def encode(self, src: Tensor, src_mask: Tensor | None = None) -> Memory:
         """Compute the keys and values of src (B, S) once per sentence; src_mask (B, S) marks real tokens."""
         layers: list[KeysValues] = []
-
-        def attend_and_store(
-            queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool, dropout: float
-        ) -> Tensor:
-            layers.append(KeysValues(keys.contiguous(), values.contiguous()))
-            return self.attend(queries, keys, values, mask, causal, dropout)
-
-        mask = real_tokens(src, src_mask)[:, None, None, :]
-        self.run(self._embed_source(src), mask, attend_and_store)
-        return Memory(tuple(layers), mask)
+        src_mask = real_tokens(src, src_mask)
+        mask = real = src_mask[:, None, None, :]
+        positions = torch.arange(src.size(1), device=src.device)
+        if self.patterns.encoder is not None:
+            mask = restrict(real, self.patterns.encoder(positions, positions) | ~src_mask[:, None, :, None])
+        self.run(self._embed_source(src), positions, src.size(1), mask, stored=layers)
+        return Memory(tuple(layers), real)
 
     def init_state(self, memory: Memory, beam: int, capacity: int) -> State:
         """Build the state before the first token.
@@ -117,7 +118,7 @@ class DecoderOnly(LayerStack):
             beam: number of hypotheses per sentence, K.
             capacity: maximum number of tokens per hypothesis.
         """
-        shape = (memory.mask.size(0), beam, self.config.attention_size)
+        shape = (memory.mask.size(0), beam, max(self.config.attention_size, self.config.values_size))
         return empty_state(memory.layers[0].keys, len(self.layers), shape, capacity)
 
     def step(self, tokens: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
@@ -134,7 +135,14 @@ class DecoderOnly(LayerStack):
         positions = memory.mask.sum(-1).flatten(1) + state.length  # (B, 1)
         end = memory.mask.size(-1) + state.length + 1
         x = place_below(end, self.place, self.table(tokens), positions)
-        return self.output(self.advance(x, state, memory)), state
+        mask, distances = None, None
+        if self.patterns.restrict_targets:
+            mask = self.patterns.step_mask(state.length, memory.mask)
+        if self.order is not None:
+            source = torch.arange(memory.mask.size(-1), device=tokens.device).expand(len(tokens), -1)
+            earlier = positions + torch.arange(-state.length, 1, device=tokens.device)
+            mask, distances = self.order(positions, torch.cat((source, earlier), dim=1), end, mask, x)
+        return self.output(self.advance(x, state, memory, mask, distances)), state
 
     def _embed_source(self, src: Tensor) -> Tensor:
         """Embed src (B, S) and add positions: (B, S, D)."""
@@ -149,4 +157,10 @@ class DecoderOnly(LayerStack):
         positions = src_mask.sum(1, keepdim=True) + torch.arange(tgt_len, device=src.device)  # (B, T)
         target = place_below(src.size(1) + tgt_len, self.place, self.table(tgt_in), positions)
         sequence = torch.cat((self._embed_source(src), target), dim=1)
-        return self.run(sequence, prefix_mask(src_mask, tgt_len), attend)
+        mask, end = prefix_mask(src_mask, tgt_len), src.size(1) + tgt_len
+        if self.patterns.any:
+            mask = restrict(mask, self.patterns.sequence_mask(src_mask, tgt_len))
+        if self.order is not None:
+            source = torch.arange(src.size(1), device=src.device).expand(len(src), -1)
+            positions = torch.cat((source, positions), dim=1)
+        return self.run(sequence, positions, end, mask, attend)

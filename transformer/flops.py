@@ -1,8 +1,9 @@
 """Closed formulas for the multiply-adds of a forward pass; needs no torch.
 
-Matrix products are counted, on real tokens, and causal attention as the full square. An attention of width A
-(``attention_size``) costs D A per token for each of its 4 projections and 2 A per pair of query and key. The
-caller adds the output layer.
+Matrix products are counted, on real tokens, and causal or otherwise masked attention as the full square. For
+queries and keys of width A (``attention_size``) and values of width C (``values_size``), a self-attention
+costs 2 D A + 2 D C per token and A + C per pair of query and key; relative positions cost (A + C)(2 k + 1)
+more per token. The caller adds the output layer.
 """
 
 from .config import DecoderOnlyConfig, LayerConfig, TransformerConfig
@@ -17,13 +18,17 @@ def multiply_adds(config: TransformerConfig | DecoderOnlyConfig, src_len: float,
         tgt_len: number of target tokens, possibly a mean.
     """
     if isinstance(config, DecoderOnlyConfig):
-        return config.num_layers * _layer_multiply_adds(config, src_len + tgt_len)
+        length = src_len + tgt_len
+        return config.num_layers * _layer_multiply_adds(config, length) + _position_multiply_adds(
+            config, length
+        )
     return encoder_multiply_adds(config, src_len) + decoder_multiply_adds(config, src_len, tgt_len)
 
 
 def encoder_multiply_adds(config: TransformerConfig, src_len: float) -> float:
     """Count the multiply-adds of an ``Encoder`` per sentence of ``src_len`` tokens."""
-    return config.encoder_layers * _layer_multiply_adds(config, src_len)
+    layers = config.encoder_layers * _layer_multiply_adds(config, src_len)
+    return layers + _position_multiply_adds(config, src_len)
 
 
 def decoder_multiply_adds(
@@ -37,13 +42,39 @@ def decoder_multiply_adds(
         tgt_len: number of target tokens, possibly a mean.
         memory_size: width of the encoder's states; None means ``d_model``.
     """
-    query_and_output = tgt_len * 2 * config.d_model * config.attention_size
-    keys_and_values = src_len * 2 * (memory_size or config.d_model) * config.attention_size
-    cross_attention = query_and_output + keys_and_values + tgt_len * src_len * 2 * config.attention_size
-    return config.decoder_layers * (_layer_multiply_adds(config, tgt_len) + cross_attention)
+    cross_attention = cross_attention_multiply_adds(config, src_len, tgt_len, memory_size)
+    layers = config.decoder_layers * (_layer_multiply_adds(config, tgt_len) + cross_attention)
+    return layers + _position_multiply_adds(config, tgt_len)
+
+
+def cross_attention_multiply_adds(
+    config: LayerConfig, src_len: float, tgt_len: float, memory_size: int | None = None
+) -> float:
+    """Count those of one attention to the source; arguments as for ``decoder_multiply_adds``."""
+    pair = config.attention_size + config.values_size
+    query_and_output = tgt_len * config.d_model * pair
+    keys_and_values = src_len * (memory_size or config.d_model) * pair
+    return query_and_output + keys_and_values + tgt_len * src_len * pair
+
+
+def self_attention_multiply_adds(config: LayerConfig, length: float) -> float:
+    """Count those of one self-attention over ``length`` tokens."""
+    pair = config.attention_size + config.values_size
+    relative = 0 if config.distance_limit is None else pair * (2 * config.distance_limit + 1)
+    return length * (2 * config.d_model * pair + relative) + length * length * pair
+
+
+def feed_forward_multiply_adds(config: LayerConfig, length: float) -> float:
+    """Count those of one feed-forward sublayer over ``length`` tokens."""
+    matrices = 3 if config.activation == "swiglu" else 2
+    return length * matrices * config.d_model * config.ffn_size
 
 
 def _layer_multiply_adds(config: LayerConfig, length: float) -> float:
     """Count those of self-attention and feed-forward sublayer over ``length`` tokens."""
-    weights = 4 * config.d_model * config.attention_size + 2 * config.d_model * config.ffn_size
-    return length * weights + length * length * 2 * config.attention_size
+    return self_attention_multiply_adds(config, length) + feed_forward_multiply_adds(config, length)
+
+
+def _position_multiply_adds(config: LayerConfig, length: float) -> float:
+    """Count those of the network of positions, which a batch shares, as if each sentence computed it."""
+    return 2 * length * config.d_model**2 if config.positions == "network" else 0

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from .attention import Attend, record_weights
 from .config import DecoderOnlyConfig
 from .encoder import LayerStack
-from .masks import causal_mask, combine_masks, general_mask
+from .masks import causal_mask, combine_masks, general_mask, restrict
 from .parts import STANDARD, Parts
 from .positions import place_below
 from .state import State, empty_state
@@ -26,11 +26,18 @@ class LanguageModel(LayerStack):
         Args:
             config: sizes and options; ``tie`` "all" means the same as "output".
             vocabulary: size of the vocabulary.
-            parts: position encoding, attention function and residual connection.
+            parts: position encoding, attention function, mask and residual connection.
+
+        Raises:
+            ValueError: a mask is for a source.
         """
+        for name in ("encoder_mask", "cross_mask"):
+            if getattr(parts, name) is not None or getattr(config, name) != "full":
+                raise ValueError(f"{name} has no effect in a language model, which has no source")
         embedding = nn.Embedding(vocabulary, config.d_model)
         super().__init__(config, config.num_layers, embedding, parts, causal=True)
         self.config = config
+        self.mask_pattern = parts.mask_pattern("decoder_mask", config)
         self.output = build_output_layer(config, embedding)
         self.reset_parameters()
 
@@ -78,7 +85,7 @@ class LanguageModel(LayerStack):
         Returns:
             A state of length 0.
         """
-        shape = (sentences, beam, self.config.attention_size)
+        shape = (sentences, beam, max(self.config.attention_size, self.config.values_size))
         return empty_state(self.table.weight, len(self.layers), shape, capacity)
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
@@ -94,12 +101,23 @@ class LanguageModel(LayerStack):
         end = state.length + 1
         position = torch.arange(state.length, end, device=tokens.device)
         x = place_below(end, self.place, self.table(tokens), position)
-        return self.output(self.advance(x, state)), state
+        mask, distances = None, None
+        if self.order is not None or self.mask_pattern is not None:
+            keys = torch.arange(end, device=tokens.device)
+            if self.mask_pattern is not None:
+                mask = restrict(keys <= position.unsqueeze(-1), self.mask_pattern(position, keys))
+            if self.order is not None:
+                mask, distances = self.order(position, keys, end, mask, x)
+        return self.output(self.advance(x, state, None, mask, distances)), state
 
     def _states(self, tokens: Tensor, allowed: Tensor | None, attend: Attend | None = None) -> Tensor:
         length, device = tokens.size(1), tokens.device
         if allowed is not None:
             allowed = general_mask(allowed, tokens.size(0), self.num_heads)
             allowed = combine_masks(causal_mask(length, device), allowed)
-        x = place_below(length, self.place, self.table(tokens), torch.arange(length, device=device))
-        return self.run(x, allowed, attend)
+        positions = torch.arange(length, device=device)
+        if self.mask_pattern is not None:
+            visible = causal_mask(length, device) if allowed is None else allowed
+            allowed = restrict(visible, self.mask_pattern(positions, positions))
+        x = place_below(length, self.place, self.table(tokens), positions)
+        return self.run(x, positions, length, allowed, attend)

@@ -56,7 +56,16 @@ def combine_masks(mask: Tensor, allowed: Tensor, real: Tensor | None = None) -> 
         )
     if allowed.dim() == 3:
         allowed = allowed.unsqueeze(1)
-    combined = mask & (allowed if real is None else allowed | ~real)
+    return restrict(mask, allowed if real is None else allowed | ~real)
+
+
+def restrict(mask: Tensor, allowed: Tensor) -> Tensor:
+    """Intersect two masks that broadcast to (B, H, Q, S).
+
+    Raises:
+        ValueError: a query has nothing left to attend to.
+    """
+    combined = mask & allowed
     if has_checkable_values(combined):
         message = "the mask leaves a position nothing to attend to: allow at least one real token for each"
         require(combined.any(-1).all(), message)

@@ -4,18 +4,27 @@ Shapes: B sentences, T target, Q query and S key positions, K hypotheses, H head
 Masks are bool, True = may be attended, and broadcast to (B, H, Q, S).
 """
 
+import math
+
 from torch import Tensor, nn
 
-from .attention import Attend, KeysValues, fused_attention, prefix_attention
+from .attention import Attend, KeysValues, fused_attention, hard_weights, prefix_attention, softmax
+from .attention_positions import Distances, RelativeVectors, rotate
 from .cache import KeyValueCache
 from .config import LayerConfig
+
+
+def query_factor(config: LayerConfig) -> float | None:
+    """Return the factor of queries that undoes the division of scores by sqrt(E); None if they are scaled."""
+    return math.sqrt(config.query_size) if config.attention_kind == "unscaled" else None
 
 
 class SelfAttention(nn.Module):
     """Every position of a sequence attends to the sequence; queries, keys and values are one product.
 
     Concat(head_1, ..., head_H) W_O, where head_i = Attention(x W_Q_i, x W_K_i, x W_V_i). All W_Q, W_K and W_V
-    together are the matrix of ``project_in``, W_O is that of ``project_out``; both have biases.
+    together are the matrix of ``project_in``, W_O is that of ``project_out``; both have biases, unless the
+    config says otherwise.
     """
 
     def __init__(self, config: LayerConfig, *, causal: bool, attend: Attend = fused_attention) -> None:
@@ -28,31 +37,49 @@ class SelfAttention(nn.Module):
         """
         super().__init__()
         self.num_heads, self.causal, self.attend = config.num_heads, causal, attend
-        self.dropout = config.attention_dropout
-        self.project_in = nn.Linear(config.d_model, 3 * config.attention_size)
-        self.project_out = nn.Linear(config.attention_size, config.d_model)
+        self.dropout, self.factor = config.attention_dropout, query_factor(config)
+        self.normalise = hard_weights if config.attention_kind == "hard" else softmax
+        self.sizes = [config.attention_size, config.attention_size, config.values_size]
+        self.project_in = nn.Linear(config.d_model, sum(self.sizes), bias=config.bias)
+        self.project_out = nn.Linear(config.values_size, config.d_model, bias=config.bias)
+        self.relative = RelativeVectors(config) if config.positions == "relative" else None
 
-    def forward(self, x: Tensor, mask: Tensor | None, attend: Attend | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None,
+        attend: Attend | None = None,
+        distances: Distances | None = None,
+        stored: list[KeysValues] | None = None,
+    ) -> Tensor:
         """Attend from each position of x to x.
 
         Args:
             x: (B, T, D).
-            mask: broadcasts to (B, H, T, T); None allows all.
+            mask: bool or a bias, broadcasts to (B, H, T, T); None allows all.
             attend: used in this call instead of the attention function given at construction.
+            distances: of the positions, for rotary and relative positions.
+            stored: receives the keys and values.
 
         Returns:
             The output, (B, T, D).
         """
-        queries, keys, values = (
-            split_heads(part, self.num_heads) for part in self.project_in(x).chunk(3, -1)
-        )
-        dropout = self.dropout if self.training else 0.0
-        contexts = (attend or self.attend)(queries, keys, values, mask, self.causal, dropout)
+        queries, keys, values = (split_heads(part, self.num_heads) for part in self._project(x, distances))
+        if stored is not None:
+            stored.append(KeysValues(keys.contiguous(), values.contiguous()))
+        dropout, attend = self.dropout if self.training else 0.0, attend or self.attend
+        contexts = self._attend(attend, queries, keys, values, mask, self.causal, dropout, distances)
         output: Tensor = self.project_out(contexts.transpose(1, 2).flatten(2))
         return output
 
     def step(
-        self, x: Tensor, cache: KeyValueCache, prefix: KeysValues | None = None, mask: Tensor | None = None
+        self,
+        x: Tensor,
+        cache: KeyValueCache,
+        prefix: KeysValues | None = None,
+        prefix_mask: Tensor | None = None,
+        mask: Tensor | None = None,
+        distances: Distances | None = None,
     ) -> Tensor:
         """Attend from the next token of each hypothesis to itself and all earlier ones.
 
@@ -60,28 +87,92 @@ class SelfAttention(nn.Module):
             x: the next tokens, (B, K, D).
             cache: keys and values of the earlier tokens; those of x are appended.
             prefix: keys and values that precede the cached ones, shared by the hypotheses of a sentence.
-            mask: True at real tokens of the prefix, (B, 1, 1, S).
+            prefix_mask: True at real tokens of the prefix, (B, 1, 1, S).
+            mask: bool or a bias, of prefix, earlier tokens and itself: (H or 1, 1, keys) without a prefix,
+                broadcasting to (B, H, 1, keys) with one; None allows all.
+            distances: of the positions, for rotary and relative positions.
 
         Returns:
             The output, (B, K, D).
         """
-        query, key, value = self.project_in(x).chunk(3, -1)
+        query, key, value = self._project(x, distances)
         keys, values = cache.append(key, value)
         if prefix is None:
-            context = self._attend_to_cache(query, keys, values)
+            context = self._attend_to_cache(query, keys, values, mask, distances)
         else:
-            query, keys, values = (part.unflatten(-1, (self.num_heads, -1)) for part in (query, keys, values))
-            context = prefix_attention(query, KeysValues(keys, values), prefix, mask).flatten(2)
+            query, keys, values = (
+                part.view(*part.shape[:-1], self.num_heads, -1) for part in (query, keys, values)
+            )
+            context = self._attend_to_prefix(
+                query, KeysValues(keys, values), prefix, prefix_mask, mask, distances
+            )
         output: Tensor = self.project_out(context)
         return output
 
-    def _attend_to_cache(self, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    def _project(self, x: Tensor, distances: Distances | None) -> tuple[Tensor, ...]:
+        """Return queries, keys and values of all heads; the first two turned for rotary positions."""
+        query, key, value = self.project_in(x).split(self.sizes, -1)
+        if self.factor is not None:
+            query = query * self.factor
+        if distances is not None and distances.rotation is not None:
+            query, key = (
+                rotate(part.view(*part.shape[:-1], self.num_heads, -1), distances.rotation).flatten(-2)
+                for part in (query, key)
+            )
+        return query, key, value
+
+    def _attend(
+        self,
+        attend: Attend,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor | None,
+        causal: bool,
+        dropout: float,
+        distances: Distances | None,
+    ) -> Tensor:
+        """Compute the contexts (B, H, Q, E), with those of relative positions if there are any."""
+        bucket = None if distances is None else distances.bucket
+        if self.relative is None or bucket is None:
+            return attend(queries, keys, values, mask, causal, dropout)
+        bias = _join(self.relative.scores(queries, bucket), mask)
+        weights = attend(queries, keys, None, bias, causal, dropout).to(values.dtype)
+        return weights @ values + self.relative.contexts(weights, bucket)
+
+    def _attend_to_cache(
+        self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, distances: Distances | None
+    ) -> Tensor:
         """Attend from query (B, K, H E) to keys (length, B, K, H E); hypotheses become batch rows."""
         queries = split_heads(query.reshape(-1, 1, query.size(-1)), self.num_heads)  # (B K, H, 1, E)
         keys, values = (
             split_heads(part.flatten(1, 2).transpose(0, 1), self.num_heads) for part in (keys, values)
         )
-        return self.attend(queries, keys, values, None, False, 0.0).reshape(query.shape)
+        contexts = self._attend(self.attend, queries, keys, values, mask, False, 0.0, distances)
+        return contexts.reshape(*query.shape[:2], -1)
+
+    def _attend_to_prefix(
+        self,
+        query: Tensor,
+        generated: KeysValues,
+        prefix: KeysValues,
+        prefix_mask: Tensor | None,
+        mask: Tensor | None,
+        distances: Distances | None,
+    ) -> Tensor:
+        """Attend from query (B, K, H, E) to a prefix and the generated tokens; returns (B, K, H E)."""
+        bias = None if mask is None else mask.transpose(-3, -2)  # (B, 1, H, keys)
+        bucket = None if distances is None else distances.bucket
+        if self.relative is None or bucket is None:
+            return prefix_attention(query, generated, prefix, prefix_mask, bias, self.normalise)[0].flatten(2)
+        bias = _join(self.relative.scores(query, bucket), bias)
+        context, weights = prefix_attention(query, generated, prefix, prefix_mask, bias, self.normalise)
+        return (context + self.relative.contexts(weights, bucket)).flatten(2)
+
+
+def _join(bias: Tensor, mask: Tensor | None) -> Tensor:
+    """Join the bias of relative positions with a mask."""
+    return bias if mask is None else bias.masked_fill(~mask, float("-inf"))
 
 
 class CrossAttention(nn.Module):
@@ -103,14 +194,15 @@ class CrossAttention(nn.Module):
         """
         super().__init__()
         self.num_heads, self.attend = config.num_heads, attend
-        self.dropout = config.attention_dropout
-        self.project_query = nn.Linear(config.d_model, config.attention_size)
-        self.project_memory = nn.Linear(memory_size or config.d_model, 2 * config.attention_size)
-        self.project_out = nn.Linear(config.attention_size, config.d_model)
+        self.dropout, self.factor = config.attention_dropout, query_factor(config)
+        self.sizes = [config.attention_size, config.values_size]
+        self.project_query = nn.Linear(config.d_model, config.attention_size, bias=config.bias)
+        self.project_memory = nn.Linear(memory_size or config.d_model, sum(self.sizes), bias=config.bias)
+        self.project_out = nn.Linear(config.values_size, config.d_model, bias=config.bias)
 
     def remember(self, states: Tensor) -> KeysValues:
         """Project encoder states (B, S, memory_size) to keys and values (B, H, S, E)."""
-        keys, values = self.project_memory(states).chunk(2, -1)
+        keys, values = self.project_memory(states).split(self.sizes, -1)
         # Contiguous: copied once here, instead of in a matrix product at every decoding step.
         return KeysValues(*(split_heads(part, self.num_heads).contiguous() for part in (keys, values)))
 
@@ -129,6 +221,8 @@ class CrossAttention(nn.Module):
             The output, of the shape of x.
         """
         queries = split_heads(self.project_query(x), self.num_heads)
+        if self.factor is not None:
+            queries = queries * self.factor
         dropout = self.dropout if self.training else 0.0
         contexts = (attend or self.attend)(queries, memory.keys, memory.values, mask, False, dropout)
         output: Tensor = self.project_out(contexts.transpose(1, 2).flatten(2))

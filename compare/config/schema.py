@@ -14,7 +14,7 @@ Kind = Literal["config", "preset", "parameter", "trainer state", "result"]
 
 RENAMED: dict[Kind, dict[str, str]] = {
     "config": {"decode.length_penalty": "decode.length_penalties"},  # a number is a list of one
-    "preset": {"gnmt-4": "bahdanau-4x1024", "transformer-tiny": "transformer-postnorm-2x128"},
+    "preset": {"gnmt-4": "bahdanau-4x1024"},
     "parameter": {},
     "trainer state": {"ledger": "progress", "window": "running_metrics"},
     "result": {},
@@ -40,8 +40,16 @@ def without_redefined(result: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in result.items() if is_current or name not in REDEFINED}
 
 
-def current_preset(name: str) -> str:
-    """Return the current name of a preset."""
+def current_preset(name: str, *, is_old_tiny: bool = False) -> str:
+    """Return the current name of a preset.
+
+    Args:
+        name: name of the preset, as written.
+        is_old_tiny: whether "transformer-tiny" was written when it named another model, with norms after the
+            residual sum.
+    """
+    if is_old_tiny and name == "transformer-tiny":
+        return "transformer-postnorm-2x128"
     return RENAMED["preset"].get(name, name)
 
 
@@ -73,7 +81,11 @@ def _current_section(name: str, section: Any) -> Any:
     keys = current_names("config", {f"{name}.{key}": value for key, value in section.items()})
     current = {key.removeprefix(f"{name}."): value for key, value in keys.items()}
     preset = current.get("preset")
-    if not isinstance(preset, str) or current_preset(preset) == preset:
+    if not isinstance(preset, str):
+        return current
+    # A run folder lists all settings, which tell which model it has; a file written by hand means today's.
+    renamed = current_preset(preset, is_old_tiny=current.get("norm") == "post")
+    if renamed == preset:
         return current
     # A label that is left out is the preset's name as written, which the run's folder has.
-    return {"label": preset} | current | {"preset": current_preset(preset)}
+    return {"label": preset} | current | {"preset": renamed}

@@ -11,6 +11,7 @@ WU, LUONG_NMT, VASWANI = "Wu et al. 2016", "Luong et al. 2017", "Vaswani et al. 
 GEHRING, T2T, CHEN, LIU = "Gehring et al. 2017", "Vaswani et al. 2018", "Chen et al. 2018", "Liu et al. 2018"
 RAFFEL, TAY = "Raffel et al. 2020", "Tay et al. 2021"
 CHOROWSKI, TU, MONOTONIC = "Chorowski et al. 2015", "Tu et al. 2016", "Raffel et al. 2017"
+TOUVRON, DOMHAN = "Touvron et al. 2023", "Domhan 2018"
 
 
 class Departure(NamedTuple):
@@ -224,6 +225,14 @@ DEPARTURES: dict[str, tuple[Departure, ...]] = {
         Departure("positions", "none", "sinusoids", f"{VASWANI}, 3.5"),
         *_TRANSFORMER,
     ),
+    "transformer-modern": (
+        Departure("model", "an encoder-decoder for translation, 3 + 3 layers of 256",
+                  "a language model, from 32 layers of 4,096", f"{TOUVRON}, table 2"),
+        Departure("tied weights", "target embedding and output layer", "none", f"{TOUVRON}, code"),
+        Departure("dropout", "on embeddings and sublayers", "none", f"{TOUVRON}, code"),
+        Departure("optimizer", "beta2 0.98, linear decay to 0, no weight decay",
+                  "beta2 0.95, cosine decay to a tenth, weight decay 0.1", f"{TOUVRON}, 2.3"),
+    ),
     "decoder-only": (
         Departure("mask", "a source token sees the whole source", "it sees what is before it",
                   f"{LIU}, 4.2.3"),
@@ -243,6 +252,14 @@ DEPARTURES: dict[str, tuple[Departure, ...]] = {
         Departure("encoder", "1 bidirectional LSTM layer", "6 bidirectional LSTM layers with layer norm",
                   f"{CHEN}, RNMT+"),
         Departure("decoder", "3 layers", "6 layers, Transformer Big", f"{CHEN}, hybrids"),
+    ),
+    "ladder": (
+        Departure("size", "3 layers of 256", "6 layers of 512", f"{DOMHAN}, experiments"),
+        Departure("attention", "scaled dot product of projections, one head, added to the last state",
+                  "a score of the state, joined by a layer of its own", f"{DOMHAN}, baseline RNN"),
+        Departure("first decoder state", "zeros", "computed from the encoder", f"{DOMHAN}, baseline RNN"),
+        Departure("tied weights", "target embedding and output layer", "not stated",
+                  f"{DOMHAN}, experiments"),
     ),
     "bahdanau-rnnsearch": (
         Departure("cell", f"candidate {_GRU_FORM}", "tanh(W x + U (r * s))", f"{BAHDANAU}, appendix A.1.1"),
@@ -290,6 +307,14 @@ DEPARTURES: dict[str, tuple[Departure, ...]] = {
                   f"{T2T}, transformer_tiny"),
         Departure("tied weights", "target embedding and output layer", "source embedding too",
                   f"{T2T}, transformer_tiny"),
+    ),
+    "transformer-tiny": (
+        Departure("biases", "in the projections of Q, K, V and in W_O", "none", f"{T2T}, common_attention"),
+        Departure("norm", "epsilon 1e-5", "epsilon 1e-6", f"{T2T}, common_layers"),
+        Departure("learning rate", "peak 2e-3", "peak 1.98e-3 (2 * 128^-0.5 * 8000^-0.5)",
+                  f"{T2T}, transformer_base_v2"),
+        Departure("initial weights", "Xavier-uniform, embeddings normal", "uniform with unit scaling",
+                  f"{T2T}, transformer_base_v1"),
     ),
     "transformer-base": _QKV_BIASES,
     "transformer-big": (

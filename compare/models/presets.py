@@ -5,6 +5,7 @@ from typing import Any
 
 from compare.models.departures import DEPARTURES, Departure
 from compare.models.hybrid_config import HybridConfig
+from compare.models.ladder_config import LadderConfig
 from compare.models.registry import Architecture, family_of
 from compare.models.resolved_model import ResolvedModel
 from compare.optim.config import OptimConfig
@@ -174,6 +175,19 @@ PRESETS: dict[str, Preset] = {
         architecture=replace(_TRANSFORMER, positions="none"),
         optim=_WARM,
     ),
+    "transformer-modern": Preset(
+        about="rotary positions, RMSNorm before each sublayer, SwiGLU, no biases",
+        source="compare Touvron et al. 2023; Su et al. 2021",
+        architecture=replace(
+            _TRANSFORMER,
+            positions="rotary",
+            norm_kind="rms",
+            activation="swiglu",
+            ffn_size=680,  # 2/3 of 1,024: as many weights as with two matrices
+            bias=False,
+        ),
+        optim=_WARM,
+    ),
     "decoder-only": Preset(
         about="source and target as one sequence under a prefix mask",
         source="Liu et al. 2018; Raffel et al. 2020",
@@ -190,6 +204,21 @@ PRESETS: dict[str, Preset] = {
         about="LSTM encoder, Transformer decoder",
         source="compare Chen et al. 2018",
         architecture=HybridConfig(encoder=replace(_PLAIN, dropout=0.1), decoder=_TRANSFORMER),
+        optim=_WARM,
+    ),
+    "ladder": Preset(
+        about="first rung from an RNN to the Transformer: LSTM layers, one attention at the last",
+        source="compare Domhan 2018",
+        architecture=LadderConfig(
+            num_heads=1,
+            positions="none",
+            norm="none",
+            encoder_mixer="lstm",
+            decoder_mixer="lstm",
+            cross_layers="last",
+            feed_forward=False,
+            residual=False,
+        ),
         optim=_WARM,
     ),
     "bahdanau-rnnsearch": Preset(
@@ -265,6 +294,22 @@ PRESETS: dict[str, Preset] = {
             _TRANSFORMER, d_model=128, ffn_size=512, encoder_layers=2, decoder_layers=2, norm="post"
         ),
         optim=_WARM,
+        paper_size=True,
+    ),
+    "transformer-tiny": Preset(
+        about="two layers of 128, norms before sublayers, dropout of weights and ReLU",
+        source="Vaswani et al. 2018, tensor2tensor, transformer_tiny",
+        architecture=TransformerConfig(
+            d_model=128,
+            num_heads=4,
+            encoder_layers=2,
+            decoder_layers=2,
+            ffn_size=512,
+            attention_dropout=0.1,
+            activation_dropout=0.1,
+            tie="all",
+        ),
+        optim=OptimConfig(learning_rate=2e-3, schedule="inverse-sqrt", warmup_updates=8000),
         paper_size=True,
     ),
     "transformer-base": Preset(

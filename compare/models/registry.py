@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, cast
 import seq2seq.flops
 import transformer.flops
 from compare.models.hybrid_config import HybridConfig, hybrid_multiply_adds
+from compare.models.ladder_config import LadderConfig, ladder_multiply_adds
 from seq2seq.config import Seq2SeqConfig
 from transformer.config import DecoderOnlyConfig, TransformerConfig
 
 if TYPE_CHECKING:
     from compare.models.hybrid import Hybrid
+    from compare.models.ladder import Ladder
     from compare.protocol import EncoderDecoder
     from seq2seq.model import Seq2Seq
     from transformer.decoder_only import DecoderOnly
@@ -81,6 +83,12 @@ def _build_hybrid(config: HybridConfig, src_vocabulary: int, tgt_vocabulary: int
     return build_hybrid(config, src_vocabulary, tgt_vocabulary)
 
 
+def _build_ladder(config: LadderConfig, src_vocabulary: int, tgt_vocabulary: int) -> "Ladder":
+    from compare.models.ladder import Ladder
+
+    return Ladder(config, src_vocabulary, tgt_vocabulary)
+
+
 def _seq2seq_operations(config: Seq2SeqConfig, src_len: float, tgt_len: float) -> Operations:
     return Operations(seq2seq.flops.multiply_adds(config, src_len, tgt_len), config.output_size)
 
@@ -95,6 +103,10 @@ def _hybrid_operations(config: HybridConfig, src_len: float, tgt_len: float) -> 
     decoder = config.decoder
     width = decoder.output_size if isinstance(decoder, Seq2SeqConfig) else decoder.d_model
     return Operations(hybrid_multiply_adds(config, src_len, tgt_len), width)
+
+
+def _ladder_operations(config: LadderConfig, src_len: float, tgt_len: float) -> Operations:
+    return Operations(ladder_multiply_adds(config, src_len, tgt_len), config.d_model)
 
 
 FAMILIES: dict[type, Family] = {}
@@ -137,6 +149,13 @@ for _family in (
         config=DecoderOnlyConfig,
         build=_build_decoder_only,
         operations=_transformer_operations,
+        width_fields=("d_model", "ffn_size"),
+    ),
+    Family(
+        name="ladder",
+        config=LadderConfig,
+        build=_build_ladder,
+        operations=_ladder_operations,
         width_fields=("d_model", "ffn_size"),
     ),
     Family(

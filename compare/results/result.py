@@ -252,7 +252,8 @@ class Result:
         if isinstance(record, dict):
             record = without_redefined(current_names("result", record))
             if isinstance(preset := record.get("preset"), str):
-                record["preset"] = current_preset(preset)
+                # Results without this hash are of before schema 3.
+                record["preset"] = current_preset(preset, is_old_tiny="settings_hash" not in record)
         check_record(record, cls, source)
         return cls(**record)
 

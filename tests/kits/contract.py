@@ -52,6 +52,7 @@ def tiny(name: str, tie: str = "output") -> ResolvedModel:
     changes |= {"tie": tie} if "tie" in settings else {}
     changes |= {"num_heads": 2} if settings.get("num_heads", 1) > 1 else {}
     changes |= {"num_layers": 3} if settings.get("num_layers", 1) > 1 else {}
+    changes |= {"head_size": 4} if settings.get("positions") == "rotary" else {}
     changes |= {"encoder_layers": 2} if settings.get("encoder_layers") else {}
     if settings.get("readout") == "none":  # tied, embeddings are as wide as the input of the output layer
         context = TINY["hidden_size"] if settings["context_to_readout"] else 0  # of several heads

@@ -24,6 +24,21 @@ VARIANTS = pytest.mark.parametrize(
         {"num_heads": 3, "head_size": 7, "activation": "gelu", "tie": "all"},
         {"positions": "none", "tie": "none", "num_heads": 1},
         {"positions": "learned", "norm": "post", "tie": "all"},
+        {"positions": "rotary", "norm_kind": "rms", "activation": "swiglu", "bias": False},
+        {"positions": "relative", "max_distance": 2, "value_size": 5},
+        {"positions": "alibi", "num_heads": 3, "head_size": 6, "decoder_mask": "window:2"},
+        {"positions": "concat", "position_size": 6, "attention_kind": "unscaled", "norm": "post"},
+        {"positions": "concat-learned", "attention_kind": "hard", "max_positions": 14, "bias": False},
+        {"positions": "network", "norm_kind": "rms", "norm": "post", "value_size": 2},
+        {"encoder_mask": "window:2", "decoder_mask": "window:1", "cross_mask": "window:1"},
+        {"positions": "alibi", "encoder_mask": "causal", "cross_mask": "causal"},
+        {
+            "positions": "relative",
+            "attention_kind": "hard",
+            "cross_mask": "window:1",
+            "decoder_mask": "window:2",
+        },
+        {"positions": "relative", "attention_kind": "unscaled", "num_heads": 2},
     ],
     ids=str,
 )
@@ -68,6 +83,7 @@ def make_only(**changes: Any) -> DecoderOnly:
 
 
 def make_language_model(parts: Parts = STANDARD, **changes: Any) -> LanguageModel:
+    changes = {name: value for name, value in changes.items() if name not in ("encoder_mask", "cross_mask")}
     return far(LanguageModel(small_only(**changes), TGT_V, parts))
 
 

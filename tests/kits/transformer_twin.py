@@ -19,14 +19,50 @@ from transformer.parts import Residual
 def layer_norm(norm: nn.Module, x: Tensor) -> Tensor:
     if isinstance(norm, nn.Identity):
         return x
+    if isinstance(norm, nn.RMSNorm):
+        return torch.stack([row / ((row @ row) / len(row) + 1e-6).sqrt() for row in x]) * norm.weight
     centred = x - x.mean(-1, keepdim=True)
-    return centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt() * norm.weight + norm.bias
+    normalised = centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt() * norm.weight
+    return normalised if norm.bias is None else normalised + norm.bias
 
 
 def around(residual: Residual, norm: str, x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
+    if norm == "none":
+        return x + f(x)
     if norm == "post":
         return layer_norm(residual.norm, x + f(x))
     return x + f(layer_norm(residual.norm, x))
+
+
+def visible(mask: str, i: int, j: int) -> bool:
+    """Whether a pattern lets position i attend to position j."""
+    if mask.startswith("window"):
+        return abs(i - j) <= int(mask.split(":")[1])
+    return mask == "full" or j <= i
+
+
+def turn(x: Tensor, p: int) -> Tensor:
+    """Multiply pairs of numbers, read as complex ones, by exp(i p theta): Su et al. 2021, equation 13."""
+    theta = torch.tensor([p / 10000 ** (2 * n / len(x)) for n in range(len(x) // 2)])
+    turned = torch.view_as_complex(x.reshape(-1, 2)) * torch.exp(1j * theta)
+    return torch.view_as_real(turned).flatten()
+
+
+def slope(head: int, heads: int) -> float:
+    """Slope of a head, counted from 0: Press et al. 2022, section 3, and their code for other numbers."""
+    whole = 2 ** math.floor(math.log2(heads))
+    if head < whole:
+        return (2 ** (-8 / whole)) ** (head + 1)
+    return (2 ** (-8 / (2 * whole))) ** (2 * (head - whole) + 1)
+
+
+def weigh(scores: Tensor, kind: str) -> Tensor:
+    """Turn the scores (M,) of one query into weights; forbidden ones are -inf."""
+    likelihood = torch.where(scores.isinf(), 0.0, scores.exp())
+    soft = likelihood / likelihood.sum()
+    if kind != "hard":
+        return soft
+    return torch.nn.functional.one_hot(scores.argmax(), len(scores)) + soft - soft.detach()
 
 
 def attend(
@@ -34,43 +70,80 @@ def attend(
 ) -> Tensor:
     """Let x (N, D) attend to memory (M, E) where ``allowed`` (N, M); a matrix for each head and role."""
     size = config.head_size or config.d_model // config.num_heads
-    if isinstance(module, SelfAttention):
+    value_size = config.value_size or size
+    wide, is_self = size * config.num_heads, isinstance(module, SelfAttention)
+    if is_self:
         weights, biases = module.project_in.weight, module.project_in.bias
-        (w_q, w_k, w_v), (b_q, b_k, b_v) = weights.chunk(3), biases.chunk(3)
+        w_q, w_k, w_v = weights[:wide], weights[wide : 2 * wide], weights[2 * wide :]
+        biases = torch.zeros(len(weights)) if biases is None else biases
+        b_q, b_k, b_v = biases[:wide], biases[wide : 2 * wide], biases[2 * wide :]
     else:
-        w_q, b_q = module.project_query.weight, module.project_query.bias
-        (w_k, w_v), (b_k, b_v) = module.project_memory.weight.chunk(2), module.project_memory.bias.chunk(2)
-    output = module.project_out.bias
+        w_q, merged = module.project_query.weight, module.project_memory.weight
+        b_q = module.project_query.bias if config.bias else torch.zeros(wide)
+        biases = module.project_memory.bias if config.bias else torch.zeros(len(merged))
+        w_k, w_v, b_k, b_v = merged[:wide], merged[wide:], biases[:wide], biases[wide:]
+    rows: list[Tensor] = [torch.zeros(config.d_model) for _ in x]
     for head in range(config.num_heads):
-        part = slice(size * head, size * (head + 1))
+        part, value_part = (slice(n * head, n * (head + 1)) for n in (size, value_size))
         q, k = x @ w_q[part].T + b_q[part], memory @ w_k[part].T + b_k[part]
-        v = memory @ w_v[part].T + b_v[part]
-        likelihood = torch.where(allowed, (q @ k.T / math.sqrt(size)).exp(), 0.0)
-        weights = likelihood / likelihood.sum(1, keepdim=True)
-        output = output + weights @ v @ module.project_out.weight[:, part].T
-    return output
+        v = memory @ w_v[value_part].T + b_v[value_part]
+        if is_self and config.positions == "rotary":
+            q, k = (torch.stack([turn(row, n) for n, row in enumerate(rows_)]) for rows_ in (q, k))
+        for i in range(len(x)):
+            keys, values = k, v
+            if is_self and config.positions == "relative":
+                limit = config.max_distance or 16
+                distance = [min(max(j - i, -limit), limit) + limit for j in range(len(memory))]
+                keys = k + torch.stack([module.relative.keys.weight[n] for n in distance])
+                values = v + torch.stack([module.relative.values.weight[n] for n in distance])
+            scores = keys @ q[i] / (1 if config.attention_kind == "unscaled" else math.sqrt(size))
+            if is_self and config.positions == "alibi":
+                far = torch.tensor([float(abs(i - j)) for j in range(len(memory))])
+                scores = scores - slope(head, config.num_heads) * far
+            scores = torch.where(allowed[i], scores, float("-inf"))
+            context = weigh(scores, config.attention_kind) @ values
+            rows[i] = rows[i] + module.project_out.weight[:, value_part] @ context
+    return torch.stack(rows) + (module.project_out.bias if config.bias else 0)
 
 
 def feed_forward(layer: EncoderLayer | DecoderLayer, config: LayerConfig) -> Callable[[Tensor], Tensor]:
     wide, narrow = layer.feed_forward.widen, layer.feed_forward.narrow
 
     def run(x: Tensor) -> Tensor:
-        h = x @ wide.weight.T + wide.bias
-        h = h.clamp(min=0) if config.activation == "relu" else h * (1 + torch.erf(h / math.sqrt(2))) / 2
-        return h @ narrow.weight.T + narrow.bias
+        h = x @ wide.weight.T + (wide.bias if config.bias else 0)
+        if config.activation == "swiglu":
+            gate, linear = h[:, : config.ffn_size], h[:, config.ffn_size :]
+            h = gate / (1 + (-gate).exp()) * linear
+        else:
+            h = h.clamp(min=0) if config.activation == "relu" else h * (1 + torch.erf(h / math.sqrt(2))) / 2
+        return h @ narrow.weight.T + (narrow.bias if config.bias else 0)
 
     return run
+
+
+def sinusoid(n: int, size: int) -> Tensor:
+    angles = [n / 10000 ** (2 * i / size) for i in range(size // 2)]
+    return torch.tensor([f(angle) for angle in angles for f in (math.sin, math.cos)])
 
 
 def embed(model: nn.Module, embedding: nn.Embedding, ids: Tensor, start: int, config: LayerConfig) -> Tensor:
     rows = []
     for n, token in enumerate(ids.tolist(), start=start):
         row = embedding.weight[token] * math.sqrt(config.d_model)
-        if config.positions == "sinusoidal":
-            angles = [n / 10000 ** (2 * i / config.d_model) for i in range(config.d_model // 2)]
-            row = row + torch.tensor([f(angle) for angle in angles for f in (math.sin, math.cos)])
-        elif config.positions == "learned":
-            row = row + model.place.places.weight[n] * math.sqrt(config.d_model)
+        match config.positions:
+            case "sinusoidal":
+                row = row + sinusoid(n, config.d_model)
+            case "learned":
+                row = row + model.place.places.weight[n] * math.sqrt(config.d_model)
+            case "network":
+                first, _, second = model.place.network
+                h = first.weight @ sinusoid(n, config.d_model) + first.bias
+                row = row + second.weight @ (h * (1 + torch.erf(h / math.sqrt(2))) / 2) + second.bias
+            case "concat":
+                row = torch.cat((row[: -config.position_size], sinusoid(n, config.position_size)))
+            case "concat-learned":
+                where = model.place.places.weight[n]
+                row = torch.cat((row[: -len(where)], where * math.sqrt(len(where))))
         rows.append(row)
     return torch.stack(rows)
 
@@ -88,8 +161,19 @@ def stack(model: nn.Module, x: Tensor, allowed: Tensor, config: LayerConfig) -> 
     return layer_norm(model.norm, x)
 
 
-def causal(length: int) -> Tensor:
-    return torch.tensor([[s <= t for s in range(length)] for t in range(length)])
+def allow(rows: int, columns: int, rule: Callable[[int, int], bool]) -> Tensor:
+    return torch.tensor([[rule(i, j) for j in range(columns)] for i in range(rows)])
+
+
+def causal(length: int, config: LayerConfig) -> Tensor:
+    return allow(length, length, lambda t, s: s <= t and visible(config.decoder_mask, t, s))
+
+
+def across(tgt_len: int, src_len: int, config: LayerConfig) -> Tensor:
+    """Mask of target and source positions; a window stays at the last source token."""
+    mask = config.cross_mask
+    clamp = src_len - 1 if mask.startswith("window") else tgt_len
+    return allow(tgt_len, src_len, lambda t, s: visible(mask, min(t, clamp), s))
 
 
 def encoder_twin(encoder: nn.Module, src: Tensor, config: TransformerConfig, allowed: Tensor) -> Tensor:
@@ -99,12 +183,12 @@ def encoder_twin(encoder: nn.Module, src: Tensor, config: TransformerConfig, all
 
 def decoder_twin(decoder: nn.Module, states: Tensor, tgt: Tensor, config: TransformerConfig) -> Tensor:
     """Compute the hidden states (T, D) of one target tgt (T,), after states (S, E)."""
-    everywhere = torch.ones(len(tgt), len(states), dtype=torch.bool)
+    own, source = causal(len(tgt), config), across(len(tgt), len(states), config)
     x = embed(decoder, decoder.table, tgt, 0, config)
     for layer in decoder.layers:
         steps = [
-            (layer.around_attention, lambda h, m=layer.attention: attend(m, h, h, causal(len(tgt)), config)),
-            (layer.around_cross, lambda h, m=layer.cross: attend(m, h, states, everywhere, config)),
+            (layer.around_attention, lambda h, m=layer.attention: attend(m, h, h, own, config)),
+            (layer.around_cross, lambda h, m=layer.cross: attend(m, h, states, source, config)),
             (layer.around_feed_forward, feed_forward(layer, config)),
         ]
         for residual, f in steps:
@@ -114,15 +198,18 @@ def decoder_twin(decoder: nn.Module, states: Tensor, tgt: Tensor, config: Transf
 
 def transformer_twin(model: Transformer, src: Tensor, tgt: Tensor) -> Tensor:
     """Compute logits (T, V) of one pair src (S,), tgt (T,)."""
-    everywhere = torch.ones(len(src), len(src), dtype=torch.bool)
-    states = encoder_twin(model.encoder, src, model.config, everywhere)
+    allowed = allow(len(src), len(src), lambda i, j: visible(model.config.encoder_mask, i, j))
+    states = encoder_twin(model.encoder, src, model.config, allowed)
     return decoder_twin(model.decoder, states, tgt, model.config) @ model.output.weight.T
 
 
 def decoder_only_twin(model: DecoderOnly, src: Tensor, tgt: Tensor) -> Tensor:
     """Compute logits (T, V) of one pair src (S,), tgt (T,)."""
     s, n = len(src), len(src) + len(tgt)
-    allowed = torch.tensor([[column < s or column <= row for column in range(n)] for row in range(n)])
+    allowed = torch.zeros(n, n, dtype=torch.bool)
+    allowed[:s, :s] = allow(s, s, lambda i, j: visible(model.config.encoder_mask, i, j))
+    allowed[s:, :s] = across(len(tgt), s, model.config)
+    allowed[s:, s:] = causal(len(tgt), model.config)
     x = [
         embed(model, model.src_table, src, 0, model.config),
         embed(model, model.table, tgt, s, model.config),
@@ -133,4 +220,4 @@ def decoder_only_twin(model: DecoderOnly, src: Tensor, tgt: Tensor) -> Tensor:
 def language_model_twin(model: LanguageModel, ids: Tensor) -> Tensor:
     """Compute logits (T, V) of one text (T,)."""
     x = embed(model, model.table, ids, 0, model.config)
-    return stack(model, x, causal(len(ids)), model.config) @ model.output.weight.T
+    return stack(model, x, causal(len(ids), model.config), model.config) @ model.output.weight.T

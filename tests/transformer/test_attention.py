@@ -93,7 +93,7 @@ def test_attention_after_a_prefix_is_attention_to_all_of_it(beam):
     """A twin with a prefix copied for every hypothesis, and one softmax over the joined rows."""
     queries, own = torch.randn(B, beam, HEADS, 4), KeysValues(*torch.randn(2, T, B, beam, HEADS, 4))
     shared, (_, mask, _) = KeysValues(*torch.randn(2, B, HEADS, S, 4)), batch()
-    found = prefix_attention(queries, own, shared, mask[:, None, None, :])
+    found, _ = prefix_attention(queries, own, shared, mask[:, None, None, :])
     for b, length in enumerate(LENGTHS):
         for k in range(beam):
             for head in range(HEADS):
@@ -103,7 +103,7 @@ def test_attention_after_a_prefix_is_attention_to_all_of_it(beam):
                 )
                 weights = (keys @ queries[b, k, head] / 2).softmax(0)
                 torch.testing.assert_close(found[b, k, head], weights @ values, **EXACT)
-    unmasked = prefix_attention(queries, own, shared, None)
+    unmasked, _ = prefix_attention(queries, own, shared, None)
     torch.testing.assert_close(unmasked[0], found[0], **EXACT)  # LENGTHS[0] is the whole prefix
     assert not torch.allclose(unmasked[1], found[1])
 

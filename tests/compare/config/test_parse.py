@@ -64,11 +64,12 @@ def test_defaults_are_those_of_the_classes(tmp_path: Path, preset: str):
     assert experiment.models[0].label == preset
 
 
-def test_no_config_holds_more_than_sixteen_fields():
+def test_no_class_of_a_config_declares_more_than_sixteen_fields():
     kinds = [kind for kind in vars(config).values() if dataclasses.is_dataclass(kind)]
     assert {TrainConfig, DataConfig, ModelConfig, Experiment} <= set(kinds)
     for kind in (*kinds, Seq2SeqConfig, TransformerConfig, OptimConfig):
-        assert len(dataclasses.fields(kind)) <= 16, kind
+        for part in kind.__mro__:
+            assert len(vars(part).get("__annotations__", ())) <= 16, part
         assert kind.__dataclass_params__.frozen
         assert all(field.kw_only for field in dataclasses.fields(kind))
 

@@ -53,6 +53,22 @@ def test_a_renamed_preset_is_read_by_its_old_name(old: str, tmp_path: Path, fini
     assert Result.from_json(json.dumps(record | {"preset": old})).preset == new
 
 
+def test_the_name_of_an_old_model_that_a_new_one_has_taken_is_told_by_its_settings(
+    tmp_path: Path, finished: Path
+):
+    """transformer-tiny had norms after the residual sum; tensor2tensor's, which it names now, has not."""
+    path = tmp_path / "old.toml"
+    path.write_text('[[models]]\npreset = "transformer-tiny"\nnorm = "post"\n')
+    (row,) = load_experiment(path).models
+    assert (row.preset, row.label) == ("transformer-postnorm-2x128", "transformer-tiny")
+    path.write_text('[[models]]\npreset = "transformer-tiny"\n')
+    assert load_experiment(path).models[0].preset == "transformer-tiny"
+    record = json.loads((finished / ROWS[0] / "result.json").read_text()) | {"preset": "transformer-tiny"}
+    assert Result.from_json(json.dumps(record)).preset == "transformer-tiny"
+    del record["settings_hash"]
+    assert Result.from_json(json.dumps(record)).preset == "transformer-postnorm-2x128"
+
+
 def test_no_present_name_is_an_old_one():
     for names in RENAMED.values():
         assert not names.keys() & set(names.values())

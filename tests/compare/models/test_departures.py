@@ -12,9 +12,9 @@ from compare.models.departures import BRIDGE, DEPARTURES, DROPOUT
 from compare.models.presets import PRESETS
 from compare.models.registry import build
 from seq2seq import Seq2SeqConfig
-from transformer.config import LayerConfig
+from transformer.config import LayerConfig, TransformerConfig
 
-PAPER = re.compile(r"(\w+ et al\. \d{4}), \w")
+PAPER = re.compile(r"(\w+(?: et al\.)? \d{4}), \w")
 EXACT: set[str] = set()
 """Presets that are the model of their paper in every point: none."""
 RECURRENT = [name for name, preset in PRESETS.items() if isinstance(preset.architecture, Seq2SeqConfig)]
@@ -72,6 +72,18 @@ def test_departures_of_transformers_are_those_of_their_settings(name: str):
     assert (listed.get("tied weights") == "target embedding and output layer") == (config.tie == "output")
 
 
+def test_transformer_tiny_is_tensor2tensors():
+    """transformer_base_v2 with the sizes of transformer_tiny; their names of the settings beside ours."""
+    config, optim = PRESETS["transformer-tiny"].architecture, PRESETS["transformer-tiny"].optim
+    assert isinstance(config, TransformerConfig)
+    assert (config.encoder_layers, config.decoder_layers) == (2, 2)  # num_hidden_layers
+    assert (config.d_model, config.ffn_size, config.num_heads) == (128, 512, 4)
+    assert config.norm == "pre"  # layer_preprocess_sequence "n", layer_postprocess_sequence "da"
+    assert (config.dropout, config.attention_dropout, config.activation_dropout) == (0.1, 0.1, 0.1)
+    assert config.tie == "all"  # shared_embedding_and_softmax_weights
+    assert optim.learning_rate == pytest.approx(2 * 128**-0.5 * 8000**-0.5, rel=0.02)
+
+
 def test_the_gru_is_torchs_and_not_the_papers():
     """One step from the same weights: r * (U s + b) inside the candidate, not U (r * s)."""
     torch.manual_seed(1)
@@ -96,7 +108,7 @@ def test_the_command_lists_each_departure_and_knows_old_names(capsys: pytest.Cap
     for departure in DEPARTURES["hard-reinforce"]:
         assert f"{departure.part}: {departure.here}; in the paper: {departure.paper}" in shown
     assert "decoder_start = bridge" in shown
-    assert main(["models", "transformer-tiny", "--json"]) == 0
+    assert main(["models", "gnmt-4", "--json"]) == 0
     described = json.loads(capsys.readouterr().out)
-    assert described["preset"] == "transformer-postnorm-2x128"
-    assert [each["part"] for each in described["departures"]] == list(here("transformer-postnorm-2x128"))
+    assert described["preset"] == "bahdanau-4x1024"
+    assert [each["part"] for each in described["departures"]] == list(here("bahdanau-4x1024"))

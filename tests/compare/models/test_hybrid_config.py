@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from compare.models.hybrid_config import HybridConfig
+from compare.models.presets import PRESETS
 from compare.models.registry import build
 from seq2seq.config import Seq2SeqConfig
 from transformer.config import TransformerConfig
@@ -18,6 +19,25 @@ def test_a_recurrent_decoder_cannot_start_from_the_last_states_of_a_transformer(
     """Not with an encoder of its own size either: it has no last state at all."""
     with pytest.raises(ValueError, match='decoder_start must be "bridge" or "zeros": a Transformer encoder'):
         HybridConfig(encoder=ENCODER, decoder=replace(DECODER, decoder_start="last"))
+
+
+def test_only_the_half_that_is_used_has_settings():
+    """Masks of the half that is not there, and layers shared with it, are no settings of a hybrid."""
+    halves = {"transformer-rnn": ("encoder_mask",), "rnn-transformer": ("decoder_mask", "cross_mask")}
+    for name, masks in halves.items():
+        settings = PRESETS[name].model.settings()
+        every = {"encoder_mask", "decoder_mask", "cross_mask", "share_layers"}
+        assert settings.keys() & every == set(masks)
+        changed = PRESETS[name].model.override(
+            dict.fromkeys(masks, "window:1") | {"d_model": 16, "ffn_size": 8}
+        )
+        model = build(changed.architecture, 9, 9).eval()
+        src, tgt = torch.tensor([[4, 5, 6, 7, 8]]), torch.tensor([[2, 5, 6, 7]])
+        for kind, weights in model.attention(src, None, tgt).items():
+            if f"{kind.split('.')[0]}_mask" in masks:
+                far = (torch.arange(weights.size(2)).unsqueeze(1) - torch.arange(weights.size(3))).abs() > 1
+                assert not weights[..., far].any()
+                assert weights[..., ~far].any()
 
 
 @pytest.mark.parametrize("start", ["bridge", "zeros"])

@@ -1,0 +1,183 @@
+"""The ladder from an RNN to the Transformer: a Transformer with recurrent layers in place of self-attention.
+
+Compare Domhan 2018, "How much attention do you need? A granular analysis of neural machine translation
+architectures". Shapes: B sentences, K hypotheses each, S source, T target and L positions of any sequence, H
+heads, D model width. Masks are bool, True = may be attended.
+"""
+
+from collections.abc import Callable
+from typing import Any, Self, cast
+
+import torch
+from torch import Tensor, nn
+
+from compare.models.ladder_config import LadderConfig, Mixer
+from compare.protocol import keep, select
+from seq2seq import Seq2SeqConfig, initialise_weights
+from seq2seq.packing import plan_packing
+from seq2seq.stack import RecurrentStack
+from transformer import Memory, Parts, State, Transformer
+from transformer.attention import KeysValues, record_weights
+from transformer.cache import KeyValueCache
+from transformer.config import LayerConfig
+from transformer.parts import Residual, build_norm
+
+
+class Plain(nn.Module):
+    """dropout(f(norm(x))), or norm(dropout(f(x))) with norm "post": no residual connection."""
+
+    def __init__(self, config: LayerConfig) -> None:
+        super().__init__()
+        self.pre, self.norm = config.norm != "post", build_norm(config)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """Apply a sublayer to x (B, L, D)."""
+        output: Tensor
+        output = self.dropout(sublayer(self.norm(x))) if self.pre else self.norm(self.dropout(sublayer(x)))
+        return output
+
+
+class Absent(nn.Module):
+    """x: in the place of a sublayer that the model does not have."""
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return x (B, L, D) without calling the sublayer."""
+        return x
+
+
+class NoCrossAttention(nn.Module):
+    """No keys and values: in the place of an attention to the source that the layer does not have."""
+
+    def __init__(self, num_heads: int) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+
+    def remember(self, states: Tensor) -> KeysValues:
+        """Return keys and values of width 0 for encoder states (B, S, D)."""
+        nothing = states.new_empty(len(states), self.num_heads, states.size(1), 0)
+        return KeysValues(nothing, nothing)
+
+
+class RecurrentCache:
+    """State of a recurrent layer for K hypotheses of each of B sentences: h and (LSTM) c, (B, K, D) each."""
+
+    def __init__(self, state: tuple[Tensor, ...]) -> None:
+        self.state, self.length = state, 0
+
+    def select(self, parents: Tensor) -> Self:
+        """Reorder hypotheses: hypothesis k of sentence b continues ``parents[b, k]``; parents is (B, K)."""
+        self.state = select(self.state, parents)
+        return self
+
+    def keep(self, rows: Tensor) -> Self:
+        """Keep the sentences ``rows`` alone."""
+        self.state = keep(self.state, rows)
+        return self
+
+
+class RecurrentMixer(nn.Module):
+    """One LSTM or GRU over the positions, bidirectional in an encoder; called as ``SelfAttention`` is."""
+
+    def __init__(self, config: LadderConfig, cell: Mixer, *, bidirectional: bool) -> None:
+        super().__init__()
+        size = config.d_model // 2 if bidirectional else config.d_model
+        plain = Seq2SeqConfig(attention=None, cell="gru" if cell == "gru" else "lstm", dropout=0.0)
+        self.rnn = RecurrentStack(plain, config.d_model, size, bidirectional)
+        self.is_bidirectional = bidirectional
+
+    def forward(self, x: Tensor, mask: Tensor | None, *unused: object) -> Tensor:
+        """Read x (B, L, D), in both directions up to the last real token, which mask (B, 1, 1, L) marks."""
+        if not self.is_bidirectional or mask is None:
+            outputs, _ = self.rnn(x.transpose(0, 1))
+            return cast("Tensor", outputs).transpose(0, 1)
+        packing = plan_packing(mask.flatten(1).sum(1).cpu(), x.size(1), x.device)
+        packed, _ = self.rnn(packing.pack(x))
+        return packing.unpack(packed, x.size(1)).to(x.dtype)
+
+    def start(self, like: Tensor, sentences: int, beam: int) -> RecurrentCache:
+        """Return the state before the first token: zeros of the type of ``like``, c in at least fp32."""
+        h = like.new_zeros(sentences, beam, self.rnn.layers[0][1].size(1))
+        cell = (h.to(torch.promote_types(h.dtype, torch.float32)),) if self.rnn.is_lstm else ()
+        return RecurrentCache((h, *cell))
+
+    def step(self, x: Tensor, cache: RecurrentCache, **unused: object) -> Tensor:
+        """Read the next token x (B, K, D) of each hypothesis; ``cache`` then has the next state."""
+        state = tuple(part.flatten(0, 1).unsqueeze(0).to(x.dtype) for part in cache.state)
+        outputs, final = self.rnn(x.flatten(0, 1).unsqueeze(0), state)
+        cache.state = tuple(
+            new.view(old.shape).to(old.dtype) for new, old in zip(final, cache.state, strict=True)
+        )
+        cache.length += 1
+        return cast("Tensor", outputs).view(x.shape)
+
+
+class Ladder(Transformer):
+    """A Transformer with some parts replaced: x = around(mixer)(x), + cross-attention, around(FFN)(x).
+
+    ``mixer`` is self-attention or a recurrent layer; the last two are left out where the config says so.
+    Recurrent decoder layers start at 0: the decoder knows the source by attention alone.
+    """
+
+    config: LadderConfig
+
+    def __init__(self, config: LadderConfig, src_vocabulary: int, tgt_vocabulary: int) -> None:
+        """Build the model with fresh weights; arguments as for ``Transformer``."""
+        around = Residual if config.residual else Plain
+        super().__init__(config, src_vocabulary, tgt_vocabulary, Parts(residual=around))
+        last = len(self.decoder.layers) - 1
+        for stack, mixer, is_encoder in (
+            (self.encoder, config.encoder_mixer, True),
+            (self.decoder, config.decoder_mixer, False),
+        ):
+            if mixer != "self-attention":
+                stack.order = None  # there is no self-attention that needs distances
+            for layer in stack.layers:
+                if mixer != "self-attention":
+                    _replace(layer, "attention", RecurrentMixer(config, mixer, bidirectional=is_encoder))
+                if not config.feed_forward:
+                    _replace(layer, "feed_forward", nn.Identity())
+                    _replace(layer, "around_feed_forward", Absent())
+        for number, layer in enumerate(self.decoder.layers):
+            if config.cross_layers == "last" and number < last:
+                _replace(layer, "cross", NoCrossAttention(config.num_heads))
+                _replace(layer, "around_cross", Absent())
+            elif not config.residual:
+                _replace(layer, "around_cross", Residual(config))
+        self.apply(_initialise_recurrent)
+
+    def attention(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> dict[str, Tensor]:
+        """Compute the weights "encoder.<layer>", "decoder.<layer>" and "cross.<layer>" of all attentions."""
+        config, names = self.config, []
+        weights: list[Tensor] = []
+        states, mask, _ = self.encoder(src, src_mask, attend=record_weights(self.encoder.attend, weights))
+        memory = self.decoder.remember(states, mask)
+        self.decoder(tgt_in, memory, attend=record_weights(self.decoder.attend, weights))
+        if config.encoder_mixer == "self-attention":
+            names += [f"encoder.{layer}" for layer in range(config.encoder_layers)]
+        for layer in range(config.decoder_layers):
+            if config.decoder_mixer == "self-attention":
+                names.append(f"decoder.{layer}")
+            if config.cross_layers == "all" or layer == config.decoder_layers - 1:
+                names.append(f"cross.{layer}")
+        return dict(zip(names, weights, strict=True))
+
+    def init_state(self, memory: Memory, beam: int, capacity: int) -> State:
+        """Build the state before the first token; arguments as for ``Transformer``."""
+        if self.config.decoder_mixer == "self-attention":
+            return super().init_state(memory, beam, capacity)
+        like, sentences = self.decoder.table.weight, memory.mask.size(0)
+        mixers = [cast("RecurrentMixer", cast("Any", layer).attention) for layer in self.decoder.layers]
+        caches = [mixer.start(like, sentences, beam) for mixer in mixers]
+        return State(cast("tuple[KeyValueCache, ...]", tuple(caches)))
+
+
+def _replace(layer: nn.Module, name: str, part: nn.Module) -> None:
+    """Replace one part of a layer."""
+    setattr(layer, name, part)
+
+
+def _initialise_recurrent(module: nn.Module) -> None:
+    """Draw the weights of recurrent layers as recurrent models do, and leave others as they are."""
+    if isinstance(module, nn.RNNBase):
+        initialise_weights(module)

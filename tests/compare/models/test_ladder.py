@@ -1,0 +1,201 @@
+"""The ladder from an RNN to the Transformer: its top is the Transformer, and each rung is its twin."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from compare.config.parse import load_experiment
+from compare.config.resolve_model import resolve_model
+from compare.config.sections import ModelConfig
+from compare.models.flops import forward_flops
+from compare.models.ladder import Ladder
+from compare.models.ladder_config import LadderConfig
+from compare.models.presets import PRESETS
+from compare.models.registry import build
+from tests.kits.paths import ROOT
+from tests.kits.transformer_twin import across, allow, attend, embed, feed_forward, layer_norm, visible
+from transformer import Transformer, TransformerConfig
+
+pytestmark = pytest.mark.filterwarnings("ignore:TF32 acceleration")  # a warning when oneDNN is switched off
+SIZES = {"d_model": 8, "encoder_layers": 2, "decoder_layers": 2, "ffn_size": 12, "dropout": 0.0}
+V, LENGTHS, S, T = 11, (5, 3, 1), 5, 4
+TABLES = load_experiment(ROOT / "configs" / "ladder.toml").models
+RUNGS = {
+    table.label: resolve_model(
+        ModelConfig(preset="ladder", label=table.label, overrides={**table.overrides, **SIZES})
+    ).architecture
+    for table in TABLES
+}
+GRU = {"encoder_mixer": "gru", "decoder_mixer": "gru", "norm": "post", "positions": "none", "residual": False}
+RUNGS["gru"] = LadderConfig(**SIZES, **GRU, num_heads=2, bias=False)
+RUNGS["lstm-decoder"] = LadderConfig(
+    **SIZES, decoder_mixer="lstm", positions="alibi", encoder_mask="window:2"
+)
+RUNGS["lstm-encoder"] = LadderConfig(
+    **SIZES, encoder_mixer="lstm", positions="relative", cross_mask="window:1"
+)
+
+
+@pytest.fixture(autouse=True)
+def _float64() -> Iterator[None]:
+    torch.manual_seed(0)
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def make(config: Any) -> Ladder:
+    model = build(config, V, V).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return model
+
+
+def batch() -> tuple[Tensor, Tensor, Tensor]:
+    mask = torch.arange(S) < torch.tensor(LENGTHS).unsqueeze(1)
+    return torch.randint(V, (len(LENGTHS), S)), mask, torch.randint(V, (len(LENGTHS), T))
+
+
+def run_cell(rnn: nn.RNNBase, x: Tensor, suffix: str) -> list[Tensor]:
+    """Run one direction of torch's layer over x (L, D), one gate after the other."""
+    w_x, w_h, b_x, b_h = (
+        getattr(rnn, f"{kind}_l0{suffix}") for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    )
+    h = c = torch.zeros(w_h.size(1))
+    outputs = []
+    for row in x:
+        if isinstance(rnn, nn.LSTM):
+            i, f, g, o = (w_x @ row + b_x + w_h @ h + b_h).chunk(4)
+            c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+            h = o.sigmoid() * c.tanh()
+        else:
+            (r_x, z_x, n_x), (r_h, z_h, n_h) = (w_x @ row + b_x).chunk(3), (w_h @ h + b_h).chunk(3)
+            r, z = (r_x + r_h).sigmoid(), (z_x + z_h).sigmoid()
+            h = (1 - z) * (n_x + r * n_h).tanh() + z * h
+        outputs.append(h)
+    return outputs
+
+
+def mix(layer: nn.Module, allowed: Tensor, config: LadderConfig, side: str) -> Callable[[Tensor], Tensor]:
+    if config.mixer(side) == "self-attention":
+        return lambda x: attend(layer.attention, x, x, allowed, config)
+    rnn = layer.attention.rnn.plain
+
+    def run(x: Tensor) -> Tensor:
+        forward = torch.stack(run_cell(rnn, x, ""))
+        if side == "decoder":
+            return forward
+        return torch.cat((forward, torch.stack(run_cell(rnn, x.flip(0), "_reverse")).flip(0)), dim=1)
+
+    return run
+
+
+def around(module: nn.Module, x: Tensor, f: Callable[[Tensor], Tensor], norm: str, residual: bool) -> Tensor:
+    inner = f(layer_norm(module.norm, x)) if norm == "pre" else f(x)
+    inner = x + inner if residual else inner
+    return layer_norm(module.norm, inner) if norm == "post" else inner
+
+
+def twin(model: Ladder, src: Tensor, tgt: Tensor) -> Tensor:
+    """Compute the logits (T, V) of one pair without padding."""
+    config, n, t = model.config, len(src), len(tgt)
+    norm, residual = config.norm, config.residual
+    own = allow(n, n, lambda i, j: visible(config.encoder_mask, i, j))
+    x = embed(model.encoder, model.encoder.table, src, 0, config)
+    for layer in model.encoder.layers:
+        x = around(layer.around_attention, x, mix(layer, own, config, "encoder"), norm, residual)
+        if config.feed_forward:
+            x = around(layer.around_feed_forward, x, feed_forward(layer, config), norm, residual)
+    states = layer_norm(model.encoder.norm, x)
+    own = allow(t, t, lambda i, j: j <= i)
+    x = embed(model.decoder, model.decoder.table, tgt, 0, config)
+    for number, layer in enumerate(model.decoder.layers):
+        x = around(layer.around_attention, x, mix(layer, own, config, "decoder"), norm, residual)
+        if config.cross_layers == "all" or number == config.decoder_layers - 1:
+            f = partial(attend, layer.cross, memory=states, allowed=across(t, n, config), config=config)
+            x = around(layer.around_cross, x, f, norm, True)
+        if config.feed_forward:
+            x = around(layer.around_feed_forward, x, feed_forward(layer, config), norm, residual)
+    return layer_norm(model.decoder.norm, x) @ model.output.weight.t()
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_each_rung_is_its_twin_in_values_gradients_and_steps(rung: str):
+    model, (src, mask, tgt) = make(RUNGS[rung]), batch()
+    logits = model(src, mask, tgt)
+    expected = torch.stack([twin(model, src[b, :n], tgt[b]) for b, n in enumerate(LENGTHS)])
+    torch.testing.assert_close(logits, expected, rtol=1e-10, atol=1e-10)
+    names, parameters = zip(*model.named_parameters(), strict=True)
+    ours, theirs = (torch.autograd.grad(out.sin().sum(), parameters) for out in (logits, expected))
+    for name, one, two in zip(names, ours, theirs, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-10, atol=1e-10, msg=name)
+        assert one.abs().sum() > 0, name
+    memory = model.encode(src, mask)
+    state = model.init_state(memory, 1, T)
+    for t in range(T):
+        step, state = model.step(tgt[:, t : t + 1], state, memory)
+        torch.testing.assert_close(step[:, 0], logits[:, t], rtol=0, atol=1e-12)
+    weights = model.attention(src, mask, tgt)
+    config = model.config
+    has = {"encoder": config.encoder_mixer, "decoder": config.decoder_mixer}
+    kinds = {kind for kind, mixer in has.items() if mixer == "self-attention"} | {"cross"}
+    assert {name.split(".")[0] for name in weights} == kinds
+    assert ("cross.0" in weights) == (config.cross_layers == "all")
+
+
+def test_the_top_is_the_transformer():
+    """The same weights from the same random numbers, and the defaults of its config."""
+    sizes = {**SIZES, "num_heads": 2}
+    assert RUNGS["transformer"] == LadderConfig(**{**SIZES, "num_heads": 4})
+    torch.manual_seed(1)
+    top = build(LadderConfig(**sizes), V, V)
+    torch.manual_seed(1)
+    plain = Transformer(TransformerConfig(**sizes), V, V)
+    torch.testing.assert_close(top.state_dict(), plain.state_dict(), rtol=0, atol=0)
+    sentences = batch()
+    assert torch.equal(top.eval()(*sentences), plain.eval()(*sentences))
+
+
+def test_each_rung_changes_one_thing_and_the_first_is_the_preset():
+    settings = [table.overrides for table in TABLES]
+    for lower, upper in pairwise(settings):
+        assert lower.items() <= upper.items()
+        assert 1 <= len(upper) - len(lower) <= 2  # a connection and its norm; self-attention and positions
+    assert settings[0].keys() <= PRESETS["transformer"].model.settings().keys()
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_flops_are_those_torch_counts(rung: str):
+    model = build(RUNGS[rung], V, V)
+    src, tgt = torch.randint(V, (2, S)), torch.randint(V, (2, T))
+    slow = torch.backends.mkldnn.flags(enabled=False), sdpa_kernel(SDPBackend.MATH)
+    with slow[0], slow[1], FlopCounterMode(display=False) as counter:
+        model(src, None, tgt)
+    assert 2 * forward_flops(RUNGS[rung], src_len=S, tgt_len=T, tgt_vocabulary=V) == counter.get_total_flops()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"encoder_mixer": "rnn"}, "encoder_mixer must be one of self-attention, lstm, gru, got 'rnn'"),
+        ({"cross_layers": "first"}, "cross_layers must be one of all, last, got 'first'"),
+        ({"decoder_mixer": "gru", "decoder_mask": "window:1"}, 'decoder_mask has no effect .* "gru"'),
+        ({"encoder_mixer": "lstm", "decoder_mixer": "gru", "positions": "rotary"}, 'positions "rotary" need'),
+        ({"encoder_mixer": "lstm", "share_layers": True}, "share_layers needs"),
+        (
+            {"encoder_mixer": "lstm", "d_model": 9, "num_heads": 3, "positions": "none"},
+            "d_model must be even, half of it for each direction, got 9",
+        ),
+    ],
+)
+def test_an_impossible_ladder_is_refused(changes: dict[str, Any], message: str):
+    with pytest.raises(ValueError, match=message):
+        LadderConfig(**{**SIZES, **changes})
