@@ -30,6 +30,13 @@ if TYPE_CHECKING:
     from compare.decoding.translator import Translator
     from compare.experiment.converge import measure_convergence, plan_convergence
     from compare.experiment.convergence_file import Convergence
+    from compare.experiment.forced_scoring import (
+        ForcedScores,
+        LikelihoodSums,
+        SentenceScore,
+        score_model,
+        score_translations,
+    )
     from compare.experiment.launch.side_by_side import SideBySide
     from compare.experiment.launch.slurm import SlurmArray
     from compare.experiment.launch.slurm_options import parse_slurm
@@ -64,7 +71,9 @@ _MODULES = {
     "Convergence": "compare.experiment.convergence_file",
     "Experiment": "compare.config.sections",
     "Family": "compare.models.registry",
+    "ForcedScores": "compare.experiment.forced_scoring",
     "LengthPenalty": "compare.decoding.length_penalty",
+    "LikelihoodSums": "compare.experiment.forced_scoring",
     "Metric": "compare.scoring.metrics.base",
     "MetricOptions": "compare.scoring.metrics.base",
     "MetricScore": "compare.scoring.metrics.base",
@@ -74,6 +83,7 @@ _MODULES = {
     "Result": "compare.results.result",
     "Run": "compare.config.run",
     "ScoringOptions": "compare.scoring.score",
+    "SentenceScore": "compare.experiment.forced_scoring",
     "SideBySide": "compare.experiment.launch.side_by_side",
     "SlurmArray": "compare.experiment.launch.slurm",
     "SystemScores": "compare.scoring.score",
@@ -123,9 +133,11 @@ _MODULES = {
     "run_experiment": "compare.experiment.run_all",
     "run_study": "compare.studies.registry",
     "score_files": "compare.scoring.score",
+    "score_model": "compare.experiment.forced_scoring",
     "score_runs": "compare.experiment.score_run",
     "score_tests": "compare.analysis.significance.scored_tests",
     "score_texts": "compare.scoring.score",
+    "score_translations": "compare.experiment.forced_scoring",
     "tune_experiment": "compare.experiment.tune.search",
     "tuning_curve": "compare.analysis.tuning",
     "write_views": "compare.report.views",
@@ -173,6 +185,11 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "score_texts",
     "score_files",
     "score_runs",
+    "score_model",
+    "score_translations",
+    "ForcedScores",
+    "SentenceScore",
+    "LikelihoodSums",
     "ScoringOptions",
     "SystemScores",
     "load_finished",

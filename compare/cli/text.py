@@ -1,4 +1,4 @@
-"""Commands on text: translate, score, score-run."""
+"""Commands on text: translate, score, score-run, score-model."""
 
 import sys
 from collections.abc import Iterator
@@ -109,6 +109,32 @@ def score_run(
     tune_cpu()
     scores = score_runs(runs, src, ref, out=out, device=device)
     print_visible(render_scores(scores, as_json=as_json))
+    return 0
+
+
+@app.command("score-model")
+def score_model(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of finished runs.")],
+    src: Annotated[Path, typer.Option(help="Source text, one sentence per line, plain or .gz.")],
+    tgt: Annotated[Path, typer.Option(help="Translations to score, line by line.")],
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Print how probable given translations are to a model.
+
+    Log-probability (natural) of each sentence and each token, and the perplexity of the text.
+
+    Example: attnbench score-model runs/demo/lstm-seed1 --src new.en --tgt new.de
+    """
+    from compare.experiment.forced_scoring import score_model as score
+    from compare.report.tables.scores import render_forced_scores
+    from compare.system.cpu import tune_cpu
+    from compare.system.log import show_messages
+
+    show_messages(quiet=quiet)
+    tune_cpu()
+    print_visible(render_forced_scores(score(runs, src, tgt, device=device), as_json=as_json))
     return 0
 
 
