@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from compare.experiment.convergence_file import Convergence
     from compare.experiment.forced_scoring import (
         ForcedScores,
-        LikelihoodSums,
         SentenceScore,
         score_model,
         score_translations,
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
     from compare.report.tables.shapes import load_table
     from compare.report.tables.table import render_table
     from compare.report.views import draw_plots, write_views
+    from compare.results.likelihood_file import LikelihoodSums
     from compare.results.result import Result
     from compare.results.store import load_results
     from compare.results.trained_model import load_model
@@ -73,7 +73,7 @@ _MODULES = {
     "Family": "compare.models.registry",
     "ForcedScores": "compare.experiment.forced_scoring",
     "LengthPenalty": "compare.decoding.length_penalty",
-    "LikelihoodSums": "compare.experiment.forced_scoring",
+    "LikelihoodSums": "compare.results.likelihood_file",
     "Metric": "compare.scoring.metrics.base",
     "MetricOptions": "compare.scoring.metrics.base",
     "MetricScore": "compare.scoring.metrics.base",

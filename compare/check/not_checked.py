@@ -30,7 +30,10 @@ def general_limits(*, decoded: int, has_asked_seeds: bool) -> Iterator[str]:
     """
     yield "device, torch, threads and code version, and whether the times were measured as stated"
     if not decoded:
-        yield "that translations and validation scores come from the weights: --decode N translates again"
+        yield (
+            "that translations, validation scores and perplexities come from the weights: "
+            "--decode N computes them again"
+        )
     elif decoded < sys.maxsize:
         yield f"translations beyond {decoded} lines per test set, and validations before the chosen one"
     yield "settings that leave no trace, such as dropout and clipping: only training again shows them"

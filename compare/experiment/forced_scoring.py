@@ -17,13 +17,15 @@ from torch import Tensor
 
 from compare.decoding.translator import Translator
 from compare.protocol import EncoderDecoder
+from compare.results.likelihood_file import Likelihoods, LikelihoodSums, write_likelihoods
+from compare.results.run_folder import RunFolder
 from compare.results.trained_model import load_model
 from compare.training.loss import linear_cross_entropy
-from compare.training.validation import perplexity
 from data.batch import Batch
+from data.corpus import Corpus
 from data.encoded_split import EncodedSplit, Sequences
 from data.loader import BatchStream
-from data.text.files import ensure_unchanged
+from data.text.files import ensure_unchanged, hash_file
 from data.text.lines import line_count_error, read_lines
 from data.text.paths import as_paths
 from data.vocabulary import EOS, UNK
@@ -43,30 +45,6 @@ class SentenceScore(NamedTuple):
     def total(self) -> float:
         """Log-probability of the translation."""
         return math.fsum(self.logp)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LikelihoodSums:
-    """Sums over the sentences of a text that give its perplexities."""
-
-    nll: float
-    """Negative log-likelihood of all translations, in nats, without label smoothing."""
-    tokens: int
-    """Number of target tokens, one end per sentence included."""
-    characters: int
-    """Unicode characters of the translations, one line end per sentence included."""
-    unknown: int
-    """Tokens among them that are <unk>, which are easier to predict than the words that they stand for."""
-
-    @property
-    def perplexity(self) -> float:
-        """exp(nll / tokens): depends on the vocabulary."""
-        return perplexity(self.nll / self.tokens)
-
-    @property
-    def char_perplexity(self) -> float:
-        """exp(nll / characters): compares models of different vocabularies where nothing is unknown."""
-        return perplexity(self.nll / self.characters)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,6 +157,15 @@ def score_translations(
         unknown=sum(sentence.count(UNK) for sentence in ids),
     )
     return ForcedScores(sentences=sentences, sums=sums)
+
+
+def measure_likelihoods(translator: Translator, corpus: Corpus, folder: RunFolder) -> None:
+    """Score the references of every test set with the run's weights, and write perplexity.json."""
+    tests = {
+        test: score_translations(translator, corpus.splits[test].src, corpus.splits[test].tgt).sums
+        for test in corpus.tests
+    }
+    write_likelihoods(folder.likelihoods, Likelihoods(tests, hash_file(folder.weights)))
 
 
 def count_characters(lines: Sequence[str]) -> int:

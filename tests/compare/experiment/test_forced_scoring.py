@@ -8,10 +8,11 @@ import pytest
 import torch
 
 import compare.training.loss
-from compare import load_model, score_model, score_translations
+from compare import load_model, load_table, render_table, score_model, score_translations
 from compare.cli import main
 from compare.decoding.length_penalty import LengthPenalty
 from compare.decoding.translator import Translator
+from compare.results.store import read_result
 from data.vocabulary import BOS, EOS
 from tests.kits.cli import Refusal
 from tests.kits.runs import ROWS
@@ -126,3 +127,15 @@ def test_the_command(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     tgt.write_text("eins\n")
     assert f"{src} has 5 lines but {tgt} has 1" in refusal(*command, *runs)
     assert "no such file" in refusal("score-model", runs[0], "--src", tmp_path / "x", "--tgt", tgt)
+
+
+def test_a_run_measures_the_perplexity_of_its_test_sets(finished: Path, tiny_toml: Path):
+    corpus = tiny_toml.parent / "corpus"
+    for name in ROWS:
+        (scores,) = score_model(finished / name, corpus / "test.en", corpus / "test.de").values()
+        result = read_result(finished / name)
+        assert result.perplexity == pytest.approx(scores.sums.perplexity, rel=1e-6)
+        assert result.char_perplexity == pytest.approx(scores.sums.char_perplexity, rel=1e-6)
+        assert "perplexity.json" in result.files
+    table = render_table(load_table(finished))
+    assert "| perplexity | perplexity per character |" in " ".join(table.split())
