@@ -7,6 +7,7 @@ from pathlib import Path
 from compare.check.experiment_files import REGISTRY, SOURCES
 from compare.check.findings import Gap
 from compare.check.run_data import CheckedRun
+from compare.results.ensemble_file import FOLDER, NAME
 from compare.training.file_names import CHECKPOINTS, STATE
 
 VIEWS = ("results.jsonl", "table.md", "table.csv", "table.json")
@@ -46,6 +47,7 @@ def general_limits(*, decoded: int, has_asked_seeds: bool) -> Iterator[str]:
 def files_not_read(folder: Path, runs: Sequence[CheckedRun]) -> Iterator[str]:
     """Name the files of the folder that no check reads: plots, reports, caches, logs for people."""
     read = {folder / name for name in (REGISTRY, SOURCES, *VIEWS)}
+    read |= {path for path in (folder / FOLDER).glob("*/*") if path.name == NAME or path.suffix == ".hyp"}
     for run in runs:
         checkpoints = run.folder.folder / CHECKPOINTS
         read |= {run.folder.folder / "result.json", checkpoints / STATE, *run.folder.files().values()}

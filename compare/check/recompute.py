@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from compare.check.convergence import check_convergence
+from compare.check.ensembles import check_ensembles
 from compare.check.experiment_files import REGISTRY, check_registry, check_sources, check_tables
 from compare.check.findings import CheckResult, ComparedValue, Gap
 from compare.check.likelihoods import check_likelihoods
@@ -71,6 +72,7 @@ def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = ""
         findings += check_registry(registry, runs)
         findings += check_sources(folder, runs)
         findings += check_tables(folder, results)
+        findings += check_ensembles(folder, runs)
     other_versions = {run.result.code_version for run in runs} - {code_version(), None}
     return CheckResult(
         findings=[finding for finding in findings if isinstance(finding, ComparedValue)],

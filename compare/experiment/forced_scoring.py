@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from compare.decoding.beams import NAN_SCORES
+from compare.decoding.ensemble import Ensemble, mean_probability
 from compare.decoding.translator import Translator
 from compare.protocol import EncoderDecoder
 from compare.results.likelihood_file import Likelihoods, LikelihoodSums, write_likelihoods
@@ -110,8 +112,8 @@ def score_translations(
 ) -> ForcedScores:
     """Compute the probability of given translations, in fp32 and in eval mode.
 
-    The score of a sentence does not depend on the other sentences. Logits are in memory for a few tokens at a
-    time only, as in training.
+    The score of a sentence does not depend on the other sentences. An ensemble gives each token the mean of
+    its members' probabilities. Logits are in memory for a few tokens at a time only, as in training.
 
     Args:
         translator: the model.
@@ -137,11 +139,14 @@ def score_translations(
     longest = int(split.tgt_lengths.max()) + 1
     batch_tokens = max(translator.decode.batch_tokens_on(translator.device.type), longest)
     logp: list[list[float]] = [[] for _ in sources]
-    translator.model.eval()
+    models: Sequence[Any] = [translator.model.eval()]
+    if isinstance(translator.model, Ensemble):
+        models = list(translator.model.members)
     for batch in BatchStream(split, batch_tokens=batch_tokens, seed=0).epoch(1):
-        found = token_log_probabilities(translator.model, batch.to(translator.device)).cpu()
+        on_device = batch.to(translator.device)
+        found = mean_probability([token_log_probabilities(model, on_device) for model in models]).cpu()
         if found.isnan().any():
-            raise ValueError("the model's scores are NaN: its weights are damaged or its numbers overflow")
+            raise ValueError(NAN_SCORES)
         lengths = batch.tgt_mask.sum(dim=1).tolist()
         for row, values in zip(batch.rows.tolist(), found.split(lengths), strict=True):
             logp[row] = values.tolist()

@@ -1,14 +1,16 @@
 """Scores of translations, against references or by models, as text, Markdown or JSON."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from compare.analysis.table import Row
+from compare.experiment.contrastive import ContrastAccuracy
 from compare.experiment.forced_scoring import ForcedScores
 from compare.results.markdown import escape_markdown, markdown_table
 from compare.results.result import without_nan
 from compare.scoring.metrics import METRICS
 from compare.scoring.score import SystemScores
+from data.grammar import PHENOMENA
 
 
 def render_scores(scores: Mapping[str, SystemScores], *, as_json: bool = False) -> str:
@@ -76,6 +78,38 @@ def render_forced_scores(scores: Mapping[str, ForcedScores], *, as_json: bool = 
             f"{sums.char_perplexity:.4f} per character ({sums.characters:,} characters)",
         ]
     )
+
+
+def render_contrasts(found: Mapping[str, Sequence[ContrastAccuracy]], *, as_json: bool = False) -> str:
+    """Format contrastive accuracies: a Markdown table with one column per run, or a JSON list.
+
+    Args:
+        found: the accuracies by run, all on the same pairs.
+        as_json: whether to give JSON, which has one object per run, phenomenon and range of distances.
+    """
+    if as_json:
+        records = [
+            {"run": name, **row._asdict(), "accuracy": row.accuracy, "interval": list(row.interval)}
+            for name, rows in found.items()
+            for row in rows
+        ]
+        return json.dumps(records, indent=2)
+    table: list[Row] = []
+    for rows in zip(*found.values(), strict=True):
+        cells = {}
+        for name, row in zip(found, rows, strict=True):
+            low, high = row.interval
+            cells[name] = f"{row.accuracy:.1f} [{low:.0f}, {high:.0f}]"
+        first = rows[0]
+        table.append(
+            {"phenomenon": first.phenomenon, "distance": first.distance, "pairs": first.pairs, **cells}
+        )
+    notes = [f"- {name}: {about}" for name, about in PHENOMENA.items()]
+    title = (
+        "Contrastive accuracy in percent [95%]: right translations that are more probable than wrong ones."
+    )
+    table_text = markdown_table(table, left=["phenomenon", "distance"])
+    return "\n".join([title, "", table_text, "", *notes, "", "Guessing gives 50."])
 
 
 def _forced_row(name: str, found: ForcedScores) -> Row:
