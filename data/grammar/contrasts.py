@@ -96,9 +96,9 @@ def contrasts_of(tree: Sentence, rng: random.Random) -> list[Contrast]:
     """List the contrasts of a sentence, at most one per clause or noun phrase and phenomenon."""
     tokens = untidy_german(tree)  # a comma before the full stop is needed when a word moves there
     src, right = sentence_text(english(tree)), sentence_text(tidy_commas(tokens))
-    changes = [
-        *(("agreement", *change) for change in _agreements(tree, tokens)),
-        *((name, *change) for name, *change in _verb_places(tree, tokens)),
+    changes: list[tuple[str, int, list[Token]]] = [
+        *(("agreement", distance, changed) for distance, changed in _agreements(tree, tokens)),
+        *_verb_places(tree, tokens),
         *(("noun", 0, changed) for changed in _other_nouns(tree, tokens, rng)),
         *(("verb", 0, changed) for changed in _other_verbs(tree, tokens, rng)),
     ]
