@@ -26,10 +26,21 @@ if TYPE_CHECKING:
     from compare.config.parse import load_experiment
     from compare.config.run import Run, resolve_models
     from compare.config.sections import Experiment
+    from compare.decoding.beams import Hypothesis, SpecialIds
+    from compare.decoding.generate import generate
     from compare.decoding.length_penalty import LengthPenalty
-    from compare.decoding.translator import Translator
+    from compare.decoding.sampling import Sampling
+    from compare.decoding.translator import Translation, Translator
+    from compare.experiment.contrastive import ContrastAccuracy, contrast_runs, measure_contrasts
     from compare.experiment.converge import measure_convergence, plan_convergence
     from compare.experiment.convergence_file import Convergence
+    from compare.experiment.ensemble import run_ensemble
+    from compare.experiment.forced_scoring import (
+        ForcedScores,
+        SentenceScore,
+        score_model,
+        score_translations,
+    )
     from compare.experiment.launch.side_by_side import SideBySide
     from compare.experiment.launch.slurm import SlurmArray
     from compare.experiment.launch.slurm_options import parse_slurm
@@ -49,9 +60,11 @@ if TYPE_CHECKING:
     from compare.report.tables.shapes import load_table
     from compare.report.tables.table import render_table
     from compare.report.views import draw_plots, write_views
+    from compare.results.ensemble_file import EnsembleResult, read_ensembles
+    from compare.results.likelihood_file import LikelihoodSums
     from compare.results.result import Result
     from compare.results.store import load_results
-    from compare.results.trained_model import load_model
+    from compare.results.trained_model import load_ensemble, load_model
     from compare.scoring.metrics import list_metrics, register_metric
     from compare.scoring.metrics.base import Metric, MetricOptions, MetricScore
     from compare.scoring.score import ScoringOptions, SystemScores, score_files, score_texts
@@ -61,10 +74,15 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "BenchPlan": "compare.benchmark.plan",
+    "ContrastAccuracy": "compare.experiment.contrastive",
     "Convergence": "compare.experiment.convergence_file",
+    "EnsembleResult": "compare.results.ensemble_file",
     "Experiment": "compare.config.sections",
     "Family": "compare.models.registry",
+    "ForcedScores": "compare.experiment.forced_scoring",
+    "Hypothesis": "compare.decoding.beams",
     "LengthPenalty": "compare.decoding.length_penalty",
+    "LikelihoodSums": "compare.results.likelihood_file",
     "Metric": "compare.scoring.metrics.base",
     "MetricOptions": "compare.scoring.metrics.base",
     "MetricScore": "compare.scoring.metrics.base",
@@ -73,10 +91,14 @@ _MODULES = {
     "Preset": "compare.models.presets",
     "Result": "compare.results.result",
     "Run": "compare.config.run",
+    "Sampling": "compare.decoding.sampling",
     "ScoringOptions": "compare.scoring.score",
+    "SentenceScore": "compare.experiment.forced_scoring",
     "SideBySide": "compare.experiment.launch.side_by_side",
     "SlurmArray": "compare.experiment.launch.slurm",
+    "SpecialIds": "compare.decoding.beams",
     "SystemScores": "compare.scoring.score",
+    "Translation": "compare.decoding.translator",
     "Translator": "compare.decoding.translator",
     "TuningPlan": "compare.experiment.tune.plan",
     "build": "compare.models.registry",
@@ -84,23 +106,27 @@ _MODULES = {
     "catalogue_presets": "compare.models.catalogue",
     "check_experiment": "compare.check.recompute",
     "compare_models": "compare.analysis.significance.compare_models",
+    "contrast_runs": "compare.experiment.contrastive",
     "count_proposed_links": "compare.analysis.alignment.proposed_links",
     "describe_preset": "compare.models.catalogue",
     "diagnose": "compare.system.doctor",
     "draw_figure": "compare.report.plots.registry",
     "draw_plots": "compare.report.views",
     "dry_run": "compare.experiment.run_all",
+    "generate": "compare.decoding.generate",
     "list_figures": "compare.report.plots.registry",
     "list_metrics": "compare.scoring.metrics",
     "list_presets": "compare.models.presets",
     "list_scores": "seq2seq.scores",
     "list_studies": "compare.studies.registry",
+    "load_ensemble": "compare.results.trained_model",
     "load_experiment": "compare.config.parse",
     "load_finished": "compare.analysis.finished_experiment",
     "load_model": "compare.results.trained_model",
     "load_results": "compare.results.store",
     "load_table": "compare.report.tables.shapes",
     "measure_alignment": "compare.analysis.alignment.measurement",
+    "measure_contrasts": "compare.experiment.contrastive",
     "measure_convergence": "compare.experiment.converge",
     "measure_growth": "compare.benchmark.scaling",
     "parse_slurm": "compare.experiment.launch.slurm_options",
@@ -110,6 +136,7 @@ _MODULES = {
     "planned_timings": "compare.benchmark.benchmark",
     "publish_experiment": "compare.experiment.publish",
     "read_benchmark": "compare.benchmark.report",
+    "read_ensembles": "compare.results.ensemble_file",
     "read_gold": "compare.analysis.alignment.gold",
     "read_proposed_links": "compare.analysis.alignment.proposed_links",
     "read_trials": "compare.experiment.tune.trial_log",
@@ -120,12 +147,15 @@ _MODULES = {
     "render_table": "compare.report.tables.table",
     "resolve_models": "compare.config.run",
     "run_benchmark": "compare.benchmark.benchmark",
+    "run_ensemble": "compare.experiment.ensemble",
     "run_experiment": "compare.experiment.run_all",
     "run_study": "compare.studies.registry",
     "score_files": "compare.scoring.score",
+    "score_model": "compare.experiment.forced_scoring",
     "score_runs": "compare.experiment.score_run",
     "score_tests": "compare.analysis.significance.scored_tests",
     "score_texts": "compare.scoring.score",
+    "score_translations": "compare.experiment.forced_scoring",
     "tune_experiment": "compare.experiment.tune.search",
     "tuning_curve": "compare.analysis.tuning",
     "write_views": "compare.report.views",
@@ -164,7 +194,16 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "draw_figure",
     "Result",
     "load_model",
+    "load_ensemble",
+    "run_ensemble",
+    "read_ensembles",
+    "EnsembleResult",
     "Translator",
+    "Translation",
+    "Sampling",
+    "generate",
+    "Hypothesis",
+    "SpecialIds",
     "LengthPenalty",
     "measure_alignment",
     "read_gold",
@@ -173,6 +212,14 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "score_texts",
     "score_files",
     "score_runs",
+    "score_model",
+    "score_translations",
+    "ForcedScores",
+    "SentenceScore",
+    "LikelihoodSums",
+    "contrast_runs",
+    "measure_contrasts",
+    "ContrastAccuracy",
     "ScoringOptions",
     "SystemScores",
     "load_finished",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from data.download.named import fetch, list_corpora, named_corpus
     from data.encode import encode_split
     from data.encoded_split import EncodedSplit
+    from data.grammar.contrasts import Contrast, contrastive_pairs
     from data.loader import BatchStream
     from data.prepare.checks import check_corpus
     from data.prepare.filters import Filters
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "Batch": "data.batch",
     "BatchStream": "data.loader",
+    "Contrast": "data.grammar.contrasts",
     "Corpus": "data.corpus",
     "EncodedSplit": "data.encoded_split",
     "Filters": "data.prepare.filters",
@@ -32,6 +34,7 @@ _MODULES = {
     "VocabularyPair": "data.vocabulary",
     "build_pair": "data.vocabulary",
     "check_corpus": "data.prepare.checks",
+    "contrastive_pairs": "data.grammar.contrasts",
     "embedded_corpus": "data.corpus",
     "encode_split": "data.encode",
     "fetch": "data.download.named",
@@ -51,6 +54,8 @@ _MODULES = {
 __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "read_corpus",
     "embedded_corpus",
+    "contrastive_pairs",
+    "Contrast",
     "read_pairs",
     "Corpus",
     "Pairs",

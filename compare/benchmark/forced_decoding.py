@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from compare.decoding.batch_search import SPECIAL
 from compare.decoding.search import Hypothesis, search
-from compare.decoding.translator import SPECIAL
 
 if TYPE_CHECKING:
     from compare.models.registry import Model

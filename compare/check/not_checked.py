@@ -7,6 +7,7 @@ from pathlib import Path
 from compare.check.experiment_files import REGISTRY, SOURCES
 from compare.check.findings import Gap
 from compare.check.run_data import CheckedRun
+from compare.results.ensemble_file import FOLDER, NAME
 from compare.training.file_names import CHECKPOINTS, STATE
 
 VIEWS = ("results.jsonl", "table.md", "table.csv", "table.json")
@@ -30,7 +31,10 @@ def general_limits(*, decoded: int, has_asked_seeds: bool) -> Iterator[str]:
     """
     yield "device, torch, threads and code version, and whether the times were measured as stated"
     if not decoded:
-        yield "that translations and validation scores come from the weights: --decode N translates again"
+        yield (
+            "that translations, validation scores and perplexities come from the weights: "
+            "--decode N computes them again"
+        )
     elif decoded < sys.maxsize:
         yield f"translations beyond {decoded} lines per test set, and validations before the chosen one"
     yield "settings that leave no trace, such as dropout and clipping: only training again shows them"
@@ -43,6 +47,7 @@ def general_limits(*, decoded: int, has_asked_seeds: bool) -> Iterator[str]:
 def files_not_read(folder: Path, runs: Sequence[CheckedRun]) -> Iterator[str]:
     """Name the files of the folder that no check reads: plots, reports, caches, logs for people."""
     read = {folder / name for name in (REGISTRY, SOURCES, *VIEWS)}
+    read |= {path for path in (folder / FOLDER).glob("*/*") if path.name == NAME or path.suffix == ".hyp"}
     for run in runs:
         checkpoints = run.folder.folder / CHECKPOINTS
         read |= {run.folder.folder / "result.json", checkpoints / STATE, *run.folder.files().values()}

@@ -7,8 +7,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from compare.check.convergence import check_convergence
+from compare.check.ensembles import check_ensembles
 from compare.check.experiment_files import REGISTRY, check_registry, check_sources, check_tables
 from compare.check.findings import CheckResult, ComparedValue, Gap
+from compare.check.likelihoods import check_likelihoods
 from compare.check.not_checked import files_not_read, general_limits, group_by_subject
 from compare.check.other_runs import check_copies, check_shared_settings
 from compare.check.result_fields import DAMAGE, check_name, check_result, check_status
@@ -70,6 +72,7 @@ def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = ""
         findings += check_registry(registry, runs)
         findings += check_sources(folder, runs)
         findings += check_tables(folder, results)
+        findings += check_ensembles(folder, runs)
     other_versions = {run.result.code_version for run in runs} - {code_version(), None}
     return CheckResult(
         findings=[finding for finding in findings if isinstance(finding, ComparedValue)],
@@ -96,7 +99,7 @@ def check_run(run: CheckedRun, decode: int) -> Iterator[ComparedValue | Gap]:
         checks.insert(0, check_result)
     if run.result.status == "done":
         checks = [check_hashes, *checks, check_vocabulary, check_snapshots, check_selection]
-        checks.append(check_against_references)
+        checks += [check_likelihoods, check_against_references]
         if decode:
             checks.append(partial(check_weights, number=decode))
     else:

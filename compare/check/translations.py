@@ -8,7 +8,9 @@ import torch
 from compare.check.findings import ComparedValue, Gap, join_differences
 from compare.check.run_data import CheckedRun
 from compare.decoding.length_penalty import length_penalties
+from compare.experiment.forced_scoring import score_translations
 from compare.experiment.prepare import PreparedData
+from compare.results.likelihood_file import read_likelihoods
 from compare.results.selection import read_selection
 from compare.results.trained_model import load_model
 from compare.scoring.score import bleu_and_length_ratio
@@ -47,7 +49,7 @@ def check_against_references(run: CheckedRun) -> Iterator[ComparedValue]:
 
 
 def check_weights(run: CheckedRun, number: int) -> Iterator[ComparedValue | Gap]:
-    """Translate lines again from the weights, and compute their validation scores again.
+    """Translate lines again from the weights; compute validation scores and test perplexities again.
 
     Args:
         run: the run.
@@ -59,6 +61,7 @@ def check_weights(run: CheckedRun, number: int) -> Iterator[ComparedValue | Gap]
         try:
             check = _WeightsCheck(run, run.prepared)
             yield from [*check.check_lines(number), *check.check_validation(), *check.check_selection()]
+            yield from [*check.check_perplexity()]
         except RuntimeError as error:  # of torch: the weights compute nothing finite, or lack memory
             yield ComparedValue(run.name, "translations by the weights", "done", first_line(error))
 
@@ -140,6 +143,17 @@ class _WeightsCheck:
                 length_ratio,
                 LENGTH_TOLERANCE,
             )
+
+    def check_perplexity(self) -> Iterator[ComparedValue]:
+        """Compute the likelihood of the references again."""
+        path = self.run.folder.likelihoods
+        if not path.exists():
+            return
+        for test, recorded in read_likelihoods(path).tests.items():
+            pairs = self.prepared.corpus.splits[test]
+            found = score_translations(self.translator, pairs.src, pairs.tgt).sums
+            name = f"{path.name}: nll of {test}, by the weights"
+            yield ComparedValue(self.run.name, name, recorded.nll, found.nll, LOSS_TOLERANCE)
 
     def _same_machine(self) -> bool:
         """Return whether device, torch and threads are those that the result names."""

@@ -20,7 +20,11 @@ def table(
     corpus: CorpusFolder = None,
     as_json: AsJson = False,
 ) -> int:
-    """Print the results of experiments as one table."""
+    """Print the results of experiments as one table.
+
+    In Markdown, ensembles stand below it in a table of their own.
+    """
+    from compare.report.tables.ensembles import ensembles_below
     from compare.report.tables.shapes import TableShape, load_table
     from compare.report.tables.table import render_table
     from compare.report.views import refresh_views
@@ -30,6 +34,8 @@ def table(
     frame = load_table(folders, shape, data_root=corpus_folder(corpus))
     chosen = columns.split(",") if columns else list(frame.columns) if shape == TableShape.WIDE else None
     print_visible(render_table(frame, "json" if as_json else form, chosen), end="")
+    if form == "markdown" and not as_json:
+        print_visible(ensembles_below(folders), end="")
     return 0
 
 

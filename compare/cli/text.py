@@ -1,39 +1,93 @@
-"""Commands on text: translate, score, score-run."""
+"""Commands on text: translate, score, score-run, score-model, contrast."""
 
+import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperOption
 
 from compare.cli.app import AsJson, Quiet, app, print_visible
 
+T = TypeVar("T")
+
 
 @app.command()
 def translate(
-    run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
+    runs: Annotated[list[Path], typer.Argument(help="The folder of a finished run.")],
+    ensemble: Annotated[
+        bool, typer.Option("--ensemble", help="Average the probabilities of several runs.")
+    ] = False,
     beam: Annotated[int | None, typer.Option(min=1, help="Beam size [default: the run's].")] = None,
+    n_best: Annotated[int, typer.Option(min=1, help="Print the N best of the beam.")] = 1,
+    sample: Annotated[int, typer.Option(min=0, help="Draw N translations instead of searching.")] = 0,
+    temperature: Annotated[float, typer.Option(help="Of --sample: divisor of the logits.")] = 1.0,
+    top_k: Annotated[int, typer.Option(help="Of --sample: from the k most probable; 0: all.")] = 0,
+    top_p: Annotated[float, typer.Option(help="Of --sample: from this share of probability.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Of --sample: seed of the draws.")] = 1,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    as_json: AsJson = False,
 ) -> int:
     """Translate standard input with a trained model.
 
-    One sentence per line.
+    One sentence per line. Several translations of a line are printed as Moses does: number of the line from
+    0 ||| translation ||| log-probability (of a search divided by the length penalty).
 
     Example: echo "The old woman sleeps." | attnbench translate runs/demo/bahdanau-seed1
     """
-    from compare.results.trained_model import load_model
+    from compare.decoding.sampling import Sampling
+    from compare.results.result import without_nan
+    from compare.results.trained_model import load_ensemble, load_model
     from compare.system.cpu import tune_cpu
 
+    options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    if len(runs) > 1 and not ensemble:
+        raise ValueError(f"{len(runs)} runs: add --ensemble to average their probabilities, or give one run")
+    sampling = _sampling(Sampling, sample, options, beam=beam, n_best=n_best)
     tune_cpu()
-    model = load_model(run, device)
+    model = load_ensemble(runs, device) if ensemble else load_model(runs[0], device)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # as all our files are, whatever the terminal
-    for translation in model.translate(list(_sentences()), beam_size=beam):
-        print(translation)  # the text itself, whatever it holds
+    lines = list(_sentences())
+    if not (as_json or sampling or n_best > 1):
+        for text in model.translate(lines, beam_size=beam):
+            print(text)  # the text itself, whatever it holds
+        return 0
+    found = model.generate(lines, beam_size=beam, n_best=sample or n_best, sampling=sampling)
+    if as_json:
+        records = [
+            {"source": line, "translations": [{"text": each.text, "score": each.score} for each in several]}
+            for line, several in zip(lines, found, strict=True)
+        ]
+        print(json.dumps(without_nan(records), indent=2, ensure_ascii=False))
+    else:
+        for number, several in enumerate(found):
+            for each in several:
+                print(each.text if sample == 1 else f"{number} ||| {each.text} ||| {each.score:.6f}")
     return 0
+
+
+def _sampling(
+    kind: Callable[..., T], number: int, options: dict[str, Any], *, beam: int | None, n_best: int
+) -> T | None:
+    """Return the sampling that the options describe; None without ``--sample``.
+
+    Raises:
+        ValueError: options that have no effect together, or are out of range.
+    """
+    if number:
+        if beam is not None or n_best > 1:
+            raise ValueError("--sample draws translations, --beam and --n-best search: leave one of them out")
+        return kind(**options)
+    defaults = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 1}
+    for name, value in options.items():
+        if value != defaults[name]:
+            option = name.replace("_", "-")
+            raise ValueError(f"--{option} has no effect on search: add --sample N to draw translations")
+    return None
 
 
 class _ScoreCommand(TyperCommand):
@@ -109,6 +163,60 @@ def score_run(
     tune_cpu()
     scores = score_runs(runs, src, ref, out=out, device=device)
     print_visible(render_scores(scores, as_json=as_json))
+    return 0
+
+
+@app.command("score-model")
+def score_model(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of finished runs.")],
+    src: Annotated[Path, typer.Option(help="Source text, one sentence per line, plain or .gz.")],
+    tgt: Annotated[Path, typer.Option(help="Translations to score, line by line.")],
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Print how probable given translations are to a model.
+
+    Log-probability (natural) of each sentence and each token, and the perplexity of the text.
+
+    Example: attnbench score-model runs/demo/lstm-seed1 --src new.en --tgt new.de
+    """
+    from compare.experiment.forced_scoring import score_model as score
+    from compare.report.tables.scores import render_forced_scores
+    from compare.system.cpu import tune_cpu
+    from compare.system.log import show_messages
+
+    show_messages(quiet=quiet)
+    tune_cpu()
+    print_visible(render_forced_scores(score(runs, src, tgt, device=device), as_json=as_json))
+    return 0
+
+
+@app.command()
+def contrast(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of finished runs, English to German.")],
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the pairs.")] = 1_000_003,
+    per_group: Annotated[int, typer.Option(min=1, help="Pairs per phenomenon and range of distances.")] = 50,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Measure whether models prefer the right translation.
+
+    Pairs of a right and a wrong translation that differ in one point (agreement over a distance, place of the
+    verb, choice of a word), made by the grammar of the embedded corpus.
+
+    Example: attnbench contrast runs/demo/*-seed1
+    """
+    from compare.experiment.contrastive import contrast_runs
+    from compare.report.tables.scores import render_contrasts
+    from compare.system.cpu import tune_cpu
+    from compare.system.log import show_messages
+
+    show_messages(quiet=quiet)
+    tune_cpu()
+    found = contrast_runs(runs, seed=seed, per_group=per_group, device=device)
+    print_visible(render_contrasts(found, as_json=as_json))
     return 0
 
 

@@ -3,6 +3,7 @@
 Shapes: B sentences, K open hypotheses each, C candidates per sentence, V vocabulary, P length penalties.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -17,6 +18,10 @@ COMPACT_SHARE = 0.8
 """Finished sentences are dropped once the share of unfinished ones in the batch falls below this."""
 LOOK_EVERY = 8
 """Steps between two looks at the finished sentences where a look waits for the device, as on a GPU."""
+NAN_SCORES = "the model's scores are NaN: its weights are damaged or its numbers overflow"
+"""Error message for logits that are NaN, or infinite so that their softmax is."""
+NEVER_ENDS = "the model gives the end of a sentence the probability 0, so no translation ends"
+"""Error message for a logit of the end of sentence that is minus infinity."""
 
 
 class Hypothesis(NamedTuple):
@@ -33,8 +38,20 @@ class SpecialIds:
     """Ids of padding, begin and end of sentence."""
 
     pad: int
+    """Padding, which never comes out."""
     bos: int
+    """Begin of sentence, which every hypothesis starts from and which never comes out."""
     eos: int
+    """End of sentence."""
+
+
+def token_logp(logits: Tensor, special: SpecialIds) -> Tensor:
+    """Compute log-probabilities of logits (B, K, V), in fp32 or better; -inf for padding and begin."""
+    half_precision = logits.dtype in (torch.bfloat16, torch.float16)
+    logp = logits.log_softmax(2, torch.float32 if half_precision else None)
+    logp[:, :, special.pad] = float("-inf")
+    logp[:, :, special.bos] = float("-inf")
+    return logp
 
 
 class Beams:
@@ -102,16 +119,22 @@ class Beams:
             return None
         # NaN is the largest value to topk, so it stays in a row's scores until the row is dropped here.
         if self.scores[~self.open].isnan().any():
-            raise ValueError("the model's scores are NaN: its weights are damaged or its numbers overflow")
+            raise ValueError(NAN_SCORES)
         rows = self.open.nonzero().squeeze(1)
         for name in ("rows", "limits", "largest", "open", "ended", "scores", "tokens"):
             setattr(self, name, getattr(self, name)[rows])
         return rows
 
     def results(self) -> list[list[Hypothesis]]:
-        """Return for each penalty the best ended hypothesis of every sentence of the call."""
+        """Return for each penalty the best ended hypothesis of every sentence of the call.
+
+        Raises:
+            ValueError: the hypotheses of a sentence ended with probability 0.
+        """
         parts = self.best_tokens, self.best_lengths, self.best_scores
         best = [part.transpose(0, 1).tolist() for part in parts]
+        if any(-math.inf in scores for scores in best[-1]):
+            raise ValueError(NEVER_ENDS)
         return [
             [Hypothesis(ids[:length], score) for ids, length, score in zip(*columns, strict=True)]
             for columns in zip(*best, strict=True)
@@ -119,10 +142,7 @@ class Beams:
 
     def _candidates(self, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Find the C = 2K best continuations, 1 if K = 1: scores, parents and tokens, (B, C) each."""
-        half_precision = logits.dtype in (torch.bfloat16, torch.float16)
-        logp = logits.log_softmax(2, torch.float32 if half_precision else None)
-        logp[:, :, self.special.pad] = float("-inf")
-        logp[:, :, self.special.bos] = float("-inf")
+        logp = token_logp(logits, self.special)
         if self.time in self.last_steps:
             must_end = (self.limits == self.time) & self.open
             eos_logp = logp[:, :, self.special.eos].clone()

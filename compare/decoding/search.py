@@ -12,9 +12,10 @@ from torch import Tensor
 
 from compare.decoding.beams import Beams, Hypothesis, SpecialIds
 from compare.decoding.length_penalty import NO_PENALTY, LengthPenalty
+from compare.decoding.n_best import NBestBeams
 from compare.protocol import EncoderDecoder, keep, select
 
-__all__ = ["Hypothesis", "SpecialIds", "search", "search_all"]
+__all__ = ["Hypothesis", "SpecialIds", "search", "search_all", "search_n_best"]
 
 
 def search(
@@ -85,12 +86,64 @@ def search_all(
     Raises:
         ValueError: as ``search``.
     """
-    memory = model.encode(src, src_mask)
     steps = int(limits.max()) + 1
     beams = Beams(limits, beam_size, steps, special, penalties, src.device)
-    state = model.init_state(memory, beam_size, steps)
-    tokens = torch.full((src.size(0), beam_size), special.bos, device=src.device)
-    for _ in range(steps):
+    _search(model, src, src_mask, beams)
+    return beams.results()
+
+
+@torch.inference_mode()
+def search_n_best(
+    model: EncoderDecoder[Any, Any],
+    src: Tensor,
+    src_mask: Tensor,
+    *,
+    limits: Tensor,
+    special: SpecialIds,
+    beam_size: int,
+    n_best: int,
+    penalty: LengthPenalty = NO_PENALTY,
+) -> list[list[Hypothesis]]:
+    """Translate a batch by beam search and keep several hypotheses per sentence.
+
+    The first is what ``search`` finds. The search goes on until ``beam_size`` hypotheses of a sentence have
+    ended, or no open one can exceed the n-th best of them.
+
+    Args:
+        model: as for ``search``, like all but ``n_best``.
+        src: source ids, (B, S).
+        src_mask: True at real source tokens, (B, S).
+        limits: maximum length of each translation, (B,).
+        special: ids of padding, begin and end of sentence.
+        beam_size: open hypotheses per sentence.
+        n_best: number of hypotheses to keep, from 1 to ``beam_size``.
+        penalty: the length penalty.
+
+    Returns:
+        For each sentence its hypotheses, all different, from the highest score to the lowest; of equal scores
+        first the one that ended earlier, then the one whose last open hypothesis came first. There are fewer
+        than ``n_best`` only where so few are possible, as for limit 0.
+
+    Raises:
+        ValueError: ``n_best`` is out of range, or as ``search``.
+    """
+    if not 1 <= n_best <= beam_size:
+        raise ValueError(
+            f"n_best must be from 1 to beam_size ({beam_size}), found {n_best}: a wider beam finds more"
+        )
+    steps = int(limits.max()) + 1
+    beams = NBestBeams(limits, beam_size, steps, special, [penalty], src.device, n_best=n_best)
+    _search(model, src, src_mask, beams)
+    (found,) = beams.n_best()
+    return found
+
+
+def _search(model: EncoderDecoder[Any, Any], src: Tensor, src_mask: Tensor, beams: Beams) -> None:
+    """Extend the hypotheses of ``beams`` until all sentences are finished."""
+    memory = model.encode(src, src_mask)
+    state = model.init_state(memory, beams.beam, beams.steps)
+    tokens = torch.full((src.size(0), beams.beam), beams.special.bos, device=src.device)
+    for _ in range(beams.steps):
         logits, state = model.step(tokens, state, memory)
         tokens, parents = beams.advance(logits)
         rows = beams.compact()
@@ -99,6 +152,5 @@ def search_all(
                 break
             tokens, parents = tokens[rows], parents[rows]
             memory, state = keep(memory, rows), keep(state, rows)
-        if beam_size > 1:
+        if beams.beam > 1:
             state = select(state, parents)
-    return beams.results()

@@ -1,8 +1,10 @@
 """Translation of text with a trained model, and its attention weights."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, TypeVar, overload
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 import numpy as np
 import torch
@@ -10,18 +12,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from compare.config.sections import MAX_BEAM_SIZE, DecodeConfig
+from compare.decoding.batch_search import BatchSearch, draw_samples, find_best, find_n_best
 from compare.decoding.length_penalty import LengthPenalty, length_penalties
-from compare.decoding.search import Hypothesis, SpecialIds, search_all
+from compare.decoding.sampling import Sampling, count_repeats
+from compare.decoding.search import Hypothesis
 from compare.system.distributed import SINGLE, Processes
 from data.batch import make_source_batch
+from data.encoded_split import Ints
 from data.loader import decode_batches
-from data.vocabulary import BOS, EOS, PAD, VocabularyPair
+from data.vocabulary import BOS, EOS, VocabularyPair
 
 if TYPE_CHECKING:
     from compare.models.registry import Model
 
 T = TypeVar("T")
-SPECIAL = SpecialIds(pad=PAD, bos=BOS, eos=EOS)
 EXTRA_TOKENS = 10
 """A translation has at most max_ratio times the tokens of its source, plus this number."""
 
@@ -35,6 +39,17 @@ class SentenceAttention(NamedTuple):
     """T target pieces, end of sentence included; row t of the weights was used to predict piece t."""
     weights: Mapping[str, NDArray[np.float32]]
     """Weights by name, (heads, T, S) for cross-attention; empty for a model without attention."""
+
+
+class Translation(NamedTuple):
+    """One of several translations of a sentence."""
+
+    text: str
+    """Detokenised translation, a single line of text."""
+    score: float
+    """Log-probability, end of sentence included; of a search divided by the length penalty."""
+    tokens: list[int]
+    """Ids without begin and end of sentence."""
 
 
 class Translator:
@@ -127,6 +142,72 @@ class Translator:
         rows = [iter(hypotheses) for hypotheses in found]
         return [[decode(next(row).tokens) if line.strip() else "" for line in lines] for row in rows]
 
+    @overload
+    def generate(  # type: ignore[overload-overlap]  # as for ``translate``
+        self, lines: str, *, beam_size: int | None = None, n_best: int = 1, sampling: Sampling | None = None
+    ) -> list[Translation]: ...
+
+    @overload
+    def generate(
+        self,
+        lines: Sequence[str],
+        *,
+        beam_size: int | None = None,
+        n_best: int = 1,
+        sampling: Sampling | None = None,
+    ) -> list[list[Translation]]: ...
+
+    def generate(
+        self,
+        lines: str | Sequence[str],
+        *,
+        beam_size: int | None = None,
+        n_best: int = 1,
+        sampling: Sampling | None = None,
+    ) -> list[Translation] | list[list[Translation]]:
+        """Find several translations of each line, by beam search or by sampling.
+
+        Args:
+            lines: source sentences; a string is one sentence.
+            beam_size: as for ``translate``; at least ``n_best``.
+            n_best: translations per line.
+            sampling: draw ``n_best`` samples per line instead of searching; those of a line do not depend on
+                the other lines, but for how often the same line came before, see ``sample``.
+
+        Returns:
+            For each line its translations: by beam search the best first, of which the first is that of
+            ``translate``; by sampling as drawn. Different ids may give equal texts. A blank line has one
+            translation, which is empty. If ``lines`` is a string, its translations.
+
+        Raises:
+            ValueError: options out of range, or ``beam_size`` together with ``sampling``.
+        """
+        if isinstance(lines, str):
+            return self.generate([lines], beam_size=beam_size, n_best=n_best, sampling=sampling)[0]
+        lines = list(lines)
+        sources = self.vocabularies.src.encode_all([line for line in lines if line.strip()])
+        if sampling is None:
+            width = self._check_beam_size(beam_size)
+            if not 1 <= n_best <= width:
+                raise ValueError(f"n_best must be from 1 to the beam size ({width}), found {n_best}")
+            search: BatchSearch = partial(find_n_best, beam_size=width, n_best=n_best, penalty=self.penalty)
+        else:
+            if beam_size is not None:
+                raise ValueError("sampling has no beam_size: leave one of them out")
+            width = self._check_beam_size(n_best)
+            search = partial(draw_samples, sampling=sampling, number=n_best, repeats=count_repeats(sources))
+        rows: Iterator[list[Hypothesis]] = iter(())
+        if sources:
+            self.processes.broadcast((sources, width, search))
+            rows = iter(self._search_shares(sources, width, search)[0])
+        decode = self.vocabularies.tgt.decode
+        return [
+            [Translation(decode(each.tokens), each.score, each.tokens) for each in next(rows)]
+            if line.strip()
+            else [Translation("", 0.0, [])]
+            for line in lines
+        ]
+
     def search(self, lines: Sequence[str], beam_size: int | None = None) -> list[Hypothesis]:
         """Find the best hypothesis of each line; lines of similar length share a batch.
 
@@ -153,50 +234,50 @@ class Translator:
         Returns:
             For each penalty one hypothesis per line.
         """
-        beam_size = beam_size or self.decode.beam_size
+        beam_size = self._check_beam_size(beam_size)
+        sources = self.vocabularies.src.encode_all(lines)
+        if not sources:
+            return [[] for _ in penalties]
+        search = partial(find_best, beam_size=beam_size, penalties=penalties)
+        self.processes.broadcast((sources, beam_size, search))
+        return self._search_shares(sources, beam_size, search)
+
+    def _check_beam_size(self, beam_size: int | None) -> int:
+        """Return the beam size, by default that of the config; reject one out of range."""
+        beam_size = self.decode.beam_size if beam_size is None else beam_size
         if not 1 <= beam_size <= MAX_BEAM_SIZE:
             raise ValueError(f"beam_size must be from 1 to {MAX_BEAM_SIZE:,}, found {beam_size:,}")
-        sources = self.vocabularies.src.encode_all(lines)
-        self.processes.broadcast((sources, beam_size, penalties))
-        return self._search_shares(sources, beam_size, penalties)
+        return beam_size
 
-    def _search_shares(
-        self, sources: list[list[int]], beam_size: int, penalties: Sequence[LengthPenalty]
-    ) -> list[list[Hypothesis]]:
-        """Search for every source, each process in its share of the batches; all return all hypotheses."""
+    def _search_shares(self, sources: list[list[int]], width: int, search: BatchSearch) -> list[list[Any]]:
+        """Search for every source, each process in its share of the batches; all return all that is found.
+
+        Args:
+            sources: ids of the sources, at least one.
+            width: hypotheses per source that are in memory at a time.
+            search: finds one or more lists with one entry per source of a batch.
+
+        Returns:
+            The same lists for all sources.
+        """
         lengths = np.array([len(ids) for ids in sources], dtype=np.int64)
         batch_tokens = self.decode.batch_tokens_on(self.device.type)
-        batches = decode_batches(lengths, max(1, batch_tokens // beam_size))
+        batches = decode_batches(lengths, max(1, batch_tokens // width))
         rank, size = self.processes.rank, self.processes.size
         shares = self.processes.gather(
-            lambda: [
-                self._search_batch([sources[row] for row in rows], beam_size, penalties)
-                for rows in batches[rank::size]
-            ]
+            lambda: [self._search_batch(sources, rows, search) for rows in batches[rank::size]]
         )
-        found: list[list[Hypothesis]] = [[] for _ in penalties]
-        for number in range(len(batches)):
-            for hypotheses, further in zip(found, shares[number % size][number // size], strict=True):
-                hypotheses += further
-        order = np.concatenate(batches) if batches else np.empty(0, dtype=np.int64)
-        positions = np.argsort(order)
-        return [[hypotheses[position] for position in positions] for hypotheses in found]
+        batch_results = [shares[number % size][number // size] for number in range(len(batches))]
+        positions = np.argsort(np.concatenate(batches))
+        columns = [list(chain.from_iterable(column)) for column in zip(*batch_results, strict=True)]
+        return [[column[position] for position in positions] for column in columns]
 
-    def _search_batch(
-        self, sources: list[list[int]], beam_size: int, penalties: Sequence[LengthPenalty]
-    ) -> list[list[Hypothesis]]:
-        src, src_mask = (part.to(self.device) for part in make_source_batch(sources))
-        limits = [int(self.decode.max_ratio * len(ids)) + EXTRA_TOKENS for ids in sources]
+    def _search_batch(self, sources: list[list[int]], rows: Ints, search: BatchSearch) -> list[list[Any]]:
+        batch = [sources[row] for row in rows]
+        src, src_mask = (part.to(self.device) for part in make_source_batch(batch))
+        limits = [int(self.decode.max_ratio * len(ids)) + EXTRA_TOKENS for ids in batch]
         self.model.eval()
-        return search_all(
-            self.model,
-            src,
-            src_mask,
-            limits=torch.tensor(limits),
-            special=SPECIAL,
-            beam_size=beam_size,
-            penalties=penalties,
-        )
+        return search(self.model, src, src_mask, limits=torch.tensor(limits), rows=rows)
 
     @torch.inference_mode()
     def attend(self, line: str) -> SentenceAttention:

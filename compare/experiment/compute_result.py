@@ -17,6 +17,7 @@ from compare.experiment.timing.speed_figures import Figures, log_speed, speed_fi
 from compare.models.flops import train_flops_per_token
 from compare.models.meta_model import build_meta_model
 from compare.models.registry import Architecture
+from compare.results.likelihood_file import read_likelihoods
 from compare.results.run_folder import RunFolder
 from compare.results.speed_file import read_speed
 from compare.results.store import Result
@@ -175,7 +176,29 @@ def quality_figures(folder: RunFolder, corpus: Corpus) -> Figures:
     first, *further = scores
     names = {item.name for item in dataclasses.fields(Result)}
     headline = dataclasses.asdict(scores[first])
+    perplexities = likelihood_figures(folder, corpus)
     return {
         **{name: value for name, value in headline.items() if name in names},
-        "tests": {test: scores[test].columns() for test in further},
+        **perplexities[first],
+        "tests": {test: {**scores[test].columns(), **perplexities[test]} for test in further},
+    }
+
+
+def likelihood_figures(folder: RunFolder, corpus: Corpus) -> dict[str, Figures]:
+    """Return the perplexities of each test set; none where they were not measured.
+
+    Raises:
+        ValueError: perplexity.json is damaged, or of other test sets.
+    """
+    if not folder.likelihoods.exists():
+        return {test: {} for test in corpus.tests}
+    tests = read_likelihoods(folder.likelihoods).tests
+    if set(tests) != set(corpus.tests):
+        raise ValueError(
+            f"{folder.likelihoods} is of the test sets {', '.join(tests)}, "
+            f"but the corpus has {', '.join(corpus.tests)}"
+        )
+    return {
+        test: {"perplexity": sums.perplexity, "char_perplexity": sums.char_perplexity}
+        for test, sums in tests.items()
     }

@@ -12,6 +12,7 @@ from compare.decoding.translator import Translator
 from compare.experiment.build_trainer import build_trainer
 from compare.experiment.compute_result import compute_figures
 from compare.experiment.data_parallel import announced
+from compare.experiment.forced_scoring import measure_likelihoods
 from compare.experiment.gpu_conditions import gpu_conditions
 from compare.experiment.prepare import PreparedData
 from compare.experiment.select_penalty import select_penalty
@@ -83,13 +84,14 @@ def run_one(
 
 
 def _translate_and_score(folder: RunFolder, prepared: PreparedData, translator: Translator) -> Result:
-    """Choose the length penalty, decode the test sets and score them."""
+    """Choose the length penalty, decode the test sets, score them, and measure their perplexity."""
     translator.penalty = select_penalty(folder, translator, prepared.corpus.splits["valid"])
     logger.info(f"{folder.run.label}: decoding {', '.join(prepared.corpus.tests)}")
     seconds = translate_tests(translator, prepared.corpus, folder)
     write_speed(
         folder.speed, RawSpeed(decode_s=seconds, peak_memory_bytes=peak_memory_bytes(translator.device))
     )
+    measure_likelihoods(translator, prepared.corpus, folder)
     result = unfinished_result(folder, prepared)
     return dataclasses.replace(
         result, status="done", files=folder.hashes(), **compute_figures(folder, prepared)

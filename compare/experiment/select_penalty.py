@@ -1,6 +1,7 @@
 """The choice of a run's length penalty: every model's by the same procedure, on validation alone."""
 
 import logging
+from collections.abc import Sequence
 
 from compare.decoding.length_penalty import LengthPenalty, length_penalties
 from compare.decoding.translator import Translator
@@ -36,17 +37,7 @@ def select_penalty(folder: RunFolder, translator: Translator, valid: Pairs) -> L
         if kept.weights == weights:
             return kept.penalty
     logger.info(f"{run.label}: choosing one of {len(penalties)} length penalties on the validation set")
-    grid = []
-    for penalty, texts in zip(penalties, translator.translate_all(valid.src, penalties), strict=True):
-        bleu, ratio = bleu_and_length_ratio(texts, valid.tgt)
-        grid.append(
-            GridPoint(
-                normalization=penalty.normalization,
-                length_penalty=penalty.alpha,
-                bleu=bleu,
-                length_ratio=ratio,
-            )
-        )
+    grid = search_grid(translator, penalties, valid)
     selection = Selection(grid, choose(grid), weights)
     write_atomically(folder.selection, selection.to_json())
     point = grid[selection.chosen]
@@ -59,3 +50,19 @@ def select_penalty(folder: RunFolder, translator: Translator, valid: Pairs) -> L
             f"{run.label}: this is the largest length penalty of the grid: larger ones may be better"
         )
     return selection.penalty
+
+
+def search_grid(translator: Translator, penalties: Sequence[LengthPenalty], valid: Pairs) -> list[GridPoint]:
+    """Translate the validation set with every length penalty, in one beam search, and score it."""
+    grid = []
+    for penalty, texts in zip(penalties, translator.translate_all(valid.src, penalties), strict=True):
+        bleu, ratio = bleu_and_length_ratio(texts, valid.tgt)
+        grid.append(
+            GridPoint(
+                normalization=penalty.normalization,
+                length_penalty=penalty.alpha,
+                bleu=bleu,
+                length_ratio=ratio,
+            )
+        )
+    return grid

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from compare.results.column import Column, Group, Row, Shown, SpreadColumn
 from compare.results.numbers import UNKNOWN
-from compare.results.score_columns import length_columns
+from compare.results.score_columns import length_columns, likelihood_columns
 from compare.system.cpu_share import describe_share
 
 
@@ -90,6 +90,7 @@ COLUMNS: Mapping[str, Column] = {
             help="largest power of two; matrix products are fastest at multiples of 8",
             shown=Shown.IN_REPORT,
         ),
+        *likelihood_columns(),
         *length_columns(),
         Column(
             "length_penalty",

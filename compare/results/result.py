@@ -16,6 +16,8 @@ from compare.results.record_check import check_record
 from data.text.files import parse_json
 
 Status = Literal["done", "failed", "unfinished"]
+LEFT_OUT = ("recurrent_precision", "reproducible", "perplexity", "char_perplexity")
+"""Fields that JSON lacks where they are None, as in versions without them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +95,11 @@ class Result:
     """Factor of BLEU, up to 1, by which it punishes translations shorter than the references."""
     bleu_signature: str | None = None
     """sacrebleu's version and settings of BLEU."""
+    perplexity: float | None = None
+    """exp of the mean negative log-likelihood per reference token, end of sentence included, without label
+    smoothing; None, and left out of JSON like the next, where it was not measured, as in earlier versions."""
+    char_perplexity: float | None = None
+    """The same per character of the references, line ends included: compares different vocabularies."""
     tests: Mapping[str, Mapping[str, float | str | None]] = field(default_factory=dict)
     """Score columns of each further test set by its name; column ``bleu_test_long`` in a frame."""
     scores: Mapping[str, float | str | None] = field(default_factory=dict)
@@ -229,7 +236,7 @@ class Result:
         record = without_nan(asdict(self))
         if not self.scores:
             del record["scores"]
-        for name in ("recurrent_precision", "reproducible"):  # these three as in versions without the field
+        for name in LEFT_OUT:
             if record[name] is None:
                 del record[name]
         return json.dumps(record, indent=indent, ensure_ascii=False, allow_nan=False)

@@ -77,6 +77,11 @@ class RunFolder:
         """The length penalties that were tried on validation; absent if the config names only one."""
         return self.folder / "selection.json"
 
+    @property
+    def likelihoods(self) -> Path:
+        """The likelihood of the references of the test sets; absent in runs of earlier versions."""
+        return self.folder / "perplexity.json"
+
     def penalty(self) -> LengthPenalty:
         """Return the length penalty of the run: the one chosen on validation, or the only one of its config.
 
@@ -108,6 +113,7 @@ class RunFolder:
         A published folder has no weights, and compressed files, which stand here under their plain names.
         """
         names = [self.config, self.folder / FILE_NAME, self.metrics, self.speed, self.weights, self.selection]
+        names.append(self.likelihoods)
         names += [self.plain_output(test) for test in self.tests]
         files = {name.relative_to(self.folder).as_posix(): plain_or_gzip(name) for name in sorted(names)}
         return {name: path for name, path in files.items() if path.exists()}

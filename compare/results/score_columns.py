@@ -75,6 +75,34 @@ def length_columns(test: str = "") -> list[Column]:
     ]
 
 
+def likelihood_columns(test: str = "") -> list[Column]:
+    """Return the columns of the perplexity of the references.
+
+    Args:
+        test: a further test set; empty: the first.
+    """
+    return [
+        Column(
+            f"perplexity_{test}" if test else "perplexity",
+            f"perplexity {test}".strip(),
+            Group.QUALITY,
+            help="of the references per target token, end of sentence included, without label smoothing; "
+            "compares models of one vocabulary; lower is better",
+            decimals=2,
+            shown=Shown.IF_KNOWN,
+        ),
+        Column(
+            f"char_perplexity_{test}" if test else "char_perplexity",
+            f"perplexity per character {test}".strip(),
+            Group.QUALITY,
+            help="of the references, line ends included; compares different vocabularies, but unknown words "
+            "(<unk>) make it too low; lower is better",
+            decimals=3,
+            shown=Shown.IF_KNOWN,
+        ),
+    ]
+
+
 def bleu_interval_column(kind: str, test: str = "") -> Column:
     """Return the column of an interval of mean BLEU.
 

@@ -1,9 +1,12 @@
-"""Load the model of a finished run."""
+"""Load the model of a finished run, or those of several as an ensemble."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import torch
 
+from compare.decoding.ensemble import Ensemble
 from compare.decoding.translator import Translator
 from compare.models.meta_model import ensure_fits_memory
 from compare.models.registry import build
@@ -14,6 +17,9 @@ from compare.system.numerics import set_numerics
 from compare.training.serialization import ensure_fit, load_weights, set_weights, weight_shapes
 from data.text.files import hash_file
 from data.vocabulary import FILE_NAME, load_pair
+
+if TYPE_CHECKING:
+    from compare.models.registry import Model
 
 
 def load_model(run: str | Path, device: str = "cpu") -> Translator:
@@ -73,3 +79,36 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
     except (RuntimeError, AssertionError) as error:  # of torch: no such device, or one it is not built for
         raise ValueError(f"device {device!r} cannot be used: {first_line(error)}") from None
     return Translator(model, vocabularies, trained.run.decode, torch.device(device), penalty)
+
+
+def load_ensemble(runs: Sequence[str | Path], device: str = "cpu") -> Translator:
+    """Load the models of several finished runs as one that averages their probabilities.
+
+    Args:
+        runs: two or more folders of different runs with equal vocabularies.
+        device: as for ``load_model``.
+
+    Returns:
+        A translator whose ``model`` is an ``Ensemble``, with the settings of decoding and the length penalty
+        of the first run; ``attend`` gives no weights.
+
+    Raises:
+        ValueError: fewer than two runs, a run given twice, runs with different vocabularies, or as
+            ``load_model``.
+    """
+    folders = [Path(run) for run in ([runs] if isinstance(runs, str | Path) else runs)]
+    if len(folders) < 2:
+        raise ValueError(f"an ensemble needs at least two runs, found {len(folders)}")
+    seen: set[Path] = set()
+    for folder in folders:
+        if folder.resolve() in seen:
+            raise ValueError(f"{folder} is given twice: the members of an ensemble are different runs")
+        seen.add(folder.resolve())
+    first, *others = (load_model(folder, device) for folder in folders)
+    for folder, other in zip(folders[1:], others, strict=True):
+        if other.vocabularies.content_hash != first.vocabularies.content_hash:
+            raise ValueError(
+                f"{folder} has another vocabulary than {folders[0]}: the members of an ensemble share one"
+            )
+    ensemble = Ensemble([translator.model for translator in (first, *others)])
+    return Translator(cast("Model", ensemble), first.vocabularies, first.decode, first.device, first.penalty)

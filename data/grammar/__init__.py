@@ -2,9 +2,19 @@
 
 ``sampling`` and ``phrases`` draw a syntax tree (``trees``) over the ``lexicon``. ``english`` and ``german``
 render it in both languages with ``inflection`` and ``numerals``. ``splits`` links the words that realise the
-same part of the tree and builds the corpus. The corpus does not depend on the platform or on hash seeds.
+same part of the tree and builds the corpus; ``contrasts`` makes pairs of a right and a wrong translation.
+Neither depends on the platform or on hash seeds.
 """
 
+from .contrasts import BINS, PHENOMENA, Contrast, contrastive_pairs
 from .splits import AlignedPair, embedded_splits, realise
 
-__all__ = ["AlignedPair", "embedded_splits", "realise"]
+__all__ = [
+    "BINS",
+    "PHENOMENA",
+    "AlignedPair",
+    "Contrast",
+    "contrastive_pairs",
+    "embedded_splits",
+    "realise",
+]

@@ -40,10 +40,11 @@ PRONOUN_CASES = ("nom", "acc", "dat")
 
 def german(sentence: Sentence) -> list[Token]:
     """Render a sentence in German; its first letter is not yet upper case."""
-    return _tidy_commas(_sentence(sentence))
+    return tidy_commas(untidy_german(sentence))
 
 
-def _sentence(sentence: Sentence) -> list[Token]:
+def untidy_german(sentence: Sentence) -> list[Token]:
+    """Render a sentence in German with a comma at each end of every subordinate clause."""
     sign = tag(sentence, "sign")
     tokens = []
     if sentence.before is not None:
@@ -54,11 +55,11 @@ def _sentence(sentence: Sentence) -> list[Token]:
         tokens += [COMMA, *(_infinitive(after) if isinstance(after, Infinitive) else _subordinate(after))]
     if sentence.second is not None:
         tokens += [Token(",", (sign,)), *fixed_tokens(sentence.conjunction, GERMAN)]
-        return tokens + _sentence(sentence.second)
+        return tokens + untidy_german(sentence.second)
     return [*tokens, Token("?" if sentence.asks else ".", (sign,))]
 
 
-def _tidy_commas(tokens: list[Token]) -> list[Token]:
+def tidy_commas(tokens: list[Token]) -> list[Token]:
     """Reduce adjacent commas to one, and remove those before the final punctuation."""
     tidy: list[Token] = []
     for token in tokens:
@@ -134,18 +135,27 @@ def _verbs(clause: Clause, last: bool, antecedent: NounPhrase | None) -> tuple[l
     finite, main = tag(clause, "finite"), tag(clause, "verb")
     if clause.subject is None:
         return [], _zu_infinitive(clause)
-    person = person_of(clause.subject, antecedent)
+    form = finite_form(clause, person_of(clause.subject, antecedent))
     if tense == "present":
-        form = german_present(verb, person)
         if last or not verb.prefix:
             return [Token(verb.prefix + form, (finite, main))], []
         return [Token(form, (finite, main))], [Token(verb.prefix, (main,))]
     if tense != "past":
-        return [Token(german_modal(tense, person), (finite,))], [Token(verb.prefix + verb.de, (main,))]
+        return [Token(form, (finite,))], [Token(verb.prefix + verb.de, (main,))]
     if verb is BE:
-        return [Token(WAR[person], (finite, main))], []
-    auxiliary = SEIN if verb.sein else HABEN
-    return [Token(auxiliary[person], (finite,))], [Token(verb.participle, (main,))]
+        return [Token(form, (finite, main))], []
+    return [Token(form, (finite,))], [Token(verb.participle, (main,))]
+
+
+def finite_form(clause: Clause, person: str) -> str:
+    """Return the finite verb of a clause for a subject of this person, without its separable prefix."""
+    verb, tense = clause.verb, clause.tense
+    if tense == "present":
+        return german_present(verb, person)
+    if tense != "past":
+        return german_modal(tense, person)
+    paradigm = WAR if verb is BE else SEIN if verb.sein else HABEN
+    return paradigm[person]
 
 
 def _zu_infinitive(clause: Clause) -> list[Token]:

@@ -85,10 +85,10 @@ def _pair(src: list[Token], tgt: list[Token]) -> AlignedPair:
         for tag in token.tags:
             tgt_positions.setdefault(tag, []).append(j)
     links = {(i, j) for i, token in enumerate(src) for tag in token.tags for j in tgt_positions.get(tag, ())}
-    return AlignedPair(_text(src), _text(tgt), " ".join(f"{i}-{j}" for i, j in sorted(links)))
+    return AlignedPair(sentence_text(src), sentence_text(tgt), " ".join(f"{i}-{j}" for i, j in sorted(links)))
 
 
-def _text(tokens: list[Token]) -> str:
+def sentence_text(tokens: list[Token]) -> str:
     """Join tokens to a sentence: no space before punctuation, first letter upper case."""
     text = "".join(token.text if token.text in ",.?" else " " + token.text for token in tokens).strip()
     return text[0].upper() + text[1:]

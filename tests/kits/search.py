@@ -159,7 +159,17 @@ def run_all(
 def naive(
     model: TableModel, sentence: int, limit: int, beam: int, alpha: float, form: str = "wu"
 ) -> Hypothesis:
-    """Search one sentence by the documented rule, with lists.
+    """Search one sentence by the documented rule, with lists; returns the best that has ended."""
+    return max(
+        ended_by_naive_search(model, sentence, limit, beam, alpha, form),
+        key=lambda hypothesis: hypothesis.score,
+    )
+
+
+def ended_by_naive_search(
+    model: TableModel, sentence: int, limit: int, beam: int, alpha: float, form: str = "wu"
+) -> list[Hypothesis]:
+    """Return all hypotheses that end in the naive search, in the order in which they end.
 
     Closing a sentence once nothing can exceed its best hypothesis is left out: it must not change results.
     """
@@ -181,7 +191,7 @@ def naive(
             break
         continued = [entry for entry in candidates if entry[2] != EOS][:beam]
         opened = [(-negated, (*opened[parent][1], token)) for negated, parent, token in continued]
-    return max(ended, key=lambda hypothesis: hypothesis.score)
+    return ended
 
 
 def same(found: Sequence[Hypothesis], expected: Sequence[Hypothesis], tolerance: float = 1e-12) -> None:

@@ -77,3 +77,18 @@ def raise_last(content: dict[str, Any]) -> None:
 def selection(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
     """Change selection.json of ``RUN``."""
     return lambda folder: edit_json(folder / RUN / "selection.json", change)
+
+
+def double_tokens(content: dict[str, Any]) -> None:
+    """Divide the loss by twice as many tokens."""
+    content["tests"]["test"]["tokens"] *= 2
+
+
+def halve_loss(content: dict[str, Any]) -> None:
+    """Say that the references are more probable."""
+    content["tests"]["test"]["nll"] /= 2
+
+
+def likelihoods(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
+    """Change perplexity.json of ``RUN``."""
+    return lambda folder: edit_json(folder / RUN / "perplexity.json", change)

@@ -14,11 +14,20 @@ from tests.kits.tamper_actions import (
     flip_bit,
     log,
     perfect,
+    row,
     scaled,
     scaled_tokens,
     swap,
 )
-from tests.kits.tamper_measurements import choose_longest, raise_last, selection, set_length_ratios
+from tests.kits.tamper_measurements import (
+    choose_longest,
+    double_tokens,
+    halve_loss,
+    likelihoods,
+    raise_last,
+    selection,
+    set_length_ratios,
+)
 
 VALIDATED = ("valid", "average", "final")
 
@@ -124,6 +133,30 @@ TAMPERS_OF_FILES = (  # The log.
         correct_line,
         "luong-seed1: test.hyp, line …: recorded …, found …",
         decode="all",
+        figures=True,
+    ),
+    Tamper(
+        "`perplexity` of a row",
+        row(perplexity=1.5),
+        "luong-seed1: perplexity: recorded …, found …",
+    ),
+    Tamper(
+        "more tokens in the perplexity",
+        likelihoods(double_tokens),
+        "luong-seed1: perplexity.json: tokens of test: recorded 336, found 168",
+        figures=True,
+    ),
+    Tamper(
+        "a smaller loss in the perplexity",
+        likelihoods(halve_loss),
+        "luong-seed1: perplexity.json: nll of test, by the weights: recorded …, found …",
+        decode="1",
+        figures=True,
+    ),
+    Tamper(
+        "the perplexity of another seed",
+        copy_files(OTHER, RUN, "perplexity.json"),
+        "luong-seed1: perplexity.json: weights: recorded …, found …",
         figures=True,
     ),
     Tamper(

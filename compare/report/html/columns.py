@@ -16,6 +16,7 @@ from compare.results.score_columns import (
     PRIMARY,
     bleu_interval_column,
     length_columns,
+    likelihood_columns,
     score_column,
 )
 from compare.scoring.metrics import METRICS
@@ -67,7 +68,8 @@ def columns_of(
     columns += [report_column(column, rows, f"on {first}") for column in scores if _is_known(column, rows)]
     for test in further:
         columns += [report_column(score_column(PRIMARY, test), rows), _bleu_interval(kinds[-1], test)]
-        columns += [report_column(column, rows) for column in length_columns(test) if _is_known(column, rows)]
+        figures = (*likelihood_columns(test), *length_columns(test))
+        columns += [report_column(column, rows) for column in figures if _is_known(column, rows)]
         columns += _verdicts(comparisons, test, f"{test} against {reference}", reference)
     columns += [
         report_column(column, rows)

@@ -13,6 +13,7 @@ from compare.results.score_columns import (
     bleu_interval_column,
     further_tests,
     length_columns,
+    likelihood_columns,
     score_and_interval_column,
     score_column,
 )
@@ -51,7 +52,9 @@ def _default_columns(rows: Sequence[Row]) -> list[Column]:
     """List the columns of all groups, with scores at the beginning of the group of quality."""
     tests = further_tests(rows[0])
     before = [column for column in COLUMNS.values() if column.group.value < Group.QUALITY.value]
-    lengths = [column for test in ("", *tests) for column in length_columns(test)]
+    lengths = [
+        column for test in ("", *tests) for column in (*likelihood_columns(test), *length_columns(test))
+    ]
     after = [
         column
         for column in COLUMNS.values()

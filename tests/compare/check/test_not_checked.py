@@ -111,7 +111,7 @@ def test_plots_and_reports_are_named(forged: Path):
 
 
 def test_decoding_again_leaves_fewer_gaps(honest: Path, capsys: pytest.CaptureFixture[str]):
-    gap = "not checked: that translations and validation scores come from the weights"
+    gap = "not checked: that translations, validation scores and perplexities come from the weights"
     assert main(["check", str(honest), "-q"]) == 0
     assert gap in capsys.readouterr().out
     assert main(["check", str(honest), "-q", "--decode", "all"]) == 0

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from compare.cli import main
-from compare.decoding import translator
+from compare.decoding import batch_search
 from compare.decoding.search import Hypothesis, search_all
 from compare.results.trained_model import load_model
 from data.symbols import SPECIALS
@@ -36,7 +36,7 @@ def line_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
         rows = search_all(*arguments, **options)
         return [[Hypothesis(IDS, hypothesis.score) for hypothesis in row] for row in rows]
 
-    monkeypatch.setattr(translator, "search_all", found)
+    monkeypatch.setattr(batch_search, "search_all", found)
 
 
 @pytest.mark.usefixtures("line_breaks")

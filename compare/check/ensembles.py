@@ -1,0 +1,50 @@
+"""Check of ensembles: members, translations and scores."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from compare.check.findings import ComparedValue, Gap
+from compare.check.run_data import CheckedRun
+from compare.results.ensemble_file import FOLDER, NAME, hash_members, read_ensemble
+from compare.scoring.score import all_metrics, score_texts
+from data.text.files import hash_file
+from data.text.lines import read_lines
+
+WEIGHTS = "checkpoints/final.safetensors"
+
+
+def check_ensembles(folder: Path, runs: Sequence[CheckedRun]) -> Iterator[ComparedValue | Gap]:
+    """Compare every ensemble.json with the weights of the runs, the translations and the references.
+
+    Args:
+        folder: the folder of the experiment.
+        runs: the runs that are there.
+    """
+    for path in sorted((folder / FOLDER).glob(f"*/{NAME}")):
+        context = path.parent.relative_to(folder).as_posix()
+        try:
+            yield from list(_check_ensemble(path, context, runs))
+        except (ValueError, OSError) as error:
+            yield ComparedValue(context, "files", "readable", str(error))
+
+
+def _check_ensemble(path: Path, context: str, runs: Sequence[CheckedRun]) -> Iterator[ComparedValue | Gap]:
+    result = read_ensemble(path)
+    weights = {run.name: run.result.files.get(WEIGHTS, "no hash") for run in runs}
+    for name, recorded in result.members.items():
+        yield ComparedValue(context, f"weights of {name}", recorded, weights.get(name, "no such run"))
+    yield ComparedValue(context, "members_hash", result.members_hash, hash_members(result.members.values()))
+    yield ComparedValue(context, "name", result.label, path.parent.name)
+    shared = {run.result.settings_hash for run in runs if run.name in result.members}
+    for settings_hash in sorted(filter(None, shared)):
+        yield ComparedValue(context, "settings_hash", result.settings_hash, settings_hash)
+    corpora = [run.prepared.corpus for run in runs if run.prepared is not None and run.name in result.members]
+    for test, scores in result.tests.items():
+        output = path.parent / f"{test}.hyp"
+        yield ComparedValue(context, output.name, result.files.get(output.name, "no hash"), hash_file(output))
+        if corpora and test in corpora[0].splits:
+            references = corpora[0].splits[test].tgt
+            found = score_texts(read_lines(output, allow_blank=True), references, scoring=all_metrics())
+            for name, value in found.columns().items():
+                yield ComparedValue(context, f"{name} of {test}", scores.get(name), value)
+    yield Gap("perplexity and length penalty of the ensemble, and its translations by the weights", context)

@@ -1,0 +1,178 @@
+"""Sampling of translations: temperature, top-k and top-p, reproducible by a seed.
+
+Shapes: B sentences, K samples each, S source positions, T steps, V vocabulary.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from compare.decoding.beams import COMPACT_SHARE, LOOK_EVERY, NAN_SCORES, Hypothesis, SpecialIds, token_logp
+from compare.decoding.topk import is_synchronous
+from compare.protocol import EncoderDecoder, keep
+
+MAX_SEED = 2**32
+"""Upper bound on seeds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """Distribution that each token is drawn from; the filters apply in this order."""
+
+    temperature: float = 1.0
+    """Divisor of the logits, above 0: below 1 sharper, above 1 flatter than the model's distribution."""
+    top_k: int = 0
+    """Draw from the k most probable tokens only (Fan et al. 2018, section 5.3); 0: from all."""
+    top_p: float = 1.0
+    """Draw from the most probable tokens that together have at least this probability, above 0 up to 1
+    (Holtzman et al. 2020, section 3.1, nucleus sampling)."""
+    seed: int = 1
+    """Seed of the draws, at least 0."""
+
+    def __post_init__(self) -> None:
+        """Reject values outside their range."""
+        if not 0 < self.temperature < float("inf"):
+            raise ValueError(
+                f"temperature must be above 0 and finite, found {self.temperature:g}: "
+                "for the most probable token at each step, search with beam_size 1"
+            )
+        if self.top_k < 0:
+            raise ValueError(f"top_k must be at least 1, or 0 for all tokens, found {self.top_k}")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p must be above 0 and at most 1, found {self.top_p:g}")
+        if not 0 <= self.seed < MAX_SEED:
+            raise ValueError(f"seed must be from 0 to 2**32 - 1, found {self.seed}")
+
+
+@torch.inference_mode()
+def sample(
+    model: EncoderDecoder[Any, Any],
+    src: Tensor,
+    src_mask: Tensor,
+    *,
+    limits: Tensor,
+    special: SpecialIds,
+    sampling: Sampling,
+    number: int = 1,
+    repeats: Sequence[int] | None = None,
+) -> list[list[Hypothesis]]:
+    """Draw translations of a batch, each token from the model's distribution after ``sampling``.
+
+    Sample k of a sentence has a random generator of its own, a function of the seed, of k, of the source
+    tokens, and of how often the same source came before. So a sample depends neither on the other sentences
+    nor on the number of samples, and equal sources get different ones. Token ids are drawn by inversion of
+    the cumulative distribution in the order of probability; ties are in the order of ids.
+
+    Args:
+        model: the model, in eval mode.
+        src: source ids, (B, S).
+        src_mask: True at real source tokens, (B, S).
+        limits: maximum length of each translation, (B,); at the last step the end of sentence is certain.
+        special: ids of padding, begin and end of sentence; the first two are never drawn.
+        sampling: the distribution and the seed.
+        number: samples per sentence, at least 1.
+        repeats: how often the source of each sentence came before; None: counted in the batch.
+
+    Returns:
+        For each sentence its samples as they were drawn, with the log-probability of each under the model
+        itself: without temperature, filters and length penalty, end of sentence included.
+
+    Raises:
+        ValueError: ``number`` is below 1, or the model's logits are NaN or have no softmax.
+    """
+    if number < 1:
+        raise ValueError(f"the number of samples must be at least 1, found {number}")
+    device, synchronous, steps = src.device, is_synchronous(src.device), int(limits.max()) + 1
+    draws = torch.from_numpy(_uniforms(src, src_mask, sampling.seed, number, steps, repeats)).to(device)
+    rows, limits = torch.arange(src.size(0), device=device), limits.to(device)
+    is_open = torch.ones(src.size(0), number, dtype=torch.bool, device=device)  # of the sentences in ``rows``
+    found = torch.zeros(src.size(0), number, steps, dtype=torch.long, device=device)
+    lengths = torch.zeros(src.size(0), number, dtype=torch.long, device=device)
+    scores = torch.zeros(src.size(0), number, dtype=torch.float64, device=device)
+    memory = model.encode(src, src_mask)
+    state = model.init_state(memory, number, steps)
+    tokens = torch.full((src.size(0), number), special.bos, device=device)
+    for time in range(steps):
+        logits, state = model.step(tokens, state, memory)
+        logp = token_logp(logits, special)
+        tokens = draw(logp, draws[rows, :, time], sampling)
+        tokens = tokens.masked_fill((limits[rows] == time).unsqueeze(1), special.eos)
+        chosen = logp.gather(2, tokens.unsqueeze(2)).squeeze(2).double()
+        scores[rows] += chosen.masked_fill(~is_open, 0.0)
+        found[rows, :, time] = tokens
+        ends = is_open & (tokens == special.eos)
+        lengths[rows] = lengths[rows].masked_fill(ends, time)
+        is_open &= ~ends
+        if not (synchronous or (time + 1) % LOOK_EVERY == 0):
+            continue
+        unfinished = is_open.any(dim=1)
+        if (count := int(unfinished.sum())) == 0:
+            break
+        if count < COMPACT_SHARE * len(rows):
+            kept = unfinished.nonzero().squeeze(1)
+            rows, is_open, tokens = rows[kept], is_open[kept], tokens[kept]
+            memory, state = keep(memory, kept), keep(state, kept)
+    if scores.isnan().any():
+        raise ValueError(NAN_SCORES)
+    parts = (found.tolist(), lengths.tolist(), scores.tolist())
+    return [
+        [Hypothesis(ids[:length], score) for ids, length, score in zip(*samples, strict=True)]
+        for samples in zip(*parts, strict=True)
+    ]
+
+
+def draw(logp: Tensor, uniforms: Tensor, sampling: Sampling) -> Tensor:
+    """Draw one token per hypothesis.
+
+    Args:
+        logp: log-probabilities of the model, -inf for tokens that must not be drawn, (B, K, V).
+        uniforms: random numbers from 0 up to 1, 1 excluded, (B, K).
+        sampling: temperature and filters.
+
+    Returns:
+        The tokens, (B, K).
+    """
+    ordered, ids = (logp.double() / sampling.temperature).sort(dim=2, descending=True, stable=True)
+    if sampling.top_k:
+        ordered, ids = ordered[:, :, : sampling.top_k], ids[:, :, : sampling.top_k]
+    probabilities = ordered.softmax(dim=2)
+    if sampling.top_p < 1:
+        before = probabilities.cumsum(dim=2) - probabilities
+        probabilities = probabilities.masked_fill(before >= sampling.top_p, 0.0)
+    cumulative = probabilities.cumsum(dim=2)
+    target = uniforms.unsqueeze(2) * cumulative[:, :, -1:]
+    last = (probabilities > 0).sum(dim=2, keepdim=True) - 1  # rounding must not lead beyond it
+    index = (cumulative <= target).sum(dim=2, keepdim=True).minimum(last).clamp(min=0)
+    return ids.gather(2, index).squeeze(2)
+
+
+def count_repeats(sources: Sequence[Sequence[int]]) -> list[int]:
+    """Count for each source how often the same one came before."""
+    seen: Counter[tuple[int, ...]] = Counter()
+    counts = []
+    for source in map(tuple, sources):
+        counts.append(seen[source])
+        seen[source] += 1
+    return counts
+
+
+def _uniforms(
+    src: Tensor, src_mask: Tensor, seed: int, number: int, steps: int, repeats: Sequence[int] | None
+) -> "np.ndarray[Any, np.dtype[np.float64]]":
+    """Draw the uniform random numbers of all steps, (B, number, steps); see ``sample``.
+
+    A shorter batch takes the first numbers of the same generators.
+    """
+    sources = [row[mask].tolist() for row, mask in zip(src.cpu(), src_mask.cpu().bool(), strict=True)]
+    repeats = count_repeats(sources) if repeats is None else repeats
+    return np.array(
+        [
+            [np.random.default_rng([seed, k, repeat, *source]).random(steps) for k in range(number)]
+            for source, repeat in zip(sources, repeats, strict=True)
+        ]
+    ).reshape(len(sources), number, steps)

@@ -1,0 +1,151 @@
+"""Ensembles of the finished runs of an experiment: translate, score and keep the figures."""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+from compare.decoding.ensemble import Ensemble
+from compare.decoding.length_penalty import LengthPenalty, length_penalties
+from compare.decoding.translator import Translator
+from compare.experiment.forced_scoring import score_translations
+from compare.experiment.prepare import load_corpus
+from compare.experiment.select_penalty import search_grid
+from compare.results.ensemble_file import (
+    FOLDER,
+    NAME,
+    EnsembleResult,
+    hash_members,
+    read_ensemble,
+    write_ensemble,
+)
+from compare.results.run_folder import RunFolder
+from compare.results.selection import choose
+from compare.results.store import Result, read_results
+from compare.results.trained_model import load_ensemble
+from compare.results.write_protection import refuse_writing
+from compare.scoring.score import all_metrics, score_texts
+from data.corpus import Corpus, Pairs
+from data.text.files import hash_file, write_atomically
+
+logger = logging.getLogger(__name__)
+WEIGHTS = "checkpoints/final.safetensors"
+
+
+def run_ensemble(
+    folder: str | Path,
+    members: Sequence[str],
+    *,
+    name: str = "",
+    device: str = "cpu",
+    data_root: str = "",
+) -> EnsembleResult:
+    """Translate and score the test sets of an experiment with several of its finished runs together.
+
+    Search averages the probabilities of the members. The length penalty is chosen on the validation set by
+    the procedure of single runs. Translations and ensemble.json go into ensembles/NAME in ``folder``. An
+    ensemble is no row of the experiment: tables show it apart, and no significance test has it.
+
+    Args:
+        folder: the folder of the experiment.
+        members: names of runs ("lstm-seed1") or of models ("lstm": all its finished seeds); two runs or more.
+        name: name of the ensemble; by default the members joined by "+".
+        device: where the models compute: cpu or cuda.
+        data_root: the folder of the corpus; empty: that of the config.
+
+    Returns:
+        The figures. An ensemble of the same members and name that is there already is read.
+
+    Raises:
+        OSError: a file cannot be read or written.
+        ValueError: a member that is no finished run with weights, fewer than two runs, runs of different
+            settings or vocabularies, another corpus than that of the runs, an ensemble of this name with
+            other members, or a folder that nothing may be written into.
+    """
+    folder = Path(folder)
+    results = _find_members(folder, [members] if isinstance(members, str) else members)
+    runs = [RunFolder.read(folder / result.run, data_root=data_root) for result in results]
+    hashes = {result.run: result.files.get(WEIGHTS, "") for result in results}
+    name = name or "+".join(members)
+    if not name or set("/\\\0") & set(name) or name.startswith("."):
+        raise ValueError(f"{name!r} cannot name a folder: choose another --name")
+    path = folder / FOLDER / name / NAME
+    if path.exists():
+        found = read_ensemble(path)
+        if found.members_hash == hash_members(hashes.values()):
+            return found
+        raise ValueError(f"{path} is an ensemble of other members: choose another --name")
+    refuse_writing(folder, "an ensemble is kept in the folder of its runs")
+    translator = load_ensemble([run.folder for run in runs], device)
+    corpus = _corpus_of(runs[0], results[0])
+    logger.info(f"{name}: {len(runs)} members, choosing the length penalty and translating")
+    translator.penalty = _choose_penalty(runs[0], translator, corpus.splits["valid"])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    result = EnsembleResult(
+        label=name,
+        preset="+".join(dict.fromkeys(result.preset for result in results)),
+        members=hashes,
+        members_hash=hash_members(hashes.values()),
+        params=sum(parameter.numel() for parameter in cast(Ensemble, translator.model).parameters()),
+        beam=translator.decode.beam_size,
+        length_penalty=translator.penalty.alpha,
+        length_normalization=translator.penalty.normalization,
+        settings_hash=results[0].settings_hash or "",
+        tests={test: _score(translator, corpus.splits[test], path.parent, test) for test in corpus.tests},
+        files={f"{test}.hyp": hash_file(path.parent / f"{test}.hyp") for test in corpus.tests},
+    )
+    write_ensemble(path, result)
+    return result
+
+
+def _find_members(folder: Path, members: Sequence[str]) -> list[Result]:
+    """Return the results of the members, which share their settings."""
+    done = [result for result in read_results(folder) if result.status == "done"]
+    chosen: dict[str, Result] = {}
+    for member in members:
+        found = {result.run: result for result in done if member in (result.run, result.label)}
+        if not found:
+            names = ", ".join(dict.fromkeys([*(result.label for result in done), *(r.run for r in done)]))
+            raise ValueError(f"{folder} has no finished run or model {member!r}: choose from {names}")
+        chosen |= found
+    if len(chosen) < 2:
+        raise ValueError(
+            f"{', '.join(members) or 'no member'}: an ensemble needs at least two finished runs, found "
+            f"{len(chosen)}"
+        )
+    first, *others = chosen.values()
+    for other in others:
+        if other.settings_hash != first.settings_hash:
+            raise ValueError(
+                f"{other.run} and {first.run} have different shared settings: no ensemble of them"
+            )
+    return list(chosen.values())
+
+
+def _corpus_of(run: RunFolder, result: Result) -> Corpus:
+    """Read the corpus of a run; its hash must be the recorded one."""
+    corpus = load_corpus(run.run.data)
+    if result.data_hash is not None and corpus.content_hash != result.data_hash:
+        raise ValueError(
+            f"{run.run.data.root or 'built in'}: the corpus is another than that of {run.name} (sha256 "
+            f"{corpus.content_hash[:12]}, not {result.data_hash[:12]}); name your copy with --set data.root="
+        )
+    return corpus
+
+
+def _choose_penalty(run: RunFolder, translator: Translator, valid: Pairs) -> LengthPenalty:
+    """Choose the length penalty on the validation set, as ``select_penalty`` does for a run."""
+    penalties = length_penalties(run.run.decode)
+    if len(penalties) == 1:
+        return penalties[0]
+    grid = search_grid(translator, penalties, valid)
+    return grid[choose(grid)].penalty
+
+
+def _score(translator: Translator, pairs: Pairs, folder: Path, test: str) -> dict[str, float | str | None]:
+    """Translate and score a test set; the translations are written to ``folder``."""
+    hypotheses = translator.translate(pairs.src)
+    write_atomically(folder / f"{test}.hyp", "".join(f"{line}\n" for line in hypotheses))
+    sums = score_translations(translator, pairs.src, pairs.tgt).sums
+    scores = score_texts(hypotheses, pairs.tgt, scoring=all_metrics()).columns()
+    return {**scores, "perplexity": sums.perplexity, "char_perplexity": sums.char_perplexity}

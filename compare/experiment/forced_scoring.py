@@ -1,0 +1,201 @@
+"""Forced scoring: the probability that a model gives to translations that are already there.
+
+No search is needed, so lengths and beams do not matter: perplexity compares models by this.
+"""
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from compare.decoding.beams import NAN_SCORES
+from compare.decoding.ensemble import Ensemble, mean_probability
+from compare.decoding.translator import Translator
+from compare.protocol import EncoderDecoder
+from compare.results.likelihood_file import Likelihoods, LikelihoodSums, write_likelihoods
+from compare.results.run_folder import RunFolder
+from compare.results.trained_model import load_model
+from compare.training.loss import linear_cross_entropy
+from data.batch import Batch
+from data.corpus import Corpus
+from data.encoded_split import EncodedSplit, Sequences
+from data.loader import BatchStream
+from data.text.files import ensure_unchanged, hash_file
+from data.text.lines import line_count_error, read_lines
+from data.text.paths import as_paths
+from data.vocabulary import EOS, UNK
+
+logger = logging.getLogger(__name__)
+
+
+class SentenceScore(NamedTuple):
+    """Score of one given translation."""
+
+    pieces: Sequence[str]
+    """The target pieces, end of sentence included; pieces that the vocabulary lacks are <unk>."""
+    logp: Sequence[float]
+    """Natural logarithm of the probability of each piece, given the source and the pieces before it."""
+
+    @property
+    def total(self) -> float:
+        """Log-probability of the translation."""
+        return math.fsum(self.logp)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForcedScores:
+    """Scores of the given translations of a text by one model."""
+
+    sentences: Sequence[SentenceScore]
+    """One score per sentence, in the order of the text."""
+    sums: LikelihoodSums
+    """The sums over all sentences, and the perplexities."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return an object for JSON: sums, perplexities, and per sentence and token the log-probability."""
+        sums = self.sums
+        return {
+            "logp": -sums.nll,
+            "tokens": sums.tokens,
+            "characters": sums.characters,
+            "unknown": sums.unknown,
+            "perplexity": sums.perplexity,
+            "char_perplexity": sums.char_perplexity,
+            "sentences": [
+                {"logp": sentence.total, "pieces": list(sentence.pieces), "piece_logp": list(sentence.logp)}
+                for sentence in self.sentences
+            ],
+        }
+
+
+def score_model(
+    runs: str | Path | Sequence[str | Path], src: str | Path, tgt: str | Path, *, device: str = "cpu"
+) -> Mapping[str, ForcedScores]:
+    """Compute the probability that finished runs give to the translations in a file.
+
+    Args:
+        runs: one or more folders of runs with weights.
+        src: the source text, one sentence per line, plain, .gz or .zst.
+        tgt: the translations to score, line by line; a blank one has no token but the end of sentence.
+        device: where the models compute: cpu or cuda.
+
+    Returns:
+        The scores by folder, in the order of ``runs``.
+
+    Raises:
+        OSError: a file cannot be read.
+        ValueError: texts that cannot be read or differ in their number of lines, a run whose model cannot be
+            loaded, or a model that computes NaN.
+    """
+    src, tgt = Path(src), Path(tgt)
+    with ensure_unchanged(src, tgt):
+        sources, translations = read_lines(src), read_lines(tgt, allow_blank=True)
+    if len(sources) != len(translations):
+        raise line_count_error(src, len(sources), tgt, len(translations))
+    scores = {}
+    for folder in as_paths(runs):
+        translator = load_model(folder, device)
+        logger.info(f"{folder}: scoring {len(sources):,} sentences")
+        scores[str(folder)] = score_translations(translator, sources, translations)
+    return scores
+
+
+def score_translations(
+    translator: Translator, sources: Sequence[str], translations: Sequence[str]
+) -> ForcedScores:
+    """Compute the probability of given translations, in fp32 and in eval mode.
+
+    The score of a sentence does not depend on the other sentences. An ensemble gives each token the mean of
+    its members' probabilities. Logits are in memory for a few tokens at a time only, as in training.
+
+    Args:
+        translator: the model.
+        sources: source sentences.
+        translations: one translation per source, detokenised.
+
+    Returns:
+        The scores, in the order of the sentences.
+
+    Raises:
+        ValueError: no sentences, as many sources as translations are not given, or the model computes NaN.
+    """
+    for name, text in (("sources", sources), ("translations", translations)):
+        if isinstance(text, str):
+            raise ValueError(f"{name} must be a list of sentences, found one string: {text!r:.60}")
+    if len(sources) != len(translations) or not sources:
+        raise ValueError(
+            f"{len(sources)} sources but {len(translations)} translations: give one translation per source, "
+            "and at least one"
+        )
+    src, tgt = translator.vocabularies
+    split = _split(src.encode_all(sources), tgt.encode_all(translations))
+    longest = int(split.tgt_lengths.max()) + 1
+    batch_tokens = max(translator.decode.batch_tokens_on(translator.device.type), longest)
+    logp: list[list[float]] = [[] for _ in sources]
+    models: Sequence[Any] = [translator.model.eval()]
+    if isinstance(translator.model, Ensemble):
+        models = list(translator.model.members)
+    for batch in BatchStream(split, batch_tokens=batch_tokens, seed=0).epoch(1):
+        on_device = batch.to(translator.device)
+        found = mean_probability([token_log_probabilities(model, on_device) for model in models]).cpu()
+        if found.isnan().any():
+            raise ValueError(NAN_SCORES)
+        lengths = batch.tgt_mask.sum(dim=1).tolist()
+        for row, values in zip(batch.rows.tolist(), found.split(lengths), strict=True):
+            logp[row] = values.tolist()
+    ids = [split.tgt.flat[start:end].tolist() for start, end in pairwise(split.tgt.offsets)]
+    sentences = [
+        SentenceScore(tgt.pieces([*sentence, EOS]), scores)
+        for sentence, scores in zip(ids, logp, strict=True)
+    ]
+    sums = LikelihoodSums(
+        nll=-math.fsum(value for scores in logp for value in scores),
+        tokens=sum(map(len, logp)),
+        characters=count_characters(translations),
+        unknown=sum(sentence.count(UNK) for sentence in ids),
+    )
+    return ForcedScores(sentences=sentences, sums=sums)
+
+
+def measure_likelihoods(translator: Translator, corpus: Corpus, folder: RunFolder) -> None:
+    """Score the references of every test set with the run's weights, and write perplexity.json."""
+    tests = {
+        test: score_translations(translator, corpus.splits[test].src, corpus.splits[test].tgt).sums
+        for test in corpus.tests
+    }
+    write_likelihoods(folder.likelihoods, Likelihoods(tests, hash_file(folder.weights)))
+
+
+def count_characters(lines: Sequence[str]) -> int:
+    """Count the Unicode characters of ``lines``, one line end each included."""
+    return sum(len(line) + 1 for line in lines)
+
+
+@torch.inference_mode()
+def token_log_probabilities(model: EncoderDecoder[Any, Any], batch: Batch) -> Tensor:
+    """Compute the log-probabilities of the target tokens of a batch.
+
+    Args:
+        model: the model, in eval mode.
+        batch: the pairs, on the model's device.
+
+    Returns:
+        The values at real target tokens in their order, sentence by sentence, (N,).
+    """
+    hidden = model.features(batch.src, batch.src_mask, batch.tgt_in).hidden[batch.tgt_mask]  # (N, D)
+    output = model.output
+    bias = output.bias if output.bias is not None else output.weight.new_zeros(output.out_features)
+    _, nll = linear_cross_entropy(hidden, output.weight, bias, batch.tgt_out[batch.tgt_mask], 0.0)
+    return -nll
+
+
+def _split(src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> EncodedSplit:
+    """Build a split in memory, of all pairs."""
+    return EncodedSplit(src=Sequences.of(src), tgt=Sequences.of(tgt), rows=np.arange(len(src)), dropped=0)

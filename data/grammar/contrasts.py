@@ -1,0 +1,226 @@
+"""Contrastive pairs: a right and a wrong German translation that differ in one point.
+
+A model passes a pair if it gives the right one a higher probability (Sennrich 2017, "How Grammatical is
+Character-level Neural Machine Translation?"). The pairs come from the trees of the embedded corpus, so the
+wrong word or place is known, and how far it is from the word that decides it.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any, NamedTuple
+
+from . import lexicon as lex
+from .english import english
+from .german import finite_form, tidy_commas, untidy_german
+from .lexicon import Noun, Verb
+from .sampling import Sampler
+from .splits import LONG, SHORT, sentence_text
+from .trees import Clause, Gap, NounPhrase, Pronoun, Sentence, Subordinate, Token, person_of, tag
+
+PHENOMENA = {
+    "agreement": "number of the finite verb; words between the noun of its subject and the verb",
+    "verb last": "finite verb of a subordinate clause; wrong: next to the subject; words it is moved over",
+    "verb second": "finite verb after a time or place; wrong: after the subject; words it is moved over",
+    "noun": "noun of the same gender and kind; no distance",
+    "verb": "participle of a verb with the same arguments; no distance",
+}
+"""What is wrong in the second translation, and what the distance counts, by name."""
+BINS = ((0, 0), (1, 1), (2, 2), (3, 4), (5, 8), (9, 99))
+"""Smallest and largest distance of each group that is reported together."""
+MAX_SENTENCES = 100_000
+"""Sentences that are drawn at most; a group that is still too small stays so."""
+
+
+class Contrast(NamedTuple):
+    """A source sentence with a right translation and a wrong one."""
+
+    phenomenon: str
+    """A key of ``PHENOMENA``."""
+    distance: int
+    """Distance in German words, punctuation not counted; 0 where the phenomenon has none."""
+    src: str
+    """The English sentence."""
+    right: str
+    """Its German translation, as in the corpus."""
+    wrong: str
+    """The same with one fault."""
+
+    @property
+    def group(self) -> tuple[int, int]:
+        """The bin of the distance."""
+        return next((low, high) for low, high in BINS if low <= self.distance <= high)
+
+
+def contrastive_pairs(*, seed: int = 1_000_003, per_group: int = 50) -> list[Contrast]:
+    """Generate contrastive pairs, a function of the arguments alone.
+
+    Half of the sentences are as long as those of the split ``test_long``. A sentence gives at most one pair.
+
+    Args:
+        seed: seed of the generator; that of the corpus gives other sentences.
+        per_group: largest number of pairs per phenomenon and bin of distances.
+
+    Returns:
+        The pairs, by phenomenon and distance.
+
+    Raises:
+        ValueError: ``per_group`` is below 1.
+    """
+    if per_group < 1:
+        raise ValueError(f"per_group must be at least 1, found {per_group}")
+    rng, counts, found = random.Random(seed), Counter[tuple[str, tuple[int, int]]](), []
+    seen: set[str] = set()
+    missing = {(name, group) for name in PHENOMENA for group in _groups(name)}
+    for number in range(MAX_SENTENCES):
+        bounds = LONG if number % 2 else SHORT
+        tree = Sampler(rng, long=bounds == LONG).sentence()
+        contrasts = [each for each in contrasts_of(tree, rng) if (each.phenomenon, each.group) in missing]
+        if not contrasts or contrasts[0].src in seen or len(contrasts[0].src.split()) > bounds[1]:
+            continue
+        chosen = min(contrasts, key=lambda each: counts[each.phenomenon, each.group])
+        key = chosen.phenomenon, chosen.group
+        seen.add(chosen.src)
+        found.append(chosen)
+        counts[key] += 1
+        if counts[key] == per_group:
+            missing.remove(key)
+            if not missing:
+                break
+    order = list(PHENOMENA)
+    return sorted(found, key=lambda each: (order.index(each.phenomenon), each.distance))
+
+
+def contrasts_of(tree: Sentence, rng: random.Random) -> list[Contrast]:
+    """List the contrasts of a sentence, at most one per clause or noun phrase and phenomenon."""
+    tokens = untidy_german(tree)  # a comma before the full stop is needed when a word moves there
+    src, right = sentence_text(english(tree)), sentence_text(tidy_commas(tokens))
+    changes: list[tuple[str, int, list[Token]]] = [
+        *(("agreement", distance, changed) for distance, changed in _agreements(tree, tokens)),
+        *_verb_places(tree, tokens),
+        *(("noun", 0, changed) for changed in _other_nouns(tree, tokens, rng)),
+        *(("verb", 0, changed) for changed in _other_verbs(tree, tokens, rng)),
+    ]
+    contrasts = [
+        Contrast(name, distance, src, right, sentence_text(tidy_commas(wrong)))
+        for name, distance, wrong in changes
+    ]
+    return [each for each in contrasts if each.wrong != each.right and each.distance <= BINS[-1][1]]
+
+
+def _groups(phenomenon: str) -> list[tuple[int, int]]:
+    """List the bins that a phenomenon can have."""
+    if phenomenon in ("noun", "verb"):
+        return [BINS[0]]
+    return list(BINS if phenomenon == "agreement" else BINS[1:])
+
+
+def _agreements(tree: Sentence, tokens: list[Token]) -> Iterator[tuple[int, list[Token]]]:
+    """Give the other number to the finite verb of each clause whose subject is a noun phrase before it."""
+    for clause in _nodes(tree, Clause):
+        subject = clause.subject
+        verb = _find(tokens, tag(clause, "finite"))
+        noun = _find(tokens, tag(subject, "noun")) if isinstance(subject, NounPhrase) else None
+        if subject is None or noun is None or verb is None or noun > verb:
+            continue
+        person = person_of(subject, None)
+        form, other = (finite_form(clause, number) for number in (person, "p" if person == "3s" else "3s"))
+        text = tokens[verb].text
+        if form != other and text.endswith(form):
+            yield _words(tokens[noun + 1 : verb]), _replaced(tokens, verb, text.removesuffix(form) + other)
+
+
+def _verb_places(tree: Sentence, tokens: list[Token]) -> Iterator[tuple[str, int, list[Token]]]:
+    """Move the finite verb to the place right after the subject, where English has it."""
+    last = [each.clause for each in _nodes(tree, Subordinate)]
+    mains = [each.main for each in _nodes(tree, Sentence)]
+    second = [clause for clause in mains if clause.front in ("times", "place")]
+    for name, clauses in (("verb last", last), ("verb second", second)):
+        for clause in clauses:
+            verb, span = _find(tokens, tag(clause, "finite")), _span(tokens, clause.subject)
+            if verb is None or span is None:
+                continue
+            start, end = span
+            if name == "verb last" and end < verb:
+                moved = [*tokens[:end], tokens[verb], *tokens[end:verb], *tokens[verb + 1 :]]
+                yield name, _words(tokens[end:verb]), moved
+            elif name == "verb second" and verb == start - 1:
+                yield (
+                    name,
+                    _words(tokens[start:end]),
+                    [*tokens[:verb], *tokens[start:end], tokens[verb], *tokens[end:]],
+                )
+
+
+def _other_nouns(tree: Sentence, tokens: list[Token], rng: random.Random) -> Iterator[list[Token]]:
+    """Replace singular nouns that have no ending by others of the same gender and kinds."""
+    for phrase in _nodes(tree, NounPhrase):
+        noun, place = phrase.noun, _find(tokens, tag(phrase, "noun"))
+        if place is None or phrase.plural or noun.weak or tokens[place].text != noun.de:
+            continue
+        others = [each for each in lex.NOUNS if _replaces_noun(noun, each)]
+        if others:
+            yield _replaced(tokens, place, rng.choice(others).de)
+
+
+def _replaces_noun(noun: Noun, other: Noun) -> bool:
+    same = (other.gender, other.kinds) == (noun.gender, noun.kinds)
+    return same and not other.weak and other.de != noun.de and other.en != noun.en
+
+
+def _other_verbs(tree: Sentence, tokens: list[Token], rng: random.Random) -> Iterator[list[Token]]:
+    """Replace participles by those of other verbs with the same arguments and auxiliary."""
+    for clause in _nodes(tree, Clause):
+        verb, place = clause.verb, _find(tokens, tag(clause, "verb"))
+        if place is None or verb is lex.BE or clause.tense != "past" or tokens[place].text != verb.participle:
+            continue
+        others = [each for each in lex.VERBS if _replaces_verb(verb, each)]
+        if others:
+            yield _replaced(tokens, place, rng.choice(others).participle)
+
+
+def _replaces_verb(verb: Verb, other: Verb) -> bool:
+    def arguments(each: Verb) -> tuple[Any, ...]:
+        return each.frame, each.case, each.de_relation, each.sein, bool(each.subjects & verb.subjects)
+
+    allowed = verb.objects <= other.objects or not verb.objects
+    return arguments(other) == arguments(verb) and allowed and other.participle != verb.participle
+
+
+def _nodes(tree: Any, kind: type) -> Iterator[Any]:
+    """Give all nodes of ``kind`` in a tree, itself included."""
+    if isinstance(tree, kind):
+        yield tree
+    if isinstance(tree, tuple) and not hasattr(tree, "_fields"):
+        for part in tree:
+            yield from _nodes(part, kind)
+    elif is_dataclass(tree):
+        for field in fields(tree):
+            yield from _nodes(getattr(tree, field.name), kind)
+
+
+def _span(tokens: list[Token], subject: Any) -> tuple[int, int] | None:
+    """Return begin and end of the words of a subject, a comma after its relative clause included."""
+    if subject is None or isinstance(subject, Gap):
+        return None
+    nodes = {id(node) for node in _nodes(subject, object) if is_dataclass(node)}
+    places = [place for place, token in enumerate(tokens) if any(owner in nodes for owner, _ in token.tags)]
+    if not places:
+        return None
+    end = places[-1] + 1
+    closed = end < len(tokens) and tokens[end].text == "," and not isinstance(subject, Pronoun)
+    return places[0], end + (closed and not tokens[end].tags)
+
+
+def _find(tokens: list[Token], wanted: tuple[int, str]) -> int | None:
+    """Return the place of the first token with a tag."""
+    return next((place for place, token in enumerate(tokens) if wanted in token.tags), None)
+
+
+def _replaced(tokens: list[Token], place: int, text: str) -> list[Token]:
+    return [*tokens[:place], Token(text, tokens[place].tags), *tokens[place + 1 :]]
+
+
+def _words(tokens: list[Token]) -> int:
+    return sum(token.text not in ",.?" for token in tokens)

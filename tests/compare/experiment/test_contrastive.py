@@ -1,0 +1,68 @@
+"""Contrastive accuracy: counted by hand, and the command on finished runs."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import compare.experiment.contrastive
+from compare.cli import main
+from compare.experiment.contrastive import ContrastAccuracy, measure_contrasts
+from compare.experiment.forced_scoring import SentenceScore
+from data import Contrast, contrastive_pairs
+from tests.kits.cli import Refusal
+from tests.kits.runs import ROWS
+
+
+def test_accuracy_is_counted_per_phenomenon_and_distance(monkeypatch: pytest.MonkeyPatch):
+    """The stand-in gives a text its number as log-probability; a tie is not right."""
+
+    def score(translator: Any, sources: list[str], texts: list[str]) -> SimpleNamespace:
+        return SimpleNamespace(sentences=[SentenceScore([], [float(text)]) for text in texts])
+
+    monkeypatch.setattr(compare.experiment.contrastive, "score_translations", score)
+    pairs = [
+        Contrast("agreement", 0, "a", "-1", "-2"),
+        Contrast("agreement", 3, "b", "-2", "-1"),
+        Contrast("agreement", 4, "c", "-1", "-1.5"),
+        Contrast("agreement", 12, "d", "-1", "-1"),
+        Contrast("noun", 0, "e", "-1", "-3"),
+    ]
+    assert measure_contrasts(None, pairs) == [  # type: ignore[arg-type]
+        ContrastAccuracy("agreement", "0", 1, 1),
+        ContrastAccuracy("agreement", "3-4", 2, 1),
+        ContrastAccuracy("agreement", "9 or more", 1, 0),
+        ContrastAccuracy("agreement", "all", 4, 2),
+        ContrastAccuracy("noun", "all", 1, 1),
+    ]
+
+
+def test_the_interval_is_wilsons():
+    """The roots of (p - share)^2 = z^2 p (1 - p) / n, by the formula of the quadratic equation."""
+    row = ContrastAccuracy("noun", "all", 10, 8)
+    assert row.accuracy == 80
+    for end in row.interval:
+        p = end / 100
+        assert (p - 0.8) ** 2 == pytest.approx(1.959964**2 * p * (1 - p) / 10, abs=1e-6)
+    assert row.interval[0] < 80 < row.interval[1]
+    assert ContrastAccuracy("noun", "all", 5, 5).interval[1] == pytest.approx(100)
+
+
+def test_the_command(
+    finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], refusal: Refusal
+):
+    pairs = contrastive_pairs(per_group=1)
+    monkeypatch.setattr(compare.experiment.contrastive, "contrastive_pairs", lambda **_: pairs)
+    runs = [str(finished / row) for row in ROWS]
+    assert main(["contrast", *runs, "-q", "--json", "--per-group", "1"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["run"] for row in rows} == set(runs)
+    for run in runs:
+        assert sum(row["pairs"] for row in rows if row["run"] == run and row["distance"] == "all") == len(
+            pairs
+        )
+    assert main(["contrast", *runs, "-q"]) == 0
+    assert "| agreement" in capsys.readouterr().out
+    assert "no config.toml: give the folder of one run" in refusal("contrast", finished, "-q")
