@@ -223,7 +223,8 @@ DEPARTURES: dict[str, tuple[Departure, ...]] = {
         Departure("attention", "scaled dot product of projections, one head, added to the last state",
                   "a score of the state, joined by a layer of its own", f"{DOMHAN}, baseline RNN"),
         Departure("first decoder state", "zeros", "computed from the encoder", f"{DOMHAN}, baseline RNN"),
-        Departure("tied weights", "target embedding and output layer", "not stated", f"{DOMHAN}, experiments"),
+        Departure("tied weights", "target embedding and output layer", "not stated",
+                  f"{DOMHAN}, experiments"),
     ),
     "bahdanau-rnnsearch": (
         Departure("cell", f"candidate {_GRU_FORM}", "tanh(W x + U (r * s))", f"{BAHDANAU}, appendix A.1.1"),
