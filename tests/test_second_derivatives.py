@@ -131,9 +131,11 @@ def test_every_custom_function_is_tested_here():
         if function.__module__.split(".")[0] in packages
     }
     assert functions == {
+        "_Entmax15",  # this and _Sparsemax: tests/seq2seq/test_normalisers.py
         "_LinearCrossEntropy",
         "_MaskAndScale",
         "_MatrixGradientOfAllSteps",  # tests/seq2seq/test_stepwise_products.py
+        "_Sparsemax",
         "_Tanh",
         "_WeightGradientOfAllSteps",
     }
