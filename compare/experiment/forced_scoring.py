@@ -148,7 +148,7 @@ def score_translations(
         if found.isnan().any():
             raise ValueError(NAN_SCORES)
         lengths = batch.tgt_mask.sum(dim=1).tolist()
-        for row, values in zip(batch.rows.tolist(), found.split(lengths), strict=True):
+        for row, values in zip(batch.rows.tolist(), found.split_with_sizes(lengths), strict=True):
             logp[row] = values.tolist()
     ids = [split.tgt.flat[start:end].tolist() for start, end in pairwise(split.tgt.offsets)]
     sentences = [
