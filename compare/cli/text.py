@@ -175,7 +175,7 @@ def score_model(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Print how probable given translations are to a model.
+    """Score given translations by their probability.
 
     Log-probability (natural) of each sentence and each token, and the perplexity of the text.
 
@@ -201,7 +201,7 @@ def contrast(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Measure whether models prefer the right translation.
+    """Test whether models prefer right translations.
 
     Pairs of a right and a wrong translation that differ in one point (agreement over a distance, place of the
     verb, choice of a word), made by the grammar of the embedded corpus.

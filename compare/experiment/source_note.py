@@ -18,7 +18,8 @@ Results of an experiment with its translations, published by `attnbench publish`
 - Made again by: `attnbench run {experiment} --seeds {seeds}{root} --out OUT`
 
 Each run has its settings (`config.toml`), training log (`metrics.jsonl`), raw timings (`speed.json`), result
-(`result.json`, with the sha256 of every file's content), vocabularies and translations (`.gz`).
+(`result.json`, with the sha256 of every file's content), vocabularies and translations (`.gz`), and where
+it was measured the likelihood of the references (`perplexity.json`).
 {where}In this folder:
 
     attnbench table .

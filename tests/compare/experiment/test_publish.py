@@ -25,7 +25,7 @@ from tests.kits.runs import ROWS, files
 RUN = ROWS[0]
 FILES = {
     *("config.toml", "metrics.jsonl", "result.json", "selection.json", "speed.json"),
-    *("test.hyp.gz", "vocabulary.json.gz"),
+    *("perplexity.json", "test.hyp.gz", "vocabulary.json.gz"),
 }
 
 

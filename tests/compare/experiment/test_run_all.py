@@ -48,7 +48,7 @@ def test_a_row_holds_all_that_the_plan_names(finished: Path, tiny_toml: Path):
         found = {path.name for path in (finished / row).iterdir()}
         assert found == {
             *("config.toml", "vocabulary.json", "metrics.jsonl", "checkpoints", "log.txt"),
-            *("selection.json", "test.hyp", "speed.json", "result.json"),
+            *("selection.json", "test.hyp", "perplexity.json", "speed.json", "result.json"),
         }
         result = json.loads((finished / row / "result.json").read_text())
         hypotheses = (finished / row / "test.hyp").read_text().splitlines()

@@ -13,7 +13,7 @@ from tests.kits.runs import ROWS
 
 FILES = (
     *("config.toml", "vocabulary.json", "metrics.jsonl", "selection.json", "speed.json"),
-    "checkpoints/final.safetensors",
+    *("perplexity.json", "checkpoints/final.safetensors"),
 )
 
 
