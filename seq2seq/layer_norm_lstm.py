@@ -22,8 +22,8 @@ class LayerNormLSTMCell(nn.Module):
         """Create weights for inputs (..., input_size) and states (..., size)."""
         super().__init__()
         self.size = size
-        self.weight_ih = nn.Parameter(torch.empty(4 * size, input_size))
-        self.weight_hh = nn.Parameter(torch.empty(4 * size, size))
+        self.weight_ih = nn.Parameter(nn.init.xavier_uniform_(torch.empty(4 * size, input_size)))
+        self.weight_hh = nn.Parameter(nn.init.xavier_uniform_(torch.empty(4 * size, size)))
         self.bias_ih = nn.Parameter(torch.zeros(4 * size))
         self.gain_ih = nn.Parameter(torch.ones(4, size))
         self.gain_hh = nn.Parameter(torch.ones(4, size))

@@ -154,7 +154,7 @@ def test_each_rung_is_its_twin_in_values_gradients_and_steps(rung: str):
 def test_the_top_is_the_transformer():
     """The same weights from the same random numbers, and the defaults of its config."""
     sizes = {**SIZES, "num_heads": 2}
-    assert RUNGS["transformer"] == LadderConfig(**{**SIZES, "num_heads": 4})
+    assert RUNGS["decoder-self-attention"] == LadderConfig(**{**SIZES, "num_heads": 4})
     torch.manual_seed(1)
     top = build(LadderConfig(**sizes), V, V)
     torch.manual_seed(1)
