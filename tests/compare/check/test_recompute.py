@@ -72,6 +72,7 @@ def test_a_changed_weight_is_found(copy: Path):
     path.write_bytes(content)
     snapshot = f"{RUN}: checkpoints/final.safetensors, update 90"
     changed = [f"{RUN}: checkpoints/final.safetensors", snapshot, f"{RUN}: selection.json: weights"]
+    changed.append(f"{RUN}: perplexity.json: weights")
     assert differences(copy) == changed
 
 
@@ -160,7 +161,7 @@ def test_weights_of_another_size_are_reported(copy: Path):
     (copy / RUN / "checkpoints" / "final.safetensors").write_bytes(other.read_bytes())
     weights = [f"{RUN}: checkpoints/final.safetensors", f"{RUN}: figures"]
     weights += [f"{RUN}: checkpoints/final.safetensors, update 90", f"{RUN}: selection.json: weights"]
-    weights += [f"{ROWS[1]}: weights"]
+    weights += [f"{RUN}: perplexity.json: weights", f"{ROWS[1]}: weights"]
     assert differences(copy) == weights
 
 
