@@ -71,7 +71,7 @@ def test_every_preset_can_be_made_as_large_as_a_reference(
     given = resolve_model(other)
     before, after = given.settings(), second.model.settings()
     assert {name for name in before if before[name] != after[name]} <= MAY_CHANGE
-    # FLOPs of the ladder's first rung depend on one width, whose multiples of 8 all miss the budget by over 2%.
+    # FLOPs of the ladder's first rung depend on one width, whose multiples of 8 miss the budget by over 2%.
     assert second.model.width_multiple() >= (2 if (preset, kind) == ("ladder", "flops") else GRID)
     factors = [width / before[name] for name, width in second.model.widths().items()]
     assert max(factors) / min(factors) <= SEARCHES[1][1] * 1.2  # 1.2: rounding of the smallest widths
