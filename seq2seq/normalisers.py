@@ -60,7 +60,7 @@ class Softmax(nn.Module):
     """a = softmax(e): soft attention, Bahdanau et al. 2015, eq. 6."""
 
     is_hard = False
-    """Whether all the weight goes to one position."""
+    """Whether one position is chosen, in evaluation at least."""
     needs_past = False
     """Whether it reads ``Queries.past``, the weights of earlier steps."""
 
@@ -188,7 +188,7 @@ class Monotonic(Softmax):
     products near 0. The offset r starts at 0, so that the reader goes on by about one word per step.
     """
 
-    needs_past = True
+    is_hard = needs_past = True
 
     def __init__(self, query_size: int, reinforce: ReinforceConfig = DEFAULT_REINFORCE) -> None:
         super().__init__(query_size)
