@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, pad
 
 from .score import MultiplyAdds, Queries
-from .sparse import entmax15, sparsemax
+from .sparse import cumulative_sum, entmax15, sparsemax
 
 Baseline = Literal["learned", "moving-average"]
 
@@ -207,10 +207,10 @@ class Monotonic(Softmax):
         scores = _at_least_float32(scores) + self.bias
         last = queries.past.last
         if not self.training:
-            stops = (last.cumsum(-1) > 0) & (scores > 0)
+            stops = (last.cummax(-1).values > 0) & (scores > 0)
             return NormaliserOutput((stops & (stops.cumsum(-1) == 1)).to(scores.dtype))
         scores = scores + torch.randn_like(scores)
-        log_passed = pad(logsigmoid(-scores).cumsum(-1), (1, -1))  # log of the product of 1 - p before each j
+        log_passed = pad(cumulative_sum(logsigmoid(-scores)), (1, -1))  # log of prod(1 - p) before each j
         ratio = log_passed.unsqueeze(-2) - log_passed.unsqueeze(-1)  # (B, heads, Q, S from i, S to j)
         backward = torch.ones_like(ratio[0, 0, 0], dtype=torch.bool).tril(-1)
         arriving = (last.unsqueeze(-1) * ratio.masked_fill(backward, float("-inf")).exp()).sum(-2)
