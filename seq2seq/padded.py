@@ -138,14 +138,8 @@ def _run_one_way(rnn: nn.RNNBase, x: Tensor, weights: list[Tensor]) -> tuple[Ten
         outputs, *final = run_on_gpu(rnn, x, weights)
     else:
         zeros = x.new_zeros(1, x.size(1), rnn.hidden_size)
-        settings = (
-            True,
-            1,
-            0.0,
-            rnn.training,
-            False,
-            False,
-        )  # biases, layers, dropout, ways, batch first
+        # Biases, number of layers, dropout, training, both directions, batch first:
+        settings = (True, 1, 0.0, rnn.training, False, False)
         if rnn.mode == "LSTM":
             outputs, *final = torch.lstm(x, (zeros, zeros), weights, *settings)
         else:
