@@ -6,6 +6,7 @@ encoder state h, A inner size.
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from .half_precision import half_tanh_, is_half
 from .score import AttentionSizes, MultiplyAdds, Queries, Score, check_heads, map_values
@@ -71,17 +72,12 @@ class AdditiveScore(Score):
         Returns:
             The scores, (B, heads, Q, S).
         """
-        energy: Tensor
-        if self.num_heads > 1:
-            # One product with a matrix that has v of each head in a column of its own, and 0 elsewhere.
-            vectors = self.energy.weight.view(self.num_heads, -1, 1).unbind()
-            columns: Tensor = torch.block_diag(*vectors)  # type: ignore[no-untyped-call]  # (A, heads)
-            hidden = query + keys.unsqueeze(1) if is_half(keys) else query + keys.unsqueeze(1) / 2
-            energy = hidden.tanh() @ columns.to(hidden.dtype)  # (B, Q, S, heads)
-            return energy.permute(0, 3, 1, 2)
+        vectors = self.energy.weight  # v, (1, A)
+        if self.num_heads > 1:  # a matrix with v of each head in a row of its own, and 0 elsewhere
+            vectors = torch.block_diag(*vectors.chunk(self.num_heads, dim=1))  # type: ignore[no-untyped-call]
         if is_half(keys):
-            energy = self.energy(half_tanh_(query + keys.unsqueeze(1)))  # (B, Q, S, 1)
+            energy = linear(half_tanh_(query + keys.unsqueeze(1)), vectors)  # (B, Q, S, heads)
         else:
             doubled = 2 * query + keys.unsqueeze(1)  # (B, Q, S, A)
-            energy = 2 * self.energy(doubled.sigmoid_()) - self.energy.weight.sum()
-        return energy.squeeze(-1).unsqueeze(1)
+            energy = 2 * linear(doubled.sigmoid_(), vectors) - vectors.sum(1)
+        return energy.permute(0, 3, 1, 2)

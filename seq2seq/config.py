@@ -115,13 +115,14 @@ class AttentionConfig:
         """Reject sizes below 1, and sizes of parts that this attention does not have."""
         score, scope = SCORES[self.score], SCOPES[self.scope]
         _check_size("num_heads", self.num_heads)
+        if self.query_layer is not None:
+            _check_size("query_layer", self.query_layer)
         if self.num_heads > 1 and not score.supports_heads:
             supported = " or ".join(f'"{name}"' for name, other in SCORES.items() if other.supports_heads)
             raise ValueError(f'num_heads above 1 needs score {supported}: "{self.score}" has one head')
         for name, has_effect, reason in (
             ("window", scope.has_window, f'scope "{self.scope}": it sees all positions'),
             ("attention_size", score.has_inner_size, f'score "{self.score}": it has no inner width'),
-            ("query_layer", True, ""),
             ("kernel_size", score.has_kernel, f'score "{self.score}": it has no filters'),
             ("max_source", score.needs_max_source, f'score "{self.score}": it takes sources of any length'),
             ("max_target", score.needs_max_target, f'score "{self.score}": it takes targets of any length'),
@@ -154,12 +155,13 @@ class RegularisationConfig:
     Ghahramani 2016)."""
     word_dropout: float = 0.0
     """Probability to drop all units of the embedding of a token, on both sides (Sennrich et al. 2016)."""
-    embedding_dropout: float = 0.0
-    """Probability to drop all tokens of one kind from a batch: a row of embeddings (Merity et al. 2018)."""
+    embedding_row_dropout: float = 0.0
+    """Probability to drop a row of the embeddings, and so all tokens of one kind from a batch: the embedding
+    dropout of Merity et al. 2018."""
 
     def __post_init__(self) -> None:
         """Reject values that are no probability below 1."""
-        for name in ("recurrent_dropout", "word_dropout", "embedding_dropout"):
+        for name in ("recurrent_dropout", "word_dropout", "embedding_row_dropout"):
             _check_probability(name, getattr(self, name))
 
     @property
@@ -225,6 +227,8 @@ class Seq2SeqConfig:
             _check_choice(name, getattr(self, name), get_args(allowed))
         _check_choice("decoder_start", self.start, get_args(DecoderStart))
         _check_probability("dropout", self.dropout)
+        if self.regularisation.variational and not self.dropout:
+            raise ValueError("variational has no effect with dropout 0: it says what dropout drops")
         self._check_sizes()
         if self.attention is None:
             self._check_without_attention()
@@ -261,8 +265,9 @@ class Seq2SeqConfig:
         for name in ("embedding_size", "hidden_size", "num_layers"):
             _check_size(name, getattr(self, name))
         _check_size("encoder_layers", self.encoder_depth)
-        if self.encoder_depth > MAX_LAYERS:
-            raise ValueError(f"encoder_layers must be at most {MAX_LAYERS:,}, got {self.encoder_depth:,}")
+        for name, layers in (("num_layers", self.num_layers), ("encoder_layers", self.encoder_depth)):
+            if layers > MAX_LAYERS:
+                raise ValueError(f"{name} must be at most {MAX_LAYERS:,}, got {layers:,}")
         if self.direction == "both-bottom" and self.encoder_depth == 1:
             raise ValueError('direction "both-bottom" needs more than one layer in the encoder: use "both"')
         if self.direction == "both-bottom" and self.self_attention in ("encoder", "both"):
@@ -270,8 +275,6 @@ class Seq2SeqConfig:
                 f'self_attention "{self.self_attention}" needs layers of one direction or two, not '
                 'direction "both-bottom": use "both"'
             )
-        if self.num_layers > MAX_LAYERS:
-            raise ValueError(f"num_layers must be at most {MAX_LAYERS:,}, got {self.num_layers:,}")
         states = "hidden_size" if self.encoder_size is None else "encoder_size"
         _check_size(states, self.states_size)
         if self.direction == "both" and self.states_size % 2:
@@ -348,8 +351,8 @@ class Seq2SeqConfig:
         """D, the size of the readout.
 
         Without a readout it is the size of [s; c] or s. A tied output layer needs the size of an embedding.
-        Otherwise maxout halves the size of the state, as
-        in Bahdanau et al. 2015 (1,000 to 500), and tanh keeps it.
+        Otherwise maxout halves the size of the state, as in Bahdanau et al. 2015 (1,000 to 500), and tanh
+        keeps it.
         """
         if self.readout == "none":
             attention, width = self.attention, 0

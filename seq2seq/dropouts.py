@@ -5,7 +5,7 @@ Shapes: B sentences, N batch rows, T time steps, F features, V vocabulary.
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout, embedding
+from torch.nn.functional import dropout
 from torch.nn.utils.rnn import PackedSequence
 
 from .config import Seq2SeqConfig
@@ -57,10 +57,9 @@ def embed_tokens(
     settings = config.regularisation
     if not training or settings.is_off:
         return dropout(module(tokens), config.dropout, training)
-    weight = module.weight
-    if settings.embedding_dropout:
-        weight = weight * draw_mask(weight[:, :1], settings.embedding_dropout)
-    embedded = embedding(tokens, weight)
+    embedded = module(tokens)
+    if settings.embedding_row_dropout:  # of the rows that are looked up: the whole matrix is large
+        embedded = embedded * draw_mask(module.weight[:, :1], settings.embedding_row_dropout)[tokens]
     if settings.variational and config.dropout:
         embedded = embedded * draw_mask(embedded.narrow(time_dim, 0, 1), config.dropout)
     else:

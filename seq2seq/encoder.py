@@ -12,11 +12,9 @@ from torch import Tensor, nn
 from .config import Seq2SeqConfig
 from .dropouts import embed_tokens
 from .masks import real_tokens
-from .packing import Packing, plan_packing
-from .padded import Padding, reversal_index
+from .padded import plan_layout, reversal_index
 from .self_attention import EncoderSelfAttention
 from .stack import RecurrentStack
-from .tracing import is_recorded
 
 READS_FORWARD = {"both": (True, False), "forward": (True,), "backward": (False,), "both-bottom": (True,)}
 """By ``Seq2SeqConfig.direction``: for each direction of the top layer, whether it reads from the left."""
@@ -92,11 +90,9 @@ class Encoder(nn.Module):
         if self.reverse:
             src = src.gather(1, reversal_index(lengths, src.size(1)))
         embedded = embed_tokens(self.embedding, src, self.config, self.training, time_dim=1)
-        if is_recorded(src.device):
-            states, final = self._run(embedded, Padding(lengths))
-        else:
-            on_host = lengths.cpu() if src_lengths is None else src_lengths
-            states, final = self._run(embedded, plan_packing(on_host, src.size(1), src.device))
+        layout = plan_layout(lengths, src.size(1), src_lengths)
+        outputs, final = self.rnn(layout.pack(embedded))
+        states = layout.unpack(outputs, src.size(1))
         if self.reverse:
             states = states.gather(1, reversal_index(lengths, src.size(1)).unsqueeze(2).expand_as(states))
         summary = torch.cat([_by_layer(part, self.num_layers) for part in final], dim=2).flatten(1)
@@ -104,11 +100,6 @@ class Encoder(nn.Module):
             return EncoderOutput(states, mask, summary)
         states, weights = self.own(states, mask)
         return EncoderOutput(states, mask, summary, weights)
-
-    def _run(self, embedded: Tensor, layout: Packing | Padding) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Run the layers over embedded (B, S, X); return their outputs (B, S, E) and final states."""
-        outputs, final = self.rnn(layout.pack(embedded))
-        return layout.unpack(outputs, embedded.size(1)), final
 
 
 def _by_layer(final: Tensor, layers: int) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, pad
 
 from .score import MultiplyAdds, Queries
-from .sparse import entmax15, sparsemax
+from .sparse import cumulative_sum, entmax15, sparsemax
 
 Baseline = Literal["learned", "moving-average"]
 
@@ -60,7 +60,7 @@ class Softmax(nn.Module):
     """a = softmax(e): soft attention, Bahdanau et al. 2015, eq. 6."""
 
     is_hard = False
-    """Whether all the weight goes to one position."""
+    """Whether one position is chosen, in evaluation at least."""
     needs_past = False
     """Whether it reads ``Queries.past``, the weights of earlier steps."""
 
@@ -188,7 +188,7 @@ class Monotonic(Softmax):
     products near 0. The offset r starts at 0, so that the reader goes on by about one word per step.
     """
 
-    needs_past = True
+    is_hard = needs_past = True
 
     def __init__(self, query_size: int, reinforce: ReinforceConfig = DEFAULT_REINFORCE) -> None:
         super().__init__(query_size)
@@ -207,10 +207,10 @@ class Monotonic(Softmax):
         scores = _at_least_float32(scores) + self.bias
         last = queries.past.last
         if not self.training:
-            stops = (last.cumsum(-1) > 0) & (scores > 0)
+            stops = (last.cummax(-1).values > 0) & (scores > 0)
             return NormaliserOutput((stops & (stops.cumsum(-1) == 1)).to(scores.dtype))
         scores = scores + torch.randn_like(scores)
-        log_passed = pad(logsigmoid(-scores).cumsum(-1), (1, -1))  # log of the product of 1 - p before each j
+        log_passed = pad(cumulative_sum(logsigmoid(-scores)), (1, -1))  # log of prod(1 - p) before each j
         ratio = log_passed.unsqueeze(-2) - log_passed.unsqueeze(-1)  # (B, heads, Q, S from i, S to j)
         backward = torch.ones_like(ratio[0, 0, 0], dtype=torch.bool).tril(-1)
         arriving = (last.unsqueeze(-1) * ratio.masked_fill(backward, float("-inf")).exp()).sum(-2)

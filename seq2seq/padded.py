@@ -17,6 +17,8 @@ from torch.nn.functional import dropout, linear
 from .cells import gru_step, lstm_step
 from .half_precision import is_half
 from .layer_by_layer import run_on_gpu
+from .packing import Packing, plan_packing
+from .tracing import is_recorded
 
 SATURATION = 1e4
 """Input of a gate at which its sigmoid is exactly 1, and at minus which it is exactly 0."""
@@ -45,6 +47,19 @@ class Padding(NamedTuple):
         """Put sentences first: (B, S, E), 0 in the padding; ``size`` is S."""
         real = torch.arange(size, device=steps.data.device) < self.lengths.unsqueeze(1)
         return steps.data.transpose(0, 1).where(real.unsqueeze(2), 0)
+
+
+def plan_layout(lengths: Tensor, size: int, on_host: Tensor | None = None) -> Packing | Padding:
+    """Choose how to run over sentences: packed, or padded where the kernels are recorded.
+
+    Args:
+        lengths: number of real tokens of each sentence, at least 1, (B,).
+        size: number of positions S, padding included.
+        on_host: ``lengths`` on the CPU; None copies them, which waits for a GPU.
+    """
+    if is_recorded(lengths.device):
+        return Padding(lengths)
+    return plan_packing(lengths.cpu() if on_host is None else on_host, size, lengths.device)
 
 
 def reversal_index(lengths: Tensor, size: int) -> Tensor:
@@ -123,14 +138,8 @@ def _run_one_way(rnn: nn.RNNBase, x: Tensor, weights: list[Tensor]) -> tuple[Ten
         outputs, *final = run_on_gpu(rnn, x, weights)
     else:
         zeros = x.new_zeros(1, x.size(1), rnn.hidden_size)
-        settings = (
-            True,
-            1,
-            0.0,
-            rnn.training,
-            False,
-            False,
-        )  # biases, layers, dropout, ways, batch first
+        # Biases, number of layers, dropout, training, both directions, batch first:
+        settings = (True, 1, 0.0, rnn.training, False, False)
         if rnn.mode == "LSTM":
             outputs, *final = torch.lstm(x, (zeros, zeros), weights, *settings)
         else:

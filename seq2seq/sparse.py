@@ -24,6 +24,19 @@ def entmax15(z: Tensor) -> Tensor:
     return p
 
 
+def cumulative_sum(x: Tensor) -> Tensor:
+    """Return x.cumsum(-1) of finite x, (..., n); torch's own has no deterministic form on a GPU."""
+    if x.is_cuda and torch.are_deterministic_algorithms_enabled():
+        return _sum_prefixes(x)
+    return x.cumsum(-1)
+
+
+def _sum_prefixes(x: Tensor) -> Tensor:
+    """Compute ``cumulative_sum`` as n sums of n entries."""
+    prefixes = torch.ones(x.size(-1), x.size(-1), dtype=x.dtype, device=x.device).tril()
+    return (x.unsqueeze(-2) * prefixes).sum(-1)
+
+
 def _shift(z: Tensor) -> Tensor:
     """Shift the largest z to 0 and raise all below -2 to it; tau is at least -1, so these get 0 anyway."""
     return (z - z.amax(-1, keepdim=True)).clamp(min=-2)
@@ -39,7 +52,7 @@ class _Sparsemax(torch.autograd.Function):
     def forward(ctx: Any, z: Tensor) -> Tensor:
         z = _shift(z)
         ordered, lengths = _sorted_prefixes(z)
-        sums = ordered.cumsum(-1) - 1
+        sums = cumulative_sum(ordered) - 1
         support = (lengths * ordered > sums).sum(-1, keepdim=True)
         p = (z - sums.gather(-1, support - 1) / support).clamp(min=0)
         ctx.save_for_backward(p)
@@ -60,8 +73,8 @@ class _Entmax15(torch.autograd.Function):
     def forward(ctx: Any, z: Tensor) -> Tensor:
         z = _shift(z / 2)
         ordered, lengths = _sorted_prefixes(z)
-        mean = ordered.cumsum(-1) / lengths
-        variance = (ordered.square().cumsum(-1) / lengths - mean.square()).clamp(min=0)
+        mean = cumulative_sum(ordered) / lengths
+        variance = (cumulative_sum(ordered.square()) / lengths - mean.square()).clamp(min=0)
         tau = mean - (1 / lengths - variance).clamp(min=0).sqrt()
         support = (tau <= ordered).sum(-1, keepdim=True)
         p = (z - tau.gather(-1, support - 1)).clamp(min=0).square()

@@ -89,7 +89,7 @@ class RecurrentStack(nn.Module):
         """Input weight, recurrent weight and both biases of each layer and direction, from the bottom up."""
         return [
             weights
-            for module in self.modules()
+            for module in (self.plain, *self.residual)
             if isinstance(module, nn.RNNBase)
             for weights in module.all_weights
         ]
@@ -97,8 +97,9 @@ class RecurrentStack(nn.Module):
     @property
     def cells(self) -> list[list[nn.Parameter] | LayerNormLSTMCell]:
         """The weights of ``layers``, or the cells of layers with layer normalisation, from the bottom up."""
-        normalised = [module for module in self.modules() if isinstance(module, LayerNormLSTMCell)]
-        return [*self.layers, *normalised]  # one of them is empty
+        if self.config.cell != "layer-norm-lstm":
+            return [*self.layers]
+        return [module for module in self.modules() if isinstance(module, LayerNormLSTMCell)]
 
     def forward(self, x: Steps, start: tuple[Tensor, ...] | None = None) -> tuple[Steps, tuple[Tensor, ...]]:
         """Run all layers over all time steps.

@@ -112,7 +112,7 @@ class StepwiseStack:
     def _draw_masks(self, rows: int, like: Tensor) -> list[Tensor]:
         """Draw what all steps drop alike: units of h, and the returned masks (N, H) between layers."""
         settings = self.stack.config.regularisation
-        if settings.is_off or not self.stack.training:
+        if not self.stack.training or settings.is_off:
             return []
         units = like.new_ones(rows, self.stack.config.hidden_size)
         if settings.recurrent_dropout:

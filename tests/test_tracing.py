@@ -114,7 +114,7 @@ def test_an_exported_search_computes_what_the_model_does(model: nn.Module):
 
 
 @pytest.mark.filterwarnings("ignore:.*autograd.function.Function.*:DeprecationWarning")  # in torch itself
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", [*FAMILIES, pytest.param("ladder", marks=pytest.mark.slow)])
 def test_loss_and_gradients_of_one_graph(name: str):
     """``fullgraph=True`` refuses any part that torch.compile cannot trace."""
     model = make(name).double()

@@ -292,8 +292,12 @@ DEPARTURES: dict[str, tuple[Departure, ...]] = {
     "rnmt-plus": (
         Departure("layer norm", "of the input's and the state's share of each gate apart, and of c",
                   "per gate; the rest not stated", f"{CHEN}, RNMT+"),
+        Departure("output of a cell", "o * tanh(LN(c))", "no non-linearity", f"{CHEN}, RNMT+"),
+        Departure("projection of the encoder's states", "none: keys and values are mapped from 2,048",
+                  "a layer, to the width of the decoder", f"{CHEN}, RNMT+"),
         Departure("first decoder state", "0", "not stated", f"{CHEN}, RNMT+"),
-        Departure("dropout", DROPOUT, "0.3 (English-German), on embeddings and the output of each layer",
+        Departure("dropout", DROPOUT,
+                  "0.3 (English-German), on embeddings, the output of each layer and attention weights",
                   f"{CHEN}, RNMT+"),
         Departure("optimizer", ADAM, "Adam with warm-up, a constant rate, then exponential decay",
                   f"{CHEN}, RNMT+"),

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from compare.models.ladder_config import LadderConfig, Mixer
 from compare.protocol import keep, select
 from seq2seq import Seq2SeqConfig, initialise_weights
-from seq2seq.packing import plan_packing
+from seq2seq.padded import plan_layout
 from seq2seq.stack import RecurrentStack
+from seq2seq.stepwise_stack import StepwiseStack
 from transformer import Memory, Parts, State, Transformer
 from transformer.attention import KeysValues, record_weights
 from transformer.cache import KeyValueCache
@@ -91,9 +92,9 @@ class RecurrentMixer(nn.Module):
         if not self.is_bidirectional or mask is None:
             outputs, _ = self.rnn(x.transpose(0, 1))
             return cast("Tensor", outputs).transpose(0, 1)
-        packing = plan_packing(mask.flatten(1).sum(1).cpu(), x.size(1), x.device)
-        packed, _ = self.rnn(packing.pack(x))
-        return packing.unpack(packed, x.size(1)).to(x.dtype)
+        layout = plan_layout(mask.flatten(1).sum(1), x.size(1))
+        outputs, _ = self.rnn(layout.pack(x))
+        return layout.unpack(outputs, x.size(1)).to(x.dtype)
 
     def start(self, like: Tensor, sentences: int, beam: int) -> RecurrentCache:
         """Return the state before the first token: zeros of the type of ``like``, c in at least fp32."""
@@ -103,13 +104,12 @@ class RecurrentMixer(nn.Module):
 
     def step(self, x: Tensor, cache: RecurrentCache, **unused: object) -> Tensor:
         """Read the next token x (B, K, D) of each hypothesis; ``cache`` then has the next state."""
-        state = tuple(part.flatten(0, 1).unsqueeze(0).to(x.dtype) for part in cache.state)
-        outputs, final = self.rnn(x.flatten(0, 1).unsqueeze(0), state)
-        cache.state = tuple(
-            new.view(old.shape).to(old.dtype) for new, old in zip(final, cache.state, strict=True)
-        )
+        h, c = ([part.flatten(0, 1)] for part in (cache.state[0], cache.state[-1]))  # of a GRU, c is unused
+        inputs = x.flatten(0, 1)
+        (output,) = StepwiseStack(self.rnn, inputs.unsqueeze(0))(0, inputs[:, :0], h, c)
+        cache.state = tuple(part.view(cache.state[0].shape) for part in (*h, *c)[: len(cache.state)])
         cache.length += 1
-        return cast("Tensor", outputs).view(x.shape)
+        return output.view(x.shape).to(x.dtype)
 
 
 class Ladder(Transformer):

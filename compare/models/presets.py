@@ -271,7 +271,7 @@ PRESETS: dict[str, Preset] = {
         paper_size=True,
     ),
     "rnmt-plus": Preset(
-        about="the same with layer-normalised LSTMs, four heads and the context in the output layer too",
+        about="GNMT with layer-normalised LSTMs, a bidirectional encoder and four heads",
         source="Chen et al. 2018, RNMT+",
         architecture=Seq2SeqConfig(
             cell="layer-norm-lstm",

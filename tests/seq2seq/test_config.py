@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from seq2seq.attention import Attention
-from seq2seq.config import AttentionConfig, Seq2SeqConfig
+from seq2seq.config import AttentionConfig, RegularisationConfig, Seq2SeqConfig
 from seq2seq.normalisers import NORMALISERS, ReinforceConfig
 from seq2seq.scopes import SCOPES
 from seq2seq.scores import SCORES
@@ -75,6 +75,7 @@ _float64 = pytest.fixture(autouse=True)(float64)
             'normaliser "straight-through" cannot choose by scope "local-p", whose weights do not sum to 1',
         ),
         ({"normaliser": "reinforce", "scope": "local-p"}, '"reinforce" cannot choose by scope "local-p"'),
+        ({"normaliser": "monotonic", "scope": "local-p"}, '"monotonic" cannot choose by scope "local-p"'),
     ],
 )
 def test_an_invalid_attention_config_raises(settings: dict[str, Any], message: str) -> None:
@@ -149,6 +150,11 @@ HEADS = AttentionConfig(score="scaled-dot", num_heads=3)
         ({"hidden_size": -2}, "hidden_size must be at least 1, got -2"),
         ({"encoder_size": 0}, "encoder_size must be at least 1, got 0"),
         ({"num_layers": 0}, "num_layers must be at least 1, got 0"),
+        ({"num_layers": 1001}, "num_layers must be at most 1,000, got 1,001"),
+        (
+            {"dropout": 0.0, "regularisation": RegularisationConfig(variational=True)},
+            "variational has no effect with dropout 0",
+        ),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1, got 1.0"),
         ({"dropout": -0.1}, "dropout must be at least 0 and below 1, got -0.1"),
         ({"hidden_size": 9}, r'hidden_size \(9\) must be even with direction "both"'),

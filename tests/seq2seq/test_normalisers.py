@@ -12,7 +12,7 @@ from seq2seq.attention import Attention
 from seq2seq.config import AttentionConfig
 from seq2seq.normalisers import Monotonic, Reinforce, ReinforceConfig, StraightThrough
 from seq2seq.score import Past, Queries
-from seq2seq.sparse import entmax15, sparsemax
+from seq2seq.sparse import _sum_prefixes, cumulative_sum, entmax15, sparsemax
 from tests.kits.attention import CASES, E, H, attend, close, example, float64, make
 
 _float64 = pytest.fixture(autouse=True)(float64)
@@ -182,6 +182,12 @@ def test_sparse_weights_do_not_depend_on_a_shift_or_the_order(function: Callable
     close(function(z[order]), p[order])
     assert function(torch.tensor([-math.inf, -50.0])).tolist() == [0, 1]
     close(function(torch.zeros(3, 7)), torch.full((3, 7), 1 / 7))
+
+
+def test_cumulative_sums_of_a_gpu_in_its_deterministic_mode() -> None:
+    x = torch.randn(2, 3, 7)
+    close(_sum_prefixes(x), x.cumsum(-1))
+    close(cumulative_sum(x), x.cumsum(-1))
 
 
 def test_hand_computed_sparse_weights() -> None:

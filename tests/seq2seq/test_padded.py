@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import seq2seq.encoder
+import seq2seq.padded
 from seq2seq.layer_by_layer import run_on_gpu
 from seq2seq.packing import plan_packing
 from seq2seq.padded import PaddedSteps, Padding, run_padded
@@ -78,7 +78,7 @@ def test_a_model_is_the_same_without_packing(name: str, monkeypatch: pytest.Monk
     model = make(name)
     found = []
     for recorded in (False, True):
-        monkeypatch.setattr(seq2seq.encoder, "is_recorded", lambda _, recorded=recorded: recorded)
+        monkeypatch.setattr(seq2seq.padded, "is_recorded", lambda _, recorded=recorded: recorded)
         hidden = model.features(SRC, MASK, TGT).hidden
         gradients = torch.autograd.grad(hidden.square().sum(), list(model.parameters()), allow_unused=True)
         present = [part for part in gradients if part is not None]

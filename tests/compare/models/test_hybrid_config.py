@@ -40,6 +40,14 @@ def test_only_the_half_that_is_used_has_settings():
                 assert weights[..., ~far].any()
 
 
+@pytest.mark.parametrize("name", ["transformer-rnn", "rnn-transformer"])
+def test_a_hybrid_is_what_its_settings_say(name: str):
+    """As config.toml is read again: no name means one thing in one half and something else in the other."""
+    model = PRESETS[name].model
+    named = {key: value for key, value in model.settings().items() if value is not None}
+    assert model.override(named) == model
+
+
 @pytest.mark.parametrize("start", ["bridge", "zeros"])
 def test_it_starts_from_the_mean_state_or_from_zeros(start: str):
     config = HybridConfig(encoder=ENCODER, decoder=replace(DECODER, decoder_start=start))
