@@ -7,10 +7,9 @@ from compare.check.findings import ComparedValue, Gap
 from compare.check.run_data import CheckedRun
 from compare.results.ensemble_file import FOLDER, NAME, hash_members, read_ensemble
 from compare.scoring.score import all_metrics, score_texts
+from compare.training.file_names import WEIGHTS
 from data.text.files import hash_file
 from data.text.lines import read_lines
-
-WEIGHTS = "checkpoints/final.safetensors"
 
 
 def check_ensembles(folder: Path, runs: Sequence[CheckedRun]) -> Iterator[ComparedValue | Gap]:

@@ -25,16 +25,16 @@ from compare.results.store import Result, read_results
 from compare.results.trained_model import load_ensemble
 from compare.results.write_protection import refuse_writing
 from compare.scoring.score import all_metrics, score_texts
+from compare.training.file_names import WEIGHTS
 from data.corpus import Corpus, Pairs
 from data.text.files import hash_file, write_atomically
 
 logger = logging.getLogger(__name__)
-WEIGHTS = "checkpoints/final.safetensors"
 
 
 def run_ensemble(
     folder: str | Path,
-    members: Sequence[str],
+    members: str | Sequence[str],
     *,
     name: str = "",
     device: str = "cpu",
@@ -63,7 +63,8 @@ def run_ensemble(
             other members, or a folder that nothing may be written into.
     """
     folder = Path(folder)
-    results = _find_members(folder, [members] if isinstance(members, str) else members)
+    members = [members] if isinstance(members, str) else members
+    results = _find_members(folder, members)
     runs = [RunFolder.read(folder / result.run, data_root=data_root) for result in results]
     hashes = {result.run: result.files.get(WEIGHTS, "") for result in results}
     name = name or "+".join(members)
