@@ -37,7 +37,12 @@ def _check_ensemble(path: Path, context: str, runs: Sequence[CheckedRun]) -> Ite
     shared = {run.result.settings_hash for run in runs if run.name in result.members}
     for settings_hash in sorted(filter(None, shared)):
         yield ComparedValue(context, "settings_hash", result.settings_hash, settings_hash)
+    yield ComparedValue(
+        context, "files", sorted(f"{test}.hyp" for test in result.tests), sorted(result.files)
+    )
     corpora = [run.prepared.corpus for run in runs if run.prepared is not None and run.name in result.members]
+    if corpora:
+        yield ComparedValue(context, "test sets", sorted(result.tests), sorted(corpora[0].tests))
     for test, scores in result.tests.items():
         output = path.parent / f"{test}.hyp"
         yield ComparedValue(context, output.name, result.files.get(output.name, "no hash"), hash_file(output))
