@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from torch.utils import _pytree
 
 from .masks import is_traced
@@ -18,9 +19,9 @@ class KeyValueCache:
 
     A leaf of a decoding state: ``select`` and ``keep`` change it in place. It is stored as
     (capacity, 2, B, K, D), time first, so that the used part is one contiguous block. Appending a token is
-    one write, and reordering copies that block into a second buffer. If keys and values differ in width, both
-    are stored as wide as the wider. (B, K, heads) still merge into one
-    dimension of a batched matrix product.
+    one write, and reordering copies that block into a second buffer. (B, K, heads) still merge into one
+    dimension of a batched matrix product. If keys and values differ in width, both are stored as wide as the
+    wider.
     """
 
     def __init__(self, like: Tensor, shape: tuple[int, int, int], capacity: int) -> None:
@@ -41,19 +42,20 @@ class KeyValueCache:
         Gradients do not flow through the cache: it serves decoding only.
 
         Args:
-            keys: (B, K, D).
-            values: (B, K, D).
+            keys: (B, K, D), or narrower than D, the width of the cache.
+            values: (B, K, D), or narrower.
 
         Returns:
-            The keys and the values of all tokens so far, (length, B, K, D) each.
+            The keys and the values of all tokens so far, as wide as given, (length, B, K, D) each.
 
         Raises:
             ValueError: the cache is full.
         """
         if is_traced():  # a trace cannot write to a buffer of a fixed size
-            self._buffer = torch.cat((self._buffer[: self.length], torch.stack((keys, values)).unsqueeze(0)))
+            wide = [pad(part, (0, self._buffer.size(-1) - part.size(-1))) for part in (keys, values)]
+            self._buffer = torch.cat((self._buffer[: self.length], torch.stack(wide).unsqueeze(0)))
             self.length = self._buffer.size(0)
-            return self._buffer[:, 0], self._buffer[:, 1]
+            return self._buffer[:, 0, ..., : keys.size(-1)], self._buffer[:, 1, ..., : values.size(-1)]
         if self.length == self._buffer.size(0):
             raise ValueError(f"the state holds {self.length} tokens at most: give init_state more capacity")
         buffer, width = self._buffer, values.size(-1)

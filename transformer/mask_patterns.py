@@ -15,7 +15,9 @@ from .npy import read_npy
 MaskPattern = Callable[[Tensor, Tensor], Tensor]
 """From positions of queries (..., Q) and keys (S,), counted from 0, to a bool mask (..., Q, S), or
 (H, Q, S) from positions (Q,)."""
-FORMS = '"full", "causal", "window:W" with W at least 0, or a file NAME.npy'
+MAX_WINDOW = 1_000_000
+"""The widest window: wider than any sentence."""
+FORMS = f'"full", "causal", "window:W" with W from 0 to {MAX_WINDOW}, or a file NAME.npy'
 
 
 def check_pattern(name: str, text: str) -> None:
@@ -23,8 +25,9 @@ def check_pattern(name: str, text: str) -> None:
     if text in ("full", "causal") or text.endswith(".npy"):
         return
     kind, _, width = text.partition(":")
-    if kind != "window" or not width.isascii() or not width.isdecimal():
-        raise ValueError(f"{name} must be {FORMS}, got {text!r}")
+    is_number = width.isascii() and width.isdecimal() and len(width) <= len(str(MAX_WINDOW))
+    if kind != "window" or not is_number or int(width) > MAX_WINDOW:
+        raise ValueError(f"{name} must be {FORMS}, got {text!r:.80}")
 
 
 def build_pattern(name: str, text: str, num_heads: int) -> MaskPattern | None:
@@ -50,6 +53,18 @@ def build_pattern(name: str, text: str, num_heads: int) -> MaskPattern | None:
     if text.endswith(".npy"):
         return MatrixPattern(name, text, num_heads)
     return WindowPattern(int(text.partition(":")[2]))
+
+
+def checked_mask(name: str, pattern: MaskPattern, queries: Tensor, keys: Tensor) -> Tensor:
+    """Call a caller's own pattern; a mask of numbers would be added to the scores.
+
+    Raises:
+        ValueError: the mask is not bool.
+    """
+    mask = pattern(queries, keys)
+    if mask.dtype != torch.bool:
+        raise ValueError(f"{name} must return a bool mask, True = may be attended, got {mask.dtype}")
+    return mask
 
 
 def _causal(queries: Tensor, keys: Tensor) -> Tensor:

@@ -5,17 +5,19 @@ Shapes: B sentences, T positions, D model width.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from torch import Tensor, nn
 
 from .attention import Attend, fused_attention, hard_attention
 from .config import LayerConfig
 from .dropout import Dropout
-from .mask_patterns import MaskPattern, build_pattern
+from .mask_patterns import MaskPattern, WindowPattern, build_pattern, checked_mask
 from .positions import PositionalEmbedding
 
 RMS_EPSILON = 1e-6
-"""Added to the mean square in RMSNorm, as in the authors' code; torch's default depends on the dtype."""
+"""Added to the mean square in RMSNorm, as in LLaMA (Touvron et al. 2023, code). Zhang and Sennrich's code has
+1e-8; torch's default depends on the dtype."""
 
 
 def build_norm(config: LayerConfig) -> nn.Module:
@@ -108,7 +110,9 @@ class Parts:
             OSError: the file cannot be read.
         """
         given: MaskPattern | None = getattr(self, name)
-        return given or build_pattern(name, getattr(config, name), config.num_heads)
+        if given is None:
+            return build_pattern(name, getattr(config, name), config.num_heads)
+        return given if isinstance(given, WindowPattern) else partial(checked_mask, name, given)
 
 
 STANDARD = Parts()

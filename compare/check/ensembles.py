@@ -7,10 +7,9 @@ from compare.check.findings import ComparedValue, Gap
 from compare.check.run_data import CheckedRun
 from compare.results.ensemble_file import FOLDER, NAME, hash_members, read_ensemble
 from compare.scoring.score import all_metrics, score_texts
+from compare.training.file_names import WEIGHTS
 from data.text.files import hash_file
 from data.text.lines import read_lines
-
-WEIGHTS = "checkpoints/final.safetensors"
 
 
 def check_ensembles(folder: Path, runs: Sequence[CheckedRun]) -> Iterator[ComparedValue | Gap]:
@@ -38,7 +37,12 @@ def _check_ensemble(path: Path, context: str, runs: Sequence[CheckedRun]) -> Ite
     shared = {run.result.settings_hash for run in runs if run.name in result.members}
     for settings_hash in sorted(filter(None, shared)):
         yield ComparedValue(context, "settings_hash", result.settings_hash, settings_hash)
+    yield ComparedValue(
+        context, "files", sorted(f"{test}.hyp" for test in result.tests), sorted(result.files)
+    )
     corpora = [run.prepared.corpus for run in runs if run.prepared is not None and run.name in result.members]
+    if corpora:
+        yield ComparedValue(context, "test sets", sorted(result.tests), sorted(corpora[0].tests))
     for test, scores in result.tests.items():
         output = path.parent / f"{test}.hyp"
         yield ComparedValue(context, output.name, result.files.get(output.name, "no hash"), hash_file(output))

@@ -6,6 +6,7 @@ from compare.check.findings import ComparedValue, Gap
 from compare.check.run_data import CheckedRun
 from compare.experiment.forced_scoring import count_characters
 from compare.results.likelihood_file import read_likelihoods
+from compare.training.file_names import WEIGHTS
 from data.text.files import hash_file
 from data.vocabulary import UNK
 
@@ -21,8 +22,7 @@ def check_likelihoods(run: CheckedRun) -> Iterator[ComparedValue | Gap]:
         return
     likelihoods = read_likelihoods(path)
     weights = run.folder.weights
-    name = weights.relative_to(run.folder.folder).as_posix()
-    found = hash_file(weights) if weights.is_file() else result.files.get(name, "no hash")
+    found = hash_file(weights) if weights.is_file() else result.files.get(WEIGHTS, "no hash")
     yield ComparedValue(run.name, f"{path.name}: weights", likelihoods.weights, found)
     if run.prepared is None:
         return

@@ -33,9 +33,9 @@ def table(
         refresh_views(folder)
     frame = load_table(folders, shape, data_root=corpus_folder(corpus))
     chosen = columns.split(",") if columns else list(frame.columns) if shape == TableShape.WIDE else None
-    print_visible(render_table(frame, "json" if as_json else form, chosen), end="")
-    if form == "markdown" and not as_json:
-        print_visible(ensembles_below(folders), end="")
+    text = render_table(frame, "json" if as_json else form, chosen)
+    below = ensembles_below(folders) if form == "markdown" and not as_json else ""
+    print_visible(text + below, end="")
     return 0
 
 

@@ -2,43 +2,46 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import fields
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperOption
 
 from compare.cli.app import AsJson, Quiet, app, print_visible
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from compare.decoding.sampling import Sampling
 
 
 @app.command()
 def translate(
-    runs: Annotated[list[Path], typer.Argument(help="The folder of a finished run.")],
+    runs: Annotated[list[Path], typer.Argument(help="Folder of a finished run; several with --ensemble.")],
     ensemble: Annotated[
         bool, typer.Option("--ensemble", help="Average the probabilities of several runs.")
     ] = False,
     beam: Annotated[int | None, typer.Option(min=1, help="Beam size [default: the run's].")] = None,
     n_best: Annotated[int, typer.Option(min=1, help="Print the N best of the beam.")] = 1,
     sample: Annotated[int, typer.Option(min=0, help="Draw N translations instead of searching.")] = 0,
-    temperature: Annotated[float, typer.Option(help="Of --sample: divisor of the logits.")] = 1.0,
-    top_k: Annotated[int, typer.Option(help="Of --sample: from the k most probable; 0: all.")] = 0,
-    top_p: Annotated[float, typer.Option(help="Of --sample: from this share of probability.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="Of --sample: seed of the draws.")] = 1,
+    temperature: Annotated[float, typer.Option(help="With --sample: divide the logits by this.")] = 1.0,
+    top_k: Annotated[int, typer.Option(help="With --sample: only the k most probable; 0: all.")] = 0,
+    top_p: Annotated[
+        float, typer.Option(help="With --sample: only the most probable, up to this sum.")
+    ] = 1.0,
+    seed: Annotated[int, typer.Option(help="With --sample: seed of the draws.")] = 1,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     as_json: AsJson = False,
 ) -> int:
     """Translate standard input with a trained model.
 
-    One sentence per line. Several translations of a line are printed as Moses does: number of the line from
-    0 ||| translation ||| log-probability (of a search divided by the length penalty).
+    One sentence per line. Several translations of a line are printed as NUMBER ||| TRANSLATION ||| SCORE:
+    lines count from 0, and the score is the log-probability, of a search divided by the length penalty.
 
     Example: echo "The old woman sleeps." | attnbench translate runs/demo/bahdanau-seed1
     """
-    from compare.decoding.sampling import Sampling
     from compare.results.result import without_nan
     from compare.results.trained_model import load_ensemble, load_model
     from compare.system.cpu import tune_cpu
@@ -46,7 +49,7 @@ def translate(
     options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     if len(runs) > 1 and not ensemble:
         raise ValueError(f"{len(runs)} runs: add --ensemble to average their probabilities, or give one run")
-    sampling = _sampling(Sampling, sample, options, beam=beam, n_best=n_best)
+    sampling = _sampling(sample, options, beam=beam, n_best=n_best)
     tune_cpu()
     model = load_ensemble(runs, device) if ensemble else load_model(runs[0], device)
     if isinstance(sys.stdout, TextIOWrapper):
@@ -70,22 +73,21 @@ def translate(
     return 0
 
 
-def _sampling(
-    kind: Callable[..., T], number: int, options: dict[str, Any], *, beam: int | None, n_best: int
-) -> T | None:
+def _sampling(number: int, options: dict[str, Any], *, beam: int | None, n_best: int) -> "Sampling | None":
     """Return the sampling that the options describe; None without ``--sample``.
 
     Raises:
         ValueError: options that have no effect together, or are out of range.
     """
+    from compare.decoding.sampling import Sampling
+
     if number:
         if beam is not None or n_best > 1:
             raise ValueError("--sample draws translations, --beam and --n-best search: leave one of them out")
-        return kind(**options)
-    defaults = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 1}
-    for name, value in options.items():
-        if value != defaults[name]:
-            option = name.replace("_", "-")
+        return Sampling(**options)
+    for field in fields(Sampling):
+        if options[field.name] != field.default:
+            option = field.name.replace("_", "-")
             raise ValueError(f"--{option} has no effect on search: add --sample N to draw translations")
     return None
 

@@ -45,8 +45,8 @@ def current_preset(name: str, *, is_old_tiny: bool = False) -> str:
 
     Args:
         name: name of the preset, as written.
-        is_old_tiny: whether "transformer-tiny" was written when it named another model, with norms after the
-            residual sum.
+        is_old_tiny: whether "transformer-tiny", if that is the name, was written when it named another model,
+            with norms after the residual sum.
     """
     if is_old_tiny and name == "transformer-tiny":
         return "transformer-postnorm-2x128"
@@ -83,8 +83,10 @@ def _current_section(name: str, section: Any) -> Any:
     preset = current.get("preset")
     if not isinstance(preset, str):
         return current
-    # A run folder lists all settings, which tell which model it has; a file written by hand means today's.
-    renamed = current_preset(preset, is_old_tiny=current.get("norm") == "post")
+    # A run folder lists all settings, which tell which model it has, and has ``norm_kind`` if it is of today.
+    # A file written by hand means today's, also with a norm of its own.
+    is_old = "d_model" in current and "norm_kind" not in current
+    renamed = current_preset(preset, is_old_tiny=is_old and current.get("norm") == "post")
     if renamed == preset:
         return current
     # A label that is left out is the preset's name as written, which the run's folder has.

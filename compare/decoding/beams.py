@@ -45,10 +45,15 @@ class SpecialIds:
     """End of sentence."""
 
 
-def token_logp(logits: Tensor, special: SpecialIds) -> Tensor:
-    """Compute log-probabilities of logits (B, K, V), in fp32 or better; -inf for padding and begin."""
+def log_probabilities(logits: Tensor) -> Tensor:
+    """Compute the logarithm of the softmax of logits (B, K, V), in fp32 or better."""
     half_precision = logits.dtype in (torch.bfloat16, torch.float16)
-    logp = logits.log_softmax(2, torch.float32 if half_precision else None)
+    return logits.log_softmax(2, torch.float32 if half_precision else None)
+
+
+def token_logp(logits: Tensor, special: SpecialIds) -> Tensor:
+    """Compute the log-probabilities of tokens, of logits (B, K, V); -inf for padding and begin."""
+    logp = log_probabilities(logits)
     logp[:, :, special.pad] = float("-inf")
     logp[:, :, special.bos] = float("-inf")
     return logp

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from compare.decoding.beams import log_probabilities
 from compare.protocol import EncoderDecoder
 
 
@@ -62,8 +63,7 @@ class Ensemble(nn.Module):
         logps, states = [], []
         for member, part, source in zip(self._models(), state, memory, strict=True):
             logits, next_state = member.step(tokens, part, source)
-            half_precision = logits.dtype in (torch.bfloat16, torch.float16)
-            logps.append(logits.log_softmax(2, torch.float32 if half_precision else None))
+            logps.append(log_probabilities(logits))
             states.append(next_state)
         return mean_probability(logps), tuple(states)
 

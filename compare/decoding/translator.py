@@ -194,7 +194,9 @@ class Translator:
         else:
             if beam_size is not None:
                 raise ValueError("sampling has no beam_size: leave one of them out")
-            width = self._check_beam_size(n_best)
+            if not 1 <= n_best <= MAX_BEAM_SIZE:
+                raise ValueError(f"n_best must be from 1 to {MAX_BEAM_SIZE:,} samples, found {n_best:,}")
+            width = n_best
             search = partial(draw_samples, sampling=sampling, number=n_best, repeats=count_repeats(sources))
         rows: Iterator[list[Hypothesis]] = iter(())
         if sources:

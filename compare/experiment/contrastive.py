@@ -110,6 +110,11 @@ def measure_contrasts(translator: Translator, pairs: Sequence[Contrast]) -> list
         score_translations(translator, sources, texts).sentences
         for texts in ([pair.right for pair in pairs], [pair.wrong for pair in pairs])
     )
+    alike = sum(one.pieces == other.pieces for one, other in zip(right, wrong, strict=True))
+    if alike:
+        logger.warning(
+            f"{alike:,} pairs differ only in words that the vocabulary lacks: none of them is right"
+        )
     passed = [one.total > other.total for one, other in zip(right, wrong, strict=True)]
     rows = []
     for phenomenon in PHENOMENA:

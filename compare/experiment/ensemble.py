@@ -19,22 +19,26 @@ from compare.results.ensemble_file import (
     read_ensemble,
     write_ensemble,
 )
+from compare.results.record_check import can_name_folder
 from compare.results.run_folder import RunFolder
 from compare.results.selection import choose
 from compare.results.store import Result, read_results
 from compare.results.trained_model import load_ensemble
 from compare.results.write_protection import refuse_writing
 from compare.scoring.score import all_metrics, score_texts
+from compare.system.hints import abbreviate
+from compare.training.file_names import WEIGHTS
 from data.corpus import Corpus, Pairs
 from data.text.files import hash_file, write_atomically
 
 logger = logging.getLogger(__name__)
-WEIGHTS = "checkpoints/final.safetensors"
+MAX_NAME = 100
+"""Characters of the longest name of an ensemble."""
 
 
 def run_ensemble(
     folder: str | Path,
-    members: Sequence[str],
+    members: str | Sequence[str],
     *,
     name: str = "",
     device: str = "cpu",
@@ -63,12 +67,13 @@ def run_ensemble(
             other members, or a folder that nothing may be written into.
     """
     folder = Path(folder)
-    results = _find_members(folder, [members] if isinstance(members, str) else members)
+    members = [members] if isinstance(members, str) else members
+    results = _find_members(folder, members)
     runs = [RunFolder.read(folder / result.run, data_root=data_root) for result in results]
     hashes = {result.run: result.files.get(WEIGHTS, "") for result in results}
     name = name or "+".join(members)
-    if not name or set("/\\\0") & set(name) or name.startswith("."):
-        raise ValueError(f"{name!r} cannot name a folder: choose another --name")
+    if not can_name_folder(name) or not name.isprintable() or len(name) > MAX_NAME:
+        raise ValueError(f"{abbreviate(name)} cannot name a folder: choose another --name")
     path = folder / FOLDER / name / NAME
     if path.exists():
         found = read_ensemble(path)

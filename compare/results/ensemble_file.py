@@ -65,7 +65,11 @@ def read_ensemble(path: Path) -> EnsembleResult:
         OSError: it cannot be read.
         ValueError: it is damaged.
     """
-    record = parse_json(read_bytes(path, max_bytes=MAX_BYTES))
+    try:
+        record = parse_json(read_bytes(path, max_bytes=MAX_BYTES))
+    except ValueError as error:
+        reason = str(error).removeprefix(f"{path}: ")
+        raise ValueError(f"{path}: not JSON ({reason}): delete it and run the ensemble again") from None
     check_record(record, EnsembleResult, path)
     return EnsembleResult(**record)
 

@@ -61,7 +61,10 @@ def read_likelihoods(path: Path) -> Likelihoods:
         OSError: it cannot be read.
         ValueError: it is damaged.
     """
-    content = parse_json(read_bytes(path, max_bytes=MAX_BYTES))
+    try:
+        content = parse_json(read_bytes(path, max_bytes=MAX_BYTES))
+    except ValueError as error:
+        raise _damaged(path, str(error).removeprefix(f"{path}: ")) from None
     if not isinstance(content, dict) or content.keys() != set(Likelihoods._fields):
         raise _damaged(path, f"it must hold {' and '.join(Likelihoods._fields)}")
     tests, weights = content["tests"], content["weights"]

@@ -46,9 +46,14 @@ def check_record(record: Any, kind: type, source: str | Path) -> None:
                 )
 
 
+def can_name_folder(name: str) -> bool:
+    """Return whether a name leads to a visible folder right below another one."""
+    return bool(name) and not set("/\\\0") & set(name) and not name.startswith(".")
+
+
 def _check_names(record: Mapping[str, Any], source: str | Path) -> None:
     """Reject names that lead out of the run's folder or cannot be drawn, and hashes that are none."""
-    if not record["label"] or set("/\\\0") & set(record["label"]) or record["label"].startswith("."):
+    if not can_name_folder(record["label"]):
         raise ValueError(f"{source}: label {abbreviate(record['label'])} cannot name a folder")
     names = [*record.get("scores", {}), *record.get("tests", {})]
     names += [name for scores in record.get("tests", {}).values() for name in scores]

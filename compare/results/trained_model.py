@@ -14,6 +14,7 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import read_result
 from compare.system.hints import first_line
 from compare.system.numerics import set_numerics
+from compare.training.file_names import WEIGHTS
 from compare.training.serialization import ensure_fit, load_weights, set_weights, weight_shapes
 from data.text.files import hash_file
 from data.vocabulary import FILE_NAME, load_pair
@@ -64,7 +65,7 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
         )
     meta_model = ensure_fits_memory(architecture, *sizes, training=False, context=str(trained.config))
     ensure_fit(meta_model, weight_shapes(weights), str(weights))
-    recorded = files.get(weights.relative_to(folder).as_posix())
+    recorded = files.get(WEIGHTS)
     if recorded is not None and (actual := hash_file(weights)) != recorded:
         raise ValueError(
             f"{weights} are not the weights of this run's result (sha256 {actual[:12]}, not "

@@ -58,6 +58,7 @@ _float64 = pytest.fixture(autouse=True)(float64)
         ({"attention_kind": "soft"}, "attention_kind must be one of scaled, unscaled, hard, got 'soft'"),
         ({"encoder_mask": "window"}, 'encoder_mask must be "full", "causal", "window:W".* got \'window\''),
         ({"cross_mask": "window:-1"}, "cross_mask must be .* got 'window:-1'"),
+        ({"cross_mask": "window:" + 30 * "9"}, r"window:W\" with W from 0 to 1000000.* got 'window:999"),
         ({"decoder_mask": "causal"}, 'decoder_mask "causal" has no effect: a decoder is causal'),
         ({"share_layers": True}, "share_layers needs as many .* got 2 and 3"),
         ({"tie": "both"}, "tie must be one of none, output, all, got 'both'"),

@@ -132,6 +132,20 @@ def test_a_cache_reorders_within_a_sentence():
     assert torch.equal(values, -keys)
 
 
+@pytest.mark.parametrize(("key_size", "value_size"), [(D, D), (D, 3), (3, D)])
+def test_a_cache_gives_back_keys_and_values_of_any_width_traced_or_not(
+    key_size: int, value_size: int, monkeypatch: pytest.MonkeyPatch
+):
+    given = torch.randn(T, B, 2, key_size), torch.randn(T, B, 2, value_size)
+    for traced in (False, True):
+        monkeypatch.setattr("transformer.cache.is_traced", lambda traced=traced: traced)
+        cache = KeyValueCache(torch.empty(0), (B, 2, D), capacity=T)
+        for keys, values in zip(*given, strict=True):
+            found = cache.append(keys, values)
+        assert all(map(torch.equal, found, given))
+        assert cache.length == T
+
+
 @KINDS
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_bf16_autocast_trains_and_steps(make: Make, device: str):

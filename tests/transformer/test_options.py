@@ -313,6 +313,11 @@ def test_a_mask_that_cannot_be_is_refused(tmp_path: Path):
     for name in ("encoder_mask", "decoder_mask", "cross_mask"):
         with pytest.raises(ValueError, match="leaves a position nothing to attend to"):
             make(**{name: save(tmp_path, np.triu(np.ones((9, 9)), 1))})(src, mask, tgt)
+    for name in ("encoder_mask", "decoder_mask", "cross_mask"):
+        numbers = Parts(**{name: lambda q, k: torch.ones(len(q), len(k), dtype=torch.int8)})
+        for model in (make(numbers), DecoderOnly(small_only(), SRC_V, TGT_V, numbers)):
+            with pytest.raises(ValueError, match=f"{name} must return a bool mask"):
+                model(src, mask, tgt)
     for name in ("encoder_mask", "cross_mask"):
         with pytest.raises(ValueError, match=f"{name} has no effect in a language model"):
             LanguageModel(small_only(**{name: "causal"}), TGT_V)

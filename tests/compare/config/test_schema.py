@@ -58,11 +58,13 @@ def test_the_name_of_an_old_model_that_a_new_one_has_taken_is_told_by_its_settin
 ):
     """transformer-tiny had norms after the residual sum; tensor2tensor's, which it names now, has not."""
     path = tmp_path / "old.toml"
-    path.write_text('[[models]]\npreset = "transformer-tiny"\nnorm = "post"\n')
+    beginning = '[[models]]\npreset = "transformer-tiny"\n'
+    path.write_text(f'{beginning}d_model = 128\nnorm = "post"\n')  # a run folder names all settings
     (row,) = load_experiment(path).models
     assert (row.preset, row.label) == ("transformer-postnorm-2x128", "transformer-tiny")
-    path.write_text('[[models]]\npreset = "transformer-tiny"\n')
-    assert load_experiment(path).models[0].preset == "transformer-tiny"
+    for today in ("", 'norm = "post"\n', 'd_model = 128\nnorm = "post"\nnorm_kind = "layer"\n'):
+        path.write_text(beginning + today)
+        assert load_experiment(path).models[0].preset == "transformer-tiny"
     record = json.loads((finished / ROWS[0] / "result.json").read_text()) | {"preset": "transformer-tiny"}
     assert Result.from_json(json.dumps(record)).preset == "transformer-tiny"
     del record["settings_hash"]

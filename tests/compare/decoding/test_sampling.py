@@ -130,6 +130,7 @@ def test_text_by_search_and_by_sampling(finished: Path):
     for options, message in (
         ({"n_best": 3}, r"n_best must be from 1 to the beam size \(2\)"),
         ({"beam_size": 2, "sampling": Sampling()}, "sampling has no beam_size"),
+        ({"n_best": 0, "sampling": Sampling()}, "n_best must be from 1 to 1,000 samples, found 0"),
         ({"beam_size": 0}, "beam_size must be from 1"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -163,4 +164,5 @@ def test_the_command(
     assert output().splitlines() == translator.translate(LINES)
     assert "--top-k has no effect on search" in refusal("translate", run, "--top-k", "3")
     assert "leave one of them out" in refusal("translate", run, "--sample", "2", "--beam", "3")
+    assert "--seed has no effect" in refusal("translate", run, "--seed", "2", "--n-best", "2")
     assert "temperature must be above 0" in refusal("translate", run, "--sample", "2", "--temperature", "0")

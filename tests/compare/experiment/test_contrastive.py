@@ -16,11 +16,13 @@ from tests.kits.cli import Refusal
 from tests.kits.runs import ROWS
 
 
-def test_accuracy_is_counted_per_phenomenon_and_distance(monkeypatch: pytest.MonkeyPatch):
+def test_accuracy_is_counted_per_phenomenon_and_distance(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
     """The stand-in gives a text its number as log-probability; a tie is not right."""
 
     def score(translator: Any, sources: list[str], texts: list[str]) -> SimpleNamespace:
-        return SimpleNamespace(sentences=[SentenceScore([], [float(text)]) for text in texts])
+        return SimpleNamespace(sentences=[SentenceScore([text], [float(text)]) for text in texts])
 
     monkeypatch.setattr(compare.experiment.contrastive, "score_translations", score)
     pairs = [
@@ -37,6 +39,7 @@ def test_accuracy_is_counted_per_phenomenon_and_distance(monkeypatch: pytest.Mon
         ContrastAccuracy("agreement", "all", 4, 2),
         ContrastAccuracy("noun", "all", 1, 1),
     ]
+    assert "1 pairs differ only in words that the vocabulary lacks" in caplog.text  # "d"
 
 
 def test_the_interval_is_wilsons():

@@ -123,6 +123,12 @@ def test_the_commands(
     path.write_text(path.read_text().replace('"bleu": ', '"bleu": 1'))
     found = [str(each) for each in check_experiment(copy).differences]
     assert any(line.startswith("ensembles/both: bleu of test: recorded 1") for line in found)
+    path.write_text(json.dumps(record | {"tests": {}, "files": {}}))
+    found = [str(each) for each in check_experiment(copy).differences]
+    assert "ensembles/both: test sets: recorded [], found ['test']" in found
+    path.write_text("no JSON")
+    assert f"{path}: not JSON (Expecting value" in refusal("table", copy)
     assert "has no finished run or model 'x': choose from luong" in refusal("ensemble", copy, "luong", "x")
     assert "at least two finished runs, found 1" in refusal("ensemble", copy, "luong")
-    assert "cannot name a folder" in refusal("ensemble", copy, *ROWS, "--name", "a/b")
+    for name in ("a/b", "..", "a\nb", 200 * "a"):
+        assert "cannot name a folder" in refusal("ensemble", copy, *ROWS, "--name", name)

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,8 +68,15 @@ def test_scores_are_those_of_the_decoder_step_by_step(
     assert sums.char_perplexity == pytest.approx(math.exp(total / sums.characters), rel=1e-9)
 
 
-def test_neighbours_and_batches_change_nothing(double: Translator, monkeypatch: pytest.MonkeyPatch):
+def test_neighbours_and_batches_change_nothing(double: Translator):
     together = score_translations(double, SOURCES, TRANSLATIONS).sentences
+    in_batches = Translator(
+        double.model, double.vocabularies, replace(double.decode, batch_tokens=1), double.device
+    )
+    for one, other in zip(
+        score_translations(in_batches, SOURCES, TRANSLATIONS).sentences, together, strict=True
+    ):
+        assert one.logp == pytest.approx(other.logp, abs=1e-12)
     for number, sentence in enumerate(together):
         (alone,) = score_translations(double, SOURCES[number : number + 1], [TRANSLATIONS[number]]).sentences
         assert sentence.logp == pytest.approx(alone.logp, abs=1e-12)
@@ -77,12 +85,13 @@ def test_neighbours_and_batches_change_nothing(double: Translator, monkeypatch: 
 
 def test_the_score_is_that_of_search(double: Translator):
     """The hypothesis of search has the same log-probability when it is scored as a given translation."""
-    double.penalty = LengthPenalty(0.0)
-    found = double.search(SOURCES)
+    (found,) = double.search_all(SOURCES, [LengthPenalty(0.0)])
     texts = [double.vocabularies.tgt.decode(hypothesis.tokens) for hypothesis in found]
-    for hypothesis, sentence in zip(found, score_translations(double, SOURCES, texts).sentences, strict=True):
-        if "<unk>" not in sentence.pieces:
-            assert sentence.total == pytest.approx(hypothesis.score, abs=1e-9)
+    scores = score_translations(double, SOURCES, texts).sentences
+    known = [pair for pair in zip(found, scores, strict=True) if "<unk>" not in pair[1].pieces]
+    assert known
+    for hypothesis, sentence in known:
+        assert sentence.total == pytest.approx(hypothesis.score, abs=1e-9)
 
 
 def test_nan_is_an_error(finished: Path):

@@ -48,6 +48,14 @@ def test_damage_is_one_line(change: dict[str, Any], message: str, tmp_path: Path
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("content", ["", "no JSON", "[]"])
+def test_another_file_is_named(content: str, tmp_path: Path):
+    path = tmp_path / "p.json"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=r"p\.json: not what was measured on the test sets \("):
+        read_likelihoods(path)
+
+
 def test_results_of_earlier_versions_have_no_perplexity():
     """Their JSON is what it was, and the field is unknown."""
     old = Result(label="a", preset="lstm", seed=1, status="done")
