@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from .config import Seq2SeqConfig
 from .dropouts import embed_tokens
 from .masks import real_tokens
+from .min_rnn import MIN_CELLS
 from .packing import Packing, plan_packing
 from .padded import Padding, reversal_index
 from .self_attention import EncoderSelfAttention
@@ -92,7 +93,7 @@ class Encoder(nn.Module):
         if self.reverse:
             src = src.gather(1, reversal_index(lengths, src.size(1)))
         embedded = embed_tokens(self.embedding, src, self.config, self.training, time_dim=1)
-        if is_recorded(src.device):
+        if is_recorded(src.device) or self.config.cell in MIN_CELLS:  # whose scans need a rectangle
             states, final = self._run(embedded, Padding(lengths))
         else:
             on_host = lengths.cpu() if src_lengths is None else src_lengths
