@@ -4,12 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from .min_rnn import MIN_CELLS
 from .normalisers import DEFAULT_REINFORCE, NORMALISERS, ReinforceConfig
 from .scopes import SCOPES
 from .scores import SCORES
 
 Placement = Literal["before", "after"]
-Cell = Literal["lstm", "gru", "layer-norm-lstm"]
+Cell = Literal["lstm", "gru", "layer-norm-lstm", "min-gru", "min-lstm"]
 Direction = Literal["both", "forward", "backward", "both-bottom"]
 ContextTo = Literal["first", "all"]
 MAX_LAYERS = 1_000
@@ -182,7 +183,9 @@ class Seq2SeqConfig:
     """Attention to the source; None for an encoder-decoder without attention (Sutskever et al. 2014)."""
     cell: Cell = "lstm"
     """Recurrent cell of encoder and decoder; "layer-norm-lstm" (Ba et al. 2016) runs in a slow loop over time
-    steps."""
+    steps. The gates of "min-gru" and "min-lstm" (Feng et al. 2024) do not read the state, so that in training
+    all time steps run in parallel; in a decoder only with placement "after" without input feeding and with a
+    score and normaliser that do not read earlier weights, else step by step."""
     embedding_size: int = 256
     """Size of the source and target embeddings."""
     hidden_size: int = 512
@@ -230,6 +233,11 @@ class Seq2SeqConfig:
         if self.regularisation.variational and not self.dropout:
             raise ValueError("variational has no effect with dropout 0: it says what dropout drops")
         self._check_sizes()
+        if self.cell in MIN_CELLS and self.regularisation.recurrent_dropout:
+            raise ValueError(
+                f'recurrent_dropout has no effect with cell "{self.cell}", whose gates do not read the '
+                'state: use "lstm", "gru" or "layer-norm-lstm"'
+            )
         if self.attention is None:
             self._check_without_attention()
         elif self.feed_summary:
@@ -327,7 +335,7 @@ class Seq2SeqConfig:
     @property
     def has_cell_state(self) -> bool:
         """Whether a layer has a cell state c, as LSTMs have."""
-        return self.cell != "gru"
+        return self.cell in ("lstm", "layer-norm-lstm")
 
     @property
     def start(self) -> str:

@@ -12,7 +12,9 @@ from torch import Tensor, nn
 from .config import Seq2SeqConfig
 from .dropouts import embed_tokens
 from .masks import real_tokens
-from .padded import plan_layout, reversal_index
+from .min_rnn import MIN_CELLS
+from .packing import Packing
+from .padded import Padding, plan_layout, reversal_index
 from .self_attention import EncoderSelfAttention
 from .stack import RecurrentStack
 
@@ -90,7 +92,10 @@ class Encoder(nn.Module):
         if self.reverse:
             src = src.gather(1, reversal_index(lengths, src.size(1)))
         embedded = embed_tokens(self.embedding, src, self.config, self.training, time_dim=1)
-        layout = plan_layout(lengths, src.size(1), src_lengths)
+        if self.config.cell in MIN_CELLS:  # whose scans need a rectangle
+            layout: Packing | Padding = Padding(lengths)
+        else:
+            layout = plan_layout(lengths, src.size(1), src_lengths)
         outputs, final = self.rnn(layout.pack(embedded))
         states = layout.unpack(outputs, src.size(1))
         if self.reverse:

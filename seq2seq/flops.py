@@ -6,6 +6,7 @@ left to the caller, who knows the vocabulary.
 
 from .attention import attention_multiply_adds
 from .config import Seq2SeqConfig
+from .min_rnn import MIN_CELLS
 from .scores import SCORES
 
 READOUT_COPIES = {"tanh": 1, "maxout": 2, "none": 0}
@@ -75,14 +76,16 @@ def decoder_multiply_adds(
 
 
 def _states_per_layer(config: Seq2SeqConfig) -> int:
-    """Return 2 for the h and c of an LSTM, 1 for the h of a GRU."""
+    """Return 2 for the h and c of an LSTM, 1 for the h of other cells."""
     return 2 if config.has_cell_state else 1
 
 
 def _layers(config: Seq2SeqConfig, depth: int, input_size: int, size: int, directions: int = 1) -> int:
     """Count ``depth`` layers for one token; ``size`` is the width of their directions together."""
-    gates = 4 if config.has_cell_state else 3
     inputs = input_size + size * (depth - 1)
+    if config.cell in MIN_CELLS:  # the state enters no product
+        return MIN_CELLS[config.cell] * size * inputs
+    gates = 4 if config.has_cell_state else 3
     return gates * size * (inputs + depth * (size // directions))
 
 

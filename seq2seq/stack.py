@@ -14,6 +14,7 @@ from .config import Seq2SeqConfig
 from .dropouts import drop_units
 from .layer_by_layer import run_layer_by_layer
 from .layer_norm_lstm import LayerNormLSTM, LayerNormLSTMCell
+from .min_rnn import MIN_CELLS, MinCell, MinRNN
 from .padded import PaddedSteps, run_padded
 from .step_loop import run_step_by_step
 
@@ -24,7 +25,7 @@ MAX_PLAIN_LAYERS = 2
 
 
 class RecurrentStack(nn.Module):
-    """Stacked LSTM, GRU or ``LayerNormLSTM`` layers with residual connections from the third layer on.
+    """Stacked layers of one kind of cell, with residual connections from the third layer on.
 
     x(i) = x(i-1) + layer(i)(dropout(x(i-1))) for i >= 3 (Wu et al. 2016, section 3.1); the first two layers
     have no residual connection. Dropout is applied to the input of a layer, not to the residual branch. The
@@ -59,14 +60,14 @@ class RecurrentStack(nn.Module):
         super().__init__()
         layers = config.num_layers if num_layers is None else num_layers
         dropped = config.regularisation.variational or config.regularisation.recurrent_dropout > 0
-        apart |= both_at_bottom or context_size > 0 or dropped or config.cell == "layer-norm-lstm"
+        apart |= both_at_bottom or context_size > 0 or dropped or config.cell not in ("lstm", "gru")
         self.num_plain = 1 if apart else min(layers, MAX_PLAIN_LAYERS)
         self.is_lstm, self.config = config.has_cell_state, config
         self.both_at_bottom, self.context_size = both_at_bottom, context_size
         between = config.dropout if self.num_plain > 1 else 0.0
         self.plain: nn.Module
-        if config.cell == "layer-norm-lstm":
-            self.plain = LayerNormLSTM(input_size, size, bidirectional or both_at_bottom)
+        if config.cell not in ("lstm", "gru"):
+            self.plain = _build_layer(config.cell, input_size, size, bidirectional or both_at_bottom)
         else:
             self.plain = (nn.LSTM if self.is_lstm else nn.GRU)(
                 input_size,
@@ -79,8 +80,9 @@ class RecurrentStack(nn.Module):
         widths = [directions * size + context_size] * (layers - self.num_plain)
         if both_at_bottom:
             widths[0] += size
-        rnn_class = {"lstm": nn.LSTM, "gru": nn.GRU}.get(config.cell, LayerNormLSTM)
-        self.residual = nn.ModuleList(rnn_class(width, size, bidirectional=bidirectional) for width in widths)
+        self.residual = nn.ModuleList(
+            _build_layer(config.cell, width, size, bidirectional) for width in widths
+        )
         self.state_rows = [self.num_plain * directions] + [directions] * len(self.residual)
         """Number of rows of h that belong to each module; their sum is L * D."""
 
@@ -95,11 +97,11 @@ class RecurrentStack(nn.Module):
         ]
 
     @property
-    def cells(self) -> list[list[nn.Parameter] | LayerNormLSTMCell]:
-        """The weights of ``layers``, or the cells of layers with layer normalisation, from the bottom up."""
-        if self.config.cell != "layer-norm-lstm":
+    def cells(self) -> list[list[nn.Parameter] | LayerNormLSTMCell | MinCell]:
+        """The weights of ``layers``, or the cells of layers that are not torch's, from the bottom up."""
+        if self.config.cell in ("lstm", "gru"):
             return [*self.layers]
-        return [module for module in self.modules() if isinstance(module, LayerNormLSTMCell)]
+        return [module for module in self.modules() if isinstance(module, LayerNormLSTMCell | MinCell)]
 
     def forward(self, x: Steps, start: tuple[Tensor, ...] | None = None) -> tuple[Steps, tuple[Tensor, ...]]:
         """Run all layers over all time steps.
@@ -151,6 +153,10 @@ class RecurrentStack(nn.Module):
         self, rnn: nn.Module, x: Steps, state: tuple[Tensor, ...] | None
     ) -> tuple[Steps, tuple[Tensor, ...]]:
         """Call one of the modules; the state of a GRU is a bare tensor in torch, a tuple of one here."""
+        if isinstance(rnn, MinRNN):
+            assert not isinstance(x, PackedSequence)  # encoders do not pack for these cells
+            result: tuple[Steps, tuple[Tensor, ...]] = rnn(x, state)
+            return result
         recurrent_dropout = self.config.regularisation.recurrent_dropout if self.training else 0.0
         in_a_loop = isinstance(rnn, LayerNormLSTM) or (recurrent_dropout and isinstance(rnn, nn.RNNBase))
         if isinstance(x, PaddedSteps):
@@ -167,6 +173,14 @@ class RecurrentStack(nn.Module):
             return run_layer_by_layer(rnn, x, state)
         output, final = rnn(x, state if state is None or self.is_lstm else state[0])
         return output, final if self.is_lstm else (final,)
+
+
+def _build_layer(cell: str, input_size: int, size: int, bidirectional: bool) -> nn.Module:
+    """Build one layer; ``size`` is that of one direction."""
+    if cell in MIN_CELLS:
+        return MinRNN(input_size, size, MIN_CELLS[cell], bidirectional)
+    rnn_class = {"lstm": nn.LSTM, "gru": nn.GRU}.get(cell, LayerNormLSTM)
+    return rnn_class(input_size, size, bidirectional=bidirectional)
 
 
 def _entries(x: Tensor | PackedSequence | PaddedSteps) -> Tensor:

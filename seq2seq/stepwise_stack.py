@@ -12,6 +12,7 @@ from .cells import gru_step, lstm_step
 from .dropouts import draw_mask
 from .half_precision import is_half
 from .layer_norm_lstm import LayerNormLSTMCell
+from .min_rnn import MinCell
 from .stack import MAX_PLAIN_LAYERS, RecurrentStack
 from .stepwise_products import StepwiseLinear
 
@@ -80,6 +81,23 @@ class _LayerNormStepwiseLayer:
         return next_h.to(h.dtype), next_c
 
 
+class _MinStepwiseLayer:
+    """One layer of a ``StepwiseStack`` whose gates do not read the state."""
+
+    mask: Tensor | None = None
+    """No recurrent product, no dropout of h in it."""
+
+    def __init__(self, cell: MinCell, offsets: Tensor, input_weight: Tensor) -> None:
+        """Prepare one run over T steps; arguments as for ``_StepwiseLayer``."""
+        self.cell = cell
+        self.input_linear = StepwiseLinear(input_weight, offsets)
+        self.input_offsets = self.input_linear.offsets.unbind()
+
+    def __call__(self, t: int, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute step ``t`` from x (N, F), h and c (N, H); return the next h and the same c."""
+        return self.cell.advance(self.input_linear(self.input_offsets[t], x), h), c
+
+
 class StepwiseStack:
     """A ``RecurrentStack`` of one direction, run step by step so that outputs can be fed back as inputs.
 
@@ -90,11 +108,14 @@ class StepwiseStack:
     def __init__(self, stack: RecurrentStack, inputs: Tensor, depth: int | None = None) -> None:
         """Prepare one run of the lowest ``depth`` layers of ``stack`` over the known ``inputs`` (T, N, X)."""
         self.stack = stack
-        self.layers: list[_StepwiseLayer | _LayerNormStepwiseLayer] = []
+        self.layers: list[_StepwiseLayer | _LayerNormStepwiseLayer | _MinStepwiseLayer] = []
         size = inputs.size(-1)
+        bias: Tensor | None
         for cell in stack.cells[:depth]:
             if isinstance(cell, LayerNormLSTMCell):
-                weight_x, weight_h, bias = cell.weight_ih, cell.weight_hh, None
+                weight_x, bias = cell.weight_ih, None
+            elif isinstance(cell, MinCell):
+                weight_x, bias = cell.weight_ih, cell.bias_ih
             else:
                 weight_x, weight_h, bias_x, bias_h = cell
                 bias = bias_x + bias_h if stack.is_lstm else bias_x
@@ -105,6 +126,8 @@ class StepwiseStack:
                 offsets, weight_fed = zeros.expand_as(offsets), weight_x
             if isinstance(cell, LayerNormLSTMCell):
                 self.layers.append(_LayerNormStepwiseLayer(cell, offsets, weight_fed))
+            elif isinstance(cell, MinCell):
+                self.layers.append(_MinStepwiseLayer(cell, offsets, weight_fed))
             else:
                 self.layers.append(_StepwiseLayer(stack.is_lstm, offsets, weight_fed, weight_h, bias_h))
         self.masks = self._draw_masks(inputs.size(1), offsets)
@@ -130,7 +153,7 @@ class StepwiseStack:
             feedback: inputs that were computed in the loop, (N, F); all layers read them if the stack has a
                 ``context_size``.
             h: hidden states of the layers, (N, H) each; replaced in place.
-            c: cell states of the layers, (N, H) each; replaced in place by an LSTM, ignored by a GRU.
+            c: cell states of the layers, (N, H) each; replaced in place by an LSTM, ignored by others.
 
         Returns:
             The outputs of the layers, (N, H) each.

@@ -43,7 +43,18 @@ def slope(model: nn.Module, direction: list[Tensor], *, create_graph: bool) -> T
 
 
 @pytest.mark.parametrize(
-    "model", ["lstm", "gru-context", "transformer", "decoder-only", "rnn-transformer"], indirect=True
+    "model",
+    [
+        "lstm",
+        "gru-context",
+        "transformer",
+        "decoder-only",
+        "rnn-transformer",
+        "min-gru",
+        "min-lstm",
+        "transformer-linear",
+    ],
+    indirect=True,
 )
 def test_second_derivatives_equal_difference_quotients(model: nn.Module):
     torch.manual_seed(1)
@@ -133,6 +144,7 @@ def test_every_custom_function_is_tested_here():
     assert functions == {
         "_Entmax15",  # this and _Sparsemax: tests/seq2seq/test_normalisers.py
         "_LinearCrossEntropy",
+        "_LinearScan",  # tests/seq2seq/test_min_rnn.py
         "_MaskAndScale",
         "_MatrixGradientOfAllSteps",  # tests/seq2seq/test_stepwise_products.py
         "_Sparsemax",

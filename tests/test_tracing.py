@@ -16,7 +16,7 @@ from compare.training.loss import TranslationLoss
 from tests.kits.contract import V, sharpen, sources, targets, tiny
 
 FAMILIES = ["lstm", "luong-general", "transformer"]
-OTHERS = ["bahdanau", "gru-context", "decoder-only", "transformer-rnn"]
+OTHERS = ["bahdanau", "gru-context", "decoder-only", "transformer-rnn", "min-lstm", "transformer-linear"]
 BEAM = 3
 SENTENCES, LENGTH, STEPS = 7, 9, 5  # of the example to trace; no tiny model has one of these sizes itself
 EXAMPLE = sources((9, 2, 5, 1, 1, 8, 3))
@@ -114,7 +114,9 @@ def test_an_exported_search_computes_what_the_model_does(model: nn.Module):
 
 
 @pytest.mark.filterwarnings("ignore:.*autograd.function.Function.*:DeprecationWarning")  # in torch itself
-@pytest.mark.parametrize("name", [*FAMILIES, pytest.param("ladder", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name", [*FAMILIES, *(pytest.param(name, marks=pytest.mark.slow) for name in ("ladder", "min-lstm"))]
+)
 def test_loss_and_gradients_of_one_graph(name: str):
     """``fullgraph=True`` refuses any part that torch.compile cannot trace."""
     model = make(name).double()

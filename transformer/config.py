@@ -12,7 +12,7 @@ Positions = Literal[
     "sinusoidal", "learned", "network", "concat", "concat-learned", "rotary", "relative", "alibi", "none"
 ]
 Beyond = Literal["error", "clamp"]
-AttentionKind = Literal["scaled", "unscaled", "hard"]
+AttentionKind = Literal["scaled", "unscaled", "hard", "linear"]
 Tie = Literal["none", "output", "all"]
 MAX_LAYERS = 1_000
 """The deepest stack that the literature trains (Wang et al. 2022, DeepNet)."""
@@ -81,7 +81,9 @@ class AttentionOptions:
     """Dropout probability of attention weights; not in the paper, and slow on a CPU."""
     attention_kind: AttentionKind = "scaled"
     """Weights softmax(Q K^T / sqrt(E)) ("scaled"), softmax(Q K^T) ("unscaled"), or 1 at the largest score and
-    0 elsewhere, with the gradient of "scaled" ("hard")."""
+    0 elsewhere, with the gradient of "scaled" ("hard"). Or, without softmax, phi(Q) phi(K)^T over the sums of
+    its rows, phi(x) = elu(x) + 1 ("linear", Katharopoulos et al. 2020). Its time is linear in the length,
+    unless a mask other than "full" needs every pair; positions must be those of embeddings."""
     encoder_mask: str = "full"
     """Which source positions a source position may attend to: "full", "causal" (up to itself), "window:W" (at
     most W positions away), or a file ``NAME.npy`` of zeros and ones, M[i, j] or M[head, i, j]."""
@@ -142,8 +144,22 @@ class LayerConfig(PositionOptions, AttentionOptions):
                 _check_probability(field.name, value)
         self._check_positions(self.d_model, self.query_size)
         self._check_masks()
+        if self.attention_kind == "linear":
+            self._check_linear()
         if self.norm == "none" and self.norm_kind != "layer":
             raise ValueError(f'norm_kind "{self.norm_kind}" has no effect with norm "none"')
+
+    def _check_linear(self) -> None:
+        if self.positions in ("rotary", "relative", "alibi"):
+            raise ValueError(
+                f'positions "{self.positions}" change softmax scores, which attention_kind "linear" does '
+                'not have: use positions in the embeddings, such as "sinusoidal"'
+            )
+        if self.attention_dropout:
+            raise ValueError(
+                f"attention_dropout ({self.attention_dropout}) drops weights, which attention_kind "
+                '"linear" does not compute: use 0'
+            )
 
     def _check_sizes(self) -> None:
         for field in fields(self):

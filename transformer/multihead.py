@@ -12,6 +12,7 @@ from .attention import Attend, KeysValues, fused_attention, hard_weights, prefix
 from .attention_positions import Distances, RelativeVectors, rotate
 from .cache import KeyValueCache
 from .config import LayerConfig
+from .linear_attention import elu_features, shares
 
 
 def query_factor(config: LayerConfig) -> float | None:
@@ -38,7 +39,8 @@ class SelfAttention(nn.Module):
         super().__init__()
         self.num_heads, self.causal, self.attend = config.num_heads, causal, attend
         self.dropout, self.factor = config.attention_dropout, query_factor(config)
-        self.normalise = hard_weights if config.attention_kind == "hard" else softmax
+        self.is_linear = config.attention_kind == "linear"
+        self.normalise = {"hard": hard_weights, "linear": shares}.get(config.attention_kind, softmax)
         self.sizes = [config.attention_size, config.attention_size, config.values_size]
         self.project_in = nn.Linear(config.d_model, sum(self.sizes), bias=config.bias)
         self.project_out = nn.Linear(config.values_size, config.d_model, bias=config.bias)
@@ -110,8 +112,13 @@ class SelfAttention(nn.Module):
         return output
 
     def _project(self, x: Tensor, distances: Distances | None) -> tuple[Tensor, ...]:
-        """Return queries, keys and values of all heads; the first two turned for rotary positions."""
+        """Return queries, keys and values of all heads; the first two turned for rotary positions.
+
+        Linear attention stores the features of keys, so that each is computed once.
+        """
         query, key, value = self.project_in(x).split(self.sizes, -1)
+        if self.is_linear:
+            return elu_features(query), elu_features(key), value
         if self.factor is not None:
             query = query * self.factor
         if distances is not None and distances.rotation is not None:
@@ -195,6 +202,7 @@ class CrossAttention(nn.Module):
         super().__init__()
         self.num_heads, self.attend = config.num_heads, attend
         self.dropout, self.factor = config.attention_dropout, query_factor(config)
+        self.is_linear = config.attention_kind == "linear"
         self.sizes = [config.attention_size, config.values_size]
         self.project_query = nn.Linear(config.d_model, config.attention_size, bias=config.bias)
         self.project_memory = nn.Linear(memory_size or config.d_model, sum(self.sizes), bias=config.bias)
@@ -203,6 +211,7 @@ class CrossAttention(nn.Module):
     def remember(self, states: Tensor) -> KeysValues:
         """Project encoder states (B, S, memory_size) to keys and values (B, H, S, E)."""
         keys, values = self.project_memory(states).split(self.sizes, -1)
+        keys = elu_features(keys) if self.is_linear else keys
         # Contiguous: copied once here, instead of in a matrix product at every decoding step.
         return KeysValues(*(split_heads(part, self.num_heads).contiguous() for part in (keys, values)))
 
@@ -223,6 +232,7 @@ class CrossAttention(nn.Module):
         queries = split_heads(self.project_query(x), self.num_heads)
         if self.factor is not None:
             queries = queries * self.factor
+        queries = elu_features(queries) if self.is_linear else queries
         dropout = self.dropout if self.training else 0.0
         contexts = (attend or self.attend)(queries, memory.keys, memory.values, mask, False, dropout)
         output: Tensor = self.project_out(contexts.transpose(1, 2).flatten(2))

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from .attention import Attend, fused_attention, hard_attention
 from .config import LayerConfig
 from .dropout import Dropout
+from .linear_attention import linear_attention
 from .mask_patterns import MaskPattern, WindowPattern, build_pattern, checked_mask
 from .positions import PositionalEmbedding
 
@@ -100,7 +101,7 @@ class Parts:
                 )
             if config.positions == "relative":
                 raise ValueError('positions "relative" need the standard attention, not Parts(attend=...)')
-        return hard_attention if config.attention_kind == "hard" else self.attend
+        return {"hard": hard_attention, "linear": linear_attention}.get(config.attention_kind, self.attend)
 
     def mask_pattern(self, name: str, config: LayerConfig) -> MaskPattern | None:
         """Return the function for "encoder_mask", "decoder_mask" or "cross_mask"; None if all is allowed.

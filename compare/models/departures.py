@@ -12,6 +12,7 @@ GEHRING, T2T, CHEN, LIU = "Gehring et al. 2017", "Vaswani et al. 2018", "Chen et
 RAFFEL, TAY = "Raffel et al. 2020", "Tay et al. 2021"
 CHOROWSKI, TU, MONOTONIC = "Chorowski et al. 2015", "Tu et al. 2016", "Raffel et al. 2017"
 TOUVRON, DOMHAN = "Touvron et al. 2023", "Domhan 2018"
+FENG, KATHAROPOULOS = "Feng et al. 2024", "Katharopoulos et al. 2020"
 
 
 class Departure(NamedTuple):
@@ -112,6 +113,19 @@ _POSTNORM = (_TRANSFORMER_SIZE, _SCHEDULE, _TWO_TIED, *_QKV_BIASES)
 _PRENORM = Departure("norm", "of the input of each sublayer (pre)", "of each residual sum (post)",
                      f"{VASWANI}, 3.1")
 _TRANSFORMER = (_PRENORM, *_POSTNORM)
+
+_MIN_RNN = (
+    Departure("model", "an encoder-decoder with attention (Luong et al. 2015) for translation",
+              "one stack, without attention", f"{FENG}, 4"),
+    Departure("encoder", "bidirectional", "one-way", f"{FENG}, 3"),
+    Departure("values added to the state", "W_h x + b, of any sign, as in the first form of the cell",
+              "g(W_h x) > 0 in the code: x + 1/2 above 0, sigmoid(x) below", f"{FENG}, appendix B.3"),
+    Departure("scan", "of factors and sums, ceil(log2 T) rounds", "of logarithms", f"{FENG}, appendix B"),
+    Departure("layers", "3 (see num_layers), the third residual, dropout between them",
+              "per task", f"{FENG}, 4"),
+    Departure("first decoder state", BRIDGE, "no decoder", f"{FENG}, 3"),
+    Departure("optimizer", ADAM, "per task", f"{FENG}, 4"),
+)
 
 DEPARTURES: dict[str, tuple[Departure, ...]] = {
     "lstm": (
@@ -214,6 +228,11 @@ DEPARTURES: dict[str, tuple[Departure, ...]] = {
         Departure("attention to the source", "that of the preset bahdanau", "shallow or deep fusion",
                   f"{CHENG}, 4"),
     ),
+    "min-gru": _MIN_RNN,
+    "min-lstm": (
+        Departure("forget gate", "initial bias 1", "initial bias 0, others studied", f"{FENG}, 5"),
+        *_MIN_RNN,
+    ),
     "transformer": _TRANSFORMER,
     "transformer-postnorm": _POSTNORM,
     "transformer-learned": (
@@ -232,6 +251,17 @@ DEPARTURES: dict[str, tuple[Departure, ...]] = {
         Departure("dropout", "on embeddings and sublayers", "none", f"{TOUVRON}, code"),
         Departure("optimizer", "beta2 0.98, linear decay to 0, no weight decay",
                   "beta2 0.95, cosine decay to a tenth, weight decay 0.1", f"{TOUVRON}, 2.3"),
+    ),
+    "transformer-linear": (
+        Departure("model", "an encoder-decoder for translation, 3 + 3 layers of 256",
+                  "one stack, for images and speech", f"{KATHAROPOULOS}, 4"),
+        Departure("causal sums", "per chunk of 64 positions, of all pairs inside a chunk", "per position",
+                  f"{KATHAROPOULOS}, 3.3.1"),
+        Departure("decoding", "attends to stored features of all earlier tokens",
+                  "a matrix of fixed size is the state", f"{KATHAROPOULOS}, 3.4"),
+        Departure("optimizer", "Adam", "rectified Adam", f"{KATHAROPOULOS}, 4.2"),
+        _PRENORM,
+        *_POSTNORM,
     ),
     "decoder-only": (
         Departure("mask", "a source token sees the whole source", "it sees what is before it",

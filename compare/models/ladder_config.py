@@ -82,7 +82,12 @@ def ladder_multiply_adds(config: LadderConfig, src_len: float, tgt_len: float) -
     ):
         mixer = config.mixer(side)
         if mixer == "self-attention":
-            total += layers * transformer.flops.self_attention_multiply_adds(config, length)
+            total += layers * transformer.flops.self_attention_multiply_adds(
+                config,
+                length,
+                causal=side == "decoder",
+                mask=config.encoder_mask if side == "encoder" else config.decoder_mask,
+            )
         else:
             size = config.d_model // directions
             total += layers * length * directions * GATES[mixer] * size * (config.d_model + size)

@@ -10,7 +10,7 @@ from compare.models.registry import Architecture, family_of
 from compare.models.resolved_model import ResolvedModel
 from compare.optim.config import OptimConfig
 from compare.system.hints import abbreviate, did_you_mean
-from seq2seq.config import AttentionConfig, Seq2SeqConfig
+from seq2seq.config import AttentionConfig, Cell, Seq2SeqConfig
 from transformer.config import DecoderOnlyConfig, TransformerConfig
 
 
@@ -49,10 +49,16 @@ def _after(score: str, **attention: Any) -> Seq2SeqConfig:
     return Seq2SeqConfig(attention=settings, decoder_start="bridge", tie="output")
 
 
+def _parallel(cell: Cell) -> Seq2SeqConfig:
+    """Configure cells and an attention that feed nothing back, so that training runs all steps at once."""
+    settings = AttentionConfig(score="general", placement="after")
+    return Seq2SeqConfig(attention=settings, cell=cell, num_layers=3, decoder_start="bridge", tie="output")
+
+
 _PLAIN = Seq2SeqConfig(attention=None, decoder_start="last", tie="output")
 _TRANSFORMER = TransformerConfig()
 _WARM = OptimConfig(warmup_updates=400)
-_LUONG, _VASWANI = "Luong et al. 2015", "Vaswani et al. 2017"
+_LUONG, _VASWANI, _FENG = "Luong et al. 2015", "Vaswani et al. 2017", "Feng et al. 2024"
 
 PRESETS: dict[str, Preset] = {
     "lstm": Preset(
@@ -154,6 +160,16 @@ PRESETS: dict[str, Preset] = {
         source="compare Cheng et al. 2016",
         architecture=replace(_before(), self_attention="both"),
     ),
+    "min-gru": Preset(
+        about="three minGRU layers trained in parallel over time, bilinear attention after them",
+        source=f"compare {_FENG}, section 3.1",
+        architecture=_parallel("min-gru"),
+    ),
+    "min-lstm": Preset(
+        about="three minLSTM layers trained in parallel over time, bilinear attention after them",
+        source=f"compare {_FENG}, section 3.2",
+        architecture=_parallel("min-lstm"),
+    ),
     "transformer": Preset(
         about="self-attention encoder-decoder", source=_VASWANI, architecture=_TRANSFORMER, optim=_WARM
     ),
@@ -186,6 +202,12 @@ PRESETS: dict[str, Preset] = {
             ffn_size=680,  # 2/3 of 1,024: as many weights as with two matrices
             bias=False,
         ),
+        optim=_WARM,
+    ),
+    "transformer-linear": Preset(
+        about="attention without a softmax, whose time is linear in the length",
+        source="Katharopoulos et al. 2020",
+        architecture=replace(_TRANSFORMER, attention_kind="linear"),
         optim=_WARM,
     ),
     "decoder-only": Preset(

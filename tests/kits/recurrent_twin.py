@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from seq2seq import Past, Queries, SelfAttention, Seq2Seq
 from seq2seq.layer_norm_lstm import LayerNormLSTMCell
+from seq2seq.min_rnn import MinCell
 from seq2seq.stack import RecurrentStack
 
 FORWARD = {"both": [True, False], "forward": [True], "backward": [False]}
@@ -59,6 +60,23 @@ class TwinLayerNormCell(nn.Module):
         return torch.sigmoid(o) * torch.tanh(w["gain_c"] * standardise(c) + w["bias_c"]), c
 
 
+class TwinMinCell(nn.Module):
+    """Feng et al. 2024, sections 3.1 (minGRU) and 3.2 (minLSTM), for vectors."""
+
+    def __init__(self, weights: dict[str, Tensor], size: int) -> None:
+        super().__init__()
+        self.w, self.hidden_size = weights, size
+
+    def forward(self, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        h, c = state
+        gates = (self.w["weight_ih"].mv(x) + self.w["bias_ih"]).split(self.hidden_size)
+        if len(gates) == 2:
+            z = 1 / (1 + torch.exp(-gates[0]))
+            return (1 - z) * h + z * gates[1], c
+        i, f = (1 / (1 + torch.exp(-gate)) for gate in gates[:2])
+        return f / (f + i) * h + i / (f + i) * gates[2], c
+
+
 def standardise(x: Tensor) -> Tensor:
     mean = sum(x) / len(x)
     return (x - mean) / (sum((x - mean) ** 2) / len(x) + 1e-5) ** 0.5
@@ -70,6 +88,8 @@ def cells_of(stack: RecurrentStack) -> list[nn.Module]:
     for module in stack.modules():
         if isinstance(module, LayerNormLSTMCell):
             cells.append(TwinLayerNormCell(dict(module.named_parameters())))
+        elif isinstance(module, MinCell):
+            cells.append(TwinMinCell(dict(module.named_parameters()), module.size))
     for weights in stack.layers:
         size = weights[1].size(1)
         cell_class = nn.LSTMCell if weights[1].size(0) == 4 * size else nn.GRUCell
@@ -118,7 +138,7 @@ def encode(model: Seq2Seq, tokens: Tensor) -> TwinEncoding:
             xs = [x + lower for x, lower in zip(xs, below, strict=True)]
         if config.direction == "both-bottom":
             finals = finals[-1:]
-        for part in range(1 if config.cell == "gru" else 2):
+        for part in range(2 if config.has_cell_state else 1):
             summary.append(torch.cat([final[part] for final in finals]))
     if encoder.own is None:
         return TwinEncoding(torch.stack(xs), summary, None)
@@ -151,7 +171,7 @@ def initial_states(model: Seq2Seq, encoded: TwinEncoding) -> tuple[list[Tensor],
     if kind == "bridge":
         start = torch.tanh(decoder.bridge.weight.mv(start) + decoder.bridge.bias)
     elif kind == "zeros":
-        per_layer = config.hidden_size if config.cell == "gru" else 2 * config.hidden_size
+        per_layer = config.hidden_size * (2 if config.has_cell_state else 1)
         start = torch.zeros(config.num_layers * per_layer, dtype=torch.float64)
     parts = start.view(model.config.num_layers, -1).split(model.config.hidden_size, dim=1)
     return list(parts[0]), list(parts[-1])

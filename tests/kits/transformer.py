@@ -39,6 +39,8 @@ VARIANTS = pytest.mark.parametrize(
             "decoder_mask": "window:2",
         },
         {"positions": "relative", "attention_kind": "unscaled", "num_heads": 2},
+        {"attention_kind": "linear", "value_size": 3, "norm": "post"},
+        {"attention_kind": "linear", "num_heads": 8, "positions": "learned", "encoder_mask": "window:2"},
     ],
     ids=str,
 )

@@ -58,7 +58,7 @@ def slope(head: int, heads: int) -> float:
 
 def weigh(scores: Tensor, kind: str) -> Tensor:
     """Turn the scores (M,) of one query into weights; forbidden ones are -inf."""
-    likelihood = torch.where(scores.isinf(), 0.0, scores.exp())
+    likelihood = torch.where(scores.isinf(), 0.0, scores if kind == "linear" else scores.exp())
     soft = likelihood / likelihood.sum()
     if kind != "hard":
         return soft
@@ -89,6 +89,8 @@ def attend(
         v = memory @ w_v[value_part].T + b_v[value_part]
         if is_self and config.positions == "rotary":
             q, k = (torch.stack([turn(row, n) for n, row in enumerate(rows_)]) for rows_ in (q, k))
+        if config.attention_kind == "linear":
+            q, k = (torch.where(rows_ > 0, rows_ + 1, rows_.exp()) for rows_ in (q, k))
         for i in range(len(x)):
             keys, values = k, v
             if is_self and config.positions == "relative":

@@ -102,7 +102,7 @@ HEADS = AttentionConfig(score="scaled-dot", num_heads=3)
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"cell": "rnn"}, "cell must be one of lstm, gru, layer-norm-lstm, got 'rnn'"),
+        ({"cell": "rnn"}, "cell must be one of lstm, gru, layer-norm-lstm, min-gru, min-lstm, got 'rnn'"),
         ({"direction": "left"}, "direction must be one of both, forward, backward, both-bottom, got 'left'"),
         ({"direction": "both-bottom"}, 'direction "both-bottom" needs more than one layer in the encoder'),
         (

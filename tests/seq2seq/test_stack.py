@@ -93,7 +93,7 @@ def test_packed_sequences_equal_each_sequence_alone(layers: int) -> None:
 
 
 @pytest.mark.parametrize("layers", [1, 2, 4])
-@pytest.mark.parametrize("cell", ["lstm", "gru", "layer-norm-lstm"])
+@pytest.mark.parametrize("cell", ["lstm", "gru", "layer-norm-lstm", "min-gru", "min-lstm"])
 @pytest.mark.parametrize("fed_size", [0, 2, 5])
 def test_the_stepwise_stack_equals_the_stack_and_its_gradients(cell: str, layers: int, fed_size: int) -> None:
     """Seven steps; the input is split into features known for all steps and features fed step by step."""

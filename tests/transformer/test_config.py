@@ -55,7 +55,10 @@ _float64 = pytest.fixture(autouse=True)(float64)
         ({"activation_dropout": 1.0}, "activation_dropout must be at least 0 and below 1, got 1.0"),
         ({"word_dropout": -1.0}, "word_dropout must be .* got -1.0"),
         ({"embedding_dropout": 2.0}, "embedding_dropout must be .* got 2.0"),
-        ({"attention_kind": "soft"}, "attention_kind must be one of scaled, unscaled, hard, got 'soft'"),
+        (
+            {"attention_kind": "soft"},
+            "attention_kind must be one of scaled, unscaled, hard, linear, got 'soft'",
+        ),
         ({"encoder_mask": "window"}, 'encoder_mask must be "full", "causal", "window:W".* got \'window\''),
         ({"cross_mask": "window:-1"}, "cross_mask must be .* got 'window:-1'"),
         ({"cross_mask": "window:" + 30 * "9"}, r"window:W\" with W from 0 to 1000000.* got 'window:999"),
@@ -127,6 +130,8 @@ WIDTHS = [
     {"positions": "relative", "max_distance": 3, "value_size": 7},
     {"positions": "rotary", "decoder_mask": "window:1"},
     {"positions": "alibi", "attention_kind": "hard"},
+    {"attention_kind": "linear", "value_size": 2},
+    {"attention_kind": "linear", "num_heads": 8, "head_size": 2, "decoder_mask": "window:2"},
 ]
 
 

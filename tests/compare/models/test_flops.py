@@ -74,6 +74,8 @@ SPECIAL = [
     recurrent(
         AttentionConfig(query_layer=2, context_to="all"), num_layers=3, encoder_layers=2, readout="none"
     ),
+    recurrent(AttentionConfig(score="general", placement="after"), cell="min-gru", num_layers=3),
+    recurrent(cell="min-lstm", num_layers=2, direction="both-bottom"),
     recurrent(tie="all", num_layers=2, direction="backward"),
     recurrent(None, tie="output"),
     recurrent(None, cell="gru", feed_summary=True),
@@ -83,7 +85,9 @@ SPECIAL = [
     recurrent(AttentionConfig(score="general", placement="after"), cell="gru", decoder_start="zeros"),
     transformer(),
     transformer(d_model=12, num_heads=2, head_size=5, encoder_layers=1, decoder_layers=1, tie="all"),
+    transformer(attention_kind="linear"),
     DecoderOnlyConfig(d_model=12, num_heads=2, num_layers=3, ffn_size=9),
+    DecoderOnlyConfig(d_model=12, num_heads=6, num_layers=1, ffn_size=9, attention_kind="linear"),
     HybridConfig(encoder=transformer(), decoder=recurrent(dropout=0.1, tie="output")),
     HybridConfig(encoder=transformer(), decoder=recurrent(dropout=0.1, tie="output", decoder_start="zeros")),
     HybridConfig(encoder=recurrent(dropout=0.1, tie="output", encoder_size=14), decoder=transformer()),

@@ -1,0 +1,104 @@
+"""minGRU and minLSTM, whose gates do not read the state: all time steps are computed in parallel.
+
+Shapes: T time steps, N batch rows, X inputs, H hidden size of a layer in one direction, D directions, G gates
+(minGRU: 2 H, minLSTM: 3 H).
+"""
+
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear, logsigmoid
+
+from .linear_scan import linear_scan
+from .padded import PaddedSteps, reversal_index
+
+Steps = TypeVar("Steps", Tensor, PaddedSteps)
+
+MIN_CELLS = {"min-gru": 2, "min-lstm": 3}
+"""Number of gates, candidate included, by the name of the cell."""
+
+
+class MinCell(nn.Module):
+    """h(t) = a(t) * h(t-1) + (1 - a(t)) * n(t), a and n being functions of x(t) alone: Feng et al. 2024.
+
+    minGRU (section 3.1): a = 1 - sigmoid(W_z x + b_z). minLSTM (section 3.2): f and i are sigmoids of W_f x +
+    b_f and W_i x + b_i, and a = f / (f + i). Both: n = W_h x + b_h, of any sign, as in these sections; the
+    form for a scan of logarithms (appendix B) needs n > 0, which ``linear_scan`` does not.
+    """
+
+    def __init__(self, input_size: int, size: int, gates: int) -> None:
+        """Create weights for inputs (..., input_size) and states (..., size); ``gates`` is G / H."""
+        super().__init__()
+        self.size, self.num_gates = size, gates
+        self.weight_ih = nn.Parameter(nn.init.xavier_uniform_(torch.empty(gates * size, input_size)))
+        self.bias_ih = nn.Parameter(torch.zeros(gates * size))
+
+    def split(self, gates: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute what a step does to the state, h' = a * h + b.
+
+        Args:
+            gates: W x + b; minGRU: z, n; minLSTM: i, f, n, (..., G).
+
+        Returns:
+            a, between 0 and 1, and b = (1 - a) * n, (..., H) each.
+        """
+        *inner, candidate = gates.chunk(self.num_gates, dim=-1)
+        # i / (f + i) = sigmoid(log i - log f), which is exact where both f and i round to 0.
+        update = inner[0] if len(inner) == 1 else logsigmoid(inner[0]) - logsigmoid(inner[1])
+        return (-update).sigmoid(), update.sigmoid() * candidate
+
+    def advance(self, gates: Tensor, h: Tensor) -> Tensor:
+        """Compute one step from W x + b, (N, G), and h (N, H); returns the next h, (N, H)."""
+        decay, added = self.split(gates.to(h.dtype))
+        return decay * h + added
+
+
+class MinRNN(nn.Module):
+    """One layer of ``MinCell`` in one or both directions, all time steps in one call."""
+
+    def __init__(self, input_size: int, size: int, gates: int, bidirectional: bool = False) -> None:
+        """Create one cell per direction; ``size`` is H, that of one direction."""
+        super().__init__()
+        directions = 2 if bidirectional else 1
+        self.cells = nn.ModuleList(MinCell(input_size, size, gates) for _ in range(directions))
+
+    def forward(self, x: Steps, state: tuple[Tensor, ...] | None) -> tuple[Steps, tuple[Tensor, ...]]:
+        """Run all directions over all time steps.
+
+        The state is of the gates' type, but at least float32: bfloat16 would round a sum over all steps.
+
+        Args:
+            x: inputs (T, N, X), with all steps real or with padding.
+            state: initial h, (D, N, H); None: 0.
+
+        Returns:
+            The outputs (T, N, D * H), in the form of ``x`` and of any value in the padding, and the states
+            after the last real step, (D, N, H).
+        """
+        entries, lengths = (x, None) if isinstance(x, Tensor) else x
+        mirror = last = None
+        if lengths is not None:
+            mirror = reversal_index(lengths, entries.size(0)).t().unsqueeze(2)  # (T, N, 1)
+            last = (lengths - 1).view(1, -1, 1)
+        outputs, finals = [], []
+        for direction, cell in enumerate(self.cells):
+            assert isinstance(cell, MinCell)
+            gates = linear(entries, cell.weight_ih, cell.bias_ih)
+            gates = gates if direction == 0 else _reverse(gates, mirror)
+            decay, added = cell.split(gates.to(torch.promote_types(gates.dtype, torch.float32)))
+            if state is not None:
+                first = added[:1] + decay[:1] * state[0][direction].to(added.dtype)
+                added = torch.cat((first, added[1:]))
+            h = linear_scan(decay, added)
+            finals.append(h[-1] if last is None else h.gather(0, last.expand(1, *h.shape[1:]))[0])
+            h = h.to(gates.dtype)
+            outputs.append(h if direction == 0 else _reverse(h, mirror))
+        final = torch.stack(finals).to(outputs[0].dtype)
+        joined = torch.cat(outputs, dim=2)
+        return (joined if isinstance(x, Tensor) else x._replace(data=joined)), (final,)
+
+
+def _reverse(x: Tensor, mirror: Tensor | None) -> Tensor:
+    """Reverse each row of x (T, N, H), padding excluded."""
+    return x.flip(0) if mirror is None else x.gather(0, mirror.expand_as(x))

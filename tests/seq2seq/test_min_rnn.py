@@ -1,0 +1,151 @@
+"""minGRU and minLSTM: the scan against a loop, the cells in long and extreme cases, padding, precision."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import gradcheck, gradgradcheck
+
+from seq2seq import AttentionConfig, Seq2Seq, Seq2SeqConfig
+from seq2seq.config import RegularisationConfig
+from seq2seq.linear_scan import _combine, _LinearScan, linear_scan
+from seq2seq.min_rnn import MIN_CELLS, MinCell, MinRNN
+from seq2seq.padded import PaddedSteps
+from tests.kits.seq2seq import MASK, MODELS, SRC, TGT, V, close, double, make
+
+CELLS = pytest.mark.parametrize("cell", MIN_CELLS)
+
+
+def loop(decay: Tensor, added: Tensor) -> Tensor:
+    h, steps = torch.zeros_like(added[0]), []
+    for a, b in zip(decay, added, strict=True):
+        h = a * h + b
+        steps.append(h)
+    return torch.stack(steps)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 4, 7, 8, 9, 33])
+def test_a_scan_equals_the_loop_and_its_gradients(steps: int) -> None:
+    decay, added = double(steps, 2, 3), double(steps, 2, 3)
+    scanned, expected = linear_scan(decay.sigmoid(), added), loop(decay.sigmoid(), added)
+    close(scanned, expected)
+    weight = torch.randn_like(expected)
+    ours, theirs = (
+        torch.autograd.grad((out.sin() * weight).sum(), (decay, added)) for out in (scanned, expected)
+    )
+    for left, right in zip(ours, theirs, strict=True):
+        close(left, right)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_a_scan_has_right_first_and_second_derivatives(steps: int) -> None:
+    inputs = torch.rand(steps, 1, 2, dtype=torch.float64, requires_grad=True), double(steps, 1, 2)
+    assert gradcheck(_LinearScan.apply, inputs)
+    assert gradgradcheck(_LinearScan.apply, inputs)
+
+
+def test_what_follows_a_step_does_not_change_its_rounding() -> None:
+    decay, added = torch.rand(50, 3, 4), torch.randn(50, 3, 4)
+    whole = linear_scan(decay, added)
+    for length in (1, 7, 31, 32):
+        assert torch.equal(linear_scan(decay[:length], added[:length]), whole[:length])
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0, 30.0])
+def test_a_long_scan_in_fp32_is_as_exact_as_the_loop(scale: float) -> None:
+    """2,000 steps; with a scale of 30 most factors are near 0 or 1, and products of factors become 0."""
+    torch.manual_seed(0)
+    gate, candidate = scale * torch.randn(2_000, 2, 8), torch.randn(2_000, 2, 8)
+    parts = (-gate).sigmoid(), gate.sigmoid() * candidate
+    exact = loop(*(part.double() for part in parts))
+    torch.testing.assert_close(linear_scan(*parts).double(), exact, rtol=0, atol=2e-5)
+    decay, added = (part.requires_grad_() for part in parts)
+    linear_scan(decay, added).square().mean().backward()
+    assert all(part.grad is not None and part.grad.isfinite().all() for part in parts)
+
+
+def test_gates_that_round_to_0_still_share_the_state() -> None:
+    """f = i = 1e-44 in minLSTM: in fp32 0 / 0, here a half; and a forget gate e times as large."""
+    cell = MinCell(1, 1, MIN_CELLS["min-lstm"])
+    decay, added = cell.split(torch.tensor([[-120.0, -120.0, 3.0], [-121.0, -120.0, 3.0]]))
+    share = torch.tensor([0.5, torch.e / (1 + torch.e)])
+    torch.testing.assert_close(decay[:, 0], share)
+    torch.testing.assert_close(added[:, 0], 3 * (1 - share))
+
+
+@CELLS
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_padding_and_neighbours_change_no_bit(cell: str, bidirectional: bool) -> None:
+    torch.manual_seed(0)
+    rnn, x = MinRNN(5, 4, MIN_CELLS[cell], bidirectional), torch.randn(9, 3, 5)
+    lengths = torch.tensor([9, 2, 5])
+    padded, (final,) = rnn(PaddedSteps(x, lengths), None)
+    assert padded.lengths is lengths
+    for row, length in enumerate(lengths.tolist()):
+        alone, (alone_final,) = rnn(x[:length, row : row + 1].contiguous(), None)
+        torch.testing.assert_close(padded.data[:length, row], alone[:, 0], rtol=0, atol=3e-7)
+        torch.testing.assert_close(final[:, row], alone_final[:, 0], rtol=0, atol=3e-7)
+    noisy = x.clone()
+    noisy[2:, 1] = 100.0
+    again, (again_final,) = rnn(PaddedSteps(noisy, lengths), None)
+    assert torch.equal(again.data[:2, 1], padded.data[:2, 1])
+    assert torch.equal(again_final, final)
+
+
+@pytest.mark.parametrize("name", ["min-gru", "min-lstm", "min-lstm-feed"])
+def test_every_gradient_equals_a_difference_quotient(name: str) -> None:
+    """Of the whole model, along one direction per parameter, which the twin confirms for values only."""
+    model, epsilon = make(name), 1e-6
+
+    def loss() -> Tensor:
+        result: Tensor = model(SRC, MASK, TGT).sin().sum()
+        return result
+
+    grads = torch.autograd.grad(loss(), list(model.parameters()))
+    for parameter, grad in zip(model.parameters(), grads, strict=True):
+        direction = torch.randn_like(parameter)
+        values = []
+        for shift in (epsilon, -2 * epsilon):
+            with torch.no_grad():
+                parameter.add_(direction, alpha=shift)
+                values.append(float(loss()))
+        with torch.no_grad():
+            parameter.add_(direction, alpha=epsilon)
+        quotient = (values[0] - values[1]) / (2 * epsilon)
+        assert float((grad * direction).sum()) == pytest.approx(quotient, rel=1e-6, abs=1e-6)
+
+
+@CELLS
+def test_bf16_weights_step_close_to_their_own_forward_pass(cell: str) -> None:
+    settings = {"embedding_size": 6, "hidden_size": 8, **MODELS["min-gru"], "cell": cell}
+    torch.manual_seed(0)
+    model = Seq2Seq(Seq2SeqConfig(**settings), V, V).eval()
+    exact = model(SRC, MASK, TGT)
+    model = model.bfloat16()
+    full, memory = model(SRC, MASK, TGT), model.encode(SRC, MASK)
+    state, steps = model.init_state(memory, 1, 5), []
+    for t in range(5):
+        logits, state = model.step(TGT[:, t : t + 1], state, memory)
+        steps.append(logits)
+    assert full.dtype == state.h.dtype == torch.bfloat16
+    torch.testing.assert_close(torch.cat(steps, dim=1).float(), full.float(), rtol=0, atol=0.03)
+    torch.testing.assert_close(full.float(), exact, rtol=0, atol=0.03)
+
+
+def test_the_rounds_that_torch_compile_traces_are_the_scan() -> None:
+    """Without the backward pass of their own; tests/test_tracing.py exports and compiles a model."""
+    decay, added = torch.rand(7, 2, 3), torch.randn(7, 2, 3)
+    torch.testing.assert_close(_combine(decay, added), loop(decay, added))
+
+
+def test_the_forget_gate_of_min_lstm_starts_open() -> None:
+    config = Seq2SeqConfig(cell="min-lstm", embedding_size=6, hidden_size=8)
+    bias = Seq2Seq(config, V, V).decoder.rnn.plain.cells[0].bias_ih
+    assert bias.tolist() == [0.0] * 8 + [1.0] * 8 + [0.0] * 8  # input gate, forget gate, candidate
+
+
+@CELLS
+def test_dropout_of_a_recurrent_product_that_does_not_exist_is_an_error(cell: str) -> None:
+    with pytest.raises(ValueError, match=f'recurrent_dropout has no effect with cell "{cell}"'):
+        Seq2SeqConfig(
+            cell=cell, attention=AttentionConfig(), regularisation=RegularisationConfig(recurrent_dropout=0.1)
+        )
