@@ -57,7 +57,7 @@ def embed_tokens(
     settings = config.regularisation
     if not training or settings.is_off:
         return dropout(module(tokens), config.dropout, training)
-    embedded = module(tokens)
+    embedded: Tensor = module(tokens)
     if settings.embedding_row_dropout:  # of the rows that are looked up: the whole matrix is large
         embedded = embedded * draw_mask(module.weight[:, :1], settings.embedding_row_dropout)[tokens]
     if settings.variational and config.dropout:
