@@ -48,7 +48,10 @@ class HybridConfig:
         if isinstance(self.decoder, Seq2SeqConfig) and self.decoder.attention is None:
             raise ValueError("the decoder needs an attention: a Transformer encoder has no last state")
         if isinstance(self.decoder, Seq2SeqConfig) and self.decoder.readout == "none":
-            raise ValueError('readout "none" is for models of one family: use "tanh" or "maxout"')
+            raise ValueError(
+                'readout "none" needs a recurrent encoder, whose width sets that of the output layer: use '
+                '"tanh" or "maxout"'
+            )
         if isinstance(self.decoder, Seq2SeqConfig) and self.decoder.start == "last":
             raise ValueError(
                 'decoder_start must be "bridge" or "zeros": a Transformer encoder has no last state'

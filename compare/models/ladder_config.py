@@ -55,6 +55,8 @@ class LadderConfig(TransformerConfig):
             raise ValueError(
                 f'positions "{self.positions}" need self-attention in the encoder or the decoder'
             )
+        if self.activation_dropout and not self.feed_forward:
+            raise ValueError("activation_dropout has no effect with feed_forward false")
         if recurrent and self.share_layers:
             raise ValueError('share_layers needs encoder_mixer and decoder_mixer "self-attention"')
         if self.encoder_mixer != "self-attention" and self.d_model % DIRECTIONS:

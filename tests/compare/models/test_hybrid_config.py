@@ -21,6 +21,13 @@ def test_a_recurrent_decoder_cannot_start_from_the_last_states_of_a_transformer(
         HybridConfig(encoder=ENCODER, decoder=replace(DECODER, decoder_start="last"))
 
 
+def test_a_recurrent_decoder_without_readout_needs_an_encoder_of_its_own_family():
+    with pytest.raises(ValueError, match='readout "none" needs a recurrent encoder'):
+        HybridConfig(
+            encoder=replace(ENCODER, tie="none"), decoder=replace(DECODER, readout="none", tie="none")
+        )
+
+
 def test_only_the_half_that_is_used_has_settings():
     """Masks of the half that is not there, and layers shared with it, are no settings of a hybrid."""
     halves = {"transformer-rnn": ("encoder_mask",), "rnn-transformer": ("decoder_mask", "cross_mask")}
