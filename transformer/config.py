@@ -226,7 +226,7 @@ class TransformerConfig(LayerConfig):
     """Number of decoder layers."""
     share_layers: bool = False
     """Whether encoder layer n and decoder layer n are one: self-attention, feed-forward sublayer and norms
-    (Xia et al. 2019). Attention to the source, which the encoder does not have, remains the decoder's."""
+    (compare Xia et al. 2019). Attention to the source, which the encoder lacks, remains the decoder's."""
 
     def __post_init__(self) -> None:
         """Reject layers that cannot be shared, too."""

@@ -116,9 +116,10 @@ class Transformer(nn.Module):
 
 
 def share_layers(encoder: Encoder, decoder: Decoder) -> None:
-    """Let decoder layer n use the matrices and norms of encoder layer n, in place: Xia et al. 2019.
+    """Let decoder layer n use the matrices and norms of encoder layer n, in place.
 
-    Attention to the source remains the decoder's own. Embeddings are shared by ``tie``.
+    Compare Xia et al. 2019. Attention to the source remains the decoder's own. Embeddings are shared by
+    ``tie``.
     """
     for source, target in zip(encoder.layers, decoder.layers, strict=True):
         for name in ("project_in", "project_out", "relative"):

@@ -113,7 +113,8 @@ def measure_contrasts(translator: Translator, pairs: Sequence[Contrast]) -> list
     alike = sum(one.pieces == other.pieces for one, other in zip(right, wrong, strict=True))
     if alike:
         logger.warning(
-            f"{alike:,} pairs differ only in words that the vocabulary lacks: none of them is right"
+            f"{alike:,} of {len(pairs):,} pairs differ only in words that the vocabulary lacks: "
+            "they count as wrong"
         )
     passed = [one.total > other.total for one, other in zip(right, wrong, strict=True)]
     rows = []

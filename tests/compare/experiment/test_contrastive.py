@@ -39,7 +39,7 @@ def test_accuracy_is_counted_per_phenomenon_and_distance(
         ContrastAccuracy("agreement", "all", 4, 2),
         ContrastAccuracy("noun", "all", 1, 1),
     ]
-    assert "1 pairs differ only in words that the vocabulary lacks" in caplog.text  # "d"
+    assert "1 of 5 pairs differ only in words that the vocabulary lacks" in caplog.text  # "d"
 
 
 def test_the_interval_is_wilsons():
