@@ -179,9 +179,8 @@ def _build_layer(cell: str, input_size: int, size: int, bidirectional: bool) -> 
     """Build one layer; ``size`` is that of one direction."""
     if cell in MIN_CELLS:
         return MinRNN(input_size, size, MIN_CELLS[cell], bidirectional)
-    rnn_class = {"lstm": nn.LSTM, "gru": nn.GRU}.get(cell, LayerNormLSTM)
-    layer: nn.Module = rnn_class(input_size, size, bidirectional=bidirectional)
-    return layer
+    rnn_class: type[nn.Module] = {"lstm": nn.LSTM, "gru": nn.GRU}.get(cell, LayerNormLSTM)
+    return rnn_class(input_size, size, bidirectional=bidirectional)
 
 
 def _entries(x: Tensor | PackedSequence | PaddedSteps) -> Tensor:
