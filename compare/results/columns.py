@@ -97,7 +97,7 @@ COLUMNS: Mapping[str, Column] = {
             "length penalty",
             Group.QUALITY,
             help="alpha of the translations' length penalty, chosen on validation",
-            decimals=1,
+            decimals=2,
             shown=Shown.IF_KNOWN,
         ),
         Column(

@@ -103,7 +103,7 @@ def test_the_length_penalty_is_shown_where_a_row_knows_it():
         replace(DONE, length_penalty=0.0, length_normalization="wu"),
     ]
     rows, notes = parts(render_table(chosen))
-    assert [row["length penalty"] for row in rows] == ["0.6", "0"]
+    assert [row["length penalty"] for row in rows] == ["0.60", "0.00"]
     assert "Search: beam 5, length penalty wu" in notes
     assert "form of length penalty" not in rows[0]
     other = replace(DONE, length_penalty=1.0, length_normalization="length")
