@@ -104,7 +104,11 @@ class Parts:
         return {"hard": hard_attention, "linear": linear_attention}.get(config.attention_kind, self.attend)
 
     def mask_pattern(self, name: str, config: LayerConfig) -> MaskPattern | None:
-        """Return the function for "encoder_mask", "decoder_mask" or "cross_mask"; None if all is allowed.
+        """Return the function of a mask; None if all is allowed.
+
+        Args:
+            name: "encoder_mask", "decoder_mask" or "cross_mask".
+            config: says which mask, unless one was given as a function.
 
         Raises:
             ValueError: the config names a file that is no mask.

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from compare.models.ladder_config import LadderConfig, Mixer
 from compare.protocol import keep, select
 from seq2seq import Seq2SeqConfig, initialise_weights
-from seq2seq.padded import plan_layout
+from seq2seq.padded import Padding, plan_layout
 from seq2seq.stack import RecurrentStack
 from seq2seq.stepwise_stack import StepwiseStack
 from transformer import Memory, Parts, State, Transformer
@@ -92,7 +92,9 @@ class RecurrentMixer(nn.Module):
         if not self.is_bidirectional or mask is None:
             outputs, _ = self.rnn(x.transpose(0, 1))
             return cast("Tensor", outputs).transpose(0, 1)
-        layout = plan_layout(mask.flatten(1).sum(1), x.size(1))
+        lengths = mask.flatten(1).sum(1)
+        # To pack, the host would have to wait for the lengths on a GPU.
+        layout = Padding(lengths) if mask.is_cuda else plan_layout(lengths, x.size(1))
         outputs, _ = self.rnn(layout.pack(x))
         return layout.unpack(outputs, x.size(1)).to(x.dtype)
 
