@@ -56,8 +56,21 @@ OPTIM = st.fixed_dictionaries(
         "tie": st.sampled_from(["none", "output", "all"]),
     },
 )
+
+
+def go_together(row: ModelConfig) -> bool:
+    """Some presets need embeddings that are not tied, or dropout."""
+    try:
+        resolve_model(row)
+    except ValueError:
+        return False
+    return True
+
+
 ROWS = st.lists(
-    st.builds(ModelConfig, preset=st.sampled_from(sorted(PRESETS)), label=LABELS, overrides=OPTIM),
+    st.builds(ModelConfig, preset=st.sampled_from(sorted(PRESETS)), label=LABELS, overrides=OPTIM).filter(
+        go_together
+    ),
     min_size=1,
     max_size=3,
     unique_by=lambda row: row.label,
