@@ -22,7 +22,7 @@ help: ## Show this list
 
 setup: $(STAMP) ## Make the environment
 
-compare: $(STAMP) ## Compare four families on the embedded corpus (about 5 minutes on 2 cores)
+compare: $(STAMP) ## Compare four families on the embedded corpus (5 to 10 minutes on 2 cores)
 	$(PY) -m compare run configs/demo.toml $(ARGS)
 
 results: $(STAMP) ## List the published results; NAME=demo [DATA=FOLDER] makes one of them again
