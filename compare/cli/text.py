@@ -56,20 +56,22 @@ def translate(
         sys.stdout.reconfigure(encoding="utf-8")  # as all our files are, whatever the terminal
     lines = list(_sentences())
     if not (as_json or sampling or n_best > 1):
-        for text in model.translate(lines, beam_size=beam):
-            print(text)  # the text itself, whatever it holds
-        return 0
-    found = model.generate(lines, beam_size=beam, n_best=sample or n_best, sampling=sampling)
+        texts = model.translate(lines, beam_size=beam)
+    else:
+        found = model.generate(lines, beam_size=beam, n_best=sample or n_best, sampling=sampling)
+        texts = [
+            each.text if sample == 1 else f"{number} ||| {each.text} ||| {each.score:.6f}"
+            for number, several in enumerate(found)
+            for each in several
+        ]
     if as_json:
         records = [
             {"source": line, "translations": [{"text": each.text, "score": each.score} for each in several]}
             for line, several in zip(lines, found, strict=True)
         ]
-        print(json.dumps(without_nan(records), indent=2, ensure_ascii=False))
-    else:
-        for number, several in enumerate(found):
-            for each in several:
-                print(each.text if sample == 1 else f"{number} ||| {each.text} ||| {each.score:.6f}")
+        texts = [json.dumps(without_nan(records), indent=2, ensure_ascii=False)]
+    for text in texts:
+        print(text)  # the text itself, whatever it holds
     return 0
 
 

@@ -133,6 +133,9 @@ def test_the_queue_knows_which_jobs_have_not_ended(tmp_path: Path, monkeypatch: 
     programs.mkdir()
     squeue = programs / "squeue"
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    squeue.write_text("#!/bin/sh\n")
+    squeue.chmod(0o755)
+    assert SlurmQueue(tmp_path / "new", SlurmOptions()).queued() == {}
     squeue.write_text(f'#!/bin/sh\ncase "$*" in *--name={queue.name}*) echo 7_1;; *) echo 70;; esac\n')
     squeue.chmod(0o755)
     assert queue.queued() == {"b": "7_1"}
