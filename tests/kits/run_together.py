@@ -37,10 +37,18 @@ def start(config: str, folder: Path, size: int, prepare: Callable[[], None] = la
     return fork(size, work)
 
 
+def count_lines(log: Path) -> int:
+    """Count the lines of a log; 0 without one (a run that starts from the beginning deletes it first)."""
+    try:
+        return log.read_text().count("\n")
+    except FileNotFoundError:
+        return 0
+
+
 def end(pid: int, signum: signal.Signals, log: Path, lines: int) -> None:
     """Send a signal to a process as soon as the log has so many lines."""
     deadline = time.monotonic() + LIMIT_S
-    while not (log.exists() and log.read_text().count("\n") >= lines):
+    while count_lines(log) < lines:
         assert time.monotonic() < deadline
         time.sleep(0.002)
     os.kill(pid, signum)
@@ -64,7 +72,7 @@ def main(config: str, folder: Path) -> None:
     ended = [statuses(start(config, folder, 2, fail_at_update_5))]
     (folder.parent / "failed.json").write_bytes((folder / "luong-seed1" / "result.json").read_bytes())
     for size, signum, further in ((2, signal.SIGKILL, 6), (2, signal.SIGTERM, 12), (1, signal.SIGTERM, 6)):
-        lines = log.read_text().count("\n") + further if signum == signal.SIGTERM else further
+        lines = count_lines(log) + further if signum == signal.SIGTERM else further
         pids = start(config, folder, size)
         end(pids[-1], signum, log, lines)
         ended.append(statuses(pids))
