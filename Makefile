@@ -4,7 +4,7 @@
 #   make DATA=FOLDER bench            times on your copy of Multi30k instead of random ids
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compare results bench bench-gpu test kill-test lint clean
+.PHONY: help setup compare results bench bench-gpu test test-all kill-test lint clean
 
 ifdef PYTHON
 PY := $(PYTHON)
@@ -39,8 +39,13 @@ bench-gpu: $(STAMP) ## The same for large models on one GPU (planned for 8 minut
 	$(BENCH) configs/speed.toml --synthetic 14 --set train.device=cuda --set train.precision=bf16 \
 	    --out runs/bench-gpu/small.json $(ARGS)
 
-test: $(STAMP) ## Run the tests
-	OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
+PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --maxprocesses 4 --dist loadfile
+
+test: $(STAMP) ## Run the tests but those marked slow (5 minutes on 2 cores)
+	$(PYTEST) -m "not slow" $(ARGS)
+
+test-all: $(STAMP) ## Run all tests (10 minutes on 2 cores)
+	$(PYTEST) $(ARGS)
 
 kill-test: $(STAMP) ## End commands by signals and compare what remains (ARGS="--kills 1000": about 30 minutes)
 	$(PY) -m tests.reliability.kill_test $(ARGS)

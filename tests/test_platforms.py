@@ -11,9 +11,10 @@ from tests.kits.cli import ROWS
 from tests.kits.http_server import CONTENT, SHA256, Server, plain
 from tests.kits.paths import ROOT
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="imitates other systems on Linux")
-
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="imitates other systems on Linux"),
+]
 
 
 def elsewhere(*arguments: str | Path) -> str:

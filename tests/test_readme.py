@@ -15,6 +15,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
+@pytest.mark.slow
 def test_tables_are_those_of_the_result_files():
     regenerate = runpy.run_path(str(ROOT / "benchmarks" / "readme.py"))["regenerate"]
     assert "<!-- table: " in README

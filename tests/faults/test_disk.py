@@ -10,6 +10,8 @@ from tests.kits.cli import ROWS
 from tests.kits.faults import as_documented, environment, in_steps
 from tests.kits.training import same_weights
 
+pytestmark = pytest.mark.slow
+
 SPACE = {"full disk": (16, 64, 128, 8192), "file size limit": (32, 8192)}
 """KiB: too few for the encoded corpus, for the vocabulary, for a state; enough."""
 

@@ -9,6 +9,8 @@ from compare.cli import main
 from tests.conftest import WORDS
 from tests.kits.cli import Refusal
 
+pytestmark = pytest.mark.slow
+
 SMALL = """
 [vocabulary]
 size = 400

@@ -30,6 +30,8 @@ from tests.kits.probes import (
     train,
 )
 
+pytestmark = pytest.mark.slow
+
 SEED, TESTED = 0, 1000
 Attentions = dict[str, AttentionConfig]
 

@@ -12,6 +12,8 @@ from tests.kits.probes import NOISE, SOLVED, VALUES, accuracy, best_guess, full_
 from transformer import DecoderOnlyConfig, TransformerConfig
 from transformer.config import Positions
 
+pytestmark = pytest.mark.slow
+
 SEED, TESTED = 0, 1000
 SIZES: dict[str, Any] = {"d_model": 32, "num_heads": 2, "ffn_size": 64, "dropout": 0.0}
 

@@ -10,10 +10,12 @@ import pytest
 from tests.kits.paths import ROOT
 from tests.reliability.contents import differences, leftovers, progress, read_contents
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked"),
+]
 
 
-@pytest.mark.slow
 def test_killed_commands_lose_and_leave_nothing(tmp_path: Path):
     """A new seed each time; the output says which."""
     command = [sys.executable, "-m", "tests.reliability.kill_test", "--short", "--kills", "20"]

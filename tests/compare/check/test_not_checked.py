@@ -20,6 +20,7 @@ from tests.kits.tamper_actions import LSTM, OTHER, RUN, RUNS
 NAMES = f"({', '.join((RUN, LSTM, OTHER, 'lstm-seed2'))})"
 
 
+@pytest.mark.slow
 def test_missing_weights(forged: Path):
     """As in a published folder: size and FLOPs follow from the config."""
     for run in RUNS:

@@ -10,6 +10,8 @@ from tests.kits.forgery import renew_figures, renew_hashes, renew_views
 from tests.kits.tamper import Tamper, plain
 from tests.kits.tampers import PAGE, TAMPERS, render_page
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("tamper", TAMPERS, ids=lambda tamper: tamper.name)
 def test_a_forgery_is_printed(tamper: Tamper, forged: Path, capsys: pytest.CaptureFixture[str]):

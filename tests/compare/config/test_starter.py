@@ -43,6 +43,7 @@ def prepare(folder: Path, pairs: list[Pair]) -> Path:
     return folder / "mine" / "experiment.toml"
 
 
+@pytest.mark.slow
 def test_two_commands_lead_from_two_files_to_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     path = prepare(tmp_path, made_up(60))
     capsys.readouterr()

@@ -268,6 +268,7 @@ def test_a_row_says_what_was_matched_and_how_closely(toml: Path, tmp_path: Path)
     ]
 
 
+@pytest.mark.slow
 def test_a_calibration_is_kept(toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A resumed run is the same run, even if the speed of the machine has changed."""
     folder = tmp_path / "run"

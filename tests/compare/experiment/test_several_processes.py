@@ -24,6 +24,8 @@ from data.text.files import remove_leftovers, temporary_path
 from tests.kits.paths import ROOT
 from tests.kits.runs import ROWS
 
+pytestmark = pytest.mark.slow
+
 
 def start(toml: Path, folder: Path, *arguments: str) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "compare", "run", str(toml), "--out", str(folder), *arguments]
@@ -33,7 +35,6 @@ def start(toml: Path, folder: Path, *arguments: str) -> "subprocess.Popen[str]":
     )
 
 
-@pytest.mark.slow
 def test_two_processes_share_the_rows_of_one_experiment(tiny_toml: Path, tmp_path: Path, finished: Path):
     """Today's worst case: the same command twice. Each row is trained once, to the same weights."""
     processes = [start(tiny_toml, tmp_path / "run") for _ in "ab"]

@@ -22,6 +22,8 @@ from tests.kits.cli import Refusal
 from tests.kits.paths import ROOT
 from tests.kits.training import metrics
 
+pytestmark = pytest.mark.slow
+
 EQUAL = ("updates", "epochs", "tokens_seen", "best_update", "bleu", "chrf", "batch_hash", "settings_hash")
 """Figures that do not depend on the number of processes; those of the loss are equal but for rounding."""
 
@@ -79,7 +81,6 @@ def ended(config: Path, tmp_path_factory: pytest.TempPathFactory) -> Ended:
     return Ended(folder, json.loads(done.stdout.splitlines()[-1]), done.stderr.splitlines())
 
 
-@pytest.mark.slow
 def test_all_processes_end_together_with_one_line(ended: Ended):
     no_memory, killed, stopped, stopped_alone, finished = ended.statuses
     assert no_memory == [1, 0]
@@ -93,14 +94,12 @@ def test_all_processes_end_together_with_one_line(ended: Ended):
     assert all(line.startswith("stopped at update") for line in lines[1:])
 
 
-@pytest.mark.slow
 def test_a_process_without_memory_makes_all_leave_the_run(ended: Ended):
     record = json.loads((ended.folder.parent / "failed.json").read_text())
     assert record["status"] == "unfinished"
     assert record["reason"] == "out of memory: no memory left in process 1"
 
 
-@pytest.mark.slow
 def test_two_then_one_then_four_processes_give_the_row_of_one(ended: Ended, alone: Path):
     log = metrics(ended.folder / "luong-seed1")
     counts = [line.get("processes", 1) for line in log if line["kind"] == "train"]
@@ -119,7 +118,6 @@ def workers(agent: int) -> Iterator[tuple[int, dict[str, str]]]:
             continue  # ended meanwhile
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(
     not Path("/proc/self/environ").exists(), reason="needs the environment of other processes"
 )

@@ -18,6 +18,8 @@ from compare.training.serialization import load_state
 from compare.training.trainer_state import TrainerState
 from tests.kits.training import ROWS, metrics, same_weights
 
+pytestmark = pytest.mark.slow
+
 
 @dataclasses.dataclass(frozen=True)
 class Broken:

@@ -26,6 +26,7 @@ def test_there_are_forty_hand_written_pairs_and_the_recogniser_takes_them():
     assert [german for _, _, german in PAIRS if not accepts(german)] == []
 
 
+@pytest.mark.slow
 def test_every_german_sentence_is_recognised(splits):
     refused = [pair.tgt for pairs in splits.values() for pair in pairs if not accepts(pair.tgt)]
     assert refused == []

@@ -18,7 +18,10 @@ from tests.kits.cli import files
 from tests.kits.runs import ROWS
 from tests.reliability.contents import differences, leftovers, read_contents
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="sends signals")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="sends signals"),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +51,6 @@ def child_of(folder: Path) -> int:
     return int(json.loads((folder / ".lock").read_bytes())["pid"])
 
 
-@pytest.mark.slow
 def test_the_rows_are_those_of_a_serial_run_and_one_that_fails_stops_no_other(
     tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
@@ -79,7 +81,6 @@ def test_the_rows_are_those_of_a_serial_run_and_one_that_fails_stops_no_other(
     assert files(tmp_path / "jobs" / "luong-seed1") == before
 
 
-@pytest.mark.slow
 def test_a_killed_child_is_named_and_continued_by_the_same_command(
     tiny_toml: Path, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
@@ -98,7 +99,6 @@ def test_a_killed_child_is_named_and_continued_by_the_same_command(
     assert leftovers(folder) == []
 
 
-@pytest.mark.slow
 def test_a_signal_to_the_parent_saves_all_runs(
     tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

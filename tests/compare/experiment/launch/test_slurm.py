@@ -25,7 +25,10 @@ from tests.kits.runs import ROWS
 from tests.reliability.contents import differences, leftovers, read_contents
 
 pytest.importorskip("submitit", reason="submitit is not installed (extra slurm)")
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="sends signals")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="sends signals"),
+]
 LOCAL = ["--slurm", "cluster=local"]
 
 
@@ -51,7 +54,6 @@ def process_of(run: Path) -> int:
     return int(json.loads((run / ".lock").read_bytes())["pid"])
 
 
-@pytest.mark.slow
 def test_a_stopped_command_leaves_its_jobs_and_collects_them_when_it_is_given_again(
     tiny_toml: Path, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

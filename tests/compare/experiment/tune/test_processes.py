@@ -17,6 +17,8 @@ from compare.training.metrics_log import read_metrics
 from tests.kits.paths import ROOT
 from tests.reliability.contents import differences, leftovers, read_contents
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("optuna", reason="optuna is not installed (extra tune)")
 
 UPDATES = 30
@@ -32,7 +34,6 @@ def start(toml: Path, folder: Path) -> "subprocess.Popen[str]":
     )
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="processes are killed")
 def test_two_workers_go_on_where_a_third_was_killed(tiny_toml: Path, tmp_path: Path):
     folder = tmp_path / "out"
@@ -63,7 +64,6 @@ def test_two_workers_go_on_where_a_third_was_killed(tiny_toml: Path, tmp_path: P
     assert not [path for path in folder.rglob("*") if path.name == ".lock" or path.suffix in (".tmp", ".pt")]
 
 
-@pytest.mark.slow
 def test_jobs_end_each_trial_once_with_the_same_results(
     tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
