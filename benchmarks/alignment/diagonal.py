@@ -13,6 +13,7 @@ from compare.analysis.alignment.links import diagonal
 
 
 def main(gold: str, src: str, tgt: str) -> None:
+    """Print one line per sentence pair."""
     for pair in read_gold(Path(gold), Path(src), Path(tgt), first_word=0).pairs:
         sources, targets = diagonal(len(pair.tgt_words), len(pair.src_words)).T.nonzero()
         print(*(f"{i}-{j}" for i, j in zip(sources, targets, strict=True)))
