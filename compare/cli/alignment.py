@@ -42,6 +42,10 @@ def align(
     method: Annotated[
         str, typer.Option(help="Method for runs: arg max, intersection, or a threshold (0.2).")
     ] = "arg max",
+    links: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the links of the runs' heads, Pharaoh format, RUN/HEAD.links."),
+    ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
@@ -73,32 +77,37 @@ def align(
         str(path): read_proposed_links(path, pairs, first_word=links_first_word, reverse=links_reversed)
         for path in files
     }
-    for links in proposed.values():
-        if links.outside:
-            logger.warning(f"{links.outside}; they count as wrong (see --links-reversed, --links-first-word)")
-    alignments = {name: links.links for name, links in proposed.items()}
+    for each in proposed.values():
+        if each.outside:
+            logger.warning(f"{each.outside}; they count as wrong (see --links-reversed, --links-first-word)")
+    alignments = {name: each.links for name, each in proposed.items()}
     if symmetrize:
         alignments |= symmetrise(alignments)
     rows: list[dict[str, Any]] = []
     for path in systems:
         if path.is_dir():
-            rows += ({"system": str(path)} | row for row in _attention_rows(path, pairs, method))
+            rows += ({"system": str(path)} | row for row in _attention_rows(path, pairs, method, links))
     rows += (
-        {"system": name, "method": "links"} | count_proposed_links(links, pairs).scores()
-        for name, links in alignments.items()
+        {"system": name, "method": "links"} | count_proposed_links(found, pairs).scores()
+        for name, found in alignments.items()
     )
     print_visible(json.dumps(rows, indent=2) if as_json else markdown_table(rows))
     return 0
 
 
-def _attention_rows(run: Path, gold: "Gold", method: str) -> list[dict[str, Any]]:
-    """Return one row per head of a run."""
+def _attention_rows(run: Path, gold: "Gold", method: str, folder: Path | None) -> list[dict[str, Any]]:
+    """Return one row per head of a run, and write the links of each into a folder, if there is one."""
+    from compare.analysis.alignment.link_files import write_link_files
     from compare.analysis.alignment.measurement import measure_alignment
     from compare.results.trained_model import load_model
     from compare.system.cpu import tune_cpu
 
     tune_cpu()
-    measured = measure_alignment(load_model(run), gold)
+    translator = load_model(run)
+    measured = measure_alignment(translator, gold)
     if measured is None:
         raise ValueError(f"{run}: this model has no attention to the source, from which links are derived")
-    return measured.rows(method)
+    rows = measured.rows(method)
+    if folder is not None:
+        write_link_files(translator, gold, folder / run.resolve().name, method)
+    return rows

@@ -4,9 +4,9 @@
 links to words that a sentence does not have. ``pieces`` maps the pieces of a vocabulary to words;
 ``word_attention`` computes attention weights between words. ``links`` turns weights into links, ``aer``
 scores links, ``entropy`` measures how concentrated weights are, ``measurement`` sums both over a text.
-``experiment_alignment`` and ``experiment_entropy`` do this for a finished experiment. ``proposed_links``
-reads and scores the output of word aligners, ``giza`` that of GIZA++; ``symmetrisation`` combines two
-directions.
+``experiment_alignment`` and ``experiment_entropy`` do this for a finished experiment. ``link_files`` writes
+the links of a model. ``proposed_links`` reads and scores the output of word aligners, ``giza`` that of
+GIZA++; ``symmetrisation`` combines two directions.
 
 References:
 - Fraser and Marcu 2007, Measuring Word Alignment Quality for Statistical Machine Translation. Computational

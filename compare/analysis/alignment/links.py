@@ -90,3 +90,15 @@ METHODS = (
     *(Method("threshold", value, partial(above_threshold, threshold=value)) for value in THRESHOLDS),
 )
 """All methods that derive links from weights."""
+
+
+def method_number(name: str) -> int:
+    """Return the index in ``METHODS`` of "arg max", "intersection", or a threshold such as "0.2".
+
+    Raises:
+        ValueError: there is no such method.
+    """
+    names = [each.name if each.threshold is None else str(each.threshold) for each in METHODS]
+    if name not in names:
+        raise ValueError(f"unknown method {name!r}: choose from {', '.join(names)}")
+    return names.index(name)

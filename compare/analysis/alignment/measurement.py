@@ -13,7 +13,7 @@ import numpy as np
 from compare.analysis.alignment.aer import AlignmentCounts, CountArray
 from compare.analysis.alignment.entropy import AttentionEntropy, none_if_nan, sum_entropy
 from compare.analysis.alignment.gold import Gold, GoldLinks
-from compare.analysis.alignment.links import METHODS
+from compare.analysis.alignment.links import METHODS, method_number
 from compare.analysis.alignment.word_attention import AttentionHead, WordAttention, attend_words
 from compare.analysis.table import Row
 from compare.decoding.translator import Translator
@@ -65,15 +65,10 @@ class AlignmentMeasurement:
         """Return one table row per head and mean of heads.
 
         Args:
-            method: "arg max", "intersection", or a threshold of ``THRESHOLDS`` such as "0.2".
-
-        Raises:
-            ValueError: there is no such method.
+            method: see ``method_number``, which names the error.
         """
-        names = [each.name if each.threshold is None else str(each.threshold) for each in METHODS]
-        if method not in names:
-            raise ValueError(f"unknown method {method!r}: choose from {', '.join(names)}")
-        return [self.row(LinkChoice(names.index(method), head)) for head in range(len(self.heads))]
+        number = method_number(method)
+        return [self.row(LinkChoice(number, head)) for head in range(len(self.heads))]
 
     def row(self, choice: LinkChoice) -> Row:
         """Return the scores and entropy of one choice as a table row; a missing figure is None."""

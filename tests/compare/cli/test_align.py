@@ -54,6 +54,24 @@ def test_gold_links_may_be_of_the_other_direction(
     assert capsys.readouterr().out == straight
 
 
+@pytest.mark.parametrize("method", ["arg max", "0.2"])
+def test_written_links_score_as_the_attention_that_they_are_of(
+    method: str, finished: Path, files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    run, folder = finished / ROWS[1], tmp_path / "links"
+    options = [*files, "-q", "--json"]
+    assert main(["align", str(run), *options, "--method", method, "--links", str(folder)]) == 0
+    attention = {row["attention"]: row for row in json.loads(capsys.readouterr().out)}
+    written = [folder / run.name / f"{head.replace(' ', '-')}.links" for head in attention]
+    assert sorted((folder / run.name).iterdir()) == sorted(written)
+    assert main(["align", *map(str, written), *options]) == 0
+    links = json.loads(capsys.readouterr().out)
+    scores = ["aer", "precision", "recall"]
+    assert [[row[key] for key in scores] for row in links] == [
+        [row[key] for key in scores] for row in attention.values()
+    ]
+
+
 def test_what_cannot_be_aligned(finished: Path, files: list[str], refusal: Refusal):
     said = refusal("align", finished / ROWS[0], *files, "-q", "--method", "best")
     assert said.startswith("unknown method 'best': choose from arg max, intersection, 0.05")
