@@ -29,7 +29,10 @@ Folders = Annotated[list[Path], typer.Argument(help="Experiment folders, or fold
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results only.")]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", help="Override a setting: section.key=value. May be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--set", help="Override a setting: section.key=value or models.LABEL.key=value; repeatable."
+    ),
 ]
 CorpusFolder = Annotated[
     list[str] | None, typer.Option("--set", help="data.root=FOLDER: your copy of the corpus.")
