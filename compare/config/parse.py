@@ -21,6 +21,7 @@ from compare.config.sections import (
     TrainConfig,
     VocabularyConfig,
 )
+from compare.config.shipped import find_experiment
 from compare.config.toml_text import read_toml
 from compare.system.hints import abbreviate, did_you_mean
 
@@ -45,7 +46,7 @@ def load_experiment(
     experiment can be moved together. One in ``overrides`` remains relative to the working directory.
 
     Args:
-        path: the file, such as configs/demo.toml.
+        path: the file, such as configs/demo.toml, or the name of a shipped experiment, such as demo.
         overrides: settings that replace those of the file: ``section.key=value``, ``models.LABEL.key=value``
             or, for all models, ``models.*.key=value``.
         base: another folder than that of the file to resolve a relative ``data.root`` against.
@@ -57,7 +58,7 @@ def load_experiment(
         OSError: the file cannot be read.
         ValueError: an unknown key (with the nearest one), a value of the wrong type or out of range.
     """
-    path = Path(path)
+    path = find_experiment(path)
     table = current_config(read_toml(path), path)
     data = table.get("data")
     if isinstance(data, dict) and isinstance(root := data.get("root"), str):

@@ -110,7 +110,7 @@ def train_model(
     """
     run = folder.run
     reset_peak_memory(torch.device(run.train.device))
-    with reporter.training(run.label, run.train.max_updates) as report:
+    with reporter.training(run.label, run.train.max_updates, name=folder.name) as report:
         trainer, translator = build_trainer(folder, prepared, report, processes=processes)
         trainer.run()
     return translator

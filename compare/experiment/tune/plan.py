@@ -9,6 +9,7 @@ from typing import Any
 from compare.config.parse import load_experiment
 from compare.config.run import Run, resolve_models
 from compare.config.sections import Experiment
+from compare.config.shipped import find_experiment
 from compare.experiment.budget.match import find_reference, match_budget
 from compare.experiment.prepare import PreparedData, ensure_models_fit, prepare_data
 from compare.experiment.tune.space import (
@@ -97,4 +98,4 @@ def plan_search(config: str | Path, plan: TuningPlan, overrides: Sequence[str] =
     for run in runs:
         for draw in draws:
             apply_settings(run, draw)
-    return Search(config=Path(config), experiment=experiment, plan=plan, runs=runs, draws=draws)
+    return Search(config=find_experiment(config), experiment=experiment, plan=plan, runs=runs, draws=draws)
