@@ -42,8 +42,9 @@ def load_experiment(
 ) -> Experiment:
     """Read an experiment from a TOML file.
 
-    A relative ``data.root`` in the file is resolved against the folder of the file, so that a corpus and its
-    experiment can be moved together. One in ``overrides`` remains relative to the working directory.
+    A relative ``data.root`` or ``train.init_from`` in the file is resolved against the folder of the file, so
+    that a corpus and its experiment can be moved together. One in ``overrides`` remains relative to the
+    working directory.
 
     Args:
         path: the file, such as configs/demo.toml, or the name of a shipped experiment, such as demo.
@@ -60,9 +61,10 @@ def load_experiment(
     """
     path = find_experiment(path)
     table = current_config(read_toml(path), path)
-    data = table.get("data")
-    if isinstance(data, dict) and isinstance(root := data.get("root"), str):
-        data["root"] = absolute_root(root, path.parent if base is None else base)
+    for section, key in (("data", "root"), ("train", "init_from")):
+        values = table.get(section)
+        if isinstance(values, dict) and isinstance(given := values.get(key), str):
+            values[key] = absolute_root(given, path.parent if base is None else base)
     for override in overrides:
         apply_override(table, override, sections=SECTIONS, context=str(path))
     return experiment_from(table, name=path.stem, context=str(path))

@@ -10,6 +10,7 @@ from compare.config.sections import Experiment
 from compare.experiment.budget.match import match_budget
 from compare.experiment.estimate import RunEstimate, estimate_runs
 from compare.experiment.experiment_folder import open_registry, refuse_other_settings
+from compare.experiment.initial_weights import ensure_initial_weights_fit
 from compare.experiment.prepare import PreparedData, ensure_models_fit, prepare_data
 from compare.experiment.requested_runs import RequestedRuns
 from compare.experiment.run_all import InTurn, Launcher, check_settings
@@ -83,4 +84,6 @@ def _planned(
         if experiment.budget.match in ("params", "flops"):
             models = match_budget(models, prepared, {})
         ensure_models_fit(models, prepared.vocabulary_sizes)
-        yield requested.of(models), prepared
+        runs = requested.of(models)
+        ensure_initial_weights_fit(runs, prepared.vocabulary_sizes)
+        yield runs, prepared

@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from compare.config.run import Run
+from compare.experiment.initial_weights import with_initial_weights
 from compare.results.run_folder import RunFolder
 from compare.system.hints import abbreviate, did_you_mean
 
@@ -28,7 +29,8 @@ class RequestedRuns:
             models: all models of the experiment.
 
         Raises:
-            ValueError: ``only`` has a label that no model has; the message suggests the nearest.
+            ValueError: ``only`` has a label that no model has, and the message suggests the nearest; or the
+                weights that ``[train] init_from`` names are not there.
         """
         labels = [run.label for run in models]
         for label in self.only:
@@ -42,4 +44,5 @@ class RequestedRuns:
             if not self.only or any(fnmatchcase(run.label, label) for label in self.only)
         ]
         runs = [run.with_seed(seed) for seed in self.seeds or (models[0].train.seed,) for run in chosen]
+        runs = [with_initial_weights(run) for run in runs]
         return [RunFolder(run=run, folder=self.folder / run.name) for run in runs]

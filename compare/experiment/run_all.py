@@ -24,6 +24,7 @@ from compare.experiment.experiment_folder import (
     remove_leftovers_of_mistakes,
     write_registry,
 )
+from compare.experiment.initial_weights import ensure_initial_weights_fit
 from compare.experiment.prepare import PreparedData, ensure_models_fit, prepare_data
 from compare.experiment.requested_runs import RequestedRuns
 from compare.experiment.run_one import run_one, unfinished_result
@@ -199,6 +200,7 @@ def _run_experiment(
             runs = requested.of(models)
             refuse_other_settings(runs)
         ensure_models_fit(models, prepared.vocabulary_sizes)
+        ensure_initial_weights_fit(runs, prepared.vocabulary_sizes)
         write_registry(folder, registry, runs, prepared)
         prepared.keep_hash()
     launcher.run_each(runs, prepared, reporter)

@@ -45,6 +45,7 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Resul
         status="unfinished",
         beam=run.decode.beam_size,
         batch_tokens=run.train.batch_tokens,
+        init_hash=run.train.init_hash,
         accumulate=run.train.accumulate if run.train.accumulate > 1 else None,
         max_ratio=run.decode.max_ratio,
         valid_every=run.train.valid_every,

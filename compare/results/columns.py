@@ -27,6 +27,12 @@ def _longer_gain(row: Row) -> str:
     return UNKNOWN if gain is None or factor is None else f"{gain:+.1f} ({factor:g}x updates)"
 
 
+def _start(row: Row) -> str:
+    """Format the hash of the weights that training started from: "weights 0123456789ab"."""
+    found = row.get("init_hash")
+    return UNKNOWN if found is None else f"weights {found[:12]}"
+
+
 def _status(row: Row) -> str:
     """Format the status with its reason: "failed: loss became NaN at update 37"."""
     return f"{row['status']}: {row['reason']}" if row.get("reason") else str(row.get("status"))
@@ -349,6 +355,15 @@ COLUMNS: Mapping[str, Column] = {
             "averaged validations",
             Group.CONDITIONS,
             help="weights of so many validations may be averaged",
+        ),
+        Column(
+            "init_hash",
+            "start",
+            Group.TRAINING,
+            help="sha256 of the weights of another run that training started from; a dash: random weights",
+            shown=Shown.IF_KNOWN,
+            left=True,
+            render=_start,
         ),
         Column(
             "label_smoothing",

@@ -89,6 +89,8 @@ def plan_search(config: str | Path, plan: TuningPlan, overrides: Sequence[str] =
             f"{config}: budget.match = 'time' cannot be tuned, as trials are equal in updates: "
             "add --set budget.match=none, and put the best settings into the experiment"
         )
+    if experiment.train.init_from is not None:
+        raise ValueError(f"{config}: train.init_from cannot be tuned: trials start from random weights")
     updates = plan.updates or experiment.train.max_updates
     train = replace(experiment.train, max_updates=updates, patience=0)  # no trial is stopped early
     runs = resolve_models(replace(experiment, train=train), str(config))
