@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from compare.experiment.convergence_file import Convergence
     from compare.experiment.dry_run import dry_run, estimate_experiment
     from compare.experiment.ensemble import run_ensemble
+    from compare.experiment.extend import extend_experiment, plan_extension
     from compare.experiment.forced_scoring import (
         ForcedScores,
         SentenceScore,
@@ -113,6 +114,8 @@ _MODULES = {
     "diagnose": "compare.system.doctor",
     "draw_figure": "compare.report.plots.registry",
     "draw_plots": "compare.report.views",
+    "extend_experiment": "compare.experiment.extend",
+    "plan_extension": "compare.experiment.extend",
     "dry_run": "compare.experiment.dry_run",
     "estimate_experiment": "compare.experiment.dry_run",
     "generate": "compare.decoding.generate",
@@ -168,6 +171,8 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "__version__",
     "load_experiment",
     "resolve_models",
+    "extend_experiment",
+    "plan_extension",
     "dry_run",
     "estimate_experiment",
     "run_experiment",

@@ -1,4 +1,4 @@
-"""Commands that run something: run, tune, converge, ensemble, study."""
+"""Commands that run something: run, tune, converge, extend, ensemble, study."""
 
 import json
 import logging
@@ -192,6 +192,43 @@ def converge(
     refresh_views(folder)
     print_visible(render_convergence(measured, as_json=as_json), flush=True)
     return 0 if len(measured) == len(planned) else 1
+
+
+@app.command()
+def extend(
+    folder: Annotated[Path, typer.Argument(help="A finished experiment.")],
+    updates: Annotated[int, typer.Option(help="Updates of the whole training, more than so far.")],
+    jobs: Annotated[
+        str, typer.Option(help="Runs at a time: a number, or auto: one per GPU, or per two cores.")
+    ] = "1",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs; train nothing.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Train all runs of an experiment further.
+
+    The rows become those of the longer budget: what was made from the former last weights is removed, and
+    made again. Runs are refused whose learning rate depended on the number of updates (linear, cosine). The
+    same command again continues.
+
+    Example: attnbench extend runs/mine --updates 8000
+    """
+    from compare.experiment.extend import extend_experiment, plan_extension
+    from compare.report.tables.table import render_table
+    from compare.report.views import write_views
+    from compare.system.log import show_messages
+    from compare.system.progress import Reporter
+
+    show_messages(quiet=quiet)
+    launcher = _launcher(jobs, "")
+    if dry_run:
+        names = [run.name for run in plan_extension(folder, updates)]
+        print_visible(json.dumps(names) if as_json else "\n".join(names))
+        return 0
+    results = extend_experiment(folder, updates, Reporter(quiet=quiet), launcher=launcher)
+    print_visible(render_table(results, "json" if as_json else "markdown"), end="", flush=True)
+    write_views(folder)
+    return 0 if all(result.status == "done" for result in results) else 1
 
 
 @app.command()

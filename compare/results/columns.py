@@ -357,6 +357,14 @@ COLUMNS: Mapping[str, Column] = {
             help="weights of so many validations may be averaged",
         ),
         Column(
+            "extended_from",
+            "extended from",
+            Group.TRAINING,
+            help="updates after which training had ended before attnbench extend continued it",
+            decimals=0,
+            shown=Shown.IF_KNOWN,
+        ),
+        Column(
             "init_hash",
             "start",
             Group.TRAINING,
