@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from compare.experiment.contrastive import ContrastAccuracy, contrast_runs, measure_contrasts
     from compare.experiment.converge import measure_convergence, plan_convergence
     from compare.experiment.convergence_file import Convergence
+    from compare.experiment.dry_run import dry_run, estimate_experiment
     from compare.experiment.ensemble import run_ensemble
+    from compare.experiment.extend import extend_experiment, plan_extension
     from compare.experiment.forced_scoring import (
         ForcedScores,
         SentenceScore,
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from compare.experiment.launch.slurm import SlurmArray
     from compare.experiment.launch.slurm_options import parse_slurm
     from compare.experiment.publish import publish_experiment
-    from compare.experiment.run_all import dry_run, run_experiment
+    from compare.experiment.run_all import run_experiment
     from compare.experiment.score_run import score_runs
     from compare.experiment.tune.plan import TuningPlan
     from compare.experiment.tune.search import plan_trials, tune_experiment
@@ -112,7 +114,10 @@ _MODULES = {
     "diagnose": "compare.system.doctor",
     "draw_figure": "compare.report.plots.registry",
     "draw_plots": "compare.report.views",
-    "dry_run": "compare.experiment.run_all",
+    "extend_experiment": "compare.experiment.extend",
+    "plan_extension": "compare.experiment.extend",
+    "dry_run": "compare.experiment.dry_run",
+    "estimate_experiment": "compare.experiment.dry_run",
     "generate": "compare.decoding.generate",
     "list_figures": "compare.report.plots.registry",
     "list_metrics": "compare.scoring.metrics",
@@ -166,7 +171,10 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "__version__",
     "load_experiment",
     "resolve_models",
+    "extend_experiment",
+    "plan_extension",
     "dry_run",
+    "estimate_experiment",
     "run_experiment",
     "SideBySide",
     "SlurmArray",

@@ -130,7 +130,7 @@ def train_subwords(kind: str, lines: Iterable[str], *, size: int, seed: int) -> 
             raise _size_error(kind, size, str(error)) from None
     logger.warning(
         f"warning: a {kind} vocabulary of size {size} cannot be built from this text: "
-        f"the largest possible size, {largest[1]}, is used"
+        f"the largest possible vocabulary.size, {largest[1]}, is used"
     )
     return train_subwords(kind, lines, size=int(largest[1]), seed=seed)
 
@@ -166,6 +166,7 @@ def _size_error(kind: str, size: int, message: str) -> ValueError:
     context = f"a {kind} vocabulary of size {size} cannot be built from this text"
     if match := re.search(r"required_chars\. \d+ vs (\d+)", message):
         return ValueError(
-            f"{context}: its specials, bytes and characters alone need {match[1]}; set a larger size"
+            f"{context}: its specials, bytes and characters alone need {match[1]}; "
+            "set a larger size (vocabulary.size)"
         )
     return ValueError(f"{context}: {message.strip()}")

@@ -68,7 +68,8 @@ def test_presets_corpora_and_this_machine_are_described():
 
 def test_an_experiment_runs(tiny_toml: Path, tmp_path: Path):
     out = ["--out", tmp_path / "run"]
-    assert attnbench("run", tiny_toml, *out, "--dry-run").split() == list(ROWS)
+    planned = json.loads(attnbench("run", tiny_toml, *out, "--dry-run", "--json"))
+    assert [run["name"] for run in planned] == list(ROWS)
     assert not (tmp_path / "run").exists()
     attnbench("run", tiny_toml, *out, "--set", "train.max_updates=4", "--set", "train.valid_every=4")
     rows = json.loads(attnbench("table", tmp_path / "run", "--json"))

@@ -15,7 +15,7 @@ from compare.check.not_checked import files_not_read, general_limits, group_by_s
 from compare.check.other_runs import check_copies, check_shared_settings
 from compare.check.result_fields import DAMAGE, check_name, check_result, check_status
 from compare.check.run_data import CheckedRun, DataCache, read_run
-from compare.check.run_files import check_hashes, check_snapshots, check_vocabulary
+from compare.check.run_files import check_hashes, check_initial_weights, check_snapshots, check_vocabulary
 from compare.check.selection import check_selection
 from compare.check.timings import check_timings
 from compare.check.training_log import check_log
@@ -94,7 +94,7 @@ def check_run(run: CheckedRun, decode: int) -> Iterator[ComparedValue | Gap]:
         run: the run.
         decode: lines of each test set to translate again.
     """
-    checks: list[Check] = [check_name, check_status, check_log]
+    checks: list[Check] = [check_name, check_status, check_initial_weights, check_log]
     if (run.folder.folder / "result.json").is_file():
         checks.insert(0, check_result)
     if run.result.status == "done":

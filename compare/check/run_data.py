@@ -16,6 +16,7 @@ from compare.system.log import no_messages
 from compare.system.version import code_version
 from compare.training.metrics_log import read_metrics
 from data.loader import BatchStream
+from data.vocabulary import load_pair
 
 
 class BatchTokens(NamedTuple):
@@ -64,27 +65,31 @@ class DataCache:
         self._corpora: dict[object, PreparedData | Exception] = {}
         self._streams: dict[object, PreparedData] = {}
 
-    def prepare(self, run: Run) -> PreparedData:
+    def prepare(self, run: Run, folder: Path) -> PreparedData:
         """Return the data that the sections of ``run`` describe.
+
+        The vocabularies are built again from the training split, unless the run started from the weights of
+        another one, whose vocabularies it has.
 
         Raises:
             ValueError, OSError: the corpus cannot be read or used.
         """
-        settings = (run.data, run.vocabulary)
+        own = load_pair(folder) if run.train.init_from is not None else None
+        settings = (run.data, run.vocabulary, own.content_hash if own else None)
         if settings not in self._corpora:
             try:
                 with no_messages(prepare_data.__module__):
-                    self._corpora[settings] = prepare_data(run, self._encoded)
+                    self._corpora[settings] = prepare_data(run, self._encoded, vocabularies=own)
             except (ValueError, OSError) as error:
                 self._corpora[settings] = error
         prepared = self._corpora[settings]
         if isinstance(prepared, Exception):
             raise prepared
-        return self._with_batches(prepared, run)
+        return self._with_batches(prepared, run, settings)
 
-    def _with_batches(self, prepared: PreparedData, run: Run) -> PreparedData:
+    def _with_batches(self, prepared: PreparedData, run: Run, settings: object) -> PreparedData:
         """Return ``prepared`` with the batches of the run's budget of tokens and seed."""
-        key = (run.data, run.vocabulary, run.train.batch_tokens, run.train.seed)
+        key = (settings, run.train.batch_tokens, run.train.seed)
         if key not in self._streams:
             stream = BatchStream(prepared.train, batch_tokens=run.train.batch_tokens, seed=run.train.seed)
             self._streams[key] = replace(prepared, stream=stream, batch_hash=stream.stream_hash(1))
@@ -115,7 +120,7 @@ def read_run(folder: Path, result: Result, cache: DataCache) -> tuple[CheckedRun
     except (ValueError, OSError) as error:
         problems.append(ComparedValue(run.name, "metrics.jsonl", "a log", str(error)))
     try:
-        prepared = cache.prepare(run.run)
+        prepared = cache.prepare(run.run, folder)
     except OSError as error:
         problems.append(Gap(f"data, batches and scores: {error}", run.name))
     except ValueError as error:

@@ -9,7 +9,7 @@ import torch
 from compare.check.findings import ComparedValue, Gap
 from compare.check.run_data import CheckedRun
 from compare.decoding.length_penalty import length_penalties
-from compare.training.file_names import CHECKPOINTS
+from compare.training.file_names import CHECKPOINTS, WEIGHTS
 from compare.training.serialization import average, load_weights
 from data.text.files import hash_file
 from data.vocabulary import load_pair
@@ -52,6 +52,19 @@ def check_vocabulary(run: CheckedRun) -> Iterator[ComparedValue]:
     except (ValueError, OSError) as error:
         recorded = str(error)
     yield ComparedValue(run.name, "vocabulary", recorded, run.prepared.vocabularies.content_hash)
+
+
+def check_initial_weights(run: CheckedRun) -> Iterator[ComparedValue | Gap]:
+    """Compare the recorded hash of the weights that training started from with these weights."""
+    train = run.folder.run.train
+    if train.init_from is None:
+        return
+    weights = Path(train.init_from) / WEIGHTS
+    if weights.is_file():
+        yield ComparedValue(run.name, "train.init_hash", train.init_hash, hash_file(weights))
+    else:
+        yield Gap("the weights that training started from, which are not here", run.name)
+    yield Gap("vocabularies, which are those of the run that training started from", run.name)
 
 
 def check_snapshots(run: CheckedRun) -> Iterator[ComparedValue]:

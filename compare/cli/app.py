@@ -16,7 +16,7 @@ from data.text.control_characters import visible, visible_lines
 app = typer.Typer(
     name="attnbench",
     help="Compare recurrent attention with the Transformer in machine translation.",
-    epilog="Example: attnbench run configs/demo.toml",
+    epilog="Example: attnbench run demo",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -29,7 +29,10 @@ Folders = Annotated[list[Path], typer.Argument(help="Experiment folders, or fold
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results only.")]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", help="Override a setting: section.key=value. May be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--set", help="Override a setting: section.key=value or models.LABEL.key=value; repeatable."
+    ),
 ]
 CorpusFolder = Annotated[
     list[str] | None, typer.Option("--set", help="data.root=FOLDER: your copy of the corpus.")
@@ -55,6 +58,26 @@ def corpus_folder(settings: list[str] | None) -> str:
                 "can be given: data.root=FOLDER"
             )
     return absolute_root(root, Path())
+
+
+def _print_experiments(asked: bool) -> None:
+    """Print the experiments that ship with attnbench and stop; called by typer for ``--list``."""
+    if asked:
+        from compare.config.shipped import describe_shipped
+
+        print_visible("\n".join(f"{each['name']:<20} {each['about']}" for each in describe_shipped()))
+        raise typer.Exit
+
+
+ListExperiments = Annotated[
+    bool,
+    typer.Option(
+        "--list",
+        callback=_print_experiments,
+        is_eager=True,
+        help="List the experiments that ship with attnbench.",
+    ),
+]
 
 
 def _print_version(asked: bool) -> None:

@@ -1,13 +1,23 @@
-"""Commands that run something: run, tune, converge, ensemble, study."""
+"""Commands that run something: run, tune, converge, extend, ensemble, study."""
 
 import json
 import logging
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from compare.cli.app import AsJson, CorpusFolder, Quiet, Settings, app, corpus_folder, print_visible
+from compare.cli.app import (
+    AsJson,
+    CorpusFolder,
+    ListExperiments,
+    Quiet,
+    Settings,
+    app,
+    corpus_folder,
+    print_visible,
+)
 
 if TYPE_CHECKING:
     from compare.experiment.run_all import Launcher
@@ -17,11 +27,14 @@ logger = logging.getLogger(__name__)
 
 @app.command()
 def run(
-    config: Annotated[Path, typer.Argument(help="The experiment, a TOML file.")],
+    config: Annotated[Path, typer.Argument(help="The experiment: a TOML file, or a name of --list.")],
     settings: Settings = None,
     seeds: Annotated[
         str,
         typer.Option(help="Train each model once per seed, such as 1,2,3 [default: train.seed]."),
+    ] = "",
+    only: Annotated[
+        str, typer.Option(help="Train these models only, such as lstm,bahdanau or 'lstm-*' [default: all].")
     ] = "",
     jobs: Annotated[
         str, typer.Option(help="Runs at a time: a number, or auto: one per GPU, or per two cores.")
@@ -35,20 +48,25 @@ def run(
         bool, typer.Option("--time-again", help="Time all models again, such as after a disturbed timing.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check settings and data; train nothing.")
+        bool,
+        typer.Option("--dry-run", help="Check settings and data, estimate sizes and times; train nothing."),
     ] = False,
+    list_experiments: ListExperiments = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
     """Train, decode, score and time all models; again to resume.
 
-    Runs that have ended stay as they are; a run that was stopped continues from its last saved state.
+    Runs that have ended stay as they are; a run that was stopped continues from its last saved state. The
+    table has all rows of the folder. With --only, table and exit status are of these models alone.
     Started by torchrun, several processes train each model together.
 
-    Example: attnbench run configs/multi30k.toml --set data.root=multi30k
+    Example: attnbench run multi30k --set data.root=FOLDER
     """
     from compare.config.parse import load_experiment
     from compare.experiment import run_all
+    from compare.experiment.dry_run import estimate_experiment
+    from compare.report.tables.estimates import render_estimates
     from compare.report.tables.table import render_table
     from compare.report.views import write_views
     from compare.results.store import read_results
@@ -60,26 +78,29 @@ def run(
     experiment = load_experiment(config, settings or [])
     folder = out or Path("runs") / experiment.name
     options: dict[str, Any] = {"seeds": _seeds(seeds), "context": str(config)}
+    options["only"] = [label for label in only.split(",") if label]
     options["launcher"] = _launcher(jobs, slurm)
     if dry_run and not is_main_process():
         return 0
     if dry_run:
-        names = [run.name for run in run_all.dry_run(experiment, folder, **options)]
-        print_visible(json.dumps(names) if as_json else "\n".join(names))
+        estimates = estimate_experiment(experiment, folder, **options)
+        rows = [asdict(estimate) for estimate in estimates]
+        print_visible(json.dumps(rows) if as_json else render_estimates(estimates))
         return 0
     results = run_all.run_experiment(
         experiment, folder, Reporter(quiet=quiet), **options, time_again=time_again
     )
     if not is_main_process():
         return 0
-    print_visible(render_table(read_results(folder), "json" if as_json else "markdown"), end="", flush=True)
+    shown = results if only else read_results(folder)
+    print_visible(render_table(shown, "json" if as_json else "markdown"), end="", flush=True)
     write_views(folder)
     return 0 if all(result.status == "done" for result in results) else 1
 
 
 @app.command()
 def tune(
-    config: Annotated[Path, typer.Argument(help="The experiment, a TOML file.")],
+    config: Annotated[Path, typer.Argument(help="The experiment: a TOML file, or a name of run --list.")],
     trials: Annotated[int, typer.Option(help="Trials per model.")] = 20,
     updates: Annotated[int, typer.Option(help="Updates per trial [default: train.max_updates].")] = 0,
     space: Annotated[
@@ -103,7 +124,7 @@ def tune(
     Every model gets the same random draws, trials and updates; the validation set decides. Writes the trials
     and best.toml, the experiment with the best settings. Again to resume; several processes share the trials.
 
-    Example: attnbench tune configs/demo.toml --trials 20 --space learning_rate=1e-3:3e-2
+    Example: attnbench tune demo --trials 20 --space learning_rate=1e-3:3e-2
     """
     from compare.experiment.tune.plan import TuningPlan
     from compare.experiment.tune.search import plan_trials, tune_experiment
@@ -171,6 +192,43 @@ def converge(
     refresh_views(folder)
     print_visible(render_convergence(measured, as_json=as_json), flush=True)
     return 0 if len(measured) == len(planned) else 1
+
+
+@app.command()
+def extend(
+    folder: Annotated[Path, typer.Argument(help="A finished experiment.")],
+    updates: Annotated[int, typer.Option(help="Updates of the whole training, more than so far.")],
+    jobs: Annotated[
+        str, typer.Option(help="Runs at a time: a number, or auto: one per GPU, or per two cores.")
+    ] = "1",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs; train nothing.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Train all runs of an experiment further.
+
+    The rows become those of the longer budget: what was made from the former last weights is removed, and
+    made again. Runs are refused whose learning rate depended on the number of updates (linear, cosine). The
+    same command again continues.
+
+    Example: attnbench extend runs/mine --updates 8000
+    """
+    from compare.experiment.extend import extend_experiment, plan_extension
+    from compare.report.tables.table import render_table
+    from compare.report.views import write_views
+    from compare.system.log import show_messages
+    from compare.system.progress import Reporter
+
+    show_messages(quiet=quiet)
+    launcher = _launcher(jobs, "")
+    if dry_run:
+        names = [run.name for run in plan_extension(folder, updates)]
+        print_visible(json.dumps(names) if as_json else "\n".join(names))
+        return 0
+    results = extend_experiment(folder, updates, Reporter(quiet=quiet), launcher=launcher)
+    print_visible(render_table(results, "json" if as_json else "markdown"), end="", flush=True)
+    write_views(folder)
+    return 0 if all(result.status == "done" for result in results) else 1
 
 
 @app.command()

@@ -11,30 +11,61 @@ from compare.cli.app import AsJson, CorpusFolder, Folders, Quiet, app, corpus_fo
 from data.text.control_characters import visible
 
 
+def _explain_columns(asked: bool) -> None:
+    """Print all columns and stop; called by typer for ``--list-columns``."""
+    if asked:
+        from compare.results.column_catalogue import explain_columns
+        from compare.results.markdown import markdown_table
+
+        print_visible(markdown_table(explain_columns(), left={"column", "field", "shown", "explanation"}))
+        raise typer.Exit
+
+
 @app.command()
 def table(
     folders: Folders,
     form: Annotated[str, typer.Option(help="markdown, csv, json or latex.")] = "markdown",
-    shape: Annotated[str, typer.Option(help="rows, aggregated (means), or wide (column per seed).")] = "rows",
-    columns: Annotated[str | None, typer.Option(help="Columns to show, separated by commas.")] = None,
+    shape: Annotated[
+        str,
+        typer.Option(help="rows, aggregated (means), or wide (column per seed) [default: see above]."),
+    ] = "",
+    columns: Annotated[
+        str | None, typer.Option(help="Columns to show: headings or fields, separated by commas.")
+    ] = None,
+    list_columns: Annotated[
+        bool,
+        typer.Option("--list-columns", callback=_explain_columns, is_eager=True, help="Explain all columns."),
+    ] = False,
+    caption: Annotated[str, typer.Option(help="Caption of the LaTeX table.")] = "",
     corpus: CorpusFolder = None,
     as_json: AsJson = False,
 ) -> int:
-    """Print the results of experiments as one table.
+    r"""Print the results of experiments as one table.
 
-    In Markdown, ensembles stand below it in a table of their own.
+    Markdown and LaTeX have the means of models with several seeds, if all runs are done, else one row per
+    run; CSV and JSON have one row per run. LaTeX is a table to \input. In Markdown, ensembles stand below
+    in a table of their own.
+
+    Example: attnbench table runs/demo --columns "model,BLEU,train (min)" --form latex
     """
     from compare.report.tables.ensembles import ensembles_below
-    from compare.report.tables.shapes import TableShape, load_table
+    from compare.report.tables.shapes import TableShape, default_shape, load_table
     from compare.report.tables.table import render_table
     from compare.report.views import refresh_views
 
     for folder in folders:
         refresh_views(folder)
+    form = "json" if as_json else form
+    if not shape:
+        shape = TableShape.ROWS if form in ("csv", "json") else default_shape(folders)
     frame = load_table(folders, shape, data_root=corpus_folder(corpus))
-    chosen = columns.split(",") if columns else list(frame.columns) if shape == TableShape.WIDE else None
-    text = render_table(frame, "json" if as_json else form, chosen)
-    below = ensembles_below(folders) if form == "markdown" and not as_json else ""
+    chosen = [name.strip() for name in columns.split(",")] if columns else None
+    if chosen is None and shape == TableShape.WIDE:
+        chosen = list(frame.columns)
+    if caption and form != "latex":
+        raise ValueError(f"--caption has no effect on {form}: add --form latex")
+    text = render_table(frame, form, chosen, caption=caption)
+    below = ensembles_below(folders) if form == "markdown" else ""
     print_visible(text + below, end="")
     return 0
 

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
+from compare.config.model_grid import expand_grid
+from compare.config.overrides import apply_override, describe_unknown_key
 from compare.config.schema import current_config
 from compare.config.sections import (
     BenchConfig,
@@ -19,7 +21,8 @@ from compare.config.sections import (
     TrainConfig,
     VocabularyConfig,
 )
-from compare.config.toml_text import parse_value, read_toml
+from compare.config.shipped import find_experiment
+from compare.config.toml_text import read_toml
 from compare.system.hints import abbreviate, did_you_mean
 
 Section = TypeVar("Section")
@@ -39,12 +42,14 @@ def load_experiment(
 ) -> Experiment:
     """Read an experiment from a TOML file.
 
-    A relative ``data.root`` in the file is resolved against the folder of the file, so that a corpus and its
-    experiment can be moved together. One in ``overrides`` remains relative to the working directory.
+    A relative ``data.root`` or ``train.init_from`` in the file is resolved against the folder of the file, so
+    that a corpus and its experiment can be moved together. One in ``overrides`` remains relative to the
+    working directory.
 
     Args:
-        path: the file, such as configs/demo.toml.
-        overrides: ``section.key=value`` settings that replace those of the file.
+        path: the file, such as configs/demo.toml, or the name of a shipped experiment, such as demo.
+        overrides: settings that replace those of the file: ``section.key=value``, ``models.LABEL.key=value``
+            or, for all models, ``models.*.key=value``.
         base: another folder than that of the file to resolve a relative ``data.root`` against.
 
     Returns:
@@ -54,13 +59,14 @@ def load_experiment(
         OSError: the file cannot be read.
         ValueError: an unknown key (with the nearest one), a value of the wrong type or out of range.
     """
-    path = Path(path)
+    path = find_experiment(path)
     table = current_config(read_toml(path), path)
-    data = table.get("data")
-    if isinstance(data, dict) and isinstance(root := data.get("root"), str):
-        data["root"] = absolute_root(root, path.parent if base is None else base)
+    for section, key in (("data", "root"), ("train", "init_from")):
+        values = table.get(section)
+        if isinstance(values, dict) and isinstance(given := values.get(key), str):
+            values[key] = absolute_root(given, path.parent if base is None else base)
     for override in overrides:
-        _apply(table, override)
+        apply_override(table, override, sections=SECTIONS, context=str(path))
     return experiment_from(table, name=path.stem, context=str(path))
 
 
@@ -91,7 +97,11 @@ def experiment_from(table: Mapping[str, Any], *, name: str, context: str) -> Exp
     models = table.get("models", [])
     if not isinstance(models, list) or not models or not all(isinstance(row, dict) for row in models):
         raise ValueError(f"{context}: no [[models]] table: name at least one, such as preset = 'bahdanau'")
-    rows = tuple(_model_row(row, f"{context}: models[{index}]") for index, row in enumerate(models))
+    rows = tuple(
+        _model_row(row, f"{context}: models[{index}]")
+        for index, written in enumerate(models)
+        for row in expand_grid(written, f"{context}: models[{index}]")
+    )
     for label, count in Counter(row.label for row in rows).items():
         if count > 1:
             raise ValueError(f"{context}: label {label!r} is given twice: each model needs a different label")
@@ -110,7 +120,7 @@ def build_section(kind: type[Section], table: Any, context: str, prefix: str) ->
     values = {}
     for key, value in table.items():
         if key not in fields:
-            raise unknown_key(context, f"{prefix}.{key}", [f"{prefix}.{name}" for name in fields])
+            raise ValueError(f"{context}: {describe_unknown_key(prefix, key, fields)}")
         values[key] = check_type(value, fields[key].type, f"{context}: {prefix}.{key}")
     try:
         return kind(**values)
@@ -159,19 +169,3 @@ def _model_row(row: Mapping[str, Any], context: str) -> ModelConfig:
         return ModelConfig(preset=preset, label=label, overrides=overrides)
     except ValueError as error:
         raise ValueError(f"{context}: {error}") from None
-
-
-def _apply(table: dict[str, Any], override: str) -> None:
-    """Apply one override ``section.key=value``."""
-    key, equals, text = override.partition("=")
-    section, dot, name = key.strip().partition(".")
-    if not equals or not dot or not name:
-        raise ValueError(f"--set {override}: must look like section.key=value, such as train.max_updates=500")
-    if section not in SECTIONS:
-        raise unknown_key(f"--set {override}", section, SECTIONS)
-    value = parse_value(text)
-    known = [f.name for f in dataclasses.fields(SECTIONS[section])]
-    if name not in known:
-        raise unknown_key(f"--set {override}", f"{section}.{name}", [f"{section}.{k}" for k in known])
-    if isinstance(table.setdefault(section, {}), dict):  # a section that is no table is refused later
-        table[section][name] = value

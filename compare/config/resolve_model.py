@@ -1,9 +1,11 @@
 """Resolve a ``[[models]]`` table to a model: its preset with its overrides applied."""
 
-from compare.config.parse import check_type, unknown_key
+from compare.config.overrides import suggest_setting
+from compare.config.parse import check_type
 from compare.config.sections import ModelConfig
 from compare.models.presets import find_preset
 from compare.models.resolved_model import ResolvedModel
+from compare.system.hints import abbreviate
 
 
 def resolve_model(row: ModelConfig, context: str = "config") -> ResolvedModel:
@@ -22,7 +24,7 @@ def resolve_model(row: ModelConfig, context: str = "config") -> ResolvedModel:
     values = {}
     for key, value in row.overrides.items():
         if key not in kinds:
-            raise unknown_key(context, key, kinds)
+            raise ValueError(f"{context}: unknown key {abbreviate(key)}; {suggest_setting(key, kinds)}")
         values[key] = check_type(value, kinds[key], f"{context}: {key}")
     try:
         return model.override(values)

@@ -104,6 +104,11 @@ class TrainConfig:
     """Updates between lines of metrics.jsonl."""
     checkpoint_every: int = 500
     """Updates between saves of the trainer state."""
+    init_from: str | None = None
+    """Folder of a finished run whose weights and vocabularies training starts from (fine-tuning), or of an
+    experiment: then each model starts from the run of its label and seed. Relative as ``data.root``."""
+    init_hash: str | None = None
+    """The sha256 of these weights, written into the config.toml of a run."""
 
     def __post_init__(self) -> None:
         """Reject invalid values before training."""
@@ -121,6 +126,8 @@ class TrainConfig:
             checkpoint_every=self.checkpoint_every,
         )
         _at_least(0, patience=self.patience, seed=self.seed)
+        if self.init_from == "" or (self.init_hash and not self.init_from):
+            raise ValueError("init_from must name the folder of a run, or be left out")
         _at_most(1_000_000_000, batch_tokens=self.batch_tokens)
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing must be in [0, 1), found {self.label_smoothing}")

@@ -13,6 +13,8 @@ NOT_SHARED = {
     "train.deterministic",
     "train.log_every",
     "train.checkpoint_every",
+    "train.init_from",  # stands below as what it means
+    "train.init_hash",
     "train.accumulate",  # the parts of a batch have the sum of its gradients
     "decode.batch_tokens",  # a translation does not depend on the sentences that are decoded with it
     "budget.reference",
@@ -33,6 +35,8 @@ def shared_settings(run: Run) -> dict[str, Any]:
         for name, value in run.settings().items()
         if not name.startswith(("model.", "bench.")) and name not in NOT_SHARED
     }
+    if run.train.init_from is not None:  # rows that start so stand in no table with rows that do not
+        settings["train.start"] = "weights of another run"
     if run.budget.match == "time":
         for name in DECIDED_BY_TIME:
             del settings[name]

@@ -5,12 +5,14 @@ from collections.abc import Callable
 import torch
 
 from compare.decoding.translator import Translator
+from compare.experiment.initial_weights import load_initial_weights
 from compare.experiment.prepare import PreparedData
 from compare.models.registry import build
 from compare.results.run_folder import RunFolder
 from compare.system.distributed import SINGLE, Processes
 from compare.system.numerics import set_numerics
 from compare.system.progress import MetricsCallback
+from compare.training.file_names import CHECKPOINTS, STATE
 from compare.training.loss import TranslationLoss
 from compare.training.trainer import Trainer
 from compare.training.trainer_state import Validation
@@ -25,7 +27,9 @@ def build_trainer(
     validate: Callable[[], Validation] | None = None,
     processes: Processes = SINGLE,
 ) -> tuple[Trainer, Translator]:
-    """Build a model with fresh weights, and the trainer that continues where it was stopped.
+    """Build a model, and the trainer that continues where it was stopped.
+
+    The weights are random, or those of ``[train] init_from``.
 
     Args:
         folder: the run, and the folder for the files of training.
@@ -41,7 +45,10 @@ def build_trainer(
     run, device = folder.run, torch.device(folder.run.train.device)
     set_numerics(device, deterministic=run.train.deterministic)
     torch.manual_seed(run.train.seed)
-    model = build(run.model.architecture, *prepared.vocabulary_sizes).to(device)
+    model = build(run.model.architecture, *prepared.vocabulary_sizes)
+    if not (folder.folder / CHECKPOINTS / STATE).is_file():
+        load_initial_weights(model, run.train)
+    model = model.to(device)
     criterion = TranslationLoss(model, run.train.label_smoothing)
     translator = Translator(model, prepared.vocabularies, run.decode, device, processes=processes)
     validate = validate or Validator(

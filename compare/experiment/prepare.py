@@ -9,6 +9,7 @@ from time import perf_counter
 
 from compare.config.run import Run
 from compare.config.sections import DataConfig, Experiment, VocabularyConfig
+from compare.experiment.initial_weights import initial_vocabularies
 from compare.models.meta_model import ensure_fits_memory
 from data.corpus import Corpus, Pairs, embedded_corpus, read_corpus
 from data.encode import encode_split
@@ -77,7 +78,8 @@ def prepare_data(
         settings: the sections ``data``, ``vocabulary`` and ``train`` of an experiment or of a run.
         folder: cache of encoded splits; a split encoded before with the same vocabulary is taken from it.
         tests: whether to read the test sets; what is chosen on validation must not see them.
-        vocabularies: those of the training split, if they have been built before.
+        vocabularies: those of the run, if they have been built or loaded before; by default those of the run
+            that training starts from, or else of the training split.
 
     Raises:
         ValueError: the corpus or the vocabulary cannot be used.
@@ -92,6 +94,7 @@ def prepare_data(
                 f"{overlap} of {len(corpus.splits[test].src)} sources of {test} also occur in train"
             )
     times.append(perf_counter())
+    vocabularies = vocabularies or initial_vocabularies(settings.train)
     vocabularies = vocabularies or build_vocabularies(pairs, settings.vocabulary)
     times.append(perf_counter())
     limit = settings.data.max_tokens

@@ -1,5 +1,6 @@
 """Settings of a published run: the name of the corpus stands in place of its path."""
 
+import json
 import re
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from data.text.files import read_bytes
 
 MAX_BYTES = 1_000_000_000
 """Size that no file of a run other than its weights reaches."""
+INIT_LINE = re.compile(r'^(?P<key>init_from\s*=\s*)(?P<path>".*")$', re.MULTILINE)
 ROOT_LINE = re.compile(r"^root\s*=.*$", re.MULTILINE)
 
 
@@ -24,6 +26,12 @@ def corpus_name(root: str) -> str:
 
 
 def without_path(config: str, corpus: str) -> str:
-    """Replace ``data.root`` in the text of a config by the name of the corpus."""
+    """Replace ``data.root`` in the text of a config by the name of the corpus, and shorten ``init_from``."""
     (line,) = toml_assignments({"root": corpus})
-    return ROOT_LINE.sub(lambda _: line, config, count=1)
+    text = ROOT_LINE.sub(lambda _: line, config, count=1)
+    return INIT_LINE.sub(lambda match: f"{match['key']}{_last_parts(match['path'])}", text, count=1)
+
+
+def _last_parts(path: str) -> str:
+    """Return the last two parts of a path in TOML, "experiment/run"; any other text as it is."""
+    return json.dumps("/".join(Path(json.loads(path)).parts[-2:]), ensure_ascii=False)

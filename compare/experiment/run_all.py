@@ -9,13 +9,13 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Protocol
 
 from compare.config.run import Run, resolve_models
 from compare.config.sections import Experiment
 from compare.experiment.budget.calibration import calibrate
 from compare.experiment.budget.match import find_reference, match_budget
+from compare.experiment.compute_result import training_flops
 from compare.experiment.data_parallel import take_part
 from compare.experiment.experiment_folder import (
     begin_run,
@@ -24,7 +24,9 @@ from compare.experiment.experiment_folder import (
     remove_leftovers_of_mistakes,
     write_registry,
 )
+from compare.experiment.initial_weights import ensure_initial_weights_fit
 from compare.experiment.prepare import PreparedData, ensure_models_fit, prepare_data
+from compare.experiment.requested_runs import RequestedRuns
 from compare.experiment.run_one import run_one, unfinished_result
 from compare.experiment.timing.time_all import forget_timings, results_to_time, time_all
 from compare.results.run_folder import RunFolder
@@ -75,6 +77,7 @@ class InTurn:
             ValueError: a run could not be finished, such as one with damaged files; all others have been run.
         """
         errors: list[ValueError] = []
+        announce(runs, prepared, reporter)
         for number, run in enumerate(runs, start=1):
             position = f"[{number}/{len(runs)}] {run.name}"
             try:
@@ -108,6 +111,7 @@ def run_experiment(
     reporter: Reporter | None = None,
     *,
     seeds: Sequence[int] = (),
+    only: Sequence[str] = (),
     context: str = "config",
     launcher: Launcher | None = None,
     time_again: bool = False,
@@ -125,6 +129,8 @@ def run_experiment(
         folder: where the runs are kept, such as runs/demo; created where it is missing.
         reporter: shows the progress of training; by default log messages do.
         seeds: each model is trained once from each seed; by default from ``[train] seed`` alone.
+        only: labels of the models that this call trains, in which * stands for any text; by default all. A
+            budget is matched over all models in any case.
         context: the file that error messages name.
         launcher: how the runs are finished, such as ``SideBySide(jobs=4)``; by default one after the other.
         time_again: time all models again, also if they have been timed.
@@ -147,8 +153,9 @@ def run_experiment(
             return []
         reporter, launcher = reporter or Reporter(quiet=True), launcher or InTurn(processes)
         try:
+            requested = RequestedRuns(folder=Path(folder), seeds=seeds, only=only)
             return _run_experiment(
-                experiment, Path(folder), reporter, seeds, context, launcher, processes, time_again
+                experiment, requested, reporter, context, launcher, processes, time_again=time_again
             )
         finally:
             processes.dismiss()
@@ -156,19 +163,20 @@ def run_experiment(
 
 def _run_experiment(
     experiment: Experiment,
-    folder: Path,
+    requested: RequestedRuns,
     reporter: Reporter,
-    seeds: Sequence[int],
     context: str,
     launcher: Launcher,
     processes: Processes,
+    *,
     time_again: bool,
 ) -> list[Result]:
     """Do in process 0 what ``run_experiment`` does."""
+    folder = requested.folder
     code_version()  # of the sources as they are now: they may be edited during a long run
     models = launcher.resolve(experiment, context)
-    _check_settings(models, folder)
-    runs = _with_seeds(models, folder, seeds)
+    check_settings(models, folder)
+    runs = requested.of(models)
     if time_again and folder.is_dir():
         forget_timings(folder)
     if experiment.budget.match == "none":
@@ -189,9 +197,10 @@ def _run_experiment(
             registry["seconds_per_update"] = calibrate(models, prepared, known, processes)
         if experiment.budget.match != "none":
             models = match_budget(models, prepared, registry.get("seconds_per_update", {}))
-            runs = _with_seeds(models, folder, seeds)
+            runs = requested.of(models)
             refuse_other_settings(runs)
         ensure_models_fit(models, prepared.vocabulary_sizes)
+        ensure_initial_weights_fit(runs, prepared.vocabulary_sizes)
         write_registry(folder, registry, runs, prepared)
         prepared.keep_hash()
     launcher.run_each(runs, prepared, reporter)
@@ -199,51 +208,18 @@ def _run_experiment(
     return [read_result(run.folder) for run in runs]
 
 
-def dry_run(
-    experiment: Experiment,
-    folder: str | Path,
-    *,
-    seeds: Sequence[int] = (),
-    context: str = "config",
-    launcher: Launcher | None = None,
-) -> list[Run]:
-    """Check settings, folder and data as ``run_experiment`` would, without writing any file.
-
-    Args:
-        experiment: as for ``run_experiment``.
-        folder: where the runs would be kept.
-        seeds: as for ``run_experiment``.
-        context: the file that error messages name.
-        launcher: as for ``run_experiment``.
-
-    Returns:
-        The runs that ``run_experiment`` would finish; a budget of time, which needs a calibration, is not yet
-        matched in them.
-
-    Raises:
-        ValueError: bad settings or data, or ``folder`` holds another experiment.
-    """
-    folder = Path(folder)
-    models = (launcher or InTurn()).resolve(experiment, context)
-    _check_settings(models, folder)
-    if experiment.budget.match == "none":
-        refuse_other_settings(_with_seeds(models, folder, seeds))
-    with TemporaryDirectory() as encoded:
-        prepared = prepare_data(experiment, Path(encoded))
-        open_registry(folder, prepared)
-        if experiment.budget.match in ("params", "flops"):
-            models = match_budget(models, prepared, {})
-        ensure_models_fit(models, prepared.vocabulary_sizes)
-    return [run.run for run in _with_seeds(models, folder, seeds)]
+def announce(runs: Sequence[RunFolder], prepared: PreparedData, reporter: Reporter) -> None:
+    """Tell ``reporter`` the updates and FLOPs of all runs that have not ended."""
+    expected = {}
+    for run in runs:
+        with suppress(ValueError):  # a damaged result is reported when its turn comes
+            if not has_ended(run):
+                flops = training_flops(run.run.model.architecture, prepared=prepared)
+                expected[run.name] = (run.run.train.max_updates, flops)
+    reporter.expect(expected)
 
 
-def _with_seeds(models: Sequence[Run], folder: Path, seeds: Sequence[int]) -> list[RunFolder]:
-    """Return the runs of every model with every seed, ordered by seed."""
-    runs = [run.with_seed(seed) for seed in seeds or (models[0].train.seed,) for run in models]
-    return [RunFolder(run=run, folder=folder / run.name) for run in runs]
-
-
-def _check_settings(models: Sequence[Run], folder: Path) -> None:
+def check_settings(models: Sequence[Run], folder: Path) -> None:
     """Find mistakes that need no data: the budget's reference, and a folder that cannot be used."""
     find_reference(models)
     ensure_models_fit(models, (len(SPECIALS) + 1,) * 2)  # the smallest vocabularies, while others are unknown

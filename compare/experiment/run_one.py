@@ -18,7 +18,7 @@ from compare.experiment.prepare import PreparedData
 from compare.experiment.select_penalty import select_penalty
 from compare.results.run_folder import RunFolder
 from compare.results.speed_file import RawSpeed, write_speed
-from compare.results.store import Result
+from compare.results.store import Result, extended_from
 from compare.system.distributed import SINGLE, Processes
 from compare.system.machine import this_machine
 from compare.system.memory import peak_memory_bytes, reset_peak_memory
@@ -45,6 +45,8 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Resul
         status="unfinished",
         beam=run.decode.beam_size,
         batch_tokens=run.train.batch_tokens,
+        extended_from=extended_from(folder.folder),
+        init_hash=run.train.init_hash,
         accumulate=run.train.accumulate if run.train.accumulate > 1 else None,
         max_ratio=run.decode.max_ratio,
         valid_every=run.train.valid_every,
@@ -110,7 +112,7 @@ def train_model(
     """
     run = folder.run
     reset_peak_memory(torch.device(run.train.device))
-    with reporter.training(run.label, run.train.max_updates) as report:
+    with reporter.training(run.label, run.train.max_updates, name=folder.name) as report:
         trainer, translator = build_trainer(folder, prepared, report, processes=processes)
         trainer.run()
     return translator

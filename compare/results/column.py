@@ -62,6 +62,10 @@ class Column:
         """Title and unit."""
         return f"{self.title} ({self.unit})" if self.unit else self.title
 
+    def stored(self) -> list[list[str]]:
+        """Return the stored fields that the cell is made of; of several lists, the first that a row has."""
+        return [[self.name]]
+
     def text(self, row: Row) -> str:
         """Return the cell of ``row``, with the standard deviation over seeds where there is one."""
         if self.render is not None:
@@ -103,6 +107,10 @@ class IntervalColumn(Column):
     test: str = ""
     """A further test set; empty: the first."""
 
+    def stored(self) -> list[list[str]]:
+        """Return the fields of both ends of each kind of interval."""
+        return [list(self._names(kind)) for kind in self.intervals]
+
     def text(self, row: Row) -> str:
         """Return both ends, or a dash where they are unknown."""
         ends = self._ends(row)
@@ -114,9 +122,13 @@ class IntervalColumn(Column):
         return ends[0] if ends else None
 
     def _ends(self, row: Row) -> tuple[float, float] | None:
-        suffix = f"_{self.test}" if self.test else ""
         for kind in self.intervals:
-            low, high = (row.get(f"{self.name}_{kind}_{end}{suffix}") for end in ("low", "high"))
+            low, high = map(row.get, self._names(kind))
             if low is not None and high is not None:
                 return low, high
         return None
+
+    def _names(self, kind: str) -> tuple[str, str]:
+        """Return the fields of both ends of an interval."""
+        suffix = f"_{self.test}" if self.test else ""
+        return f"{self.name}_{kind}_low{suffix}", f"{self.name}_{kind}_high{suffix}"

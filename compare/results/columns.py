@@ -27,6 +27,12 @@ def _longer_gain(row: Row) -> str:
     return UNKNOWN if gain is None or factor is None else f"{gain:+.1f} ({factor:g}x updates)"
 
 
+def _start(row: Row) -> str:
+    """Format the hash of the weights that training started from: "weights 0123456789ab"."""
+    found = row.get("init_hash")
+    return UNKNOWN if found is None else f"weights {found[:12]}"
+
+
 def _status(row: Row) -> str:
     """Format the status with its reason: "failed: loss became NaN at update 37"."""
     return f"{row['status']}: {row['reason']}" if row.get("reason") else str(row.get("status"))
@@ -50,12 +56,37 @@ SPREAD_ENDS = tuple(f"{name}_{end}" for name in SPREADS for end in ("low", "high
 COLUMNS: Mapping[str, Column] = {
     column.name: column
     for column in (
-        Column("label", "model", Group.IDENTITY, shown=Shown.ALWAYS, left=True),
-        Column("experiment", "experiment", Group.IDENTITY, shown=Shown.IF_DIFFERENT, left=True),
-        Column("seed", "seed", Group.IDENTITY, shown=Shown.IF_DIFFERENT, render=_seed),
+        Column(
+            "label",
+            "model",
+            Group.IDENTITY,
+            help="name of the model in the experiment",
+            shown=Shown.ALWAYS,
+            left=True,
+        ),
+        Column(
+            "experiment",
+            "experiment",
+            Group.IDENTITY,
+            help="name of the folder",
+            shown=Shown.IF_DIFFERENT,
+            left=True,
+        ),
+        Column(
+            "seed",
+            "seed",
+            Group.IDENTITY,
+            help="seed of weights, dropout and batch order",
+            shown=Shown.IF_DIFFERENT,
+            render=_seed,
+        ),
         Column("seeds", "seeds", Group.IDENTITY, help="number of runs behind a mean", shown=Shown.IF_KNOWN),
-        Column("preset", "preset", Group.IDENTITY),
-        Column("status", "status", Group.IDENTITY, left=True, render=_status),
+        Column(
+            "preset", "preset", Group.IDENTITY, help="model that the row was made from (attnbench models)"
+        ),
+        Column(
+            "status", "status", Group.IDENTITY, help="done, failed or unfinished", left=True, render=_status
+        ),
         Column("reason", "reason", Group.IDENTITY, help="cause of a failure"),
         Column(
             "params",
@@ -68,10 +99,22 @@ COLUMNS: Mapping[str, Column] = {
             shown=Shown.ALWAYS,
         ),
         Column(
-            "params_no_embedding", "params without embeddings", Group.SIZE, unit="M", factor=1e-6, decimals=2
+            "params_no_embedding",
+            "params without embeddings",
+            Group.SIZE,
+            help="trained weights but those of embeddings and output",
+            unit="M",
+            factor=1e-6,
+            decimals=2,
         ),
         Column(
-            "train_flops_per_token", "training FLOPs per token", Group.SIZE, unit="M", factor=1e-6, decimals=2
+            "train_flops_per_token",
+            "training FLOPs per token",
+            Group.SIZE,
+            help="floating-point operations of forward and backward pass",
+            unit="M",
+            factor=1e-6,
+            decimals=2,
         ),
         Column(
             "budget_off",
@@ -128,13 +171,20 @@ COLUMNS: Mapping[str, Column] = {
             "together_tokens_per_s_per_device",
             "the same per device",
             Group.SPEED,
+            help="of the processes that trained together",
             decimals=0,
             shown=Shown.IF_KNOWN,
         ),
         Column("processes", "processes", Group.SPEED, help="that trained together", shown=Shown.IF_KNOWN),
         Column("devices", "devices", Group.SPEED, help="of these processes", shown=Shown.IF_KNOWN),
         Column("nodes", "nodes", Group.SPEED, help="hosts of these processes", shown=Shown.IF_KNOWN),
-        Column("train_tgt_tokens_per_s", "train target tokens/s", Group.SPEED, decimals=0),
+        Column(
+            "train_tgt_tokens_per_s",
+            "train target tokens/s",
+            Group.SPEED,
+            help="target tokens alone, without padding",
+            decimals=0,
+        ),
         Column(
             "train_mfu",
             "train MFU",
@@ -144,9 +194,29 @@ COLUMNS: Mapping[str, Column] = {
             factor=100,
             decimals=1,
         ),
-        SpreadColumn("greedy_sentences_per_s", "greedy sent/s", Group.SPEED, decimals=1, shown=Shown.ALWAYS),
-        SpreadColumn("beam_sentences_per_s", "beam sent/s", Group.SPEED, decimals=1, shown=Shown.ALWAYS),
-        Column("decode_tokens_per_s", "beam tokens/s", Group.SPEED, decimals=0),
+        SpreadColumn(
+            "greedy_sentences_per_s",
+            "greedy sent/s",
+            Group.SPEED,
+            help="sentences per second of greedy search",
+            decimals=1,
+            shown=Shown.ALWAYS,
+        ),
+        SpreadColumn(
+            "beam_sentences_per_s",
+            "beam sent/s",
+            Group.SPEED,
+            help="sentences per second of beam search",
+            decimals=1,
+            shown=Shown.ALWAYS,
+        ),
+        Column(
+            "decode_tokens_per_s",
+            "beam tokens/s",
+            Group.SPEED,
+            help="target tokens of the best hypotheses",
+            decimals=0,
+        ),
         SpreadColumn(
             "latency_ms_p50",
             "latency p50",
@@ -173,11 +243,24 @@ COLUMNS: Mapping[str, Column] = {
             render=_cpu_share,
         ),
         *(
-            Column(f"{name}_{end}", f"{title}, {end}est repeat", Group.SPEED)
+            Column(
+                f"{name}_{end}",
+                f"{title}, {end}est repeat",
+                Group.SPEED,
+                help=f"{end}est of the timed repeats",
+            )
             for name, title in SPREADS.items()
             for end in ("low", "high")
         ),
-        Column("peak_memory_bytes", "peak memory", Group.SPEED, unit="GB", factor=1e-9, decimals=2),
+        Column(
+            "peak_memory_bytes",
+            "peak memory",
+            Group.SPEED,
+            help="of the training",
+            unit="GB",
+            factor=1e-9,
+            decimals=2,
+        ),
         Column(
             "train_s",
             "train",
@@ -197,10 +280,17 @@ COLUMNS: Mapping[str, Column] = {
             shown=Shown.IN_REPORT,
         ),
         Column("data_s", "data", Group.SPEED, unit="s", help="waiting for batches in training"),
-        Column("validation_s", "validation", Group.SPEED, unit="s"),
-        Column("checkpoint_s", "checkpoints", Group.SPEED, unit="s"),
+        Column("validation_s", "validation", Group.SPEED, unit="s", help="time of all validations"),
+        Column("checkpoint_s", "checkpoints", Group.SPEED, unit="s", help="time of saving"),
         Column("decode_s", "decoding", Group.SPEED, unit="s", help="translation of the test sets"),
-        Column("updates", "updates", Group.TRAINING, decimals=0, shown=Shown.ALWAYS),
+        Column(
+            "updates",
+            "updates",
+            Group.TRAINING,
+            help="optimizer updates done",
+            decimals=0,
+            shown=Shown.ALWAYS,
+        ),
         Column(
             "stopped_by",
             "stopped by",
@@ -219,34 +309,99 @@ COLUMNS: Mapping[str, Column] = {
             render=_longer_gain,
         ),
         Column("longer_factor", "factor of longer training", Group.TRAINING, help="times the updates"),
-        Column("epochs", "epochs", Group.TRAINING, decimals=2),
-        Column("tokens_seen", "training tokens", Group.TRAINING, unit="M", factor=1e-6, decimals=2),
-        Column("best_update", "best update", Group.TRAINING, decimals=0),
-        Column("valid_loss", "validation loss", Group.TRAINING),
-        Column("valid_perplexity", "validation perplexity", Group.TRAINING),
-        Column("beam", "beam size", Group.CONDITIONS),
-        Column("batch_tokens", "tokens per batch", Group.CONDITIONS),
+        Column("epochs", "epochs", Group.TRAINING, help="passes over the training pairs", decimals=2),
+        Column(
+            "tokens_seen",
+            "training tokens",
+            Group.TRAINING,
+            help="source and target tokens, without padding",
+            unit="M",
+            factor=1e-6,
+            decimals=2,
+        ),
+        Column(
+            "best_update", "best update", Group.TRAINING, help="update of the best validation", decimals=0
+        ),
+        Column(
+            "valid_loss",
+            "validation loss",
+            Group.TRAINING,
+            help="of the chosen weights, in nats per target token",
+        ),
+        Column(
+            "valid_perplexity",
+            "validation perplexity",
+            Group.TRAINING,
+            help="of the chosen weights, per target token",
+        ),
+        Column("beam", "beam size", Group.CONDITIONS, help="hypotheses per sentence; 1 is greedy search"),
+        Column(
+            "batch_tokens",
+            "tokens per batch",
+            Group.CONDITIONS,
+            help="maximum of target tokens, padding included",
+        ),
         Column("accumulate", "parts per batch", Group.CONDITIONS, help="of gradient accumulation"),
         Column("max_ratio", "maximum length", Group.CONDITIONS, help="per source token, plus 10"),
-        Column("valid_every", "updates per validation", Group.CONDITIONS, decimals=0),
-        Column("average", "averaged validations", Group.CONDITIONS),
-        Column("label_smoothing", "label smoothing", Group.CONDITIONS),
+        Column(
+            "valid_every",
+            "updates per validation",
+            Group.CONDITIONS,
+            help="updates between validations",
+            decimals=0,
+        ),
+        Column(
+            "average",
+            "averaged validations",
+            Group.CONDITIONS,
+            help="weights of so many validations may be averaged",
+        ),
+        Column(
+            "extended_from",
+            "extended from",
+            Group.TRAINING,
+            help="updates after which training had ended before attnbench extend continued it",
+            decimals=0,
+            shown=Shown.IF_KNOWN,
+        ),
+        Column(
+            "init_hash",
+            "start",
+            Group.TRAINING,
+            help="sha256 of the weights of another run that training started from; a dash: random weights",
+            shown=Shown.IF_KNOWN,
+            left=True,
+            render=_start,
+        ),
+        Column(
+            "label_smoothing",
+            "label smoothing",
+            Group.CONDITIONS,
+            help="probability spread over the vocabulary in training",
+        ),
         Column("clip_norm", "gradient clipping", Group.CONDITIONS, help="maximum total norm"),
-        Column("precision", "precision of training", Group.CONDITIONS),
-        Column("recurrent_precision", "precision of recurrent layers", Group.CONDITIONS),
-        Column("reproducible", "weights reproducible", Group.CONDITIONS),
-        Column("decode_precision", "precision of decoding", Group.CONDITIONS),
-        Column("device", "device", Group.CONDITIONS),
-        Column("torch", "torch", Group.CONDITIONS),
-        Column("threads", "threads", Group.CONDITIONS),
-        Column("cores", "cores", Group.CONDITIONS),
-        Column("clock_mhz", "clock", Group.CONDITIONS, unit="MHz", decimals=0),
+        Column("precision", "precision of training", Group.CONDITIONS, help="fp32, or bf16 (autocast)"),
+        Column("recurrent_precision", "precision of recurrent layers", Group.CONDITIONS, help="on a GPU"),
+        Column(
+            "reproducible",
+            "weights reproducible",
+            Group.CONDITIONS,
+            help="whether a GPU computes the same bits again",
+        ),
+        Column(
+            "decode_precision", "precision of decoding", Group.CONDITIONS, help="fp32, or bf16 (autocast)"
+        ),
+        Column("device", "device", Group.CONDITIONS, help="processor or GPU of the training"),
+        Column("torch", "torch", Group.CONDITIONS, help="version of torch"),
+        Column("threads", "threads", Group.CONDITIONS, help="of torch"),
+        Column("cores", "cores", Group.CONDITIONS, help="of the machine"),
+        Column("clock_mhz", "clock", Group.CONDITIONS, help="of the processor", unit="MHz", decimals=0),
         Column("timed_together", "timing", Group.CONDITIONS, help="id of the timing in turn"),
         Column("data_hash", "data", Group.CONDITIONS, help="sha256 of the corpus"),
         Column("batch_hash", "batches", Group.CONDITIONS, help="sha256 of the order of batches"),
         Column("settings_hash", "settings", Group.CONDITIONS, help="sha256 of the settings that rows share"),
         Column("config_hash", "config", Group.CONDITIONS, help="sha256 of all settings"),
-        Column("code_version", "code", Group.CONDITIONS),
+        Column("code_version", "code", Group.CONDITIONS, help="version of attnbench and hash of its source"),
     )
 }
 """Every column except scores, by name, in the order of tables."""

@@ -16,7 +16,14 @@ from compare.results.record_check import check_record
 from data.text.files import parse_json
 
 Status = Literal["done", "failed", "unfinished"]
-LEFT_OUT = ("recurrent_precision", "reproducible", "perplexity", "char_perplexity")
+LEFT_OUT = (
+    "recurrent_precision",
+    "reproducible",
+    "perplexity",
+    "char_perplexity",
+    "init_hash",
+    "extended_from",
+)
 """Fields that JSON lacks where they are None, as in versions without them."""
 
 
@@ -168,6 +175,10 @@ class Result:
     """Form of that penalty: wu or length."""
     batch_tokens: int | None = None
     """Maximum of target tokens per training batch."""
+    extended_from: int | None = None
+    """Updates after which the run had ended before ``attnbench extend`` continued it; None: it was not."""
+    init_hash: str | None = None
+    """sha256 of the weights of another run that training started from; None: random weights."""
     accumulate: int | None = None
     """Parts that each process computed its share of a batch in; None: one."""
     max_ratio: float | None = None

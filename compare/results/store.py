@@ -159,11 +159,27 @@ def read_registry(path: Path) -> dict[str, Any]:
     asked = registry.get("asked_seeds", {})
     if not isinstance(asked, dict) or not all(_is_name(k) and _are_seeds(v) for k, v in asked.items()):
         raise ValueError(f"{path}: 'asked_seeds' must hold lists of seeds, found {abbreviate(asked)}")
+    extended = registry.get("extended", {})
+    if not isinstance(extended, dict) or not _are_seeds(list(extended.values())):
+        raise ValueError(f"{path}: 'extended' must hold numbers of updates, found {abbreviate(extended)}")
     if not isinstance(seconds, dict) or not all(is_finite(item) and item > 0 for item in seconds.values()):
         raise ValueError(
             f"{path}: 'seconds_per_update' must hold positive numbers, found {abbreviate(seconds)}"
         )
     return registry
+
+
+def extended_from(run: Path) -> int | None:
+    """Read from the experiment.json of a run's experiment after how many updates the run was extended.
+
+    Returns:
+        The number; None if the run was not extended, or stands in no experiment.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    path = run.parent / "experiment.json"
+    return read_registry(path).get("extended", {}).get(run.name) if path.is_file() else None
 
 
 def _planned_runs(path: Path) -> list[str]:

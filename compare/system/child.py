@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any, BinaryIO
@@ -66,7 +66,7 @@ class _SendingReporter(Reporter):
         self._channel, self._name = channel, name
 
     @contextmanager
-    def trainings(self) -> Iterator[ShowMetrics]:
+    def trainings(self, names: Mapping[str, str] | None = None) -> Iterator[ShowMetrics]:
         """Yield the function that logs and sends a line of metrics."""
 
         def show(label: str, max_updates: int, line: dict[str, Any]) -> None:

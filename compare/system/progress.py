@@ -3,7 +3,7 @@
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -36,19 +36,43 @@ class Reporter:
 
     def __init__(self, quiet: bool = False) -> None:
         self.quiet = quiet
+        self._overall: _Overall | None = None
+
+    def expect(self, runs: Mapping[str, tuple[int, float]]) -> None:
+        """Announce the training runs that follow; messages then tell their share and the time left.
+
+        Args:
+            runs: maximal updates and work per update, in any unit, by name of the run.
+        """
+        self._overall = _Overall(runs) if runs else None
 
     @contextmanager
-    def training(self, label: str, max_updates: int) -> Iterator[MetricsCallback]:
-        """Show a training run of ``max_updates`` updates; yields the function that takes its metrics."""
-        with self.trainings() as show:
+    def training(self, label: str, max_updates: int, *, name: str = "") -> Iterator[MetricsCallback]:
+        """Show a training run; yields the function that takes its metrics.
+
+        Args:
+            label: how it is called.
+            max_updates: its updates.
+            name: its name among the runs of ``expect``; by default ``label``.
+        """
+        with self.trainings({label: name or label}) as show:
             show(label, max_updates, {})
             yield partial(show, label, max_updates)
 
     @contextmanager
-    def trainings(self) -> Iterator[ShowMetrics]:
-        """Show several training runs at once, one bar each; yields the function that takes their metrics."""
+    def trainings(self, names: Mapping[str, str] | None = None) -> Iterator[ShowMetrics]:
+        """Show several training runs at once, one bar each; yields the function that takes their metrics.
+
+        Args:
+            names: names among the runs of ``expect``, by label, where they differ.
+        """
+
+        def log(label: str, max_updates: int, line: dict[str, Any]) -> None:
+            name = (names or {}).get(label, label)
+            log_metrics(label, max_updates, line, self._overall.add(name, line) if self._overall else "")
+
         if not self._has_bars():
-            yield lambda label, max_updates, line: log_metrics(label, max_updates, line) if line else None
+            yield lambda label, max_updates, line: log(label, max_updates, line) if line else None
             return
         with _bars("updates") as bars:
 
@@ -59,7 +83,7 @@ class Reporter:
                     note = f"loss {line['loss']:.3f}  {line['tokens_per_s']:,.0f} tokens/s"
                     bars(label, line["update"], max_updates, note=note)
                 else:
-                    log_metrics(label, max_updates, line)
+                    log(label, max_updates, line)
 
             yield show
 
@@ -81,6 +105,38 @@ class Reporter:
 
     def _has_bars(self) -> bool:
         return not self.quiet and sys.stderr.isatty()
+
+
+class _Overall:
+    """Share of all announced training that is done, and the time that the rest will take.
+
+    The time is that of the work done since this object was made, whatever an earlier call has done.
+    """
+
+    def __init__(self, runs: Mapping[str, tuple[int, float]]) -> None:
+        self._runs = dict(runs)
+        self._left = {name: updates * work for name, (updates, work) in runs.items()}
+        self._total = sum(self._left.values())
+        self._updates: dict[str, int] = {}
+        self._done = 0.0
+        self._start = time.monotonic()
+
+    def add(self, name: str, line: Mapping[str, Any]) -> str:
+        """Count a line of metrics; returns "; 25% of all 4 runs, about 3 min left", or "" where unknown."""
+        if name not in self._runs or "update" not in line:
+            return ""
+        updates, work = self._runs[name]
+        before = self._updates.get(name, line["update"] - line.get("updates", 0))
+        self._done += work * (line["update"] - before)
+        self._updates[name] = line["update"]
+        self._left[name] = 0.0 if line["kind"] == "final" else work * max(0, updates - line["update"])
+        left = sum(self._left.values())
+        of = f" of all {len(self._runs)} runs" if len(self._runs) > 1 else ""
+        share = 1 - left / self._total if self._total else 1.0
+        if not self._done or not left:
+            return f"; {share:.0%}{of}"
+        seconds = (time.monotonic() - self._start) * left / self._done
+        return f"; {share:.0%}{of}, about {format_duration(seconds)} left"
 
 
 class _Bars:
@@ -144,12 +200,26 @@ def _bars(unit: Unit) -> Iterator[_Bars]:
         yield _Bars(display, unit)
 
 
-def log_metrics(label: str, max_updates: int, line: dict[str, Any]) -> None:
-    """Log one line of metrics, if it is of a kind that people want to see."""
+def format_duration(seconds: float) -> str:
+    """Format a time as "40 s", "12 min" or "3.5 h"."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6_000 else f"{seconds / 3_600:,.1f} h"
+
+
+def log_metrics(label: str, max_updates: int, line: dict[str, Any], overall: str = "") -> None:
+    """Log one line of metrics, if it is of a kind that people want to see.
+
+    Args:
+        label: how the run is called.
+        max_updates: its updates.
+        line: the line.
+        overall: what is added about all runs.
+    """
     position = f"{label} {line['update']}/{max_updates} {line['seconds']:.0f} s"
     if line["kind"] == "valid":
-        logger.info(f"{position}: validation loss {line['loss']:.3f}, BLEU {line['bleu']:.2f}")
+        logger.info(f"{position}: validation loss {line['loss']:.3f}, BLEU {line['bleu']:.2f}{overall}")
     elif line["kind"] == "final":
-        logger.info(f"{position}: keeps {line['chosen']}, validation BLEU {line['bleu']:.2f}")
+        logger.info(f"{position}: keeps {line['chosen']}, validation BLEU {line['bleu']:.2f}{overall}")
     elif line["kind"] == "train":
-        logger.info(f"{position}: loss {line['loss']:.3f}, {line['tokens_per_s']:,.0f} tokens/s")
+        logger.info(f"{position}: loss {line['loss']:.3f}, {line['tokens_per_s']:,.0f} tokens/s{overall}")

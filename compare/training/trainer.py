@@ -1,5 +1,6 @@
 """Training loop of every model: batches, updates, log lines, validation, and when to stop."""
 
+import logging
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,8 @@ from compare.training.step import add_gradients, update_weights
 from compare.training.trainer_state import RunningMetrics, TrainerState, Validation
 from data.batch import GlobalBatch
 from data.loader import BatchStream
+
+logger = logging.getLogger(__name__)
 
 
 class TrainingDiverged(Exception):
@@ -231,6 +234,9 @@ class Trainer:
         """Restore the saved state, if there is one, and drop the log lines written after it."""
         updates = self.processes.gather(self._restore)
         self.processes.on_main(partial(self.checkpoints.rewind_log, updates))
+        if self.state.update and self.processes.is_main:
+            run, total = self.metrics.path.parent.name, self.train_config.max_updates
+            logger.info(f"{run}: continues from update {self.state.update:,} of {total:,}")
         self.gradients.share_weights()
 
     def _restore(self) -> int:

@@ -9,6 +9,7 @@ from compare.config.run import Run, resolve_models
 from compare.config.sections import Experiment
 from compare.experiment.launch.begin_runs import begin_runs
 from compare.experiment.prepare import PreparedData
+from compare.experiment.run_all import announce
 from compare.experiment.timing.time_all import time_all
 from compare.results.run_folder import RunFolder
 from compare.results.store import write_json_lines
@@ -53,6 +54,7 @@ class SideBySide:
         device = runs[0].run.train.device
         slots = local_slots(device, min(count_jobs(self.jobs, device), len(runs)))
         begun, errors = begin_runs(runs, prepared)
+        announce(begun, prepared, reporter)
         tasks = [Task(name=run.name, function=WORKER, arguments=[str(run.folder)]) for run in begun]
         experiment = runs[0].folder.parent
         outcomes = run_children(tasks, slots, reporter, lambda outcome: _ended(outcome, experiment))

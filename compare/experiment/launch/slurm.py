@@ -16,6 +16,7 @@ from compare.experiment.launch.begin_runs import begin_runs
 from compare.experiment.launch.slurm_options import SlurmOptions
 from compare.experiment.launch.slurm_queue import SlurmQueue, ensure_cluster
 from compare.experiment.prepare import PreparedData
+from compare.experiment.run_all import announce
 from compare.experiment.timing.time_all import results_to_time
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, write_json_lines
@@ -88,6 +89,8 @@ class SlurmArray:
             queued = queue.queued()
         begun, errors = begin_runs(runs, prepared, queued=queued)
         jobs = self._submit(queue, {run.name: SlurmJob(str(run.folder.resolve())) for run in begun})
+
+        announce(begun, prepared, reporter)
 
         def ended(name: str) -> None:
             _tell_end(experiment / name, jobs[name], queue.log(jobs[name]))

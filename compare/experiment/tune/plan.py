@@ -9,6 +9,7 @@ from typing import Any
 from compare.config.parse import load_experiment
 from compare.config.run import Run, resolve_models
 from compare.config.sections import Experiment
+from compare.config.shipped import find_experiment
 from compare.experiment.budget.match import find_reference, match_budget
 from compare.experiment.prepare import PreparedData, ensure_models_fit, prepare_data
 from compare.experiment.tune.space import (
@@ -88,6 +89,8 @@ def plan_search(config: str | Path, plan: TuningPlan, overrides: Sequence[str] =
             f"{config}: budget.match = 'time' cannot be tuned, as trials are equal in updates: "
             "add --set budget.match=none, and put the best settings into the experiment"
         )
+    if experiment.train.init_from is not None:
+        raise ValueError(f"{config}: train.init_from cannot be tuned: trials start from random weights")
     updates = plan.updates or experiment.train.max_updates
     train = replace(experiment.train, max_updates=updates, patience=0)  # no trial is stopped early
     runs = resolve_models(replace(experiment, train=train), str(config))
@@ -97,4 +100,4 @@ def plan_search(config: str | Path, plan: TuningPlan, overrides: Sequence[str] =
     for run in runs:
         for draw in draws:
             apply_settings(run, draw)
-    return Search(config=Path(config), experiment=experiment, plan=plan, runs=runs, draws=draws)
+    return Search(config=find_experiment(config), experiment=experiment, plan=plan, runs=runs, draws=draws)

@@ -1,19 +1,18 @@
-"""A table as a LaTeX document with booktabs, whose tabular can be copied into a paper."""
+"""A table in LaTeX, with booktabs, caption and label, for a paper to include."""
 
 import re
+from collections.abc import Sequence
 
 from compare.report.tables.layout import TextTable
 from compare.results.columns import LEFT_ALIGNED
 from data.text.control_characters import visible
 
-DOCUMENT = r"""\documentclass{article}
-\usepackage[utf8]{inputenc}
-\usepackage{textcomp}
-\usepackage[landscape,margin=1cm]{geometry}
-\usepackage{booktabs}
-\begin{document}
+TABLE = r"""%% \input this file; the preamble needs \usepackage{booktabs}
 \begin{table}
-\centering\scriptsize
+\centering
+\caption{%s}
+\label{%s}
+\scriptsize
 \begin{tabular}{%s}
 \toprule
 %s \\
@@ -21,9 +20,10 @@ DOCUMENT = r"""\documentclass{article}
 %s
 \bottomrule
 \end{tabular}
-\caption{%s}
-\end{table}
-\end{document}
+%s\end{table}
+"""
+NOTES = r"""\par\smallskip
+\parbox{\linewidth}{%s}
 """
 SIGNS = {
     "\\": r"\textbackslash{}",
@@ -42,13 +42,22 @@ SIGNS = {
 PATTERN = re.compile("|".join(map(re.escape, SIGNS)))
 
 
-def latex(table: TextTable) -> str:
-    """Format the table, with its notes as the caption, as a document that compiles."""
+def latex(table: TextTable, experiments: Sequence[str] = (), caption: str = "") -> str:
+    r"""Format the table as a floating table that a document can \input, with its notes below it.
+
+    Args:
+        table: headings, cells and notes.
+        experiments: names of the experiments that the rows are from; label and caption name them.
+        caption: another caption.
+    """
     alignment = "".join("l" if heading in LEFT_ALIGNED else "r" for heading in table.headings)
     lines = [" & ".join(map(_escape, line)) + r" \\" for line in table.lines]
     headings = " & ".join(map(_escape, table.headings))
-    caption = "; ".join(map(_escape, table.notes))
-    return DOCUMENT % (alignment, headings, "\n".join(lines), caption)
+    notes = NOTES % "; ".join(map(_escape, table.notes)) if table.notes else ""
+    of = f" of {', '.join(experiments)}" if experiments else ""
+    text = _escape(caption or f"Results{of}.")
+    label = re.sub("[^a-z0-9]+", "-", "-".join(experiments).lower()).strip("-")
+    return TABLE % (text, f"tab:{label or 'results'}", alignment, headings, "\n".join(lines), notes)
 
 
 def _escape(text: str) -> str:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from compare.report.conditions import distinct, find_warnings, list_conditions
 from compare.results.column import Column, Group, Row, Shown
+from compare.results.column_catalogue import find_column
 from compare.results.columns import COLUMNS
 from compare.results.numbers import UNKNOWN
 from compare.results.score_columns import (
@@ -35,12 +36,13 @@ def layout_table(rows: Sequence[Row], names: Sequence[str] | None = None) -> Tex
 
     Args:
         rows: one or more rows; every row has the same columns.
-        names: columns to show under their names; by default those that ``Column.shown`` selects.
+        names: columns to show, by heading or by field; by default those that ``Column.shown`` selects.
     """
     if names is None:
         columns = {column.heading: column for column in _default_columns(rows) if _is_shown(column, rows)}
     else:
-        columns = {name: _named_column(name) for name in names}
+        chosen = [_chosen_column(name, rows) for name in names]
+        columns = {column.heading: column for column in chosen}
     if any(row.get("status", "done") != "done" for row in rows):
         columns["status"] = COLUMNS["status"]
     lines = [[column.text(row) for column in columns.values()] for row in rows]
@@ -82,8 +84,10 @@ def _is_shown(column: Column, rows: Sequence[Row]) -> bool:
     return column.shown is Shown.ALWAYS
 
 
-def _named_column(name: str) -> Column:
-    """Return a column of stored values under their own name."""
+def _chosen_column(name: str, rows: Sequence[Row]) -> Column:
+    """Return the column with the heading ``name``, or one of the stored values of the field ``name``."""
+    if name not in rows[0]:
+        return find_column(name, further_tests(rows[0]))
 
     def text(row: Row) -> str:
         value = row.get(name)

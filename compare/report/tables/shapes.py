@@ -58,6 +58,23 @@ def load_table(
     raise ValueError(f"no table shape {shape!r}: choose {', '.join(TableShape)}")
 
 
+def default_shape(folders: Sequence[Path]) -> TableShape:
+    """Return the shape of a table for people: aggregated where a model has several seeds, else rows.
+
+    Rows that have not ended, or failed, have no place in means and must be seen, so that a table with one of
+    them has all rows.
+
+    Args:
+        folders: folders of experiments or of single runs.
+    """
+    frame = load_results(*folders)
+    several = frame.groupby(["experiment", "label"])["seed"].nunique().max() > 1
+    are_experiments = all((folder / "experiment.json").is_file() for folder in folders)
+    if several and are_experiments and (frame["status"] == "done").all():
+        return TableShape.AGGREGATED
+    return TableShape.ROWS
+
+
 def _aggregated(folders: Sequence[Path], data_root: str) -> "pd.DataFrame":
     """Aggregate the seeds of each folder's models."""
     import pandas as pd

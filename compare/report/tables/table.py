@@ -7,7 +7,6 @@ conditions of the figures below. An unknown value is a dash (CSV: empty, JSON: n
 import json
 import math
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from compare.report.conditions import signature_columns
 from compare.report.tables.latex import latex
 from compare.report.tables.layout import layout_table
 from compare.report.tables.markdown import markdown
+from compare.results.column_catalogue import stored_fields
 from compare.results.csv_table import csv_table
 from compare.results.store import Result, to_frame
 from compare.scoring.metrics import METRICS
@@ -35,15 +35,21 @@ class TableForm(StrEnum):
 
 
 def render_table(
-    rows: "pd.DataFrame | Iterable[Result]", form: str = "markdown", columns: Sequence[str] | None = None
+    rows: "pd.DataFrame | Iterable[Result]",
+    form: str = "markdown",
+    columns: Sequence[str] | None = None,
+    *,
+    caption: str = "",
 ) -> str:
     """Format ``rows`` as one table, in their order.
 
     Args:
         rows: results, or a frame as ``load_results`` gives it.
         form: markdown, csv, json or latex.
-        columns: names of the frame's columns to show; by default all (CSV, JSON) or those that
-            ``compare.results.columns`` selects (Markdown, LaTeX).
+        columns: columns to show, each by its heading, such as "model" or "params (M)", or by its field in
+            the frame, such as "label", which shows the stored value; by default all (CSV, JSON) or those
+            that ``compare.results.columns`` selects (Markdown, LaTeX).
+        caption: of a LaTeX table; by default the names of the experiments.
 
     Returns:
         The table as text.
@@ -58,7 +64,10 @@ def render_table(
     if frame.empty:
         raise ValueError("no results to put into a table")
     _check_signatures(frame)
-    chosen = frame if columns is None else frame[[_check_column(name, frame) for name in columns]]
+    fields = list(map(str, frame.columns))
+    chosen = frame
+    if columns is not None:
+        chosen = frame[list(dict.fromkeys(name for each in columns for name in stored_fields(each, fields)))]
     match form:
         case TableForm.CSV:
             return csv_table(chosen)
@@ -68,7 +77,8 @@ def render_table(
         case TableForm.MARKDOWN:
             return markdown(layout_table(_rows(frame), columns))
         case TableForm.LATEX:
-            return latex(layout_table(_rows(frame), columns))
+            names = list(dict.fromkeys(frame["experiment"])) if "experiment" in fields else []
+            return latex(layout_table(_rows(frame), columns), names, caption)
     raise ValueError(f"no table form {form!r}: choose {', '.join(TableForm)}")
 
 
@@ -82,14 +92,6 @@ def _check_signatures(frame: "pd.DataFrame") -> None:
                     f"{column}: {METRICS[metric].heading} is comparable under one signature only, "
                     f"found {signatures[0]} and {signatures[1]}; put these rows into tables of their own"
                 )
-
-
-def _check_column(name: str, frame: "pd.DataFrame") -> str:
-    """Return ``name``; reject it where ``frame`` has no such column."""
-    if name not in frame.columns:
-        hint = get_close_matches(name, frame.columns, n=1)
-        raise ValueError(f"no column {name!r}" + (f"; did you mean {hint[0]!r}?" if hint else ""))
-    return name
 
 
 def _rows(frame: "pd.DataFrame") -> list[Row]:

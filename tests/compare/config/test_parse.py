@@ -193,7 +193,7 @@ def test_two_rows_need_two_labels(tmp_path: Path):
         ("train.=3", ["section.key=value"]),
         ("trian.seed=3", ["'trian'", "'train'"]),
         ("train.sed=3", ["'train.sed'", "'train.seed'"]),
-        ("models.preset=lstm", ["unknown key 'models'"]),
+        ("models.preset=lstm", ["models.LABEL.key=value"]),
         ("train.max_updates=5x", ["must be int", "'5x'"]),
     ],
 )

@@ -11,7 +11,8 @@ from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.run import resolve_models
 from compare.experiment import run_all
-from compare.experiment.run_all import dry_run, run_experiment
+from compare.experiment.dry_run import dry_run, estimate_experiment
+from compare.experiment.run_all import run_experiment
 from compare.report.views import draw_plots
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_results
@@ -143,12 +144,43 @@ def test_a_dry_run_checks_everything_and_writes_nothing(
     monkeypatch.setattr(run_all, "run_one", lambda *_: pytest.fail("a dry run starts nothing"))
     assert main(["run", str(tiny_toml), "--dry-run"]) == 0
     captured = capsys.readouterr()
-    assert captured.out.splitlines() == list(ROWS)
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in captured.out.splitlines()[2:4]]
+    assert [row[:2] for row in rows] == [[name, "new"] for name in ROWS]
+    assert [row[4:6] for row in rows] == [["90", "90"]] * 2
+    assert "all runs: about" in captured.out
     assert "batches per epoch" in captured.err
     assert main(["run", str(tiny_toml), "--dry-run", "-q", "--json"]) == 0
     captured = capsys.readouterr()
-    assert (json.loads(captured.out), captured.err) == (list(ROWS), "")
+    assert captured.err == ""
+    runs = json.loads(captured.out)
+    assert [run["name"] for run in runs] == list(ROWS)
+    assert all(run["train_s"] > 0 and run["memory_bytes"] == 16 * run["params"] for run in runs)
     assert not list(tmp_path.iterdir())
+
+
+def test_an_estimate_counts_what_is_left_and_only_that(copy: Path, tiny_toml: Path):
+    """A run that has ended, one that was stopped at update 40 of 90, and a new one."""
+    (copy / ROWS[1] / "result.json").unlink()
+    log = copy / ROWS[1] / "metrics.jsonl"
+    lines = [line for line in log.read_text().splitlines() if json.loads(line)["update"] <= 40]
+    log.write_text("\n".join(lines) + "\n")
+    done, stopped, *new = estimate_experiment(load_experiment(tiny_toml), copy, seeds=[1, 2])
+    truth = json.loads((copy / ROWS[0] / "result.json").read_text())
+    assert (done.name, done.status, done.updates_left, done.train_s) == (ROWS[0], "done", 0, 0)
+    assert done.params == truth["params"]
+    assert (stopped.status, stopped.updates, stopped.updates_left) == ("unfinished", 90, 50)
+    assert [(run.status, run.updates_left) for run in new] == [("new", 90)] * 2
+    assert stopped.train_s == pytest.approx(new[1].train_s * 50 / 90)
+
+
+def test_a_run_that_goes_on_says_from_where(
+    copy: Path, tiny_toml: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+):
+    (copy / ROWS[0] / "result.json").unlink()
+    with caplog.at_level("INFO", logger="compare"):
+        run_experiment(load_experiment(tiny_toml), copy, only=["luong"])
+    assert f"{ROWS[0]}: continues from update 90 of 90" in caplog.messages
+    assert not [text for text in caplog.messages if text.startswith(ROWS[1])]
 
 
 def test_a_dry_run_of_a_finished_folder_changes_nothing(finished: Path, tiny_toml: Path):

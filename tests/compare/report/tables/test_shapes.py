@@ -1,6 +1,7 @@
 """Shapes and LaTeX of the table, and each figure alone."""
 
 import json
+import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -14,7 +15,9 @@ from compare.report.tables.latex import latex
 from compare.report.tables.layout import TextTable
 from compare.report.tables.shapes import load_table
 from compare.report.tables.table import render_table
+from compare.results.columns import COLUMNS
 from compare.results.store import Result, save_result
+from compare.scoring.metrics import METRICS
 from tests.kits.cli import Refusal
 
 SCORES = {("a", 1): 10.0, ("a", 2): 14.0, ("b", 1): 30.0, ("b", 2): 31.0}
@@ -53,6 +56,56 @@ def test_an_aggregated_table_has_a_row_a_model(finished: Path, capsys: pytest.Ca
     assert "combined [95%] |" in capsys.readouterr().out
 
 
+def test_several_seeds_are_aggregated_unless_a_run_has_not_ended(
+    copy: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    def rows_of(*options: str) -> list[str]:
+        assert main(["table", str(copy), *options]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        return [line.split("|")[1].strip() for line in lines if line.startswith("| ")][1:]
+
+    assert rows_of() == ["luong", "transformer"]
+    shutil.copytree(copy / "luong-seed1", copy / "luong-seed2")
+    for name, old, new in (
+        ("config.toml", "seed = 1\ndevice", "seed = 2\ndevice"),
+        ("result.json", '"seed": 1', '"seed": 2'),
+    ):
+        path = copy / "luong-seed2" / name
+        assert old in path.read_text()
+        path.write_text(path.read_text().replace(old, new))
+    assert rows_of() == ["luong", "transformer"]
+    assert rows_of("--shape", "rows") == ["luong", "transformer", "luong"]
+    assert main(["table", str(copy), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 3
+    path.write_text(path.read_text().replace('"status": "done"', '"status": "failed"'))
+    assert rows_of() == ["luong", "transformer", "luong"]
+
+
+def test_columns_have_the_names_that_the_table_shows(rows: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["table", str(rows), "--columns", "model, Params (M),seed,bleu"]) == 0
+    header, _, first, *_ = capsys.readouterr().out.splitlines()
+    assert [cell.strip() for cell in header.split("|")[1:-1]] == ["model", "params (M)", "seed", "bleu"]
+    assert [cell.strip() for cell in first.split("|")[1:-1]] == ["a", "0.00", "1", "10"]
+    assert main(["table", str(rows), "--columns", "model,BLEU,seeds", "--form", "csv"]) == 2
+    assert "no column 'seeds' in these rows" in capsys.readouterr().err
+    assert main(["table", str(rows), "--columns", "model,BLEU,train tokens/s", "--form", "csv"]) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == ["label,bleu,train_tokens_per_s", "a,10.0,100.0"]
+    assert main(["table", str(rows), "--columns", "modle"]) == 2
+    assert "no column 'modle'; did you mean 'model'?" in capsys.readouterr().err
+
+
+def test_every_column_is_explained(rows: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["table", "--list-columns"]) == 0
+    lines = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in capsys.readouterr().out.splitlines()[2:]
+    ]
+    fields = {field for line in lines for field in line[1].split(", ")}
+    assert {*COLUMNS, *METRICS, "bleu_combined_low"} <= fields
+    assert all(len(line) == 4 and all(line[1:]) for line in lines)
+    headings = render_table(load_table([rows], "rows")).splitlines()[0].split("|")[1:-1]
+    assert {heading.strip() for heading in headings} - {line[0] for line in lines} == {"BLEU [95%]"}
+
+
 def test_what_was_matched_stands_in_the_table(rows: Path):
     table = render_table(load_table([rows], "rows"))
     assert "| matched " in table
@@ -64,8 +117,23 @@ def test_every_sign_of_latex_is_written_as_text():
     assert r"a\_b \& c" in text
     assert r"50\% \#1 \{x\} \textasciitilde{} \textasciicircum{} \textbackslash{} \$" in text
     assert r"{[}1, 2] $\pm$ 3 --" in text
-    assert r"\caption{x\textbar{}y \textless{}z\textgreater{}}" in text
+    assert r"\parbox{\linewidth}{x\textbar{}y \textless{}z\textgreater{}}" in text
     assert r"\begin{tabular}{lr}" in text
+
+
+def test_latex_is_a_table_to_include(rows: Path, capsys: pytest.CaptureFixture[str]):
+    command = ["table", str(rows), "--columns", "model,BLEU,params (M)", "--form", "latex"]
+    assert main([*command, "--caption", "Of 50% & more."]) == 0
+    text = capsys.readouterr().out
+    assert not re.search(r"documentclass|begin\{document\}|usepackage\{(?!booktabs)", text)
+    assert r"\caption{Of 50\% \& more.}" in text
+    assert r"\label{tab:runs}" in text
+    assert r"model & BLEU & params (M) \\" in text
+    assert r"a & 10.0 & 0.00 \\" in text
+    for name in ("table", "tabular"):
+        assert text.count(rf"\begin{{{name}}}") == text.count(rf"\end{{{name}}}") == 1
+    assert main(command) == 0
+    assert r"\caption{Results of runs.}" in capsys.readouterr().out
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex here")
@@ -73,7 +141,10 @@ def test_latex_compiles_as_it_is(rows: Path, tmp_path: Path):
     odd = Result(label="ü_50%&#", preset="lstm", seed=3, status="failed", reason="~^\\{}$ [x] <y>")
     save_result(rows / "odd-seed3", odd)
     (tmp_path / "table.tex").write_text(render_table(load_table([rows], "rows"), "latex"), encoding="utf-8")
-    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "table.tex"]
+    body = r"\begin{document}\input{table}\end{document}"
+    paper = rf"\documentclass{{article}}\usepackage{{booktabs}}{body}"
+    (tmp_path / "paper.tex").write_text(paper)
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"]
     done = subprocess.run(
         command, cwd=tmp_path, capture_output=True, text=True, check=False, errors="replace"
     )

@@ -1,0 +1,148 @@
+"""Estimate of what runs will take: weights, memory, updates and time, from a short measurement."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+import torch
+
+from compare.config.run import Run
+from compare.experiment.compute_result import training_flops
+from compare.experiment.prepare import PreparedData
+from compare.models.meta_model import build_meta_model
+from compare.models.registry import build
+from compare.optim.optimizer import build_optimizer
+from compare.results.run_folder import RunFolder
+from compare.results.store import read_result
+from compare.system.numerics import set_numerics
+from compare.training.loss import TranslationLoss
+from compare.training.metrics_log import read_metrics
+from compare.training.step import add_gradients, update_weights
+
+PART_FLOPS = {"cpu": 1e10, "cuda": 1e13}
+"""Work of a timed forward and backward pass by kind of device: some tenths of a second."""
+MEASURED_S = 0.5
+"""Seconds from which on no further update is timed."""
+MAX_TIMED = 3
+"""Updates that are timed at most, after one of warm-up."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunEstimate:
+    """One run, and what it is expected to take."""
+
+    name: str
+    """<label>-seed<k>."""
+    status: str
+    """new, unfinished, done or failed."""
+    params: int
+    """Trained weights."""
+    memory_bytes: int
+    """Weights, gradients and the two moments of AdamW; activations come on top."""
+    updates: int
+    """Updates of the whole training."""
+    updates_left: int
+    """Updates that the run would still do; fewer if patience stops it."""
+    train_s: float | None
+    """Seconds of these updates, without validation, translation and timing; None: could not be measured."""
+
+
+def estimate_runs(runs: Sequence[RunFolder], prepared: PreparedData) -> list[RunEstimate]:
+    """Estimate every run, by some updates of each model with fresh weights on this machine.
+
+    Args:
+        runs: the runs, resolved.
+        prepared: their data.
+    """
+    models = {run.run.label: run.run for run in runs}
+    seconds = {label: _seconds_per_update(run, prepared) for label, run in models.items()}
+    sizes = {label: _count_weights(run, prepared) for label, run in models.items()}
+    return [_estimate(run, sizes[run.run.label], seconds[run.run.label]) for run in runs]
+
+
+def total_seconds(estimates: Sequence[RunEstimate]) -> float | None:
+    """Add the seconds of all runs; None if those of one are unknown."""
+    known = [each.train_s for each in estimates if each.train_s is not None]
+    return sum(known) if len(known) == len(estimates) else None
+
+
+def _estimate(folder: RunFolder, size: Mapping[str, int], seconds: float | None) -> RunEstimate:
+    """Describe one run; its model takes ``seconds`` per update."""
+    status, done = "new", 0
+    if folder.config.is_file():
+        status = read_result(folder.folder).status
+        lines = read_metrics(folder.metrics) if folder.metrics.is_file() else []
+        done = max((line["update"] for line in lines), default=0)
+    updates = folder.run.train.max_updates
+    left = updates - done if status in ("new", "unfinished") else 0
+    return RunEstimate(
+        name=folder.run.name,
+        status=status,
+        updates=updates,
+        updates_left=left,
+        train_s=None if seconds is None else left * seconds,
+        **size,
+    )
+
+
+def _count_weights(run: Run, prepared: PreparedData) -> dict[str, int]:
+    """Count weights and bytes without allocating the model."""
+    parameters = list(build_meta_model(run.model.architecture, *prepared.vocabulary_sizes).parameters())
+    return {
+        "params": sum(parameter.numel() for parameter in parameters),
+        "memory_bytes": 4 * sum(parameter.nbytes for parameter in parameters),
+    }
+
+
+def _seconds_per_update(run: Run, prepared: PreparedData) -> float | None:
+    """Time some updates; None if the device of the run is not here, or its memory is too small.
+
+    Of a batch that would take long, one of equal parts is computed, and its time is multiplied.
+    """
+    device = torch.device(run.train.device)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        return None
+    set_numerics(device, deterministic=run.train.deterministic)
+    flops = training_flops(run.model.architecture, prepared=prepared)
+    tokens = float((prepared.train.src_lengths + prepared.train.tgt_lengths).sum() + len(prepared.train))
+    per_update = flops * tokens / len(prepared.stream.plan(1))
+    parts = max(run.train.accumulate, ceil(per_update / PART_FLOPS.get(device.type, PART_FLOPS["cuda"])))
+    rng = torch.get_rng_state()
+    try:
+        torch.manual_seed(run.train.seed)
+        model = build(run.model.architecture, *prepared.vocabulary_sizes).to(device)
+        return _time_updates(run, TranslationLoss(model, run.train.label_smoothing), prepared, parts)
+    except (MemoryError, torch.OutOfMemoryError):
+        return None
+    finally:
+        torch.set_rng_state(rng)
+
+
+def _time_updates(run: Run, criterion: TranslationLoss, prepared: PreparedData, parts: int) -> float:
+    """Return the mean seconds per update, of which one part of ``parts`` is computed."""
+    device = torch.device(run.train.device)
+    optimizer = build_optimizer(criterion.parameters(), run.model.optim)
+    criterion.train()
+    spent: list[float] = []
+    for batch in prepared.stream.global_batches(1, accumulate=parts):
+        of_batch = len(batch.parts)  # fewer where a batch has fewer sentences
+        part = batch.parts[0].to(device)
+        start = time.perf_counter()
+        add_gradients(criterion, part, tokens=part.tgt_tokens, precision=run.train.precision)
+        _wait(device)
+        middle = time.perf_counter()
+        update_weights(criterion, optimizer, run.train.clip_norm)
+        _wait(device)
+        spent.append((middle - start) * of_batch + time.perf_counter() - middle)
+        timed = spent[1:]  # the first is warm-up
+        if len(timed) >= MAX_TIMED or (timed and sum(spent) / of_batch > MEASURED_S):
+            break
+    timed = spent[1:] or spent
+    return sum(timed) / len(timed)
+
+
+def _wait(device: torch.device) -> None:
+    """Wait until a GPU has done its work."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

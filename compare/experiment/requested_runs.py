@@ -1,0 +1,48 @@
+"""The runs that one call asks for: some or all models of an experiment, each with one or several seeds."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from compare.config.run import Run
+from compare.experiment.initial_weights import with_initial_weights
+from compare.results.run_folder import RunFolder
+from compare.system.hints import abbreviate, did_you_mean
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestedRuns:
+    """What a call asks for; ``of`` gives the runs."""
+
+    folder: Path
+    """Folder of the experiment."""
+    seeds: Sequence[int] = ()
+    """Seeds of each model; empty: that of ``[train]``."""
+    only: Sequence[str] = ()
+    """Labels, in which * stands for any text; empty: all models."""
+
+    def of(self, models: Sequence[Run]) -> list[RunFolder]:
+        """Return the runs, ordered by seed.
+
+        Args:
+            models: all models of the experiment.
+
+        Raises:
+            ValueError: ``only`` has a label that no model has, and the message suggests the nearest; or the
+                weights that ``[train] init_from`` names are not there.
+        """
+        labels = [run.label for run in models]
+        for label in self.only:
+            if not any(fnmatchcase(each, label) for each in labels):
+                raise ValueError(
+                    f"--only: no model is labelled {abbreviate(label)}; {did_you_mean(label, labels)}"
+                )
+        chosen = [
+            run
+            for run in models
+            if not self.only or any(fnmatchcase(run.label, label) for label in self.only)
+        ]
+        runs = [run.with_seed(seed) for seed in self.seeds or (models[0].train.seed,) for run in chosen]
+        runs = [with_initial_weights(run) for run in runs]
+        return [RunFolder(run=run, folder=self.folder / run.name) for run in runs]
