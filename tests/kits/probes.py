@@ -122,6 +122,15 @@ def copy_window(sentences: int, size: int = 8, steps: int = 4) -> Questions:
     )
 
 
+def sort(sentences: int, size: int = 5) -> Questions:
+    """Ask for all words, which are different, from the least to the greatest; the question is always the same.
+
+    A model that cannot tell what it has read before gives the same answer at every step.
+    """
+    src = _permutations(sentences, VALUES)[:, :size]
+    return Questions(src, torch.zeros_like(src), src.sort(1).values, _for_each(src, size))
+
+
 def _permutations(rows: int, size: int) -> Tensor:
     return torch.rand(rows, size).argsort(1)
 
@@ -208,6 +217,15 @@ def accuracy(model: Any, questions: Questions) -> float:
     src, asked, answers, _ = questions
     logits = model.output(model.features(src, full_mask(src), asked).hidden)
     return float((logits.argmax(-1) == answers).double().mean())
+
+
+@torch.no_grad()
+def repetition(model: Any, questions: Questions) -> float:
+    """Return the share of answers that the model has given before in the same sentence."""
+    src, asked, *_ = questions
+    answers = model.output(model.features(src, full_mask(src), asked).hidden).argmax(-1)
+    is_same = answers.unsqueeze(2) == answers.unsqueeze(1)  # (B, Q, Q)
+    return float(is_same.tril(-1).any(2).double().mean())
 
 
 def best_guess(questions: Questions) -> float:

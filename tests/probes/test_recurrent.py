@@ -28,6 +28,8 @@ from tests.kits.probes import (
     full_mask,
     lookup,
     recall,
+    repetition,
+    sort,
     train,
 )
 
@@ -109,6 +111,17 @@ def test_attentions_that_can_select_the_word_solve_the_task(probe: Probe, config
 def test_attentions_that_cannot_select_the_word_only_guess(probe: Probe, config: AttentionConfig) -> None:
     reader, questions = trained(config, probe.task, probe.updates), probe.task(TESTED)
     assert accuracy(reader, questions) < best_guess(questions) + NOISE < SOLVED
+
+
+def test_only_with_coverage_each_word_is_read_once() -> None:
+    """All five words in order: without coverage four of five answers repeat an earlier one."""
+    found = {}
+    for score in ("additive", "coverage"):
+        reader, questions = trained(AttentionConfig(score=score), sort), sort(TESTED)
+        found[score] = accuracy(reader, questions), repetition(reader, questions)
+    assert found["additive"] == (pytest.approx(best_guess(questions), abs=NOISE), 0.8)
+    assert found["coverage"][0] >= SOLVED
+    assert found["coverage"][1] <= 1 - SOLVED
 
 
 @pytest.mark.parametrize("name", HARD)
