@@ -123,7 +123,7 @@ def copy_window(sentences: int, size: int = 8, steps: int = 4) -> Questions:
 
 
 def sort(sentences: int, size: int = 5) -> Questions:
-    """Ask for all words, which are different, from the least to the greatest; the question is always the same.
+    """Ask for all words, which are different, from the least to the greatest, always by the same question.
 
     A model that cannot tell what it has read before gives the same answer at every step.
     """
