@@ -26,7 +26,7 @@ def check_hashes(run: CheckedRun) -> Iterator[ComparedValue | Gap]:
         return
     weights = _in_folder(run, run.folder.weights)
     required = {_in_folder(run, path) for path in (run.folder.config, run.folder.metrics, run.folder.speed)}
-    required |= {"vocabulary.json", weights}
+    required |= {"vocabulary.json", weights, *run.folder.masks()}
     if len(length_penalties(run.folder.run.decode)) > 1:
         required.add(_in_folder(run, run.folder.selection))
     if run.prepared is not None:

@@ -119,12 +119,12 @@ _MIN_RNN = (
               "one stack, without attention", f"{FENG}, 4"),
     Departure("encoder", "bidirectional", "one-way", f"{FENG}, 3"),
     Departure("values added to the state", "W_h x + b, of any sign, as in the first form of the cell",
-              "g(W_h x) > 0 in the code: x + 1/2 above 0, sigmoid(x) below", f"{FENG}, appendix B.3"),
+              "g(W_h x) > 0 in the code: x + 1/2 above 0, sigmoid(x) below", f"{FENG}, appendix B"),
     Departure("scan", "of factors and sums, ceil(log2 T) rounds", "of logarithms", f"{FENG}, appendix B"),
     Departure("layers", "3 (see num_layers), the third residual, dropout between them",
-              "per task", f"{FENG}, 4"),
+              "per task", FENG),
     Departure("first decoder state", BRIDGE, "no decoder", f"{FENG}, 3"),
-    Departure("optimizer", ADAM, "per task", f"{FENG}, 4"),
+    Departure("optimizer", ADAM, "per task", FENG),
 )
 
 DEPARTURES: dict[str, tuple[Departure, ...]] = {
@@ -230,7 +230,7 @@ DEPARTURES: dict[str, tuple[Departure, ...]] = {
     ),
     "min-gru": _MIN_RNN,
     "min-lstm": (
-        Departure("forget gate", "initial bias 1", "initial bias 0, others studied", f"{FENG}, 5"),
+        Departure("forget gate", "initial bias 1", "initial bias 0, others studied", FENG),
         *_MIN_RNN,
     ),
     "transformer": _TRANSFORMER,

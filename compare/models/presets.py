@@ -162,12 +162,12 @@ PRESETS: dict[str, Preset] = {
     ),
     "min-gru": Preset(
         about="three minGRU layers trained in parallel over time, bilinear attention after them",
-        source=f"compare {_FENG}, section 3.1",
+        source=f"compare {_FENG}",
         architecture=_parallel("min-gru"),
     ),
     "min-lstm": Preset(
         about="three minLSTM layers trained in parallel over time, bilinear attention after them",
-        source=f"compare {_FENG}, section 3.2",
+        source=f"compare {_FENG}",
         architecture=_parallel("min-lstm"),
     ),
     "transformer": Preset(

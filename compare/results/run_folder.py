@@ -13,6 +13,9 @@ from data.text.compression import hash_decompressed, plain_or_gzip
 from data.text.files import hash_file
 from data.vocabulary import FILE_NAME
 
+MASKS = ("encoder_mask", "decoder_mask", "cross_mask")
+"""Settings of a model that may name a file, which then decides its figures as the settings do."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunFolder:
@@ -107,16 +110,33 @@ class RunFolder:
         names = [path.name for pattern in ("*.hyp", "*.hyp.gz") for path in self.folder.glob(pattern)]
         return sorted({name.removesuffix(".gz").removesuffix(".hyp") for name in names})
 
+    def masks(self) -> dict[str, Path]:
+        """The files of attention masks that the settings name, by the name of their copy.
+
+        They lie where the settings say, and in a published folder as copies, such as ``cross_mask.npy``.
+        """
+        settings = self.run.model.settings()
+        named = {
+            f"{name}.npy": Path(value)
+            for name, value in settings.items()
+            if name in MASKS and str(value).endswith(".npy")
+        }
+        return {
+            name: self.folder / name if (self.folder / name).exists() else path
+            for name, path in named.items()
+        }
+
     def files(self) -> dict[str, Path]:
         """Every file that the run's figures come from and that is there, by its path in the folder.
 
         A published folder has no weights, and compressed files, which stand here under their plain names.
+        The files of ``masks`` may be elsewhere and stand here under the names of their copies.
         """
         names = [self.config, self.folder / FILE_NAME, self.metrics, self.speed, self.weights, self.selection]
         names.append(self.likelihoods)
         names += [self.plain_output(test) for test in self.tests]
         files = {name.relative_to(self.folder).as_posix(): plain_or_gzip(name) for name in sorted(names)}
-        return {name: path for name, path in files.items() if path.exists()}
+        return {name: path for name, path in (files | self.masks()).items() if path.exists()}
 
     def hashes(self) -> dict[str, str]:
         """The sha256 of every file of ``files``, of the content if it is compressed."""

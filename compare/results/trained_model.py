@@ -38,9 +38,9 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
         attention weights.
 
     Raises:
-        ValueError: the folder is no run, the weights are missing, damaged, NaN or of another model, weights
-            or vocabulary are not those recorded, no length penalty is chosen, the memory is too small, or
-            the device cannot be used.
+        ValueError: the folder is no run, the weights are missing, damaged, NaN or of another model, weights,
+            vocabulary or the file of a mask are not those recorded, no length penalty is chosen, the memory
+            is too small, or the device cannot be used.
     """
     folder = Path(run)
     if not (folder / "config.toml").is_file():
@@ -56,6 +56,12 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
             f"{folder / FILE_NAME} is not what this run was trained with (sha256 "
             f"{vocabularies.content_hash[:12]}, not {trained_with[:12]}): restore the run's own file"
         )
+    for name, path in trained.masks().items():
+        if name in files and (actual := hash_file(path)) != files[name]:
+            raise ValueError(
+                f"{path} is not the {name.removesuffix('.npy')} that this run was trained with (sha256 "
+                f"{actual[:12]}, not {files[name][:12]}): restore the run's own file"
+            )
     sizes = len(vocabularies.src), len(vocabularies.tgt)
     architecture, weights = trained.run.model.architecture, trained.weights
     if not weights.parent.is_dir():

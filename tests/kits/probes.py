@@ -95,6 +95,42 @@ def follow(sentences: int) -> Questions:
     return Questions(_words(keys, values), keys.gather(1, position), answers, values[:, near])
 
 
+def copy_window(sentences: int, size: int = 8, steps: int = 4) -> Questions:
+    """Ask for the word with the marker, then for each of the words that follow it, one per step.
+
+    The words before and after the marker are of two kinds in turn. A question says no more than the kind of
+    the word asked for, so a model that cannot tell where it read the step before is left with all words of
+    that kind.
+    """
+    kinds, values = torch.arange(size) % 2, torch.randint(VALUES, (sentences, size))
+    begin = torch.randint(size // 2 - steps // 2 + 1, (sentences, 1)) * 2  # an even number of words before
+    position = torch.arange(size + 1)
+    # The marked word is inserted before word ``begin``.
+    word = (position - (position > begin).long()).clamp(max=size - 1)
+    kinds = torch.where(position == begin, 2, kinds[word])
+    values = torch.where(position == begin, torch.randint(VALUES, (sentences, 1)), values.gather(1, word))
+    asked = torch.tensor([2, *(step % 2 for step in range(steps))])
+    read = begin + torch.arange(steps + 1)
+    of_kind = kinds.unsqueeze(1) == asked[1:, None]  # (B, steps, S)
+    candidates = _for_each(values, steps)[of_kind].view(sentences, steps, -1)
+    marked = values.gather(1, begin).unsqueeze(2).expand(-1, -1, candidates.size(2))
+    return Questions(
+        _words(kinds, values),
+        asked.expand(sentences, -1),
+        values.gather(1, read),
+        torch.cat((marked, candidates), dim=1),
+    )
+
+
+def sort(sentences: int, size: int = 5) -> Questions:
+    """Ask for all words, which are different, from the least to the greatest, always by the same question.
+
+    A model that cannot tell what it has read before gives the same answer at every step.
+    """
+    src = _permutations(sentences, VALUES)[:, :size]
+    return Questions(src, torch.zeros_like(src), src.sort(1).values, _for_each(src, size))
+
+
 def _permutations(rows: int, size: int) -> Tensor:
     return torch.rand(rows, size).argsort(1)
 
@@ -134,8 +170,18 @@ class Reader(nn.Module):
         """Attend from questions (B, Q) or (B, Q, F) to src (B, S) or (B, S, F) with src_mask (B, S)."""
         steps = torch.arange(questions.size(1)).expand(questions.shape[:2])
         source = self.attention.remember(_embed(self.words, src), src_mask)
-        output: AttentionOutput = self.attention(Queries(_embed(self.questions, questions), steps), source)
-        return output
+        states = _embed(self.questions, questions)
+        if not self.attention.needs_past:
+            output: AttentionOutput = self.attention(Queries(states, steps), source)
+            return output
+        past, outputs = self.attention.first_past(source, 1), []
+        for t in range(steps.size(1)):
+            now = slice(t, t + 1)
+            outputs.append(self.attention(Queries(states[:, now], steps[:, now], past), source))
+            past = past.add(outputs[-1].weights)
+        context = torch.cat([step.context for step in outputs], dim=1)
+        weights = torch.cat([step.weights for step in outputs], dim=2)
+        return AttentionOutput(context, weights, None, None)
 
     def features(self, src: Tensor, src_mask: Tensor, questions: Tensor) -> Features:
         """Return the context alone as the input of the output layer."""
@@ -171,6 +217,15 @@ def accuracy(model: Any, questions: Questions) -> float:
     src, asked, answers, _ = questions
     logits = model.output(model.features(src, full_mask(src), asked).hidden)
     return float((logits.argmax(-1) == answers).double().mean())
+
+
+@torch.no_grad()
+def repetition(model: Any, questions: Questions) -> float:
+    """Return the share of answers that the model has given before in the same sentence."""
+    src, asked, *_ = questions
+    answers = model.output(model.features(src, full_mask(src), asked).hidden).argmax(-1)
+    is_same = answers.unsqueeze(2) == answers.unsqueeze(1)  # (B, Q, Q)
+    return float(is_same.tril(-1).any(2).double().mean())
 
 
 def best_guess(questions: Questions) -> float:

@@ -61,7 +61,7 @@ class TwinLayerNormCell(nn.Module):
 
 
 class TwinMinCell(nn.Module):
-    """Feng et al. 2024, sections 3.1 (minGRU) and 3.2 (minLSTM), for vectors."""
+    """Feng et al. 2024, minGRU and minLSTM, for vectors."""
 
     def __init__(self, weights: dict[str, Tensor], size: int) -> None:
         super().__init__()

@@ -4,9 +4,12 @@ import hashlib
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from compare.check.recompute import check_experiment
+from compare.experiment.publish import publish_experiment
 from compare.results.run_folder import RunFolder
 from compare.results.trained_model import load_model
 from tests.kits.runs import ROWS
@@ -35,3 +38,22 @@ def test_a_run_of_a_gpu_is_read_without_one(copy: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert RunFolder.read(copy / ROWS[0]).run.train.device == "cuda"
     assert load_model(copy / ROWS[0]).translate(["red dog"])
+
+
+def test_a_changed_file_of_a_mask_is_noticed(copy: Path, tmp_path: Path):
+    run, mask = copy / "transformer-seed1", tmp_path / "mask.npy"
+    np.save(mask, np.ones((64, 64), dtype=bool))
+    config, record = run / "config.toml", run / "result.json"
+    config.write_text(config.read_text().replace('cross_mask = "full"', f'cross_mask = "{mask.as_posix()}"'))
+    hashes = RunFolder.read(run).hashes()
+    assert hashes["cross_mask.npy"] == hashlib.sha256(mask.read_bytes()).hexdigest()
+    record.write_text(json.dumps(json.loads(record.read_text()) | {"files": hashes}))
+    load_model(run)
+
+    published = publish_experiment(copy, tmp_path / "published")
+    assert (published / run.name / "cross_mask.npy").read_bytes() == mask.read_bytes()
+    np.save(mask, np.tri(64, dtype=bool))
+    assert RunFolder.read(published / run.name).hashes()["cross_mask.npy"] == hashes["cross_mask.npy"]
+    with pytest.raises(ValueError, match=r"mask\.npy is not the cross_mask that this run was trained with"):
+        load_model(run)
+    assert "cross_mask.npy" in [value.name for value in check_experiment(copy).differences]
