@@ -6,8 +6,9 @@ from torch import nn
 
 from seq2seq.config import AttentionConfig, Seq2SeqConfig
 from seq2seq.model import Seq2Seq
-from transformer.config import TransformerConfig
+from transformer.config import Norm, TransformerConfig
 from transformer.model import Transformer
+from transformer.parts import Parts
 
 Model = Seq2Seq | Transformer
 
@@ -23,6 +24,21 @@ FAMILIES: dict[str, Callable[[int, int], Model]] = {
     ),
 }
 """Constructors of fresh models from width and vocabulary size, by family."""
+
+
+def build_deep_transformer(
+    layers: int,
+    d: int,
+    norm: Norm,
+    parts: Parts,
+    src_vocabulary: int,
+    tgt_vocabulary: int,
+) -> Transformer:
+    """Build a fresh Transformer of ``layers`` layers per side, without dropout."""
+    config = TransformerConfig(
+        d_model=d, encoder_layers=layers, decoder_layers=layers, ffn_size=4 * d, dropout=0.0, norm=norm
+    )
+    return Transformer(config, src_vocabulary, tgt_vocabulary, parts)
 
 
 def recurrent(d: int, attention: AttentionConfig | None) -> Seq2SeqConfig:

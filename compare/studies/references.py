@@ -22,9 +22,24 @@ REFERENCES: dict[str, Reference] = {
         "Neural Machine Translation by Jointly Learning to Align and Translate",
         "https://arxiv.org/abs/1409.0473",
     ),
+    "Ba et al. 2016": Reference("Layer Normalization", "https://arxiv.org/abs/1607.06450"),
+    "He et al. 2016": Reference(
+        "Deep Residual Learning for Image Recognition", "https://arxiv.org/abs/1512.03385"
+    ),
+    "Wu et al. 2016": Reference(
+        "Google's Neural Machine Translation System: Bridging the Gap between Human and Machine Translation",
+        "https://arxiv.org/abs/1609.08144",
+    ),
     "Vaswani et al. 2017": Reference("Attention Is All You Need", "https://arxiv.org/abs/1706.03762"),
+    "Wang et al. 2019": Reference(
+        "Learning Deep Transformer Models for Machine Translation", "https://arxiv.org/abs/1906.01787"
+    ),
     "Xiong et al. 2020": Reference(
         "On Layer Normalization in the Transformer Architecture", "https://arxiv.org/abs/2002.04745"
+    ),
+    "Dong et al. 2021": Reference(
+        "Attention Is Not All You Need: Pure Attention Loses Rank Doubly Exponentially with Depth",
+        "https://arxiv.org/abs/2103.03404",
     ),
 }
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """Description of a study; the module of its name has ``run(Settings) -> StudyResult``."""
+    """Description of a study; the module of its name, with _ for -, has ``run(Settings) -> StudyResult``."""
 
     about: str
     source: str
@@ -68,6 +68,21 @@ STUDIES: dict[str, Study] = {
         about="gradient norms by layer at initialisation, pre- against post-norm, over depth",
         source="Xiong et al. 2020, section 3 and figure 3",
         minutes=3,
+    ),
+    "warmup": Study(
+        about="pre-norm and post-norm Transformers trained with and without warm-up",
+        source="Xiong et al. 2020, sections 3 and 4",
+        minutes=20,
+    ),
+    "ablation": Study(
+        about="a Transformer trained without layer norm, without residual paths, without both",
+        source="Vaswani et al. 2017, section 3.1; Ba et al. 2016; He et al. 2016; Dong et al. 2021",
+        minutes=20,
+    ),
+    "depth": Study(
+        about="Transformers and LSTMs with attention of 1 to 8 layers per side, trained",
+        source="Wu et al. 2016, section 3.1; Wang et al. 2019",
+        minutes=20,
     ),
 }
 
@@ -125,7 +140,7 @@ def run_study(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         settings = Settings(seed=seed, quick=quick, runs=runs)
-        findings: StudyResult = import_module(f".{name}", __package__).run(settings)
+        findings: StudyResult = import_module(f".{name.replace('-', '_')}", __package__).run(settings)
     seconds = time.perf_counter() - start
     report = StudyReport(
         name=name,

@@ -165,13 +165,16 @@ def test_listing_the_studies_needs_no_torch(tmp_path):
 
 def test_registry_and_modules_agree():
     assert all(
-        callable(getattr(sys.modules[f"{registry.__package__}.{name}"], "run", None)) for name in STUDIES
+        callable(getattr(sys.modules[f"{registry.__package__}.{name.replace('-', '_')}"], "run", None))
+        for name in STUDIES
     )
 
 
 def test_every_cited_publication_is_listed():
     sources = [study.source for study in STUDIES.values()]
-    cited = {name for source in sources for name in re.findall(r"[A-Z]\w+ et al\. \d{4}", source)}
+    cited = {
+        name for source in sources for name in re.findall(r"[A-Z]\w+ (?:et al\.|and [A-Z]\w+) \d{4}", source)
+    }
     assert cited == REFERENCES.keys()
     assert all(reference.url.startswith("https://") for reference in REFERENCES.values())
     (entry,) = bibliography("Xiong et al. 2020, section 3")

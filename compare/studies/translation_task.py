@@ -1,0 +1,83 @@
+"""Translation of the embedded corpus as a task of studies: encoded pairs, validation loss, translations."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from compare.config.sections import DecodeConfig
+from compare.decoding.translator import Translator
+from compare.experiment.forced_scoring import token_log_probabilities
+from compare.studies.families import Model
+from compare.studies.training import make_split
+from data.batch import Batch, make_batch
+from data.corpus import Pairs
+from data.encoded_split import EncodedSplit
+from data.grammar import AlignedPair, embedded_splits
+from data.vocabulary import VocabularyPair, build_pair
+
+MAX_WORDS = 4_000
+"""Size of the vocabularies; the lexicon of the grammar has fewer words."""
+
+
+class TranslationTask(NamedTuple):
+    """A part of the embedded English-German corpus, in words of the training pairs."""
+
+    vocabularies: VocabularyPair
+    train: EncodedSplit
+    valid: Batch
+    """All validation pairs."""
+    test: Pairs
+    """With gold links."""
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Number of entries of the source and of the target vocabulary."""
+        return len(self.vocabularies.src), len(self.vocabularies.tgt)
+
+    def translator(self, model: Model) -> Translator:
+        """Combine a model with the vocabularies, for greedy search."""
+        decode = DecodeConfig(beam_size=1, batch_tokens=4_096)
+        return Translator(model, self.vocabularies, decode, torch.device("cpu"))
+
+    def translate(self, model: Model) -> list[str]:
+        """Translate the test sources by greedy search."""
+        return self.translator(model).translate(self.test.src)
+
+
+def embedded_task(
+    seed: int, *, train: int, valid: int = 1, test: int = 1, longest: int | None = None
+) -> TranslationTask:
+    """Draw a part of the embedded corpus.
+
+    Args:
+        seed: seed of the sentences. Validation and test pairs do not depend on the number of training pairs,
+            and fewer training pairs are the first of more.
+        train: number of training pairs.
+        valid: number of validation pairs.
+        test: number of test pairs.
+        longest: leave out training and test pairs whose source has more words than this; None keeps all.
+    """
+    corpus = embedded_splits(seed=seed, train=train, valid=valid, test=test, test_long=1)
+    pairs = {name: _columns(corpus[name], longest) for name in ("train", "test")}
+    pairs["valid"] = _columns(corpus["valid"], None)
+    vocabularies = build_pair(pairs["train"], kind="words", size=MAX_WORDS, joint=False)
+    encoded = {
+        name: make_split(
+            vocabularies.src.encode_all(pairs[name].src), vocabularies.tgt.encode_all(pairs[name].tgt)
+        )
+        for name in ("train", "valid")
+    }
+    valid_batch = make_batch(encoded["valid"], np.arange(len(encoded["valid"])))
+    return TranslationTask(vocabularies, encoded["train"], valid_batch, pairs["test"])
+
+
+def _columns(split: Iterable[AlignedPair], longest: int | None) -> Pairs:
+    kept = [pair for pair in split if longest is None or len(pair.src.split()) <= longest]
+    return Pairs(*zip(*kept, strict=True))
+
+
+def valid_loss(model: Model, batch: Batch) -> float:
+    """Compute the mean negative log-likelihood of the target tokens of a batch, in nats."""
+    return -float(token_log_probabilities(model.eval(), batch).mean())
