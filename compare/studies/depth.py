@@ -27,9 +27,9 @@ METHOD = """\
 Pre-norm Transformers (d = {d}, 4 heads) and LSTMs with additive attention (states of {hidden}, the encoder in
 both directions, residual paths from the third layer on) of {depths} layers per side, without dropout,
 translate the embedded corpus ({pairs:,} pairs, words): {plan}, after {warmup} updates of warm-up. A layer of
-an encoder and one of a decoder have {layer_sizes} weights. All depths see the same batches. Measured: the loss
-per token on {valid:,} new pairs. Each claim is tested for every seed. The rule was fixed before: a loss is
-lower if it is so by {gap} nats. Hold means with all seeds; undecided: with some."""
+an encoder and one of a decoder have {layer_sizes} weights. All depths see the same batches. Measured: the
+loss per token on {valid:,} new pairs. Each claim is tested for every seed. The rule was fixed before: a loss
+is lower if it is so by {gap} nats. Hold means with all seeds; undecided: with some."""
 
 
 def run(settings: Settings) -> StudyResult:

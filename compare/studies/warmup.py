@@ -101,12 +101,12 @@ def judge(trained: dict[str, Trained]) -> list[Claim]:
             GAP,
         ),
         at_most(
-            "Pre-norm without warm-up is faster than post-norm with it: share of the updates to its final loss",
+            "Pre-norm without warm-up is faster than post-norm with it: share of the updates to that loss",
             shares(pre, warm_post),
             SOONER,
         ),
         at_most(
-            "So is pre-norm with warm-up: share of the updates to the same loss",
+            "So is pre-norm with warm-up: share of the updates to that loss",
             shares(warm_pre, warm_post),
             SOONER,
         ),
