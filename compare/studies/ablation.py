@@ -36,7 +36,7 @@ METHOD = """\
 A pre-norm Transformer of {layers} layers per side, d = {d}, 4 heads, without dropout, with both, without
 layer norm (nor the last one of a side), without residual paths (norm and sublayer remain), and without
 either, translates the embedded corpus ({pairs:,} pairs, words): {plan}, after {warmup} updates of warm-up.
-Measured: the loss per token on {valid:,} new pairs. Words drawn by their frequency in training, without context,
+Measured: the loss per token on {valid:,} new pairs. Words drawn by their frequency in training
 have a loss of {frequency:.2f}. Each claim is tested for every seed. The rule was fixed before: a part is
 needed if the loss without it is higher by {gap} nats; a model learns nothing but frequencies if it is not
 below theirs by as much. Hold means with all seeds; undecided: with some."""

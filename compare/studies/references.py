@@ -31,15 +31,25 @@ REFERENCES: dict[str, Reference] = {
         "https://arxiv.org/abs/1609.08144",
     ),
     "Vaswani et al. 2017": Reference("Attention Is All You Need", "https://arxiv.org/abs/1706.03762"),
+    "Shaw et al. 2018": Reference(
+        "Self-Attention with Relative Position Representations", "https://arxiv.org/abs/1803.02155"
+    ),
     "Wang et al. 2019": Reference(
         "Learning Deep Transformer Models for Machine Translation", "https://arxiv.org/abs/1906.01787"
     ),
     "Xiong et al. 2020": Reference(
         "On Layer Normalization in the Transformer Architecture", "https://arxiv.org/abs/2002.04745"
     ),
+    "Su et al. 2021": Reference(
+        "RoFormer: Enhanced Transformer with Rotary Position Embedding", "https://arxiv.org/abs/2104.09864"
+    ),
     "Dong et al. 2021": Reference(
         "Attention Is Not All You Need: Pure Attention Loses Rank Doubly Exponentially with Depth",
         "https://arxiv.org/abs/2103.03404",
+    ),
+    "Press et al. 2022": Reference(
+        "Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation",
+        "https://arxiv.org/abs/2108.12409",
     ),
 }
 

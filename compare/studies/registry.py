@@ -84,6 +84,16 @@ STUDIES: dict[str, Study] = {
         source="Wu et al. 2016, section 3.1; Wang et al. 2019",
         minutes=20,
     ),
+    "positions": Study(
+        about="which kinds of positions carry over to sequences longer than those of training",
+        source="Press et al. 2022, figure 1; Su et al. 2021; Shaw et al. 2018, section 3.2",
+        minutes=15,
+    ),
+    "heads-average": Study(
+        about="one attention head averages what two heads tell apart",
+        source="Vaswani et al. 2017, section 3.2.2; the bound is derived in the module",
+        minutes=3,
+    ),
 }
 
 
