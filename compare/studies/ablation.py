@@ -96,7 +96,8 @@ def frequency_loss(task: TranslationTask) -> float:
     size, ends = task.sizes[1], len(task.train)
     counts = np.bincount(task.train.tgt.flat, minlength=size) + 1
     counts[EOS] += ends
-    tokens = task.valid.tgt_out[task.valid.tgt_mask].numpy()
+    batch = task.valid_batch
+    tokens = batch.tgt_out[batch.tgt_mask].numpy()
     return float(np.mean(np.log(counts.sum()) - np.log(counts[tokens])))
 
 

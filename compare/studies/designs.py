@@ -1,7 +1,7 @@
 """Designs of a model trained with equal effort: the same data, seeds and learning rates to choose from.
 
 Each design is trained with every learning rate and the first seed, and with the best of them and the other
-seeds. The best is that of the lowest final validation loss, so no design is judged at a rate that suits
+seeds. The best is that of the lowest validation loss, so no design is judged at a rate that suits
 another one. The measure itself chooses, which favours no design: all have as many rates to choose from.
 """
 
@@ -159,7 +159,7 @@ def train_designs(
 def _train_design(label: str, design: Design, task: TranslationTask, plan: Plan) -> Trained:
     first, *others = plan.seeds
     tried = {rate: train(label, design, task, plan, rate, first) for rate in plan.learning_rates}
-    best = min(tried, key=lambda rate: tried[rate][0][-1])
+    best = min(tried, key=lambda rate: min(tried[rate][0]))
     done = [tried[best], *(train(label, design, task, plan, best, seed) for seed in others)]
     updates = list(range(plan.measure_every, plan.updates + 1, plan.measure_every))
     return Trained(best, updates, [losses for losses, _ in done], [model for _, model in done])
@@ -175,11 +175,12 @@ def train(
     """
     torch.manual_seed(seed)
     model = design.build(*task.sizes)
+    batch = task.valid_batch
     losses: list[float] = []
     best: dict[str, Tensor] = {}
 
     def observe(_: int) -> None:
-        loss = valid_loss(model, task.valid)
+        loss = valid_loss(model, batch)
         losses.append(loss if math.isfinite(loss) else math.inf)
         if losses[-1] == min(losses):
             best.update({name: weights.clone() for name, weights in model.state_dict().items()})

@@ -1,6 +1,6 @@
 """Translation of the embedded corpus as a task of studies: encoded pairs, validation loss, translations."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,10 +26,16 @@ class TranslationTask(NamedTuple):
 
     vocabularies: VocabularyPair
     train: EncodedSplit
-    valid: Batch
-    """All validation pairs."""
+    train_src: Sequence[str]
+    """Training sources, as text."""
+    valid: EncodedSplit
     test: Pairs
     """With gold links."""
+
+    @property
+    def valid_batch(self) -> Batch:
+        """All validation pairs."""
+        return make_batch(self.valid, np.arange(len(self.valid)))
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -47,21 +53,34 @@ class TranslationTask(NamedTuple):
 
 
 def embedded_task(
-    seed: int, *, train: int, valid: int = 1, test: int = 1, longest: int | None = None
+    seed: int,
+    *,
+    train: int,
+    valid: int = 1,
+    test: int = 1,
+    longest: int | None = None,
+    keep: int | None = None,
 ) -> TranslationTask:
     """Draw a part of the embedded corpus.
 
     Args:
         seed: seed of the sentences. Validation and test pairs do not depend on the number of training pairs,
             and fewer training pairs are the first of more.
-        train: number of training pairs.
-        valid: number of validation pairs.
-        test: number of test pairs.
-        longest: leave out training and test pairs whose source has more words than this; None keeps all.
+        train: number of training pairs to draw.
+        valid: number of validation pairs to draw.
+        test: number of test pairs to draw.
+        longest: leave out pairs whose source has more words than this; None keeps all.
+        keep: keep only so many of the training pairs that are left, the first; None keeps all.
+
+    Raises:
+        ValueError: fewer than ``keep`` training pairs are left.
     """
     corpus = embedded_splits(seed=seed, train=train, valid=valid, test=test, test_long=1)
-    pairs = {name: _columns(corpus[name], longest) for name in ("train", "test")}
-    pairs["valid"] = _columns(corpus["valid"], None)
+    pairs = {name: _columns(corpus[name], longest) for name in ("train", "valid", "test")}
+    if keep is not None:
+        if len(pairs["train"].src) < keep:
+            raise ValueError(f"{keep} training pairs are to be kept, but only {len(pairs['train'].src)} fit")
+        pairs["train"] = Pairs(*(column[:keep] for column in pairs["train"]))
     vocabularies = build_pair(pairs["train"], kind="words", size=MAX_WORDS, joint=False)
     encoded = {
         name: make_split(
@@ -69,13 +88,14 @@ def embedded_task(
         )
         for name in ("train", "valid")
     }
-    valid_batch = make_batch(encoded["valid"], np.arange(len(encoded["valid"])))
-    return TranslationTask(vocabularies, encoded["train"], valid_batch, pairs["test"])
+    return TranslationTask(
+        vocabularies, encoded["train"], pairs["train"].src, encoded["valid"], pairs["test"]
+    )
 
 
 def _columns(split: Iterable[AlignedPair], longest: int | None) -> Pairs:
     kept = [pair for pair in split if longest is None or len(pair.src.split()) <= longest]
-    return Pairs(*zip(*kept, strict=True))
+    return Pairs(*zip(*kept, strict=True)) if kept else Pairs((), ())
 
 
 def valid_loss(model: Model, batch: Batch) -> float:
