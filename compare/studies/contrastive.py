@@ -75,9 +75,9 @@ def run(settings: Settings) -> StudyResult:
 
 def train(settings: Settings, per_group: int) -> tuple[str, Accuracies]:
     """Train the families; return a description of the method, and the accuracies."""
-    d, dropout, pairs, valid = (8, 0.1, 60, 10) if settings.quick else (64, 0.1, 20_000, 200)
+    d, dropout, pairs, valid = (8, 0.1, 60, 10) if settings.quick else (128, 0.1, 20_000, 200)
     warmup = 1 if settings.quick else 100
-    plan = make_plan(settings, updates=700, batch_tokens=1_024, measure_every=50, learning_rates=(2e-3, 5e-3))
+    plan = make_plan(settings, updates=900, batch_tokens=1_024, measure_every=50, learning_rates=(3e-3, 8e-3))
     task = embedded_task(settings.seed, train=pairs, valid=valid)
     designs = {
         family: Design(build=partial(build_translator, family, d, dropout), warmup_updates=warmup)

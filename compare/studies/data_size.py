@@ -19,7 +19,7 @@ from compare.studies.designs import Design, differences, make_plan, train_design
 from compare.studies.families import TRANSLATORS, build_translator
 from compare.studies.figures import draw_lines
 from compare.studies.study import Claim, Settings, StudyResult, at_least
-from compare.studies.translation_task import embedded_task
+from compare.studies.translation_task import SHORT_WORDS, short_task
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,8 @@ GAIN = 2.0
 DROPOUT = 0.2
 METHOD = """\
 An LSTM without attention, an LSTM with additive attention and a pre-norm Transformer (d = {d}, dropout
-{dropout}, sizes in the table) translate the embedded corpus after training on its first {sizes} pairs, with a
+{dropout}, sizes in the table) translate sentences of at most {words}
+source words of the embedded corpus after training on its first {sizes} pairs, with a
 vocabulary of the words in these. All have the same effort whatever the number of pairs: {plan}, after
 {warmup} updates of warm-up; the weights of the lowest loss on {valid:,} validation pairs are kept, which
 stops early where training overfits. BLEU (sacreBLEU, 13a, cased) of {tests:,} test pairs, greedy search; test
@@ -38,17 +39,17 @@ difference counts from {gain:g} BLEU on. Hold means with all seeds; undecided: w
 
 def run(settings: Settings) -> StudyResult:
     """Train every family with every number of pairs."""
-    sizes = (30, 60) if settings.quick else (500, 2_000, 8_000, 32_000)
-    d, valid, tests = (8, 10, 10) if settings.quick else (64, 200, 300)
+    sizes = (30, 60) if settings.quick else (500, 2_000, 8_000)
+    d = 8 if settings.quick else 128
     warmup = 1 if settings.quick else 100
-    plan = make_plan(settings, updates=500, batch_tokens=1_024, measure_every=50, learning_rates=(2e-3, 5e-3))
+    plan = make_plan(settings, updates=600, measure_every=50, learning_rates=(3e-3, 8e-3))
     designs = {
         family: Design(build=partial(build_translator, family, d, DROPOUT), warmup_updates=warmup)
         for family in TRANSLATORS
     }
     rows: list[Row] = []
     for pairs in sizes:
-        task = embedded_task(settings.seed, train=pairs, valid=valid, test=tests)
+        task = short_task(settings, pairs=pairs, tests=300)
         for family, trained in train_designs(f"data-size: {pairs:,} pairs", designs, task, plan).items():
             for seed, curve, model in zip(plan.seeds, trained.curves, trained.models, strict=True):
                 bleu = corpus_bleu(task.translate(model), task.test.tgt)
@@ -68,11 +69,12 @@ def run(settings: Settings) -> StudyResult:
     method = METHOD.format(
         d=d,
         dropout=DROPOUT,
+        words=SHORT_WORDS,
         sizes=", ".join(f"{pairs:,}" for pairs in sizes),
         plan=plan.text,
         warmup=warmup,
-        valid=valid,
-        tests=tests,
+        valid=len(task.valid),
+        tests=len(task.test.src),
         gain=GAIN,
     )
     means = average(rows, sizes)

@@ -15,7 +15,7 @@ from compare.studies.designs import Design, Trained, differences, make_plan, tab
 from compare.studies.families import Model, build_deep_transformer
 from compare.studies.figures import draw_lines
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most
-from compare.studies.translation_task import embedded_task
+from compare.studies.translation_task import SHORT_WORDS, short_task
 from seq2seq.config import AttentionConfig, Seq2SeqConfig
 from seq2seq.model import Seq2Seq
 from transformer.parts import STANDARD
@@ -26,7 +26,8 @@ FAMILIES = ("Transformer", "LSTM with attention")
 METHOD = """\
 Pre-norm Transformers (d = {d}, 4 heads) and LSTMs with additive attention (states of {hidden}, the encoder in
 both directions, residual paths from the third layer on) of {depths} layers per side, without dropout,
-translate the embedded corpus ({pairs:,} pairs, words): {plan}, after {warmup} updates of warm-up. A layer of
+translate the embedded corpus ({pairs:,} pairs of
+at most {words} source words): {plan}, after {warmup} updates of warm-up. A layer of
 an encoder and one of a decoder have {layer_sizes} weights. All depths see the same batches. Measured: the
 loss per token on {valid:,} new pairs. Each claim is tested for every seed. The rule was fixed before: a loss
 is lower if it is so by {gap} nats. Hold means with all seeds; undecided: with some."""
@@ -35,9 +36,9 @@ is lower if it is so by {gap} nats. Hold means with all seeds; undecided: with s
 def run(settings: Settings) -> StudyResult:
     """Train both families at every depth."""
     depths = (1, 2) if settings.quick else (1, 2, 4, 8)
-    d, hidden, pairs, valid = (8, 8, 60, 10) if settings.quick else (64, 88, 10_000, 200)
-    warmup, plan = 1 if settings.quick else 100, make_plan(settings, updates=400)
-    task = embedded_task(settings.seed, train=pairs, valid=valid)
+    d, hidden = (8, 8) if settings.quick else (64, 88)
+    warmup, plan = 1 if settings.quick else 100, make_plan(settings, updates=600)
+    task = short_task(settings)
     designs: dict[str, Design] = {}
     for depth in depths:
         builds = (
@@ -55,11 +56,12 @@ def run(settings: Settings) -> StudyResult:
         d=d,
         hidden=hidden,
         depths=", ".join(map(str, depths)),
-        pairs=pairs,
+        pairs=len(task.train),
+        words=SHORT_WORDS,
         plan=plan.text,
         warmup=warmup,
         layer_sizes=layer_sizes,
-        valid=valid,
+        valid=len(task.valid),
         gap=GAP,
     )
     by_depth: list[Row] = [

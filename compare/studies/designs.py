@@ -52,9 +52,9 @@ class Plan:
         """The plan in words, for the description of a method."""
         rates = " or ".join(f"{rate:g}" for rate in self.learning_rates)
         return (
-            f"{self.updates:,} updates of at most {self.batch_tokens:,} target tokens in fp32, Adam at\n"
-            f"a peak learning rate of {rates}, chosen per design by the first of {len(self.seeds)} seeds,\n"
-            "then decaying linearly to 0"
+            f"{self.updates:,} updates of at most {self.batch_tokens:,} target tokens in fp32, Adam at a "
+            f"peak learning rate of {rates}, chosen per design by the first of {len(self.seeds)} seeds, then "
+            "decaying linearly to 0"
         )
 
 

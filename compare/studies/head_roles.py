@@ -84,9 +84,9 @@ def run(settings: Settings) -> StudyResult:
 
 def train(settings: Settings) -> tuple[str, list[Translator], Pairs]:
     """Train the models; return a description of the method, the models, and test pairs with gold links."""
-    d, dropout, pairs, valid, tests = (16, 0.1, 60, 10, 5) if settings.quick else (64, 0.1, 20_000, 200, 100)
+    d, dropout, pairs, valid, tests = (16, 0.1, 60, 10, 5) if settings.quick else (128, 0.1, 20_000, 200, 100)
     warmup = 1 if settings.quick else 100
-    plan = make_plan(settings, updates=700, batch_tokens=1_024, measure_every=50, learning_rates=(2e-3, 5e-3))
+    plan = make_plan(settings, updates=900, batch_tokens=1_024, measure_every=50, learning_rates=(3e-3, 8e-3))
     task = embedded_task(settings.seed, train=pairs, valid=valid, test=tests)
     design = Design(build=partial(build_translator, TRANSFORMER, d, dropout), warmup_updates=warmup)
     trained = train_designs("head-roles", {TRANSFORMER: design}, task, plan)[TRANSFORMER]

@@ -89,6 +89,23 @@ STUDIES: dict[str, Study] = {
         source="Press et al. 2022, figure 1; Su et al. 2021; Shaw et al. 2018, section 3.2",
         minutes=15,
     ),
+    "data-size": Study(
+        about="BLEU by number of training pairs: LSTM, LSTM with attention, Transformer",
+        source="Koehn and Knowles 2017, section 3.2; Sennrich and Zhang 2019; Araabi and Monz 2020",
+        minutes=40,
+    ),
+    "contrastive": Study(
+        about="agreement over distance and lexical choice of RNNs and Transformers",
+        source="Tang et al. 2018",
+        minutes=40,
+        reads_runs=True,
+    ),
+    "head-roles": Study(
+        about="what attention heads specialise in: position, alignment, entropy",
+        source="Voita et al. 2019, section 4; Raganato and Tiedemann 2018",
+        minutes=15,
+        reads_runs=True,
+    ),
     "heads-average": Study(
         about="one attention head averages what two heads tell apart",
         source="Vaswani et al. 2017, section 3.2.2; the bound is derived in the module",
@@ -126,7 +143,8 @@ def run_study(
         folder: the parent folder of the reports.
         seed: seed of all random numbers.
         quick: whether to use small sizes, for tests; the figures then mean nothing.
-        runs: a finished experiment to read instead of training, for studies that can (``reversal``).
+        runs: a finished experiment to read instead of training, for studies that can (``reversal``,
+            ``contrastive``, ``head-roles``).
 
     Returns:
         The report, also written as JSON, Markdown and plots: claims with verdicts, tables, conditions.

@@ -10,6 +10,7 @@ from compare.config.sections import DecodeConfig
 from compare.decoding.translator import Translator
 from compare.experiment.forced_scoring import token_log_probabilities
 from compare.studies.families import Model
+from compare.studies.study import Settings
 from compare.studies.training import make_split
 from data.batch import Batch, make_batch
 from data.corpus import Pairs
@@ -17,6 +18,10 @@ from data.encoded_split import EncodedSplit
 from data.grammar import AlignedPair, embedded_splits
 from data.vocabulary import VocabularyPair, build_pair
 
+SHORT_WORDS = 8
+"""Longest source of ``short_task``, in words: sentences that small models learn in some hundred updates."""
+SHARE_OF_SHORT, DRAWS_PER_SHORT = 0.29, 4
+"""Share of the corpus that is so short, and number of pairs to draw for one that surely is."""
 MAX_WORDS = 4_000
 """Size of the vocabularies; the lexicon of the grammar has fewer words."""
 
@@ -90,6 +95,27 @@ def embedded_task(
     }
     return TranslationTask(
         vocabularies, encoded["train"], pairs["train"].src, encoded["valid"], pairs["test"]
+    )
+
+
+def short_task(settings: Settings, *, pairs: int = 5_000, tests: int = 0) -> TranslationTask:
+    """Draw sentences of at most ``SHORT_WORDS`` words, or for a quick run a few of any length.
+
+    Args:
+        settings: of the study.
+        pairs: number of training pairs.
+        tests: approximate number of test pairs; validation has about 200.
+    """
+    if settings.quick:
+        return embedded_task(settings.seed, train=60, valid=10, test=10, keep=min(pairs, 60))
+    draws = DRAWS_PER_SHORT * pairs
+    return embedded_task(
+        settings.seed,
+        train=max(draws, 2_000),
+        valid=700,
+        test=max(1, round(tests / SHARE_OF_SHORT)),
+        longest=SHORT_WORDS,
+        keep=pairs,
     )
 
 
