@@ -78,6 +78,25 @@ class Corpus:
         }
         return replace(self, splits=splits)
 
+    def with_train_cut(self, size: int) -> "Corpus":
+        """Return a copy of the corpus with fewer training pairs, in memory.
+
+        Args:
+            size: number of training pairs that are kept, from the first.
+
+        Raises:
+            ValueError: there are fewer.
+        """
+        train = self.splits["train"]
+        if len(train.src) < size:
+            raise ValueError(
+                f"corpus {self.name} has {len(train.src):,} training pairs, fewer than the {size:,} of "
+                "data.train_size: set it to 0 for all"
+            )
+        return replace(
+            self, splits={**self.splits, "train": Pairs(*(tuple(lines[:size]) for lines in train))}
+        )
+
     def overlap(self, split: str) -> int:
         """Count the sources of a split that also occur in train, repeated ones each time.
 

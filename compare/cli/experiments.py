@@ -237,7 +237,7 @@ def study(
     out: Annotated[Path, typer.Option(help="Folder of the reports.")] = Path("runs/studies"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")] = 1,
     runs: Annotated[
-        Path | None, typer.Option(help="A finished experiment to read instead of training (reversal).")
+        Path | None, typer.Option(help="A finished experiment to read instead of training.")
     ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,

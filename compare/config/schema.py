@@ -3,12 +3,13 @@
 Schema 1: all run folders without a ``schema`` key in config.toml; ``train.device`` may be "auto" there.
 Schema 2: config.toml contains ``schema = 2`` and names the device that was used.
 Schema 3: rows have a hash of their shared settings, a length penalty chosen on validation and common timings.
+Schema 4: ``data.train_size`` holds for any corpus; before, it had no effect on one from a folder.
 """
 
 from collections.abc import Mapping
 from typing import Any, Literal
 
-SCHEMA = 3
+SCHEMA = 4
 
 Kind = Literal["config", "preset", "parameter", "trainer state", "result"]
 
@@ -69,7 +70,24 @@ def current_config(table: Mapping[str, Any], path: object) -> dict[str, Any]:
             f"{path}: schema must be a whole number from 1 to {SCHEMA}, found {schema!r}: "
             "a later number needs a later version of attnbench"
         )
-    return {key: _current_section(key, value) for key, value in table.items() if key != "schema"}
+    current = {key: _current_section(key, value) for key, value in table.items() if key != "schema"}
+    if _is_without_train_size(table):
+        del current["data"]["train_size"]
+    return current
+
+
+def _is_without_train_size(table: Mapping[str, Any]) -> bool:
+    """Return whether ``data.train_size`` of a config file had no effect when the file was written.
+
+    So it was for a corpus from a folder. An experiment.toml of a published folder has no schema either, but
+    lists every setting, this one with its default.
+    """
+    data = table.get("data")
+    if not isinstance(data, Mapping) or not data.get("root") or "train_size" not in data:
+        return False
+    if "schema" in table:
+        return bool(table["schema"] < 4)
+    return data["train_size"] == 20_000 and data.keys() >= {"max_tokens", "max_test", "seed"}
 
 
 def _current_section(name: str, section: Any) -> Any:

@@ -11,6 +11,8 @@ from compare.system.hints import MAX_COMPARED, abbreviate
 
 MAX_BEAM_SIZE = 1_000
 """The largest beam that the literature tries (Koehn and Knowles 2017, section 3.6)."""
+EMBEDDED_TRAIN_SIZE = 20_000
+"""Training pairs of the built-in corpus, unless the config says otherwise."""
 MAX_PENALTIES = 50
 """Length penalties that one search serves: it keeps the best translation for each."""
 
@@ -32,15 +34,16 @@ class DataConfig:
     """Training pairs with more tokens than this on either side are dropped and counted."""
     max_test: int = 0
     """Decode and score only this many pairs of each test set, for a quick look; 0: all."""
-    train_size: int = 20_000
-    """Training pairs of the built-in corpus."""
+    train_size: int = 0
+    """Number of training pairs: the first of a folder, or as many as the built-in corpus generates; 0: all of
+    a folder, 20,000 of the built-in corpus."""
     seed: int = 1
     """Seed of the built-in corpus."""
 
     def __post_init__(self) -> None:
         """Reject invalid values before the corpus is read."""
-        _at_least(1, max_tokens=self.max_tokens, train_size=self.train_size)
-        _at_least(0, seed=self.seed, max_test=self.max_test)
+        _at_least(1, max_tokens=self.max_tokens)
+        _at_least(0, seed=self.seed, max_test=self.max_test, train_size=self.train_size)
         _at_most(10_000_000, train_size=self.train_size)
         if self.src == self.tgt:
             raise ValueError(f"src and tgt are both {self.src!r}: a translation needs two languages")

@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 from compare.config.run import Run
+from compare.config.sections import EMBEDDED_TRAIN_SIZE, DataConfig
 
 NOT_SHARED = {
     "data.root",  # a path of this machine; data_hash covers the content
@@ -35,12 +36,20 @@ def shared_settings(run: Run) -> dict[str, Any]:
         for name, value in run.settings().items()
         if not name.startswith(("model.", "bench.")) and name not in NOT_SHARED
     }
+    settings["data.train_size"] = _training_pairs(run.data)
     if run.train.init_from is not None:  # rows that start so stand in no table with rows that do not
         settings["train.start"] = "weights of another run"
     if run.budget.match == "time":
         for name in DECIDED_BY_TIME:
             del settings[name]
     return settings
+
+
+def _training_pairs(data: DataConfig) -> int | str:
+    """Return ``train_size`` as it enters the hash, which is that of before for what was possible before."""
+    if data.root and data.train_size:
+        return f"the first {data.train_size}"
+    return data.train_size or EMBEDDED_TRAIN_SIZE
 
 
 def settings_hash(run: Run) -> str:
@@ -62,5 +71,6 @@ def find_difference(run: Run, other: Run) -> str | None:
     here, there = shared_settings(run), shared_settings(other)
     for name in dict.fromkeys([*there, *here]):
         if there.get(name) != here.get(name):
-            return f"{name}: {there.get(name, 'nothing')}, here {here.get(name, 'nothing')}"
+            written = [each.settings().get(name, "nothing") for each in (other, run)]
+            return "{}: {}, here {}".format(name, *written)
     return None

@@ -8,7 +8,7 @@ from pathlib import Path
 from time import perf_counter
 
 from compare.config.run import Run
-from compare.config.sections import DataConfig, Experiment, VocabularyConfig
+from compare.config.sections import EMBEDDED_TRAIN_SIZE, DataConfig, Experiment, VocabularyConfig
 from compare.experiment.initial_weights import initial_vocabularies
 from compare.models.meta_model import ensure_fits_memory
 from data.corpus import Corpus, Pairs, embedded_corpus, read_corpus
@@ -54,11 +54,17 @@ def load_corpus(config: DataConfig, *, tests: bool = True) -> Corpus:
     Args:
         config: the section.
         tests: whether to include the test sets.
+
+    Raises:
+        OSError: a file cannot be read.
+        ValueError: malformed text, or fewer training pairs than ``train_size``.
     """
     if config.root:
         corpus = read_corpus(Path(config.root).expanduser(), config.src, config.tgt, tests=tests)
+        if config.train_size:
+            corpus = corpus.with_train_cut(config.train_size)
     else:
-        corpus = embedded_corpus(seed=config.seed, train=config.train_size)
+        corpus = embedded_corpus(seed=config.seed, train=config.train_size or EMBEDDED_TRAIN_SIZE)
         if not tests:
             splits = {name: pairs for name, pairs in corpus.splits.items() if name not in corpus.tests}
             corpus = replace(corpus, splits=splits)

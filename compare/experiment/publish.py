@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compare.config.run import Run, runs_to_toml
+from compare.config.schema import SCHEMA
 from compare.experiment.convergence_file import NAME as CONVERGENCE
 from compare.experiment.convergence_file import read_convergence, to_json
 from compare.experiment.published_config import MAX_BYTES, corpus_name, published_config, without_path
@@ -103,7 +104,7 @@ def _describe_experiment(
         models.setdefault(run.run.label, run.run)
     return {
         "experiment.json": json.dumps(content, indent=2) + "\n",
-        EXPERIMENT: without_path(runs_to_toml(list(models.values())), corpus),
+        EXPERIMENT: without_path(f"schema = {SCHEMA}\n\n{runs_to_toml(list(models.values()))}", corpus),
         "README.md": source_note(name, results, runs, corpus),
         **_convergence(folder, runs),
     }

@@ -1,12 +1,14 @@
-"""Models of a finished experiment by the kinds that ``reversal`` compares, and their translations."""
+"""Models of a finished experiment by the kinds or families that studies compare."""
 
 from pathlib import Path
 from typing import NamedTuple
 
-from compare.analysis.finished_experiment import load_finished
+from compare.analysis.finished_experiment import FinishedRun, load_finished
 from compare.models.registry import Architecture
+from compare.studies.families import PLAIN, RECURRENT, TRANSFORMER
 from data.corpus import Pairs
 from seq2seq.config import Seq2SeqConfig
+from transformer.config import TransformerConfig
 
 FORWARD, REVERSED, BOTH = "LSTM, forward", "LSTM, reversed", "LSTM, both directions"
 ATTENTION = "LSTM with attention"
@@ -42,3 +44,25 @@ def kind_of(architecture: Architecture) -> str | None:
     if architecture.attention is not None:
         return ATTENTION
     return {"forward": FORWARD, "backward": REVERSED, "both": BOTH}[architecture.direction]
+
+
+def runs_by_family(folder: Path) -> dict[str, dict[int, FinishedRun]]:
+    """Find the finished runs of each family of ``TRANSLATORS``, by seed.
+
+    Of several models of a family the first in the order of the table counts.
+    """
+    found: dict[str, dict[int, FinishedRun]] = {}
+    for runs in load_finished(folder).labels.values():
+        family = family_of(runs[0].run.model.architecture)
+        if family is not None:
+            found.setdefault(family, {run.result.seed: run for run in runs})
+    return found
+
+
+def family_of(architecture: Architecture) -> str | None:
+    """Classify a model as one of ``TRANSLATORS``; None for any other."""
+    if isinstance(architecture, TransformerConfig):
+        return TRANSFORMER
+    if not isinstance(architecture, Seq2SeqConfig) or architecture.cell != "lstm":
+        return None
+    return PLAIN if architecture.attention is None else RECURRENT

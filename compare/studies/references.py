@@ -22,9 +22,57 @@ REFERENCES: dict[str, Reference] = {
         "Neural Machine Translation by Jointly Learning to Align and Translate",
         "https://arxiv.org/abs/1409.0473",
     ),
+    "Ba et al. 2016": Reference("Layer Normalization", "https://arxiv.org/abs/1607.06450"),
+    "He et al. 2016": Reference(
+        "Deep Residual Learning for Image Recognition", "https://arxiv.org/abs/1512.03385"
+    ),
+    "Koehn and Knowles 2017": Reference(
+        "Six Challenges for Neural Machine Translation", "https://aclanthology.org/W17-3204"
+    ),
+    "Wu et al. 2016": Reference(
+        "Google's Neural Machine Translation System: Bridging the Gap between Human and Machine Translation",
+        "https://arxiv.org/abs/1609.08144",
+    ),
     "Vaswani et al. 2017": Reference("Attention Is All You Need", "https://arxiv.org/abs/1706.03762"),
+    "Shaw et al. 2018": Reference(
+        "Self-Attention with Relative Position Representations", "https://arxiv.org/abs/1803.02155"
+    ),
+    "Raganato and Tiedemann 2018": Reference(
+        "An Analysis of Encoder Representations in Transformer-Based Machine Translation",
+        "https://aclanthology.org/W18-5431",
+    ),
+    "Tang et al. 2018": Reference(
+        "Why Self-Attention? A Targeted Evaluation of Neural Machine Translation Architectures",
+        "https://arxiv.org/abs/1808.08946",
+    ),
+    "Sennrich and Zhang 2019": Reference(
+        "Revisiting Low-Resource Neural Machine Translation: A Case Study",
+        "https://arxiv.org/abs/1905.11901",
+    ),
+    "Voita et al. 2019": Reference(
+        "Analyzing Multi-Head Self-Attention: Specialized Heads Do the Heavy Lifting, the Rest Can Be Pruned",
+        "https://arxiv.org/abs/1905.09418",
+    ),
+    "Wang et al. 2019": Reference(
+        "Learning Deep Transformer Models for Machine Translation", "https://arxiv.org/abs/1906.01787"
+    ),
+    "Araabi and Monz 2020": Reference(
+        "Optimizing Transformer for Low-Resource Neural Machine Translation",
+        "https://arxiv.org/abs/2011.02266",
+    ),
     "Xiong et al. 2020": Reference(
         "On Layer Normalization in the Transformer Architecture", "https://arxiv.org/abs/2002.04745"
+    ),
+    "Su et al. 2021": Reference(
+        "RoFormer: Enhanced Transformer with Rotary Position Embedding", "https://arxiv.org/abs/2104.09864"
+    ),
+    "Dong et al. 2021": Reference(
+        "Attention Is Not All You Need: Pure Attention Loses Rank Doubly Exponentially with Depth",
+        "https://arxiv.org/abs/2103.03404",
+    ),
+    "Press et al. 2022": Reference(
+        "Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation",
+        "https://arxiv.org/abs/2108.12409",
     ),
 }
 

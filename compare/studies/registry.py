@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """Description of a study; the module of its name has ``run(Settings) -> StudyResult``."""
+    """Description of a study; the module of its name, with _ for -, has ``run(Settings) -> StudyResult``."""
 
     about: str
     source: str
@@ -69,6 +69,48 @@ STUDIES: dict[str, Study] = {
         source="Xiong et al. 2020, section 3 and figure 3",
         minutes=3,
     ),
+    "warmup": Study(
+        about="pre-norm and post-norm Transformers trained with and without warm-up",
+        source="Xiong et al. 2020, sections 3 and 4",
+        minutes=20,
+    ),
+    "ablation": Study(
+        about="a Transformer trained without layer norm, without residual paths, without both",
+        source="Vaswani et al. 2017, section 3.1; Ba et al. 2016; He et al. 2016; Dong et al. 2021",
+        minutes=20,
+    ),
+    "depth": Study(
+        about="Transformers and LSTMs with attention of 1 to 8 layers per side, trained",
+        source="Wu et al. 2016, section 3.1; Wang et al. 2019",
+        minutes=20,
+    ),
+    "positions": Study(
+        about="which kinds of positions carry over to sequences longer than those of training",
+        source="Press et al. 2022, figure 1; Su et al. 2021; Shaw et al. 2018, section 3.2",
+        minutes=15,
+    ),
+    "data-size": Study(
+        about="BLEU by number of training pairs: LSTM, LSTM with attention, Transformer",
+        source="Koehn and Knowles 2017, section 3.2; Sennrich and Zhang 2019; Araabi and Monz 2020",
+        minutes=40,
+    ),
+    "contrastive": Study(
+        about="agreement over distance and lexical choice of RNNs and Transformers",
+        source="Tang et al. 2018",
+        minutes=40,
+        reads_runs=True,
+    ),
+    "head-roles": Study(
+        about="what attention heads specialise in: position, alignment, entropy",
+        source="Voita et al. 2019, section 4; Raganato and Tiedemann 2018",
+        minutes=15,
+        reads_runs=True,
+    ),
+    "heads-average": Study(
+        about="one attention head averages what two heads tell apart",
+        source="Vaswani et al. 2017, section 3.2.2; the bound is derived in the module",
+        minutes=3,
+    ),
 }
 
 
@@ -101,7 +143,8 @@ def run_study(
         folder: the parent folder of the reports.
         seed: seed of all random numbers.
         quick: whether to use small sizes, for tests; the figures then mean nothing.
-        runs: a finished experiment to read instead of training, for studies that can (``reversal``).
+        runs: a finished experiment to read instead of training, for studies that can (``reversal``,
+            ``contrastive``, ``head-roles``).
 
     Returns:
         The report, also written as JSON, Markdown and plots: claims with verdicts, tables, conditions.
@@ -125,7 +168,7 @@ def run_study(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         settings = Settings(seed=seed, quick=quick, runs=runs)
-        findings: StudyResult = import_module(f".{name}", __package__).run(settings)
+        findings: StudyResult = import_module(f".{name.replace('-', '_')}", __package__).run(settings)
     seconds = time.perf_counter() - start
     report = StudyReport(
         name=name,

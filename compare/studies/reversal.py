@@ -12,18 +12,14 @@ from itertools import pairwise
 import torch
 
 from compare.analysis.table import Row, Table
-from compare.config.sections import DecodeConfig
-from compare.decoding.translator import Translator
 from compare.optim.config import OptimConfig
 from compare.report.plots.style import make_panels
 from compare.scoring.score import corpus_bleu
 from compare.studies.figures import draw_lines
 from compare.studies.finished_models import ATTENTION, FORWARD, REVERSED, Translations, read_translations
 from compare.studies.study import Claim, Settings, StudyResult, at_least
-from compare.studies.training import fit, make_split
-from data.corpus import Pairs
-from data.grammar import embedded_splits
-from data.vocabulary import VocabularyPair, build_pair
+from compare.studies.training import fit
+from compare.studies.translation_task import embedded_task
 from seq2seq.config import AttentionConfig, Seq2SeqConfig
 from seq2seq.model import Seq2Seq
 
@@ -81,31 +77,25 @@ def train(settings: Settings) -> tuple[str, Translations]:
         (6, 200, 60, 8, 128, 2) if settings.quick else (10, 60_000, 3_000, 256, 1_024, 2_000)
     )
     logger.info("reversal: drawing the corpus")
-    corpus = embedded_splits(seed=settings.seed, train=pairs, valid=1, test=tests, test_long=1)
-    short, test = (
-        Pairs(*zip(*[(p.src, p.tgt) for p in corpus[name] if len(p.src.split()) <= longest], strict=True))
-        for name in ("train", "test")
-    )
-    vocabularies = build_pair(short, kind="words", size=4_000, joint=False)
-    split = make_split(vocabularies.src.encode_all(short.src), vocabularies.tgt.encode_all(short.tgt))
-    translations = Translations(test, {}, {})
+    task = embedded_task(settings.seed, train=pairs, test=tests, longest=longest)
+    translations = Translations(task.test, {}, {})
     for name, config in designs(hidden).items():
         logger.info(f"reversal: {name}, {updates:,} updates")
         torch.manual_seed(settings.seed)
-        model = Seq2Seq(config, len(vocabularies.src), len(vocabularies.tgt))
+        model = Seq2Seq(config, *task.sizes)
         optim = OptimConfig(learning_rate=3e-3, warmup_updates=min(100, updates))
-        fit(model, split, optim, batch_tokens=tokens, updates=updates, seed=settings.seed)
-        translations.lines[name] = translate(model, vocabularies, test.src)
+        fit(model, task.train, optim, batch_tokens=tokens, updates=updates, seed=settings.seed)
+        translations.lines[name] = task.translate(model)
         translations.kinds[name] = name
     method = TRAINED.format(
         size=f"embeddings of {hidden // 2}, states of {hidden}",
         updates=updates,
         tokens=tokens,
         longest=longest,
-        pairs=len(split),
-        src=len(vocabularies.src),
-        tgt=len(vocabularies.tgt),
-        tests=len(test.src),
+        pairs=len(task.train),
+        src=task.sizes[0],
+        tgt=task.sizes[1],
+        tests=len(task.test.src),
     )
     return method, translations
 
@@ -125,14 +115,6 @@ def designs(hidden: int) -> dict[str, Seq2SeqConfig]:
         REVERSED: replace(plain, direction="backward"),
         ATTENTION: replace(plain, attention=AttentionConfig(score="additive")),
     }
-
-
-def translate(model: Seq2Seq, vocabularies: VocabularyPair, lines: Sequence[str]) -> list[str]:
-    """Translate by greedy search."""
-    translator = Translator(
-        model, vocabularies, DecodeConfig(beam_size=1, batch_tokens=4_096), torch.device("cpu")
-    )
-    return translator.translate(lines)
 
 
 def by_length(sources: Sequence[str]) -> dict[str, list[int]]:

@@ -2,7 +2,9 @@
 
 Vaswani et al. 2017 (section 3.2.1): for independent components of mean 0 and variance 1, q . k has mean 0 and
 variance d. For N(mu, sigma^2 I) the d products q_i k_i are independent with mean mu_i^2 and variance
-E[q_i^2] E[k_i^2] - mu_i^4 = sigma^4 + 2 sigma^2 mu_i^2; their sums are the formulas tested here.
+E[q_i^2] E[k_i^2] - mu_i^4 = sigma^4 + 2 sigma^2 mu_i^2; their sums are the formulas tested here. The answer
+to a lecture worksheet (University of California, Berkeley) has a factor d too many in the second term of the
+variance, 2 d sigma^2 mu.mu, although mu.mu is a sum over d components already. The study measures both.
 """
 
 import logging
@@ -18,10 +20,12 @@ from compare.report.plots.style import make_panels
 from compare.studies.figures import draw_lines
 from compare.studies.measurement import draw
 from compare.studies.saturation import KEYS, SCALES, judge_softmax, measure_softmax
-from compare.studies.study import Claim, Settings, StudyResult, at_most, near
+from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most, near
 
 logger = logging.getLogger(__name__)
 
+MISPRINT = 10.0
+"""Standard errors by which the misprinted variance must miss the measured one wherever mu is not 0."""
 NORMALS = ((0.0, 1.0), (0.5, 1.0), (0.25, 1.5))
 """(mu, sigma) of each entry of q and k."""
 CHUNK = 2_000
@@ -29,7 +33,9 @@ CHUNK = 2_000
 ERRORS = 4.0
 """Tolerance in standard errors; one of some dozen samples exceeds it in 1 of 500 seeds."""
 METHOD = """\
-q and k are drawn from N(mu, sigma^2 I), all entries of the vector mu being equal, in float64. Each mean and
+q and k are drawn from N(mu, sigma^2 I), all entries of the vector mu being equal, in float64. The variance of
+their product is d sigma^4 + 2 sigma^2 mu.mu; a lecture worksheet misprints its second term as
+2 d sigma^2 mu.mu, which is measured beside it. Each mean and
 each variance is of {samples:,} products; its standard error comes from the same sample. Entropy and
 gradient are means over {rows:,} queries drawn from N(0, I) against {keys} keys: the gradient is the
 Frobenius norm of the softmax's Jacobian, sqrt(sum p^2 - 2 sum p^3 + (sum p^2)^2), by which the gradient of
@@ -152,6 +158,11 @@ def judge(moments: list[Row], scales: list[Row]) -> list[Claim]:
             _largest_deviation(moments, "variance"),
             ERRORS,
         ),
+        at_least(
+            "It is not d sigma^4 + 2 d sigma^2 mu.mu, a misprint: smallest deviation, in standard errors",
+            min(_misprint_deviation(row) for row in moments if row["mu"]),
+            MISPRINT,
+        ),
         at_most(
             "Times 1/sqrt(d), Var is 1 at every d, for q, k ~ N(0, I): largest deviation, in standard errors",
             max(deviations),
@@ -166,6 +177,13 @@ def judge(moments: list[Row], scales: list[Row]) -> list[Claim]:
             )
         ),
     ]
+
+
+def _misprint_deviation(row: Row) -> float:
+    """Compute by how many standard errors a variance differs from d sigma^4 + 2 d sigma^2 mu.mu."""
+    d, sigma = row["d"], row["sigma"]
+    misprinted = d * sigma**4 + 2 * d * sigma**2 * (d * row["mu"] ** 2)
+    return float(abs(row["variance"] - misprinted) / row["variance_error"])
 
 
 def _largest_deviation(moments: list[Row], moment: str) -> float:

@@ -4,7 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from statistics import fmean
+from typing import TYPE_CHECKING, Literal
 
 from compare.analysis.table import Table
 from compare.results.numbers import format_number
@@ -25,6 +26,10 @@ class Settings:
     """Folder of a finished experiment to read instead of training."""
 
 
+Measured = float | Sequence[float]
+"""A measured number, or one per seed."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Claim:
     """Statement as a range in which a measured number must lie; made by ``near``, ``at_most`` and so on."""
@@ -35,11 +40,22 @@ class Claim:
     high: float = math.inf
     expected: float | None = None
     """Middle of the range, if a formula predicts it."""
+    by_seed: tuple[float, ...] = ()
+    """The number of each seed, if there are several; ``measured`` is then their mean."""
 
     @property
     def holds(self) -> bool:
-        """Whether the measured number lies in the range; NaN lies in none."""
-        return self.low <= self.measured <= self.high
+        """Whether the measured number lies in the range, with every seed; NaN lies in none."""
+        return all(self._inside)
+
+    @property
+    def verdict(self) -> bool | Literal["undecided"]:
+        """Whether the claim holds; "undecided" if the number lies in the range with some seeds only."""
+        return "undecided" if any(self._inside) and not self.holds else self.holds
+
+    @property
+    def _inside(self) -> list[bool]:
+        return [self.low <= value <= self.high for value in self.by_seed or (self.measured,)]
 
     @property
     def prediction(self) -> str:
@@ -55,29 +71,39 @@ class Claim:
 
     @property
     def measurement(self) -> str:
-        """Measured number as text."""
-        return format_number(self.measured)
+        """Measured number as text, with the lowest and the highest of several seeds."""
+        mean = format_number(self.measured)
+        if not self.by_seed:
+            return mean
+        return f"{mean} ({format_number(min(self.by_seed))} to {format_number(max(self.by_seed))})"
 
 
-def near(text: str, measured: float, expected: float, tolerance: float = 0.0) -> Claim:
+def near(text: str, measured: Measured, expected: float, tolerance: float = 0.0) -> Claim:
     """Claim that ``measured`` is ``expected`` to within ``tolerance``."""
-    low, high = expected - tolerance, expected + tolerance
-    return Claim(text=text, measured=float(measured), low=low, high=high, expected=expected)
+    return _claim(text, measured, low=expected - tolerance, high=expected + tolerance, expected=expected)
 
 
-def at_most(text: str, measured: float, bound: float) -> Claim:
+def at_most(text: str, measured: Measured, bound: float) -> Claim:
     """Claim that ``measured`` does not exceed ``bound``."""
-    return Claim(text=text, measured=float(measured), high=bound)
+    return _claim(text, measured, high=bound)
 
 
-def at_least(text: str, measured: float, bound: float) -> Claim:
+def at_least(text: str, measured: Measured, bound: float) -> Claim:
     """Claim that ``measured`` is not below ``bound``."""
-    return Claim(text=text, measured=float(measured), low=bound)
+    return _claim(text, measured, low=bound)
 
 
-def between(text: str, measured: float, low: float, high: float) -> Claim:
+def between(text: str, measured: Measured, low: float, high: float) -> Claim:
     """Claim that ``measured`` lies from ``low`` to ``high``."""
-    return Claim(text=text, measured=float(measured), low=low, high=high)
+    return _claim(text, measured, low=low, high=high)
+
+
+def _claim(text: str, measured: Measured, **bounds: float) -> Claim:
+    """Make a claim about one number, or about one per seed."""
+    if not isinstance(measured, Sequence):
+        return Claim(text=text, measured=float(measured), **bounds)
+    by_seed = tuple(map(float, measured))
+    return Claim(text=text, measured=fmean(by_seed), by_seed=by_seed, **bounds)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,13 +32,13 @@ class StudyReport:
 
     @property
     def verdict(self) -> list[Row]:
-        """One row per claim: prediction, measurement, and whether it holds."""
+        """One row per claim: prediction, measurement, and whether it holds, which may be "undecided"."""
         return [
             {
                 "claim": claim.text,
                 "predicted": claim.prediction,
                 "measured": claim.measurement,
-                "holds": claim.holds,
+                "holds": claim.verdict,
             }
             for claim in self.findings.claims
         ]
@@ -46,11 +46,13 @@ class StudyReport:
     def to_markdown(self) -> str:
         """Render the report as Markdown."""
         claims, held = self.findings.claims, sum(claim.holds for claim in self.findings.claims)
+        undecided = sum(claim.verdict == "undecided" for claim in claims)
+        open_claims = f", {undecided} undecided: some seeds say yes, others no" if undecided else ""
         parts = [
             f"# {self.name}: {self.about}",
             "\n".join([f"Source: {self.source}", "", *(f"- {entry}" for entry in bibliography(self.source))]),
             self.findings.method,
-            f"## Verdict: {held} of {len(claims)} claims hold",
+            f"## Verdict: {held} of {len(claims)} claims hold{open_claims}",
             markdown_table(self.verdict),
             "![plot](plot.png)",
         ]
@@ -64,6 +66,7 @@ class StudyReport:
         claims = [
             {"claim": claim.text, "low": claim.low, "high": claim.high, "measured": claim.measured}
             | {"expected": claim.expected, "holds": claim.holds}
+            | ({"by_seed": list(claim.by_seed), "verdict": claim.verdict} if claim.by_seed else {})
             for claim in self.findings.claims
         ]
         content = {

@@ -1,6 +1,6 @@
 """Training for studies: the toolkit's loss, optimizer and step, without checkpoints and validation."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count, islice
 
 import numpy as np
@@ -23,9 +23,28 @@ def make_split(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]
 
 
 def fit(
-    model: Model, split: EncodedSplit, optim: OptimConfig, *, batch_tokens: int, updates: int, seed: int
+    model: Model,
+    split: EncodedSplit,
+    optim: OptimConfig,
+    *,
+    batch_tokens: int,
+    updates: int,
+    seed: int,
+    observe: Callable[[int], None] | None = None,
+    observe_every: int = 1,
 ) -> None:
-    """Train ``model`` on ``split`` for ``updates`` batches of at most ``batch_tokens`` target tokens."""
+    """Train a model.
+
+    Args:
+        model: the model, on the CPU.
+        split: its training pairs, repeated as often as needed.
+        optim: optimizer and schedule; a decaying schedule ends at ``updates``.
+        batch_tokens: largest number of target tokens of a batch.
+        updates: number of batches.
+        seed: seed of the batches.
+        observe: called with the number of the update after some of them, with the model in eval mode.
+        observe_every: updates from one call of ``observe`` to the next.
+    """
     criterion = TranslationLoss(model, label_smoothing=0.0)
     optimizer = build_optimizer(criterion.parameters(), optim)
     stream = BatchStream(split, batch_tokens=batch_tokens, seed=seed)
@@ -34,6 +53,10 @@ def fit(
         for group in optimizer.param_groups:
             group["lr"] = optim.learning_rate_at(update, updates)
         train_step(criterion, optimizer, batch, precision="fp32", clip_norm=1.0)
+        if observe is not None and update % observe_every == 0:
+            criterion.eval()
+            observe(update)
+            criterion.train()
     criterion.eval()
 
 

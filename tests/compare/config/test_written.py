@@ -33,7 +33,7 @@ DATA = st.builds(
     tgt=TEXT.map("t".__add__),
     max_tokens=COUNT,
     max_test=st.integers(0, 10**12),
-    train_size=st.integers(1, 10**7),
+    train_size=st.integers(0, 10**7),
 ).filter(lambda data: data.src != data.tgt)
 TRAIN = st.builds(
     TrainConfig,
