@@ -70,7 +70,7 @@ class DataCache:
         Raises:
             ValueError, OSError: the corpus cannot be read or used.
         """
-        settings = (run.data, run.vocabulary)
+        settings = (run.data, run.vocabulary, run.task)
         if settings not in self._corpora:
             try:
                 with no_messages(prepare_data.__module__):
@@ -84,7 +84,7 @@ class DataCache:
 
     def _with_batches(self, prepared: PreparedData, run: Run) -> PreparedData:
         """Return ``prepared`` with the batches of the run's budget of tokens and seed."""
-        key = (run.data, run.vocabulary, run.train.batch_tokens, run.train.seed)
+        key = (run.data, run.vocabulary, run.task, run.train.batch_tokens, run.train.seed)
         if key not in self._streams:
             stream = BatchStream(prepared.train, batch_tokens=run.train.batch_tokens, seed=run.train.seed)
             self._streams[key] = replace(prepared, stream=stream, batch_hash=stream.stream_hash(1))

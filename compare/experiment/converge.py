@@ -99,6 +99,11 @@ def plan_convergence(folder: str | Path, *, factor: float = 1.5) -> list[RunFold
     if not finished:
         raise ValueError(f"{folder} holds no finished run: run the experiment to its end first")
     runs = [RunFolder.read(folder / result.run) for result in lowest_seeds(finished).values()]
+    if runs[0].run.task != "translation":
+        raise ValueError(
+            f"{folder}: gains of longer training are measured in validation BLEU, which language models do "
+            "not have: train them again with a larger train.max_updates"
+        )
     planned = [_longer(run, factor) for run in runs]
     for longer in planned:
         if longer.config.is_file() and RunFolder.read(longer.folder).run != longer.run:

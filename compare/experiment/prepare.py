@@ -7,8 +7,9 @@ from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
 
-from compare.config.run import Run
+from compare.config.run import Run, find_task
 from compare.config.sections import DataConfig, Experiment, VocabularyConfig
+from compare.experiment.task import TASKS
 from compare.models.meta_model import ensure_fits_memory
 from data.corpus import Corpus, Pairs, embedded_corpus, read_corpus
 from data.encode import encode_split
@@ -74,7 +75,7 @@ def prepare_data(
     """Read, check and encode the corpus, and plan the batches of the first epoch.
 
     Args:
-        settings: the sections ``data``, ``vocabulary`` and ``train`` of an experiment or of a run.
+        settings: an experiment or a run: its sections ``data``, ``vocabulary`` and ``train``, and its task.
         folder: cache of encoded splits; a split encoded before with the same vocabulary is taken from it.
         tests: whether to read the test sets; what is chosen on validation must not see them.
         vocabularies: those of the training split, if they have been built before.
@@ -102,6 +103,8 @@ def prepare_data(
         logger.warning(
             f"{encoded.dropped} of {len(pairs.src)} training pairs are left out: over {limit} tokens"
         )
+    task = TASKS[find_task(settings)]
+    encoded, valid = task.select_sides(encoded), task.select_sides(valid)
     train = settings.train
     stream = BatchStream(encoded, batch_tokens=train.batch_tokens, seed=train.seed)
     logger.info(

@@ -40,7 +40,7 @@ def _notes(runs: Sequence[Row]) -> Iterator[str]:
         if row["longer_gain"] >= STILL_IMPROVING:
             gain = f"{row['longer_factor']:g}x updates gain at least {STILL_IMPROVING} validation BLEU"
             yield f"Still improving when stopped ({gain})"
-    if not measured and ends != {"patience"}:
+    if not measured and ends != {"patience"} and any(row.get("bleu") is not None for row in runs):
         yield NOT_MEASURED
 
 

@@ -124,6 +124,7 @@ def bleu_interval_column(kind: str, test: str = "") -> Column:
 
 
 def further_tests(columns: Iterable[str]) -> list[str]:
-    """List the test sets after the first, which have columns such as ``bleu_signature_test_long``."""
-    prefix = "bleu_signature_"
-    return list(dict.fromkeys(name.removeprefix(prefix) for name in columns if name.startswith(prefix)))
+    """List the test sets after the first, which have columns such as ``perplexity_test_long``."""
+    prefixes = "bleu_signature_", "perplexity_"  # language models lack the first, earlier versions the second
+    found = (name.removeprefix(prefix) for name in columns for prefix in prefixes if name.startswith(prefix))
+    return list(dict.fromkeys(found))

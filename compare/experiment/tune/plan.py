@@ -91,6 +91,11 @@ def plan_search(config: str | Path, plan: TuningPlan, overrides: Sequence[str] =
     updates = plan.updates or experiment.train.max_updates
     train = replace(experiment.train, max_updates=updates, patience=0)  # no trial is stopped early
     runs = resolve_models(replace(experiment, train=train), str(config))
+    if runs[0].task != "translation":
+        raise ValueError(
+            f"{config}: trials are compared by validation BLEU, which language models do not have: tune "
+            "them by hand, by the validation loss in metrics.jsonl"
+        )
     find_reference(runs)
     ensure_tunable(plan.space, runs)
     draws = draw_settings(plan.space, plan.trials, plan.seed)

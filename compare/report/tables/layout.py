@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from compare.report.conditions import distinct, find_warnings, list_conditions
+from compare.report.conditions import are_language_models, distinct, find_warnings, list_conditions
 from compare.results.column import Column, Group, Row, Shown
 from compare.results.columns import COLUMNS
 from compare.results.numbers import UNKNOWN
@@ -79,6 +79,8 @@ def _is_shown(column: Column, rows: Sequence[Row]) -> bool:
             return bool(distinct(rows, column.name))
         case Shown.IF_DIFFERENT:
             return len(distinct(rows, column.name)) > 1
+    if column.shown is Shown.ALWAYS and are_language_models(rows):
+        return bool(distinct(rows, column.name))  # nothing is translated
     return column.shown is Shown.ALWAYS
 
 

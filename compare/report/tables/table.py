@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from compare.analysis.table import Row
-from compare.report.conditions import signature_columns
+from compare.report.conditions import are_language_models, signature_columns
 from compare.report.tables.latex import latex
 from compare.report.tables.layout import layout_table
 from compare.report.tables.markdown import markdown
@@ -49,8 +49,8 @@ def render_table(
         The table as text.
 
     Raises:
-        ValueError: two rows have different signatures of a metric, a column or form is unknown, or there
-            are no rows.
+        ValueError: two rows have different signatures of a metric, rows are of language models and of
+            translation, a column or form is unknown, or there are no rows.
     """
     import pandas as pd
 
@@ -58,6 +58,7 @@ def render_table(
     if frame.empty:
         raise ValueError("no results to put into a table")
     _check_signatures(frame)
+    _check_tasks(_rows(frame))
     chosen = frame if columns is None else frame[[_check_column(name, frame) for name in columns]]
     match form:
         case TableForm.CSV:
@@ -82,6 +83,17 @@ def _check_signatures(frame: "pd.DataFrame") -> None:
                     f"{column}: {METRICS[metric].heading} is comparable under one signature only, "
                     f"found {signatures[0]} and {signatures[1]}; put these rows into tables of their own"
                 )
+
+
+def _check_tasks(rows: Sequence[Row]) -> None:
+    """Reject finished rows of language models beside those of translation."""
+    done = [row for row in rows if row.get("status", "done") == "done"]
+    modelling = [row for row in done if are_language_models([row])]
+    if modelling and any(row.get("bleu") is not None for row in done):
+        raise ValueError(
+            f"{modelling[0].get('label')} is a language model, whose perplexity does not compare with "
+            "that of translation: put these rows into tables of their own"
+        )
 
 
 def _check_column(name: str, frame: "pd.DataFrame") -> str:
