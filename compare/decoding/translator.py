@@ -246,10 +246,15 @@ class Translator:
         self.processes.broadcast((sources, beam_size, search))
         return self._search_shares(sources, beam_size, search)
 
+    @property
+    def reads_source(self) -> bool:
+        """Whether the model translates; a language model reads no source."""
+        members = getattr(self.model, "members", (self.model,))  # of an ensemble
+        return all(getattr(member, "reads_source", True) for member in members)
+
     def _ensure_translates(self) -> None:
         """Raise ValueError if the model is a language model, which has no source to translate."""
-        members = getattr(self.model, "members", (self.model,))  # of an ensemble
-        if not all(getattr(member, "reads_source", True) for member in members):
+        if not self.reads_source:
             raise ValueError(
                 "a language model reads no source, so it cannot translate, attend to a source or be aligned "
                 "with one: `attnbench score-model` gives the probability of text"

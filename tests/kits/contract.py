@@ -40,6 +40,8 @@ VARIANTS = [
     for number, name in enumerate(PRESETS)
 ]
 """(preset, tie): one way of tying per preset, since little else depends on it."""
+TRANSLATING = [(name, tie) for name, tie in VARIANTS if TASKS[name] == "translation"]
+"""The variants that read a source."""
 
 
 def float64() -> Iterator[None]:
