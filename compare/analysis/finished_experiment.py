@@ -74,7 +74,7 @@ def load_finished(folder: str | Path, *, data_root: str = "") -> FinishedExperim
     if not results:
         raise ValueError(f"{folder} holds no finished run: run the experiment to its end first")
     run_folders = [RunFolder.read(folder / result.run, data_root=data_root) for result in results]
-    if not translates(run_folders):
+    if not all(task_of(run.run).translates for run in run_folders):
         raise ValueError(f"{folder} holds {NO_TRANSLATIONS}")
     corpus = _corpus_of(run_folders, results)
     runs = tuple(
@@ -82,11 +82,6 @@ def load_finished(folder: str | Path, *, data_root: str = "") -> FinishedExperim
         for result, run in zip(results, run_folders, strict=True)
     )
     return FinishedExperiment(folder=folder, corpus=corpus, runs=runs)
-
-
-def translates(runs: Sequence[RunFolder]) -> bool:
-    """Return whether the runs of an experiment have translations; those of language models have none."""
-    return all(task_of(run.run).translates for run in runs)
 
 
 def _corpus_of(runs: Sequence[RunFolder], results: Sequence[Result]) -> Corpus:

@@ -28,12 +28,6 @@ def distinct(rows: Iterable[Row], name: str, length: int | None = None) -> list[
     return list(dict.fromkeys(str(row[name])[:length] for row in rows if row.get(name) is not None))
 
 
-def are_language_models(rows: Iterable[Row]) -> bool:
-    """Return whether all finished rows, at least one, are of language models: perplexities without BLEU."""
-    done = [row for row in rows if row.get("status", "done") == "done"]
-    return bool(done) and all(row.get("perplexity") is not None and row.get("bleu") is None for row in done)
-
-
 def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
     """List metric signatures, hardware, search and data as (name, values); unknown ones are left out."""
     lines = {

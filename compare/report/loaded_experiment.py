@@ -10,6 +10,7 @@ from compare.analysis.finished_experiment import (
     load_finished,
 )
 from compare.config.sections import DataConfig
+from compare.experiment.task import task_of
 from compare.results.run_folder import RunFolder
 from compare.results.score_columns import further_tests
 from compare.results.store import Result, read_results
@@ -51,7 +52,7 @@ def load_for_report(folder: Path, *, data_root: str = "") -> LoadedExperiment:
     if not done:
         raise ValueError(f"{folder} holds no finished run: run the experiment to its end first")
     without_texts = _without_texts(folder, done)
-    if not all(run.run.task == "translation" for run in without_texts.runs):
+    if not all(task_of(run.run).translates for run in without_texts.runs):
         return LoadedExperiment(rows=rows, finished=without_texts, no_texts=f"These are {NO_TRANSLATIONS}.")
     try:
         finished = load_finished(folder, data_root=data_root)

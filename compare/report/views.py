@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from compare.experiment.task import task_of
 from compare.report.plots.plots import heatmap, learning_curves, plots_folder, save_figure
 from compare.report.tables.table import TableForm, render_table
 from compare.results.result import Result
@@ -89,7 +90,7 @@ def draw_plots(
     if sentence is None:
         attending = {label: run for label, run in runs.items() if (run / CHECKPOINTS).is_dir()}
         sentence = _test_line(folder, line) if attending else ""
-    if all(RunFolder.read(run).run.task == "language modelling" for run in runs.values()):
+    if not any(task_of(RunFolder.read(run).run).translates for run in runs.values()):
         attending = {}
         logger.info(f"{folder}: language models attend to no source: no heat maps")
     elif len(attending) < len(runs):

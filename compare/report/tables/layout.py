@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from compare.report.conditions import are_language_models, distinct, find_warnings, list_conditions
+from compare.report.conditions import distinct, find_warnings, list_conditions
 from compare.results.column import Column, Group, Row, Shown
 from compare.results.columns import COLUMNS
 from compare.results.numbers import UNKNOWN
 from compare.results.score_columns import (
     INTERVALS,
     PRIMARY,
+    are_language_models,
     bleu_interval_column,
     further_tests,
     length_columns,

@@ -12,11 +12,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from compare.analysis.table import Row
-from compare.report.conditions import are_language_models, signature_columns
+from compare.report.conditions import signature_columns
 from compare.report.tables.latex import latex
 from compare.report.tables.layout import layout_table
 from compare.report.tables.markdown import markdown
 from compare.results.csv_table import csv_table
+from compare.results.score_columns import are_language_models
 from compare.results.store import Result, to_frame
 from compare.scoring.metrics import METRICS
 from data.text.control_characters import visible_lines

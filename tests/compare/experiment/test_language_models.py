@@ -20,10 +20,13 @@ from compare.config.run import resolve_models
 from compare.config.shared_settings import settings_hash
 from compare.experiment.budget.match import match_budget
 from compare.experiment.compute_result import training_flops
+from compare.experiment.data_parallel import Announcement
 from compare.experiment.prepare import prepare_data
 from compare.experiment.run_all import run_experiment
 from compare.models.meta_model import build_meta_model
 from compare.report.views import write_views
+from compare.results.run_folder import RunFolder
+from compare.results.score_columns import further_tests
 from compare.results.store import read_result, read_results
 from compare.system.progress import Reporter
 from compare.system.signals import Interrupted
@@ -93,6 +96,22 @@ def test_only_likelihoods_are_measured_and_the_targets_alone_are_counted(modelle
         assert sum(line["src_tokens"] for line in windows) == 0
         assert sum(line["tgt_tokens"] for line in windows) == result.tokens_seen
     assert len({result.batch_hash for result in read_results(modelled)}) == 1
+
+
+def test_several_processes_read_the_targets_alone_too(modelled: Path, toml: Path):
+    prepared = prepare_data(load_experiment(toml), modelled / "encoded")
+    assert prepared.train.folder is not None
+    assert prepared.valid.folder is not None
+    opened = Announcement(
+        folder=RunFolder.read(modelled / NAMES[0]),
+        vocabularies=prepared.vocabularies,
+        train=prepared.train.folder,
+        valid=prepared.valid.folder,
+        batch_hash=prepared.batch_hash,
+        validate=None,
+    ).open_data()
+    assert opened.train.src_lengths.sum() == opened.valid.src_lengths.sum() == 0
+    assert opened.stream.stream_hash() == prepared.batch_hash == read_result(modelled / NAMES[0]).batch_hash
 
 
 def test_the_weights_with_the_lowest_validation_loss_are_kept(modelled: Path):
@@ -193,6 +212,11 @@ def test_tables_and_plots_have_what_there_is(modelled: Path, finished: Path, tmp
     assert "BLEU" not in (copy / "table.md").read_text()
     assert draw_plots(copy, out=tmp_path / "plots")
     assert not list((tmp_path / "plots").glob("attention*"))
+
+
+def test_further_test_sets_are_found_by_their_perplexity():
+    means = ["perplexity", "perplexity_sd", "char_perplexity_sd", "perplexity_test_long"]
+    assert further_tests([*means, "perplexity_test_long_sd", "char_perplexity_test_long"]) == ["test_long"]
 
 
 @pytest.mark.slow
