@@ -37,10 +37,14 @@ class Features(Protocol):
 
 @runtime_checkable
 class EncoderDecoder(Protocol[Memory, State]):
-    """A translation model: trained through ``features`` and ``output``, decoded one token at a time."""
+    """A translation model: trained through ``features`` and ``output``, decoded one token at a time.
 
-    output: nn.Linear
-    """Layer from features (..., D) to logits (..., V)."""
+    A language model implements it too, ignores the source, and has an attribute ``reads_source``, False.
+    """
+
+    @property
+    def output(self) -> nn.Linear:
+        """Layer from features (..., D) to logits (..., V); usually a plain attribute."""
 
     def features(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Features:
         """Compute the input of ``output`` at all target positions.

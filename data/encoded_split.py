@@ -2,7 +2,7 @@
 
 import mmap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -82,6 +82,11 @@ class EncodedSplit:
     def tgt_lengths(self) -> Ints:
         """Target ids per pair, BOS and EOS not counted, (N,)."""
         return self.tgt.lengths.astype(np.int32)
+
+    def without_sources(self) -> "EncodedSplit":
+        """Return the same pairs with empty sources, for models of the target alone."""
+        nothing = Sequences(self.src.flat[:0], np.zeros(len(self) + 1, dtype=np.int64))
+        return replace(self, src=nothing, content_hash=f"{self.content_hash} without sources")
 
     def release_pages(self) -> None:
         """Release the mapped pages of a large split from this process, but not from the system's cache.

@@ -1,9 +1,10 @@
-"""Recurrent encoder-decoders with and without attention, as PyTorch modules that need nothing but torch."""
+"""Recurrent encoder-decoders and language models, as PyTorch modules that need nothing but torch."""
 
 from .attention import Attention, AttentionOutput, Source
-from .config import AttentionConfig, RegularisationConfig, Seq2SeqConfig
+from .config import AttentionConfig, RecurrentLanguageModelConfig, RegularisationConfig, Seq2SeqConfig
 from .decoder import Decoder
 from .encoder import Encoder, EncoderOutput
+from .language_model import RecurrentLanguageModel
 from .location_based_scores import LocationScore, StaticFactorisedScore, StaticScore
 from .model import Features, Seq2Seq, collect_features
 from .normalisers import NORMALISERS, ReinforceConfig
@@ -51,6 +52,8 @@ __all__ = [
     "Past",
     "ProductScore",
     "Queries",
+    "RecurrentLanguageModel",
+    "RecurrentLanguageModelConfig",
     "RegularisationConfig",
     "ReinforceConfig",
     "ScaledDotScore",

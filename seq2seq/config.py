@@ -1,4 +1,4 @@
-"""Configuration of a recurrent encoder-decoder and of its attention."""
+"""Configuration of a recurrent encoder-decoder, of its attention, and of a recurrent language model."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -371,3 +371,56 @@ class Seq2SeqConfig:
         if self.tie != "none":
             return self.embedding_size
         return self.hidden_size // 2 if self.readout == "maxout" else self.hidden_size
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentLanguageModelConfig:
+    """Architecture and sizes of a ``RecurrentLanguageModel``: the options of a decoder without a source.
+
+    Every accepted combination can be built and trained; options that would have no effect are rejected by a
+    ValueError.
+    """
+
+    cell: Cell = "lstm"
+    """Recurrent cell, as in ``Seq2SeqConfig``; all cells of torch, minGRU and minLSTM train all steps at
+    once."""
+    embedding_size: int = 256
+    """Size of the embeddings."""
+    hidden_size: int = 256
+    """H, the size of a state."""
+    num_layers: int = 2
+    """Number of recurrent layers; residual from the third on."""
+    dropout: float = 0.2
+    """Dropout probability on the embeddings, between recurrent layers and before the output layer."""
+    regularisation: RegularisationConfig = RegularisationConfig()
+    """Dropouts of other kinds."""
+    readout: Readout = "none"
+    """Activation of a layer between [state; embedding] and output layer; with "none" there is no such layer:
+    the output layer reads the state (Zaremba et al. 2014)."""
+    tie: Tie = "output"
+    """Share one matrix between embedding and output layer ("output", Press and Wolf 2017), or none."""
+
+    def __post_init__(self) -> None:
+        """Reject invalid combinations and options that would have no effect."""
+        if self.tie == "all":
+            raise ValueError(
+                'tie "all" shares a source embedding, which a language model lacks: use "output"'
+            )
+        _ = self.decoder  # whose checks are those of the other options
+
+    @property
+    def decoder(self) -> Seq2SeqConfig:
+        """Config of the decoder without attention, and so without a source, that the model is."""
+        return Seq2SeqConfig(
+            attention=None,
+            cell=self.cell,
+            embedding_size=self.embedding_size,
+            hidden_size=self.hidden_size,
+            num_layers=self.num_layers,
+            direction="forward",
+            decoder_start="last",
+            dropout=self.dropout,
+            regularisation=self.regularisation,
+            readout=self.readout,
+            tie=self.tie,
+        )

@@ -5,7 +5,7 @@ left to the caller, who knows the vocabulary.
 """
 
 from .attention import attention_multiply_adds
-from .config import Seq2SeqConfig
+from .config import RecurrentLanguageModelConfig, Seq2SeqConfig
 from .min_rnn import MIN_CELLS
 from .scores import SCORES
 
@@ -73,6 +73,16 @@ def decoder_multiply_adds(
     readout = readout_input * config.output_size * READOUT_COPIES[config.readout]
     cells = _layers(config, config.num_layers, input_size + feedback + to_upper, h)
     return count + tgt_len * (cells + readout)
+
+
+def language_model_multiply_adds(config: RecurrentLanguageModelConfig, length: float) -> float:
+    """Count the multiply-adds of a ``RecurrentLanguageModel`` for one text, without the output layer.
+
+    Args:
+        config: the model.
+        length: number of tokens predicted, or their mean.
+    """
+    return decoder_multiply_adds(config.decoder, 0, length, value_size=0, summary_size=0)
 
 
 def _states_per_layer(config: Seq2SeqConfig) -> int:

@@ -5,7 +5,7 @@ model by its config, or by ``Parts``.
 """
 
 from .attention import fused_attention, plain_attention
-from .config import DecoderOnlyConfig, TransformerConfig
+from .config import DecoderOnlyConfig, LanguageModelConfig, TransformerConfig
 from .decoder import Decoder
 from .decoder_only import DecoderOnly
 from .encoder import Encoder
@@ -23,6 +23,7 @@ __all__ = [
     "Encoder",
     "Features",
     "LanguageModel",
+    "LanguageModelConfig",
     "Memory",
     "Parts",
     "SelfAttention",

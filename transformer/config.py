@@ -244,3 +244,19 @@ class DecoderOnlyConfig(LayerConfig):
 
     num_layers: int = 6
     """Number of layers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageModelConfig(DecoderOnlyConfig):
+    """Options of a ``LanguageModel`` in which nothing is for a source, which it lacks."""
+
+    def __post_init__(self) -> None:
+        """Reject options that would have no effect, too."""
+        super().__post_init__()
+        for name in ("encoder_mask", "cross_mask"):
+            if getattr(self, name) != "full":
+                raise ValueError(f"{name} has no effect in a language model, which has no source")
+        if self.tie == "all":
+            raise ValueError(
+                'tie "all" shares a source embedding, which a language model lacks: use "output"'
+            )

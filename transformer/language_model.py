@@ -61,8 +61,30 @@ class LanguageModel(LayerStack):
         Raises:
             ValueError: ``allowed`` is not such a mask, or leaves a position nothing to attend to.
         """
-        logits: Tensor = self.output(self._states(tokens, allowed))
+        logits: Tensor = self.output(self.states(tokens, allowed))
         return logits
+
+    def states(self, tokens: Tensor, allowed: Tensor | None = None, attend: Attend | None = None) -> Tensor:
+        """Compute the input of ``output`` at all positions.
+
+        Args:
+            tokens: ids, (B, T).
+            allowed: as for ``forward``.
+            attend: used in this call instead of ``parts.attend``.
+
+        Returns:
+            The states, (B, T, D).
+        """
+        length, device = tokens.size(1), tokens.device
+        if allowed is not None:
+            allowed = general_mask(allowed, tokens.size(0), self.num_heads)
+            allowed = combine_masks(causal_mask(length, device), allowed)
+        positions = torch.arange(length, device=device)
+        if self.mask_pattern is not None:
+            visible = causal_mask(length, device) if allowed is None else allowed
+            allowed = restrict(visible, self.mask_pattern(positions, positions))
+        x = place_below(length, self.place, self.table(tokens), positions)
+        return self.run(x, positions, length, allowed, attend)
 
     def attention(self, tokens: Tensor, allowed: Tensor | None = None) -> dict[str, Tensor]:
         """Compute the attention weights of every layer; arguments as for ``forward``.
@@ -71,7 +93,7 @@ class LanguageModel(LayerStack):
             The weights by name, "decoder.<layer>", (B, H, T, T) each.
         """
         weights: list[Tensor] = []
-        self._states(tokens, allowed, record_weights(self.attend, weights))
+        self.states(tokens, allowed, record_weights(self.attend, weights))
         return {f"decoder.{layer}": layer_weights for layer, layer_weights in enumerate(weights)}
 
     def init_state(self, sentences: int, beam: int, capacity: int) -> State:
@@ -109,15 +131,3 @@ class LanguageModel(LayerStack):
             if self.order is not None:
                 mask, distances = self.order(position, keys, end, mask, x)
         return self.output(self.advance(x, state, None, mask, distances)), state
-
-    def _states(self, tokens: Tensor, allowed: Tensor | None, attend: Attend | None = None) -> Tensor:
-        length, device = tokens.size(1), tokens.device
-        if allowed is not None:
-            allowed = general_mask(allowed, tokens.size(0), self.num_heads)
-            allowed = combine_masks(causal_mask(length, device), allowed)
-        positions = torch.arange(length, device=device)
-        if self.mask_pattern is not None:
-            visible = causal_mask(length, device) if allowed is None else allowed
-            allowed = restrict(visible, self.mask_pattern(positions, positions))
-        x = place_below(length, self.place, self.table(tokens), positions)
-        return self.run(x, positions, length, allowed, attend)

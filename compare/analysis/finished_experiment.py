@@ -6,6 +6,7 @@ from pathlib import Path
 
 from compare.config.run import Run
 from compare.experiment.prepare import load_corpus
+from compare.experiment.task import task_of
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_results
 from data.corpus import Corpus
@@ -14,6 +15,8 @@ from data.text.lines import read_lines
 
 OWN_COPY = "name your copy of the corpus with --set data.root=FOLDER"
 """Remedy of a corpus that is missing or another one."""
+
+NO_TRANSLATIONS = "language models, which have no translations: their figures are perplexities"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,14 +66,16 @@ def load_finished(folder: str | Path, *, data_root: str = "") -> FinishedExperim
 
     Raises:
         OSError: corpus or translations cannot be read.
-        ValueError: no run is finished, the corpus is not that of the runs, or the translations do not fit the
-            test sets.
+        ValueError: no run is finished, the runs are of language models, the corpus is not that of the runs,
+            or the translations do not fit the test sets.
     """
     folder = Path(folder)
     results = [result for result in read_results(folder) if result.status == "done"]
     if not results:
         raise ValueError(f"{folder} holds no finished run: run the experiment to its end first")
     run_folders = [RunFolder.read(folder / result.run, data_root=data_root) for result in results]
+    if not all(task_of(run.run).translates for run in run_folders):
+        raise ValueError(f"{folder} holds {NO_TRANSLATIONS}")
     corpus = _corpus_of(run_folders, results)
     runs = tuple(
         FinishedRun(result=result, folder=run.folder, run=run.run, outputs=_outputs(run, corpus))

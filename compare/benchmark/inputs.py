@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from compare.benchmark.plan import BenchPlan
 from compare.config.run import Run
 from compare.experiment.prepare import prepare_data
+from compare.experiment.task import task_of
 from data.batch import Batch
 from data.encoded_split import EncodedSplit, Sequences
 from data.loader import BatchStream
@@ -65,7 +66,7 @@ def _random_inputs(run: Run, plan: BenchPlan, mean: float) -> Inputs:
     src, tgt = (
         _random_sentences(rng, lengths * rng.normal(1, LENGTH_NOISE, pairs), longest, size) for _ in range(2)
     )
-    split = EncodedSplit(src=src, tgt=tgt, rows=np.arange(pairs), dropped=0)
+    split = task_of(run).select_sides(EncodedSplit(src=src, tgt=tgt, rows=np.arange(pairs), dropped=0))
     stream = BatchStream(split, batch_tokens=train.batch_tokens, seed=train.seed)
     return Inputs(
         batches=_first_batches(stream, plan.updates),

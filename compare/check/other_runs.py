@@ -87,6 +87,8 @@ def _timings(run: CheckedRun) -> str | None:
     timings = read_timings(run)
     if timings is None:
         return None
+    if timings.greedy is None or timings.beam is None or timings.latency is None:
+        return None if timings.train is None else str(timings.train.seconds)
     return str([timings.greedy.seconds, timings.beam.seconds, timings.latency.ms])
 
 

@@ -7,6 +7,7 @@ from compare.check.findings import ComparedValue, Gap
 from compare.check.run_data import CheckedRun
 from compare.experiment.compute_result import compute_figures, size_figures
 from compare.experiment.run_one import unfinished_result
+from compare.experiment.task import task_of
 from compare.experiment.timing.speed_figures import Figures, speed_figures
 from compare.results.result import Result
 from compare.results.speed_file import read_speed
@@ -70,8 +71,11 @@ def check_status(run: CheckedRun) -> Iterator[ComparedValue]:
     A run that failed diverged in training, so its log has no final line.
     """
     status = run.result.status
-    translated = any(name.endswith(".hyp") for name in run.folder.files())
-    ended = run.final is not None and (status == "failed" or (translated and run.folder.speed.exists()))
+    if task_of(run.folder.run).translates:
+        tested = any(name.endswith(".hyp") for name in run.folder.files())
+    else:
+        tested = run.folder.likelihoods.exists()
+    ended = run.final is not None and (status == "failed" or (tested and run.folder.speed.exists()))
     yield ComparedValue(run.name, "status", status, "done" if ended else status)
     if status != "unfinished":  # lack of memory is a reason to be unfinished
         reason = "no reason" if run.result.reason is None else "a reason"

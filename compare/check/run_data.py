@@ -75,7 +75,7 @@ class DataCache:
             ValueError, OSError: the corpus cannot be read or used.
         """
         own = load_pair(folder) if run.train.init_from is not None else None
-        settings = (run.data, run.vocabulary, own.content_hash if own else None)
+        settings = (run.data, run.vocabulary, run.task, own.content_hash if own else None)
         if settings not in self._corpora:
             try:
                 with no_messages(prepare_data.__module__):

@@ -8,7 +8,7 @@ import torch
 
 from compare.check.findings import ComparedValue, Gap
 from compare.check.run_data import CheckedRun
-from compare.decoding.length_penalty import length_penalties
+from compare.experiment.task import task_of
 from compare.training.file_names import CHECKPOINTS, WEIGHTS
 from compare.training.serialization import average, load_weights
 from data.text.files import hash_file
@@ -27,10 +27,8 @@ def check_hashes(run: CheckedRun) -> Iterator[ComparedValue | Gap]:
     weights = _in_folder(run, run.folder.weights)
     required = {_in_folder(run, path) for path in (run.folder.config, run.folder.metrics, run.folder.speed)}
     required |= {"vocabulary.json", weights, *run.folder.masks()}
-    if len(length_penalties(run.folder.run.decode)) > 1:
-        required.add(_in_folder(run, run.folder.selection))
-    if run.prepared is not None:
-        required |= {f"{test}.hyp" for test in run.prepared.corpus.tests}
+    corpus = None if run.prepared is None else run.prepared.corpus
+    required |= task_of(run.folder.run).required_files(run.folder, corpus)
     for name in sorted({*recorded, *required, *found}):
         if name == weights and name in recorded and name not in found:
             yield Gap("the hash of the weights, which are not in the folder", run.name)

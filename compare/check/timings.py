@@ -42,19 +42,23 @@ def check_timings(runs: Sequence[CheckedRun]) -> Iterator[ComparedValue]:
 def _check_amounts(run: CheckedRun, timings: Timings) -> Iterator[ComparedValue]:
     """Compare the numbers of sentences and repeats with the config and the first test set."""
     bench = run.folder.run.bench
-    amounts = {
-        "repeats of greedy": (len(timings.greedy.seconds), bench.repeats),
-        "repeats of beam": (len(timings.beam.seconds), bench.repeats),
+    searches = {
+        name: speed
+        for name, speed in (("greedy", timings.greedy), ("beam", timings.beam))
+        if speed is not None
     }
+    amounts = {f"repeats of {name}": (len(each.seconds), bench.repeats) for name, each in searches.items()}
+    latency_ms = [] if timings.latency is None else timings.latency.ms
     if timings.train is not None:
         amounts["repeats of train"] = len(timings.train.seconds), bench.repeats
-        amounts["repeats of latency"] = len(timings.latency.ms), bench.repeats
+        if latency_ms:
+            amounts["repeats of latency"] = len(latency_ms), bench.repeats
     if run.prepared is not None:
         corpus = run.prepared.corpus
         lines = len(corpus.splits[corpus.tests[0]].src)
-        amounts["sentences of greedy"] = timings.greedy.sentences, min(bench.sentences, lines)
-        amounts["sentences of beam"] = timings.beam.sentences, min(bench.sentences, lines)
-        for repeat in timings.latency.ms:
+        for name, each in searches.items():
+            amounts[f"sentences of {name}"] = each.sentences, min(bench.sentences, lines)
+        for repeat in latency_ms:
             amounts["sentences of latency"] = len(repeat), min(bench.latency_sentences, lines)
     for name, pair in amounts.items():
         yield ComparedValue(run.name, f"speed.json: {name}", *pair)
@@ -64,12 +68,12 @@ _COMMON: dict[str, Callable[[Timings], Any]] = {
     "timed_together": lambda timings: timings.session and timings.session.timed_together,
     "sentences of train": lambda timings: timings.train and timings.train.sentences,
     "tokens of train": lambda timings: timings.train and timings.train.tokens,
-    "sentences of greedy": lambda timings: timings.greedy.sentences,
-    "sentences of latency": lambda timings: len(timings.latency.ms[0]),
+    "sentences of greedy": lambda timings: timings.greedy and timings.greedy.sentences,
+    "sentences of latency": lambda timings: timings.latency and len(timings.latency.ms[0]),
     "repeats of train": lambda timings: timings.train and len(timings.train.seconds),
-    "repeats of greedy": lambda timings: len(timings.greedy.seconds),
-    "repeats of beam": lambda timings: len(timings.beam.seconds),
-    "repeats of latency": lambda timings: timings.train and len(timings.latency.ms),
+    "repeats of greedy": lambda timings: timings.greedy and len(timings.greedy.seconds),
+    "repeats of beam": lambda timings: timings.beam and len(timings.beam.seconds),
+    "repeats of latency": lambda timings: timings.train and timings.latency and len(timings.latency.ms),
     "device": lambda timings: timings.session and timings.session.device,
     "torch": lambda timings: timings.session and timings.session.torch,
     "threads": lambda timings: timings.session and timings.session.threads,

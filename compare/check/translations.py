@@ -10,6 +10,7 @@ from compare.check.run_data import CheckedRun
 from compare.decoding.length_penalty import length_penalties
 from compare.experiment.forced_scoring import score_translations
 from compare.experiment.prepare import PreparedData
+from compare.experiment.task import task_of
 from compare.results.likelihood_file import read_likelihoods
 from compare.results.selection import read_selection
 from compare.results.trained_model import load_model
@@ -17,7 +18,6 @@ from compare.scoring.score import bleu_and_length_ratio
 from compare.system.device import device_name, pick_device
 from compare.system.hints import first_line
 from compare.training.loss import TranslationLoss
-from compare.training.validation import Validator
 from data.text.lines import read_lines
 
 BAD_BLEU = 50.0
@@ -60,8 +60,9 @@ def check_weights(run: CheckedRun, number: int) -> Iterator[ComparedValue | Gap]
     elif run.prepared is not None:
         try:
             check = _WeightsCheck(run, run.prepared)
-            yield from [*check.check_lines(number), *check.check_validation(), *check.check_selection()]
-            yield from [*check.check_perplexity()]
+            if task_of(run.folder.run).translates:
+                yield from [*check.check_lines(number)]
+            yield from [*check.check_validation(), *check.check_selection(), *check.check_perplexity()]
         except RuntimeError as error:  # of torch: the weights compute nothing finite, or lack memory
             yield ComparedValue(run.name, "translations by the weights", "done", first_line(error))
 
@@ -108,20 +109,17 @@ class _WeightsCheck:
         if self.run.final is None:
             return
         train = self.run.folder.run.train
-        criterion = TranslationLoss(self.translator.model, train.label_smoothing)
-        validate = Validator(
-            criterion,
-            self.translator,
-            self.prepared.corpus.splits["valid"],
-            self.prepared.valid,
-            train.batch_tokens,
+        criterion = TranslationLoss(self.translator.model, train.label_smoothing).eval()
+        validate = task_of(self.run.folder.run).validator(
+            criterion, self.translator, self.prepared.corpus.splits["valid"], self.prepared.valid, train
         )
         found = validate()
         name = "metrics.jsonl: {} of the final line, by the weights"
         recorded = self.run.final
         yield ComparedValue(self.run.name, name.format("loss"), recorded["loss"], found.loss, LOSS_TOLERANCE)
-        close = abs(recorded["bleu"] - found.bleu) <= BLEU_TOLERANCE
-        bleu = recorded["bleu"] if close else found.bleu
+        bleu = found.bleu
+        if bleu is not None and recorded["bleu"] is not None:
+            bleu = recorded["bleu"] if abs(recorded["bleu"] - bleu) <= BLEU_TOLERANCE else bleu
         yield ComparedValue(self.run.name, name.format("bleu"), recorded["bleu"], bleu)
 
     def check_selection(self) -> Iterator[ComparedValue]:

@@ -7,6 +7,7 @@ from compare.check.findings import ComparedValue
 from compare.check.run_data import CheckedRun
 from compare.training.file_names import CHECKPOINTS, STATE
 from compare.training.serialization import load_state
+from compare.training.trainer_state import Validation
 
 Line = Mapping[str, Any]
 
@@ -14,14 +15,18 @@ Line = Mapping[str, Any]
 def best_validations(lines: Sequence[Line]) -> Iterator[tuple[Line, Line, int]]:
     """Give each validation, the best one until then, and how many validations have passed since the best.
 
-    The best has the highest BLEU, and of equal ones the lowest loss.
+    The best has the highest BLEU, and of equal ones, or without BLEU, the lowest loss.
     """
     best, worse = None, 0
     for line in lines:
         if line["kind"] == "valid":
-            better = best is None or (line["bleu"], -line["loss"]) > (best["bleu"], -best["loss"])
+            better = best is None or _scores(line).is_better(_scores(best))
             best, worse = (line, 0) if better or best is None else (best, worse + 1)
             yield line, best, worse
+
+
+def _scores(line: Line) -> Validation:
+    return Validation(loss=line["loss"], bleu=line["bleu"])
 
 
 def last_update(run: CheckedRun) -> int:
@@ -43,7 +48,7 @@ def check_choice(run: CheckedRun) -> Iterator[ComparedValue]:
     mean = next((line for line in run.lines if line["kind"] == "average"), None)
     name = "metrics.jsonl: validation of averaged weights"
     yield ComparedValue(run.name, name, int(mean is not None), int(len(averaged) > 1))
-    takes_mean = mean is not None and mean["bleu"] > best["bleu"]
+    takes_mean = mean is not None and _scores(mean).quality > _scores(best).quality
     scores = mean if mean is not None and takes_mean else best
     expected = {
         "update": validated[-1],

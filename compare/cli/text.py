@@ -173,8 +173,8 @@ def score_run(
 @app.command("score-model")
 def score_model(
     runs: Annotated[list[Path], typer.Argument(help="Folders of finished runs.")],
-    src: Annotated[Path, typer.Option(help="Source text, one sentence per line, plain or .gz.")],
     tgt: Annotated[Path, typer.Option(help="Translations to score, line by line.")],
+    src: Annotated[Path | None, typer.Option(help="Source text; none for language models.")] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     quiet: Quiet = False,
     as_json: AsJson = False,

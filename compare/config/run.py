@@ -20,6 +20,7 @@ from compare.config.sections import (
     run_name,
 )
 from compare.config.toml_text import to_toml
+from compare.models.registry import TaskName
 from compare.models.resolved_model import ResolvedModel
 from compare.system.device import has_fast_bf16, pick_device
 
@@ -51,6 +52,11 @@ class Run:
     def name(self) -> str:
         """<label>-seed<k>, the name of the run's folder."""
         return run_name(self.label, self.train.seed)
+
+    @property
+    def task(self) -> TaskName:
+        """What the model is trained and judged for, the same for all models of an experiment."""
+        return self.model.task
 
     def model_table(self) -> dict[str, Any]:
         """The ``[[models]]`` table that gives this model, every setting written out."""
@@ -102,8 +108,11 @@ def resolve_models(
         One run per model, in the order of the experiment, with the seed of ``[train]``.
 
     Raises:
-        ValueError: an unknown preset or setting, a value out of range, or a device that is not there.
+        ValueError: an unknown preset or setting, a value out of range, models of different tasks, search
+            settings for models that do not search, or a device that is not there.
     """
+    models = [resolve_model(row, context) for row in experiment.models]
+    task = _common_task(experiment, models, context)
     device, precision = experiment.train.device, experiment.train.precision
     if device == "auto" or not other_machine:
         device = str(pick_device(device))
@@ -111,13 +120,51 @@ def resolve_models(
         precision = "bf16" if has_fast_bf16(pick_device(device)) else "fp32"
     train = dataclasses.replace(experiment.train, device=device, precision=precision)
     decode = dataclasses.replace(experiment.decode, batch_tokens=experiment.decode.batch_tokens_on(device))
+    if task == "language modelling":
+        decode = _without_search(decode, context)
     data = dataclasses.replace(experiment.data, root=absolute_root(experiment.data.root, Path()))
     decided = {"data": data, "train": train, "decode": decode}
     sections = {name: getattr(experiment, name) for name in SECTIONS} | decided
     return [
-        Run(label=row.label, preset=row.preset, model=resolve_model(row, context), **sections)
-        for row in experiment.models
+        Run(label=row.label, preset=row.preset, model=model, **sections)
+        for row, model in zip(experiment.models, models, strict=True)
     ]
+
+
+def find_task(settings: Experiment | Run) -> TaskName:
+    """Return what the models of an experiment, or of a run, are trained and judged for."""
+    return settings.task if isinstance(settings, Run) else resolve_model(settings.models[0]).task
+
+
+def _common_task(experiment: Experiment, models: Sequence[ResolvedModel], context: str) -> TaskName:
+    """Return the task of all models; raise ValueError if they have several, whose figures do not compare."""
+    first, task = experiment.models[0].label, models[0].task
+    for row, model in zip(experiment.models, models, strict=True):
+        if model.task != task:
+            raise ValueError(
+                f"{context}: models.{first} is for {task} and models.{row.label} for {model.task}, whose "
+                "figures do not compare: give each task an experiment file of its own"
+            )
+    return task
+
+
+def _without_search(decode: DecodeConfig, context: str) -> DecodeConfig:
+    """Return the ``[decode]`` section of language models: one hypothesis and no choice of a length penalty.
+
+    Raises:
+        ValueError: a setting of search is neither the default nor that of no search.
+    """
+    batch_tokens = decode.batch_tokens  # bounds the batches of scoring too
+    default = DecodeConfig(batch_tokens=batch_tokens)
+    unused = dataclasses.replace(default, beam_size=1, length_penalties=(0.0,))
+    for field in dataclasses.fields(DecodeConfig):
+        value = getattr(decode, field.name)
+        if value not in (getattr(default, field.name), getattr(unused, field.name)):
+            raise ValueError(
+                f"{context}: decode.{field.name} has no effect on language models, which translate nothing: "
+                "leave it out"
+            )
+    return unused
 
 
 def runs_to_toml(runs: Sequence[Run]) -> str:

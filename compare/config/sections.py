@@ -100,7 +100,8 @@ class TrainConfig:
     valid_every: int = 500
     """Updates between validations."""
     patience: int = 0
-    """Stop after this many validations without a better BLEU; 0: never stop early."""
+    """Stop after this many validations without a better one, by BLEU, of language models by likelihood; 0:
+    never stop early."""
     average: int = 1
     """Average the weights of the last N validations; used if better on validation."""
     log_every: int = 50

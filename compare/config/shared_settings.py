@@ -21,6 +21,8 @@ NOT_SHARED = {
     "budget.reference",
 }
 """Settings that rows may differ in, besides [bench] and the model: they change no score, or are the seed."""
+NOT_HASHED = {"task": "translation"}
+"""Settings that earlier versions did not have, with the value that has their meaning."""
 DECIDED_BY_TIME = {"train.max_updates", "train.valid_every"}
 """Settings that a budget of time decides for each model."""
 
@@ -28,10 +30,11 @@ DECIDED_BY_TIME = {"train.max_updates", "train.valid_every"}
 def shared_settings(run: Run) -> dict[str, Any]:
     """Return the settings that every row of a table must share, by "section.key".
 
-    They cover the data, the vocabularies, the training budget, the loss and the decoding procedure. A
-    ``[[models]]`` table can override none of them. Scoring has no settings; its signatures stand in the row.
+    They cover the task, the data, the vocabularies, the training budget, the loss and the decoding procedure.
+    A ``[[models]]`` table can override none of them. Scoring has no settings; its signatures stand in the
+    row.
     """
-    settings = {
+    settings: dict[str, Any] = {"task": run.task} | {
         name: value
         for name, value in run.settings().items()
         if not name.startswith(("model.", "bench.")) and name not in NOT_SHARED
@@ -54,7 +57,8 @@ def _training_pairs(data: DataConfig) -> int | str:
 
 def settings_hash(run: Run) -> str:
     """Return the sha256 of the shared settings."""
-    content = json.dumps(shared_settings(run), sort_keys=True, ensure_ascii=False)
+    settings = {name: value for name, value in shared_settings(run).items() if NOT_HASHED.get(name) != value}
+    content = json.dumps(settings, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(content.encode()).hexdigest()
 
 

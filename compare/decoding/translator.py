@@ -184,6 +184,7 @@ class Translator:
         """
         if isinstance(lines, str):
             return self.generate([lines], beam_size=beam_size, n_best=n_best, sampling=sampling)[0]
+        self._ensure_translates()
         lines = list(lines)
         sources = self.vocabularies.src.encode_all([line for line in lines if line.strip()])
         if sampling is None:
@@ -236,6 +237,7 @@ class Translator:
         Returns:
             For each penalty one hypothesis per line.
         """
+        self._ensure_translates()
         beam_size = self._check_beam_size(beam_size)
         sources = self.vocabularies.src.encode_all(lines)
         if not sources:
@@ -243,6 +245,20 @@ class Translator:
         search = partial(find_best, beam_size=beam_size, penalties=penalties)
         self.processes.broadcast((sources, beam_size, search))
         return self._search_shares(sources, beam_size, search)
+
+    @property
+    def reads_source(self) -> bool:
+        """Whether the model translates; a language model reads no source."""
+        members = getattr(self.model, "members", (self.model,))  # of an ensemble
+        return all(getattr(member, "reads_source", True) for member in members)
+
+    def _ensure_translates(self) -> None:
+        """Raise ValueError if the model is a language model, which has no source to translate."""
+        if not self.reads_source:
+            raise ValueError(
+                "a language model reads no source, so it cannot translate, attend to a source or be aligned "
+                "with one: `attnbench score-model` gives the probability of text"
+            )
 
     def _check_beam_size(self, beam_size: int | None) -> int:
         """Return the beam size, by default that of the config; reject one out of range."""

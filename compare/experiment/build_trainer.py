@@ -7,6 +7,7 @@ import torch
 from compare.decoding.translator import Translator
 from compare.experiment.initial_weights import load_initial_weights
 from compare.experiment.prepare import PreparedData
+from compare.experiment.task import task_of
 from compare.models.registry import build
 from compare.results.run_folder import RunFolder
 from compare.system.distributed import SINGLE, Processes
@@ -16,7 +17,6 @@ from compare.training.file_names import CHECKPOINTS, STATE
 from compare.training.loss import TranslationLoss
 from compare.training.trainer import Trainer
 from compare.training.trainer_state import Validation
-from compare.training.validation import Validator
 
 
 def build_trainer(
@@ -51,8 +51,8 @@ def build_trainer(
     model = model.to(device)
     criterion = TranslationLoss(model, run.train.label_smoothing)
     translator = Translator(model, prepared.vocabularies, run.decode, device, processes=processes)
-    validate = validate or Validator(
-        criterion, translator, prepared.corpus.splits["valid"], prepared.valid, run.train.batch_tokens
+    validate = validate or task_of(run).validator(
+        criterion, translator, prepared.corpus.splits["valid"], prepared.valid, run.train
     )
     trainer = Trainer(
         criterion=criterion,

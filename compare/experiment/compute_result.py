@@ -13,6 +13,7 @@ import torch
 from compare.config.sections import BudgetConfig
 from compare.experiment.convergence_file import read_convergence
 from compare.experiment.prepare import PreparedData
+from compare.experiment.task import task_of
 from compare.experiment.timing.speed_figures import Figures, log_speed, speed_figures
 from compare.models.flops import train_flops_per_token
 from compare.models.meta_model import build_meta_model
@@ -21,14 +22,11 @@ from compare.results.likelihood_file import read_likelihoods
 from compare.results.run_folder import RunFolder
 from compare.results.speed_file import read_speed
 from compare.results.store import Result
-from compare.scoring.score import all_metrics, score_texts
 from compare.training.metrics_log import ensure_complete, read_metrics
 from compare.training.serialization import load_weights, set_weights
 from compare.training.validation import perplexity
 from data.corpus import Corpus
 from data.loader import BatchStream
-from data.text.files import ensure_regular
-from data.text.lines import read_lines
 
 
 def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
@@ -43,13 +41,11 @@ def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
     metrics = read_metrics(folder.metrics)
     ensure_complete(metrics, str(folder.metrics))
     trained = training_figures(metrics, prepared.stream)
-    penalty = folder.penalty()
     figures = {
         **size,
         **trained,
         **quality_figures(folder, prepared.corpus),
-        "length_penalty": penalty.alpha,
-        "length_normalization": penalty.normalization,
+        **task_of(folder.run).search_choice(folder),
         "train_flops_per_token": flops,
         **speed_figures(read_speed(folder.speed), metrics, flops=flops, precision=folder.run.train.precision),
     }
@@ -164,23 +160,18 @@ def _epochs(stream: BatchStream, updates: int) -> float:
 
 
 def quality_figures(folder: RunFolder, corpus: Corpus) -> Figures:
-    """Score the translations; the first test set gives the headline figures."""
-    for test in corpus.tests:
-        ensure_regular(folder.output(test))
-    scores = {
-        test: score_texts(
-            read_lines(folder.output(test), allow_blank=True), corpus.splits[test].tgt, scoring=all_metrics()
-        )
-        for test in corpus.tests
-    }
-    first, *further = scores
+    """Score the translations, if there are any; the first test set gives the headline figures."""
+    scores = task_of(folder.run).score_tests(folder, corpus)
+    first, *further = corpus.tests
     names = {item.name for item in dataclasses.fields(Result)}
-    headline = dataclasses.asdict(scores[first])
+    headline = dataclasses.asdict(scores[first]) if scores else {}
     perplexities = likelihood_figures(folder, corpus)
     return {
         **{name: value for name, value in headline.items() if name in names},
         **perplexities[first],
-        "tests": {test: {**scores[test].columns(), **perplexities[test]} for test in further},
+        "tests": {
+            test: {**(scores[test].columns() if scores else {}), **perplexities[test]} for test in further
+        },
     }
 
 

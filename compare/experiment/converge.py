@@ -14,6 +14,7 @@ from compare.experiment.convergence_file import Convergence, read_convergence, w
 from compare.experiment.experiment_folder import begin_run, lowest_seeds
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run_one import train_model
+from compare.experiment.task import task_of
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, read_results, save_result, write_json_lines
 from compare.results.write_protection import refuse_writing
@@ -99,6 +100,11 @@ def plan_convergence(folder: str | Path, *, factor: float = 1.5) -> list[RunFold
     if not finished:
         raise ValueError(f"{folder} holds no finished run: run the experiment to its end first")
     runs = [RunFolder.read(folder / result.run) for result in lowest_seeds(finished).values()]
+    if not task_of(runs[0].run).translates:
+        raise ValueError(
+            f"{folder}: gains of longer training are measured in validation BLEU, which language models do "
+            "not have: train them again with a larger train.max_updates"
+        )
     planned = [_longer(run, factor) for run in runs]
     for longer in planned:
         if longer.config.is_file() and RunFolder.read(longer.folder).run != longer.run:

@@ -9,6 +9,7 @@ from typing import Any
 
 from compare.experiment.build_trainer import build_trainer
 from compare.experiment.prepare import PreparedData
+from compare.experiment.task import task_of
 from compare.results.run_folder import RunFolder
 from compare.system.distributed import Processes
 from compare.training.trainer_state import Validation
@@ -38,13 +39,13 @@ class Announcement:
 
     def open_data(self) -> PreparedData:
         """Map the data of the run, without its text."""
-        train = self.folder.run.train
-        split = open_split(self.train)
+        train, task = self.folder.run.train, task_of(self.folder.run)
+        split = task.select_sides(open_split(self.train))
         return PreparedData(
             corpus=Corpus(name="", src_lang="", tgt_lang="", splits={"valid": Pairs((), ())}),
             vocabularies=self.vocabularies,
             train=split,
-            valid=open_split(self.valid),
+            valid=task.select_sides(open_split(self.valid)),
             stream=BatchStream(split, batch_tokens=train.batch_tokens, seed=train.seed),
             batch_hash=self.batch_hash,
         )

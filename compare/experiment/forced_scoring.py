@@ -76,13 +76,14 @@ class ForcedScores:
 
 
 def score_model(
-    runs: str | Path | Sequence[str | Path], src: str | Path, tgt: str | Path, *, device: str = "cpu"
+    runs: str | Path | Sequence[str | Path], src: str | Path | None, tgt: str | Path, *, device: str = "cpu"
 ) -> Mapping[str, ForcedScores]:
     """Compute the probability that finished runs give to the translations in a file.
 
     Args:
         runs: one or more folders of runs with weights.
-        src: the source text, one sentence per line, plain, .gz or .zst.
+        src: the source text, one sentence per line, plain, .gz or .zst; None for language models, which read
+            none.
         tgt: the translations to score, line by line; a blank one has no token but the end of sentence.
         device: where the models compute: cpu or cuda.
 
@@ -91,17 +92,20 @@ def score_model(
 
     Raises:
         OSError: a file cannot be read.
-        ValueError: texts that cannot be read or differ in their number of lines, a run whose model cannot be
-            loaded, or a model that computes NaN.
+        ValueError: texts that cannot be read or differ in their number of lines, no source for a model that
+            translates, a run whose model cannot be loaded, or a model that computes NaN.
     """
-    src, tgt = Path(src), Path(tgt)
-    with ensure_unchanged(src, tgt):
-        sources, translations = read_lines(src), read_lines(tgt, allow_blank=True)
-    if len(sources) != len(translations):
-        raise line_count_error(src, len(sources), tgt, len(translations))
+    paths = [Path(path) for path in (src, tgt) if path is not None]
+    with ensure_unchanged(*paths):
+        translations = read_lines(tgt, allow_blank=True)
+        sources = [""] * len(translations) if src is None else read_lines(src)
+    if src is not None and len(sources) != len(translations):
+        raise line_count_error(Path(src), len(sources), Path(tgt), len(translations))
     scores = {}
     for folder in as_paths(runs):
         translator = load_model(folder, device)
+        if src is None and translator.reads_source:
+            raise ValueError(f"{folder} is of a model that translates: name the source text with --src")
         logger.info(f"{folder}: scoring {len(sources):,} sentences")
         scores[str(folder)] = score_translations(translator, sources, translations)
     return scores

@@ -7,9 +7,10 @@ from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
 
-from compare.config.run import Run
+from compare.config.run import Run, find_task
 from compare.config.sections import EMBEDDED_TRAIN_SIZE, DataConfig, Experiment, VocabularyConfig
 from compare.experiment.initial_weights import initial_vocabularies
+from compare.experiment.task import TASKS
 from compare.models.meta_model import ensure_fits_memory
 from data.corpus import Corpus, Pairs, embedded_corpus, read_corpus
 from data.encode import encode_split
@@ -81,7 +82,7 @@ def prepare_data(
     """Read, check and encode the corpus, and plan the batches of the first epoch.
 
     Args:
-        settings: the sections ``data``, ``vocabulary`` and ``train`` of an experiment or of a run.
+        settings: an experiment or a run: its sections ``data``, ``vocabulary`` and ``train``, and its task.
         folder: cache of encoded splits; a split encoded before with the same vocabulary is taken from it.
         tests: whether to read the test sets; what is chosen on validation must not see them.
         vocabularies: those of the run, if they have been built or loaded before; by default those of the run
@@ -111,6 +112,8 @@ def prepare_data(
         logger.warning(
             f"{encoded.dropped} of {len(pairs.src)} training pairs are left out: over {limit} tokens"
         )
+    task = TASKS[find_task(settings)]
+    encoded, valid = task.select_sides(encoded), task.select_sides(valid)
     train = settings.train
     stream = BatchStream(encoded, batch_tokens=train.batch_tokens, seed=train.seed)
     logger.info(

@@ -12,6 +12,7 @@ from compare.experiment.convergence_file import NAME as CONVERGENCE
 from compare.experiment.convergence_file import read_convergence, to_json
 from compare.experiment.published_config import MAX_BYTES, corpus_name, published_config, without_path
 from compare.experiment.source_note import EXPERIMENT, source_note
+from compare.experiment.task import task_of
 from compare.experiment.tune.search_folder import DESCRIPTION
 from compare.experiment.tune.trial_log import TRIALS
 from compare.results.run_folder import RunFolder
@@ -158,7 +159,7 @@ def _open_run(folder: Path, result: Result, *, unfinished: bool) -> RunFolder | 
     run = RunFolder.read(folder)
     if result.status != "done":
         return run
-    if not run.tests:
+    if task_of(run.run).translates and not run.tests:
         raise ValueError(f"{folder} has no translations (*.hyp): nobody could score it again")
     hashes = run.hashes()
     weights = run.weights.relative_to(folder).as_posix()

@@ -1,8 +1,6 @@
-"""Run one model of an experiment: build, train, choose its length penalty, decode and score it."""
+"""Run one model of an experiment: build, train, decode and score it."""
 
 import dataclasses
-import logging
-import time
 from functools import partial
 
 import torch
@@ -15,7 +13,7 @@ from compare.experiment.data_parallel import announced
 from compare.experiment.forced_scoring import measure_likelihoods
 from compare.experiment.gpu_conditions import gpu_conditions
 from compare.experiment.prepare import PreparedData
-from compare.experiment.select_penalty import select_penalty
+from compare.experiment.task import task_of
 from compare.results.run_folder import RunFolder
 from compare.results.speed_file import RawSpeed, write_speed
 from compare.results.store import Result, extended_from
@@ -24,10 +22,6 @@ from compare.system.machine import this_machine
 from compare.system.memory import peak_memory_bytes, reset_peak_memory
 from compare.system.progress import Reporter
 from compare.system.version import code_version
-from data.corpus import Corpus
-from data.text.files import write_atomically
-
-logger = logging.getLogger(__name__)
 
 
 def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Result:
@@ -43,12 +37,11 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Resul
         preset=run.preset,
         seed=run.train.seed,
         status="unfinished",
-        beam=run.decode.beam_size,
         batch_tokens=run.train.batch_tokens,
         extended_from=extended_from(folder.folder),
         init_hash=run.train.init_hash,
         accumulate=run.train.accumulate if run.train.accumulate > 1 else None,
-        max_ratio=run.decode.max_ratio,
+        **task_of(run).search_settings(run),
         valid_every=run.train.valid_every,
         average=run.train.average,
         label_smoothing=run.train.label_smoothing,
@@ -67,7 +60,7 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Resul
 def run_one(
     folder: RunFolder, prepared: PreparedData, reporter: Reporter, processes: Processes = SINGLE
 ) -> Result:
-    """Train one model, choose its length penalty, decode and score it; from where it was stopped.
+    """Train one model, decode what its task needs and score it; from where it was stopped.
 
     Args:
         folder: the run, and the folder for its files.
@@ -82,14 +75,12 @@ def run_one(
     """
     with announced(folder, prepared, processes):
         translator = train_model(folder, prepared, reporter, processes)
-        return translator.lead(partial(_translate_and_score, folder, prepared, translator))
+        return translator.lead(partial(_test, folder, prepared, translator))
 
 
-def _translate_and_score(folder: RunFolder, prepared: PreparedData, translator: Translator) -> Result:
-    """Choose the length penalty, decode the test sets, score them, and measure their perplexity."""
-    translator.penalty = select_penalty(folder, translator, prepared.corpus.splits["valid"])
-    logger.info(f"{folder.run.label}: decoding {', '.join(prepared.corpus.tests)}")
-    seconds = translate_tests(translator, prepared.corpus, folder)
+def _test(folder: RunFolder, prepared: PreparedData, translator: Translator) -> Result:
+    """Decode the test sets as the task says, measure their perplexity, and compute all figures."""
+    seconds = task_of(folder.run).decode_tests(folder, translator, prepared.corpus)
     write_speed(
         folder.speed, RawSpeed(decode_s=seconds, peak_memory_bytes=peak_memory_bytes(translator.device))
     )
@@ -116,14 +107,3 @@ def train_model(
         trainer, translator = build_trainer(folder, prepared, report, processes=processes)
         trainer.run()
     return translator
-
-
-def translate_tests(translator: Translator, corpus: Corpus, folder: RunFolder) -> float:
-    """Decode every test set once and keep the translations; returns the seconds of decoding."""
-    seconds = 0.0
-    for test in corpus.tests:
-        start = time.perf_counter()
-        hypotheses = translator.translate(corpus.splits[test].src)
-        seconds += time.perf_counter() - start
-        write_atomically(folder.plain_output(test), "".join(f"{line}\n" for line in hypotheses))
-    return seconds

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from compare.experiment.task import task_of
 from compare.results.markdown import escape_markdown
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result
@@ -50,7 +51,7 @@ def source_note(name: str, results: Sequence[Result], runs: Sequence[RunFolder],
         seeds=",".join(_distinct(results, "seed")),
         root=" --set data.root=FOLDER" if corpus else "",
         where=where if corpus else "",
-        score=score if corpus else "",
+        score=score if corpus and task_of(runs[0].run).translates else "",
     )
 
 

@@ -12,6 +12,7 @@ GEHRING, T2T, CHEN, LIU = "Gehring et al. 2017", "Vaswani et al. 2018", "Chen et
 RAFFEL, TAY = "Raffel et al. 2020", "Tay et al. 2021"
 CHOROWSKI, TU, MONOTONIC = "Chorowski et al. 2015", "Tu et al. 2016", "Raffel et al. 2017"
 TOUVRON, DOMHAN = "Touvron et al. 2023", "Domhan 2018"
+ZAREMBA, RADFORD = "Zaremba et al. 2014", "Radford et al. 2018"
 FENG, KATHAROPOULOS = "Feng et al. 2024", "Katharopoulos et al. 2020"
 
 
@@ -355,6 +356,29 @@ DEPARTURES: dict[str, tuple[Departure, ...]] = {
         Departure("learning rate", "peak 5e-4", "peak 4.9e-4 (1024^-0.5 * 4000^-0.5)",
                   f"{VASWANI}, equation 3"),
         *_QKV_BIASES,
+    ),
+    "lstm-lm": (
+        Departure("text", "each sentence from a state of zeros",
+                  "one long text, the state of the batch before", f"{ZAREMBA}, 4.1"),
+        Departure("size", "2 layers of 256 (see hidden_size)", "2 layers of 200, 650 or 1,500",
+                  f"{ZAREMBA}, 4.1"),
+        Departure("output layer", "shares the embedding", "a matrix of its own", f"{ZAREMBA}, 4.1"),
+        Departure("dropout", "0.2 on embeddings, between layers and before the output layer",
+                  "0.5 or 0.65", f"{ZAREMBA}, 4.1"),
+        Departure("optimizer", ADAM, "SGD, rate 1, then divided by 1.2 or 1.15 each epoch",
+                  f"{ZAREMBA}, 4.1"),
+        Departure("initial weights", INITIAL, "uniform in [-0.05, 0.05] or [-0.04, 0.04]",
+                  f"{ZAREMBA}, 4.1"),
+    ),
+    "transformer-lm": (
+        Departure("size", "3 layers of 256", "12 layers of 768", f"{RADFORD}, 4.1"),
+        Departure("norm", "of the input of each sublayer (pre)", "of each residual sum (post)",
+                  f"{RADFORD}, 4.1"),
+        Departure("positions", "sinusoids", "learned", f"{RADFORD}, 4.1"),
+        Departure("activation", "ReLU", "GELU", f"{RADFORD}, 4.1"),
+        Departure("dropout", "on embeddings and sublayers", "on attention weights too", f"{RADFORD}, 4.1"),
+        Departure("learning rate", "linear decay to 0 after warm-up", "cosine decay to 0 after warm-up",
+                  f"{RADFORD}, 4.1"),
     ),
 }
 # fmt: on

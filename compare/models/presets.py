@@ -10,8 +10,8 @@ from compare.models.registry import Architecture, family_of
 from compare.models.resolved_model import ResolvedModel
 from compare.optim.config import OptimConfig
 from compare.system.hints import abbreviate, did_you_mean
-from seq2seq.config import AttentionConfig, Cell, Seq2SeqConfig
-from transformer.config import DecoderOnlyConfig, TransformerConfig
+from seq2seq.config import AttentionConfig, Cell, RecurrentLanguageModelConfig, Seq2SeqConfig
+from transformer.config import DecoderOnlyConfig, LanguageModelConfig, TransformerConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -364,6 +364,17 @@ PRESETS: dict[str, Preset] = {
         ),
         optim=OptimConfig(learning_rate=5e-4, schedule="inverse-sqrt", warmup_updates=4000),
         paper_size=True,
+    ),
+    "lstm-lm": Preset(
+        about="language model of the target side: two LSTM layers, dropout outside the recurrence",
+        source="Zaremba et al. 2014",
+        architecture=RecurrentLanguageModelConfig(),
+    ),
+    "transformer-lm": Preset(
+        about="language model of the target side: causal self-attention, norms before sublayers",
+        source="Radford et al. 2018; compare Liu et al. 2018",
+        architecture=LanguageModelConfig(num_layers=3),
+        optim=_WARM,
     ),
 }
 

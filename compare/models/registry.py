@@ -6,18 +6,19 @@ A family is identified by the class of its config. The module that defines the c
 
 from collections.abc import Callable
 from dataclasses import Field, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, cast
 
 import seq2seq.flops
 import transformer.flops
 from compare.models.hybrid_config import HybridConfig, hybrid_multiply_adds
 from compare.models.ladder_config import LadderConfig, ladder_multiply_adds
-from seq2seq.config import Seq2SeqConfig
-from transformer.config import DecoderOnlyConfig, TransformerConfig
+from seq2seq.config import RecurrentLanguageModelConfig, Seq2SeqConfig
+from transformer.config import DecoderOnlyConfig, LanguageModelConfig, TransformerConfig
 
 if TYPE_CHECKING:
     from compare.models.hybrid import Hybrid
     from compare.models.ladder import Ladder
+    from compare.models.language_model import WithoutSource
     from compare.protocol import EncoderDecoder
     from seq2seq.model import Seq2Seq
     from transformer.decoder_only import DecoderOnly
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     Model = Seq2Seq | Transformer | DecoderOnly | Hybrid
     """A module that implements ``compare.protocol.EncoderDecoder``. Python has no type for "a module and an
     ``EncoderDecoder``", so type checkers take every model for one of these; other families need no entry."""
+
+
+TaskName = Literal["translation", "language modelling"]
+"""What a model is trained and judged for."""
 
 
 class Architecture(Protocol):
@@ -57,6 +62,8 @@ class Family:
     """(config, source tokens, target tokens) -> cost of the forward pass; both lengths may be means."""
     width_fields: tuple[str, ...]
     """Config fields that a matched budget scales by one factor; the last one is also adjusted alone."""
+    task: TaskName = "translation"
+    """What its models do; those of one experiment do the same."""
 
 
 def _build_seq2seq(config: Seq2SeqConfig, src_vocabulary: int, tgt_vocabulary: int) -> "Seq2Seq":
@@ -89,6 +96,14 @@ def _build_ladder(config: LadderConfig, src_vocabulary: int, tgt_vocabulary: int
     return Ladder(config, src_vocabulary, tgt_vocabulary)
 
 
+def _build_language_model(
+    config: RecurrentLanguageModelConfig | LanguageModelConfig, src_vocabulary: int, tgt_vocabulary: int
+) -> "WithoutSource":
+    from compare.models.language_model import build_language_model
+
+    return build_language_model(config, tgt_vocabulary)
+
+
 def _seq2seq_operations(config: Seq2SeqConfig, src_len: float, tgt_len: float) -> Operations:
     return Operations(seq2seq.flops.multiply_adds(config, src_len, tgt_len), config.output_size)
 
@@ -107,6 +122,19 @@ def _hybrid_operations(config: HybridConfig, src_len: float, tgt_len: float) -> 
 
 def _ladder_operations(config: LadderConfig, src_len: float, tgt_len: float) -> Operations:
     return Operations(ladder_multiply_adds(config, src_len, tgt_len), config.d_model)
+
+
+def _recurrent_language_model_operations(
+    config: RecurrentLanguageModelConfig, src_len: float, tgt_len: float
+) -> Operations:
+    count = seq2seq.flops.language_model_multiply_adds(config, tgt_len)
+    return Operations(count, config.decoder.output_size)
+
+
+def _transformer_language_model_operations(
+    config: LanguageModelConfig, src_len: float, tgt_len: float
+) -> Operations:
+    return Operations(transformer.flops.multiply_adds(config, 0, tgt_len), config.d_model)
 
 
 FAMILIES: dict[type, Family] = {}
@@ -171,6 +199,22 @@ for _family in (
             "attention_size",
             "hidden_size",
         ),
+    ),
+    Family(
+        name="recurrent-language-model",
+        config=RecurrentLanguageModelConfig,
+        build=_build_language_model,
+        operations=_recurrent_language_model_operations,
+        width_fields=("embedding_size", "hidden_size"),
+        task="language modelling",
+    ),
+    Family(
+        name="transformer-language-model",
+        config=LanguageModelConfig,
+        build=_build_language_model,
+        operations=_transformer_language_model_operations,
+        width_fields=("d_model", "ffn_size"),
+        task="language modelling",
     ),
 ):
     register_family(_family)

@@ -7,7 +7,7 @@ from math import gcd
 from typing import Any, get_args
 
 from compare.models.hybrid_config import UNUSED
-from compare.models.registry import Architecture, family_of
+from compare.models.registry import Architecture, TaskName, family_of
 from compare.optim.config import OptimConfig
 
 
@@ -19,6 +19,11 @@ class ResolvedModel:
     """Config of the model."""
     optim: OptimConfig
     """Config of the optimizer."""
+
+    @property
+    def task(self) -> TaskName:
+        """What the model is trained and judged for."""
+        return family_of(self.architecture).task
 
     def settings(self) -> dict[str, Any]:
         """Return every setting by name, as in a ``[[models]]`` table; optional settings may be None."""

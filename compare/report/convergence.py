@@ -8,6 +8,7 @@ from typing import Any
 from compare.experiment.convergence_file import STILL_IMPROVING, Convergence
 from compare.results.column import Row
 from compare.results.markdown import markdown_table
+from compare.results.score_columns import are_language_models
 
 ENDS = {
     "updates": "Stopped by the budget, with all updates used",
@@ -40,7 +41,7 @@ def _notes(runs: Sequence[Row]) -> Iterator[str]:
         if row["longer_gain"] >= STILL_IMPROVING:
             gain = f"{row['longer_factor']:g}x updates gain at least {STILL_IMPROVING} validation BLEU"
             yield f"Still improving when stopped ({gain})"
-    if not measured and ends != {"patience"}:
+    if not measured and ends != {"patience"} and not are_language_models(runs):
         yield NOT_MEASURED
 
 

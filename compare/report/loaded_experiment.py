@@ -3,9 +3,16 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, load_finished
+from compare.analysis.finished_experiment import (
+    NO_TRANSLATIONS,
+    FinishedExperiment,
+    FinishedRun,
+    load_finished,
+)
 from compare.config.sections import DataConfig
+from compare.experiment.task import task_of
 from compare.results.run_folder import RunFolder
+from compare.results.score_columns import further_tests
 from compare.results.store import Result, read_results
 from compare.system.hints import explain
 from data.corpus import Corpus, Pairs
@@ -45,6 +52,8 @@ def load_for_report(folder: Path, *, data_root: str = "") -> LoadedExperiment:
     if not done:
         raise ValueError(f"{folder} holds no finished run: run the experiment to its end first")
     without_texts = _without_texts(folder, done)
+    if not all(task_of(run.run).translates for run in without_texts.runs):
+        return LoadedExperiment(rows=rows, finished=without_texts, no_texts=f"These are {NO_TRANSLATIONS}.")
     try:
         finished = load_finished(folder, data_root=data_root)
     except (OSError, ValueError) as error:
@@ -62,7 +71,8 @@ def _without_texts(folder: Path, done: list[Result]) -> FinishedExperiment:
         for result, run in zip(done, folders, strict=True)
     )
     first, *_ = folders
-    corpus = _empty_corpus(first.run.data, first.tests or ["test"])
+    further = further_tests(done[0].flat())
+    corpus = _empty_corpus(first.run.data, first.tests or ["test", *further])
     return FinishedExperiment(folder=folder, corpus=corpus, runs=runs)
 
 

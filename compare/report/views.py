@@ -6,9 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
+from compare.experiment.task import task_of
 from compare.report.plots.plots import heatmap, learning_curves, plots_folder, save_figure
 from compare.report.tables.table import TableForm, render_table
 from compare.results.result import Result
+from compare.results.run_folder import RunFolder
 from compare.results.store import read_results, to_json_lines
 from compare.results.write_protection import write_protection
 from compare.training.file_names import CHECKPOINTS
@@ -88,7 +90,10 @@ def draw_plots(
     if sentence is None:
         attending = {label: run for label, run in runs.items() if (run / CHECKPOINTS).is_dir()}
         sentence = _test_line(folder, line) if attending else ""
-    if len(attending) < len(runs):
+    if not any(task_of(RunFolder.read(run).run).translates for run in runs.values()):
+        attending = {}
+        logger.info(f"{folder}: language models attend to no source: no heat maps")
+    elif len(attending) < len(runs):
         logger.info(f"{folder}: heat maps of attention need weights, which runs here lack")
     metrics = {label: read_metrics(run / "metrics.jsonl") for label, run in runs.items()}
     written = save_figure(learning_curves(metrics), plots / "learning-curves")

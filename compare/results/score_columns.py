@@ -124,6 +124,16 @@ def bleu_interval_column(kind: str, test: str = "") -> Column:
 
 
 def further_tests(columns: Iterable[str]) -> list[str]:
-    """List the test sets after the first, which have columns such as ``bleu_signature_test_long``."""
-    prefix = "bleu_signature_"
-    return list(dict.fromkeys(name.removeprefix(prefix) for name in columns if name.startswith(prefix)))
+    """List the test sets after the first, which have columns such as ``perplexity_test_long``."""
+    prefixes = "bleu_signature_", "perplexity_"  # language models lack the first, earlier versions the second
+    known = dict.fromkeys(columns)
+    deviations = {name for name in known if name.endswith("_sd") and name.removesuffix("_sd") in known}
+    names = [name for name in known if name not in deviations]
+    found = (name.removeprefix(prefix) for name in names for prefix in prefixes if name.startswith(prefix))
+    return list(dict.fromkeys(found))
+
+
+def are_language_models(rows: Iterable[Row]) -> bool:
+    """Return whether all finished rows, at least one, are of language models: perplexities without BLEU."""
+    done = [row for row in rows if row.get("status", "done") == "done"]
+    return bool(done) and all(row.get("perplexity") is not None and row.get(PRIMARY) is None for row in done)

@@ -47,11 +47,14 @@ class Session(Machine):
 
 @dataclass(frozen=True, kw_only=True)
 class Timings:
-    """Raw repeats of one model; those of earlier versions have neither ``train`` nor ``session``."""
+    """Raw repeats of one model; those of earlier versions have neither ``train`` nor ``session``.
 
-    greedy: Speed
-    beam: Speed
-    latency: Latency
+    Of a language model, which does not search, only training is timed.
+    """
+
+    greedy: Speed | None
+    beam: Speed | None
+    latency: Latency | None
     train: Speed | None
     session: Session | None
 
@@ -60,8 +63,8 @@ class Timings:
 class RawSpeed:
     """Content of speed.json."""
 
-    decode_s: float
-    """Seconds of decoding all test sets."""
+    decode_s: float | None
+    """Seconds of decoding all test sets; None where nothing is decoded."""
     peak_memory_bytes: int | None
     """Peak memory of training and decoding."""
     timings: Timings | None = None
@@ -97,7 +100,7 @@ def _raw_speed(content: Mapping[str, Any]) -> RawSpeed:
         if name not in content:
             raise ValueError(f"{name} is missing")
     seconds, peak = content["decode_s"], content["peak_memory_bytes"]
-    if not (is_finite(seconds) and seconds > 0):
+    if seconds is not None and not (is_finite(seconds) and seconds > 0):
         raise ValueError(f"decode_s must be a positive number, found {abbreviate(seconds)}")
     if peak is not None:
         _ensure_count("peak_memory_bytes", peak)
@@ -107,6 +110,9 @@ def _raw_speed(content: Mapping[str, Any]) -> RawSpeed:
 
 def _timings(content: Mapping[str, Any]) -> Timings:
     """Check the timings of a speed.json, also those of earlier versions."""
+    if not any(content.get(name) for name in ("greedy", "beam", "latency", "latency_ms", "decode_s")):
+        train, session = _speed("train", content.get("train")), _session(content.get("session"))
+        return Timings(greedy=None, beam=None, latency=None, train=train, session=session)
     greedy, beam = (_speed(name, content.get(name)) for name in ("greedy", "beam"))
     if "latency_ms" in content:
         latency = Latency(ms=[_times("latency_ms", content["latency_ms"])], cpu_shares=[])

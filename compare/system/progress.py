@@ -218,8 +218,14 @@ def log_metrics(label: str, max_updates: int, line: dict[str, Any], overall: str
     """
     position = f"{label} {line['update']}/{max_updates} {line['seconds']:.0f} s"
     if line["kind"] == "valid":
-        logger.info(f"{position}: validation loss {line['loss']:.3f}, BLEU {line['bleu']:.2f}{overall}")
+        logger.info(f"{position}: validation {_validation_scores(line)}{overall}")
     elif line["kind"] == "final":
-        logger.info(f"{position}: keeps {line['chosen']}, validation BLEU {line['bleu']:.2f}{overall}")
+        logger.info(f"{position}: keeps {line['chosen']}, validation {_validation_scores(line)}{overall}")
     elif line["kind"] == "train":
         logger.info(f"{position}: loss {line['loss']:.3f}, {line['tokens_per_s']:,.0f} tokens/s{overall}")
+
+
+def _validation_scores(line: dict[str, Any]) -> str:
+    """Format loss and BLEU of a validation; language models have no BLEU."""
+    loss, bleu = f"loss {line['loss']:.3f}", line["bleu"]
+    return loss if bleu is None else f"{loss}, BLEU {bleu:.2f}"

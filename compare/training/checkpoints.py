@@ -148,7 +148,7 @@ class Checkpoints:
         set_weights(self.model, mean, "average")
 
     def save_final(self, state: TrainerState, averaged: Validation | None) -> None:
-        """Save the best snapshot, or the average if its BLEU is higher; the model gets these weights.
+        """Save the best snapshot, or the average if its quality is higher; the model gets these weights.
 
         Args:
             state: of the end of training; its best loss and BLEU become those of the weights saved.
@@ -161,7 +161,7 @@ class Checkpoints:
         weights, chosen = load_weights(self.snapshot(state.best_update)), f"update {state.best_update}"
         if averaged is not None:
             self.metrics.append({"kind": "average", **fields, "loss": averaged.loss, "bleu": averaged.bleu})
-            if averaged.bleu > state.best_bleu:
+            if averaged.quality > state.best.quality:
                 weights, chosen = model_weights(self.model), f"average of updates {state.snapshots}"
                 state.best_bleu, state.best_loss = averaged.bleu, averaged.loss
         save_weights(final, weights)

@@ -219,7 +219,7 @@ class Trainer:
             )
 
     def _choose(self) -> None:
-        """Choose the best weights, or the average of the last ones if its validation BLEU is higher."""
+        """Choose the best weights, or the average of the last ones if it is better on validation."""
         result = None
         if len(self.state.snapshots) > 1:
             self.processes.on_main(partial(self.checkpoints.set_average, self.state))

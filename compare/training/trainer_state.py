@@ -21,8 +21,17 @@ class Validation:
 
     loss: float
     """Negative log-likelihood per target token, in nats, without label smoothing."""
-    bleu: float
-    """sacreBLEU of greedy search, 0-100."""
+    bleu: float | None
+    """sacreBLEU of greedy search, 0-100; None for language models, which translate nothing."""
+
+    @property
+    def quality(self) -> float:
+        """Figure by which weights are chosen, higher is better: BLEU, or the log-likelihood without BLEU."""
+        return -self.loss if self.bleu is None else self.bleu
+
+    def is_better(self, other: "Validation") -> bool:
+        """Return whether these weights are the better ones; at equal BLEU the loss decides."""
+        return (self.quality, -self.loss) > (other.quality, -other.loss)
 
 
 @dataclass
@@ -39,10 +48,10 @@ class TrainerState:
     """Source and target tokens seen, without padding."""
     best_update: int = 0
     """Update of the best validation."""
-    best_bleu: float = -1.0
-    """BLEU of the best validation."""
+    best_bleu: float | None = -1.0
+    """BLEU of the best validation; None for language models."""
     best_loss: float = float("inf")
-    """Loss of the best validation, which decides between equal BLEU."""
+    """Loss of the best validation, which decides between equal BLEU, and alone without BLEU."""
     worse: int = 0
     """Validations since the best one."""
     snapshots: list[int] = field(default_factory=list)
@@ -58,6 +67,8 @@ class TrainerState:
                 raise ValueError(f"{name} cannot be {abbreviate(value)}")
         for name in ("best_bleu", "best_loss"):
             value = getattr(self, name)
+            if value is None and name == "best_bleu":
+                continue
             if type(value) not in (int, float) or value != value:
                 raise ValueError(f"{name} cannot be {abbreviate(value)}")
         if not isinstance(self.snapshots, list) or any(type(update) is not int for update in self.snapshots):
@@ -67,6 +78,11 @@ class TrainerState:
         if not all(map(_is_time, self.seconds.values())):
             raise ValueError(f"seconds cannot be {abbreviate(self.seconds)}")
 
+    @property
+    def best(self) -> Validation:
+        """The best validation, once there is one."""
+        return Validation(loss=self.best_loss, bleu=self.best_bleu)
+
     def add_validation(self, result: Validation, average: int) -> None:
         """Count the validation of the current update.
 
@@ -74,7 +90,7 @@ class TrainerState:
             result: its scores.
             average: number of latest validations whose weights are kept for averaging.
         """
-        better = (result.bleu, -result.loss) > (self.best_bleu, -self.best_loss)
+        better = self.best_update == 0 or result.is_better(self.best)
         self.worse = 0 if better else self.worse + 1
         if better:
             self.best_update, self.best_bleu, self.best_loss = self.update, result.bleu, result.loss

@@ -1,4 +1,4 @@
-"""Validation: loss and BLEU on the validation set."""
+"""Validation: loss on the validation set, and BLEU of models that translate."""
 
 import math
 from collections.abc import Sequence
@@ -17,27 +17,21 @@ from data.encoded_split import EncodedSplit
 from data.loader import BatchStream
 
 
-class Validator:
-    """Loss and BLEU of greedy search on the validation set, for the current weights of a model."""
+class LossValidator:
+    """Loss on the validation set, for the current weights of a model."""
 
     def __init__(
-        self,
-        criterion: TranslationLoss,
-        translator: Translator,
-        pairs: Pairs,
-        split: EncodedSplit,
-        batch_tokens: int,
+        self, criterion: TranslationLoss, translator: Translator, split: EncodedSplit, batch_tokens: int
     ) -> None:
         """Prepare the batches.
 
         Args:
             criterion: the loss, which holds the model.
-            translator: translates with the same model.
-            pairs: the text of the validation set.
+            translator: holds the same model, its device and the processes that share out the work.
             split: the ids of the validation set.
             batch_tokens: maximum number of target tokens per batch, raised to the longest sentence's.
         """
-        self.criterion, self.translator, self.pairs = criterion, translator, pairs
+        self.criterion, self.translator = criterion, translator
         longest = int(split.tgt_lengths.max()) + 1
         self.batches = BatchStream(split, batch_tokens=max(batch_tokens, longest), seed=0)
 
@@ -63,10 +57,33 @@ class Validator:
         return list(zip(nlls, tokens, strict=True))
 
     def _scores(self, shares: Sequence[list[tuple[float, int]]]) -> Validation:
-        """Sum the losses of all batches in their order, whoever computed them, and translate."""
+        """Sum the losses of all batches in their order, whoever computed them."""
         in_order = [loss for turn in zip_longest(*shares) for loss in turn if loss is not None]
         loss = sum(nll for nll, _ in in_order) / sum(tokens for _, tokens in in_order)
-        return Validation(loss=loss, bleu=corpus_bleu(self._translations(), self.pairs.tgt))
+        return Validation(loss=loss, bleu=self._bleu())
+
+    def _bleu(self) -> float | None:
+        """Compute the BLEU of the weights; None for models that translate nothing."""
+        return None
+
+
+class Validator(LossValidator):
+    """Loss and BLEU of greedy search on the validation set, for the current weights of a model."""
+
+    def __init__(
+        self,
+        criterion: TranslationLoss,
+        translator: Translator,
+        pairs: Pairs,
+        split: EncodedSplit,
+        batch_tokens: int,
+    ) -> None:
+        """Prepare the batches; arguments as for ``LossValidator``, and ``pairs``, the text of the set."""
+        super().__init__(criterion, translator, split, batch_tokens)
+        self.pairs = pairs
+
+    def _bleu(self) -> float:
+        return corpus_bleu(self._translations(), self.pairs.tgt)
 
     def _translations(self) -> Sequence[str]:
         return self.translator.translate(self.pairs.src, beam_size=1)

@@ -34,8 +34,14 @@ TINY = {
 """Sizes for the presets that have these settings; source and target widths are equal, for tying."""
 EXACT = {"rtol": 0.0, "atol": 1e-12}
 LENGTHS = (5, 3, 1, 4)
-VARIANTS = [(name, "all" if number % 2 else "output") for number, name in enumerate(PRESETS)]
+TASKS = {name: preset.model.task for name, preset in PRESETS.items()}
+VARIANTS = [
+    (name, "all" if number % 2 and TASKS[name] == "translation" else "output")
+    for number, name in enumerate(PRESETS)
+]
 """(preset, tie): one way of tying per preset, since little else depends on it."""
+TRANSLATING = [(name, tie) for name, tie in VARIANTS if TASKS[name] == "translation"]
+"""The variants that read a source."""
 
 
 def float64() -> Iterator[None]:
@@ -55,7 +61,7 @@ def tiny(name: str, tie: str = "output") -> ResolvedModel:
     changes |= {"head_size": 4} if settings.get("positions") == "rotary" else {}
     changes |= {"encoder_layers": 2} if settings.get("encoder_layers") else {}
     if settings.get("readout") == "none":  # tied, embeddings are as wide as the input of the output layer
-        context = TINY["hidden_size"] if settings["context_to_readout"] else 0  # of several heads
+        context = TINY["hidden_size"] if settings.get("context_to_readout") else 0  # of several heads
         changes |= {"embedding_size": TINY["hidden_size"] + context}
     changes |= {"window": 2} if settings.get("scope", "global") != "global" else {}
     changes |= {"attention_size": 4} if settings.get("attention_size") else {}

@@ -14,6 +14,7 @@ BLEU_SHARES = (0.5, 0.8, 0.9, 0.95, 0.99)
 """Shares of the best BLEU for which ``time_to_quality`` reports costs."""
 SPEED = "beam_sentences_per_s"
 """Speed column of ``pareto``: that of the search whose BLEU is reported."""
+NO_BLEU = "there is no BLEU: language models translate nothing; tables have their perplexities"
 SIZE = "params"
 """Size column of ``pareto``."""
 
@@ -37,7 +38,12 @@ def time_to_quality(curves: Sequence[Row], shares: Sequence[float] = BLEU_SHARES
 
     Returns:
         One row per share and run; the costs are None if the run never reached it.
+
+    Raises:
+        ValueError: the runs have no BLEU.
     """
+    if any(row["bleu"] is None for row in curves):
+        raise ValueError(NO_BLEU)
     best = max(row["bleu"] for row in curves)
     runs = dict.fromkeys((row["label"], row["seed"]) for row in curves)
     rows = []

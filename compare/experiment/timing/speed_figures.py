@@ -6,7 +6,7 @@ from statistics import median
 from typing import Any
 
 from compare.results.columns import SPREAD_ENDS, SPREADS
-from compare.results.speed_file import Latency, RawSpeed
+from compare.results.speed_file import Latency, RawSpeed, Timings
 from compare.system.machine import Machine
 from compare.system.peak_flops import peak_flops
 from compare.system.timing import percentile
@@ -43,34 +43,45 @@ def speed_figures(
     timings = raw.timings
     if timings is None:
         return figures
-    latency = [percentile(repeat, 0.5) for repeat in timings.latency.ms]
-    figures |= {
-        "greedy_sentences_per_s": timings.greedy.sentences_per_s,
-        "beam_sentences_per_s": timings.beam.sentences_per_s,
-        "decode_tokens_per_s": timings.beam.tokens_per_s,
-        "latency_ms_p50": median(latency),
-    }
+    figures |= _search_figures(timings)
     logged, tgt_share = log_speed(metrics)
     if timings.train is None or timings.session is None:  # an earlier version timed each run alone
         return {**figures, "train_tokens_per_s": logged, "train_tgt_tokens_per_s": logged * tgt_share}
     train, session = timings.train, timings.session
-    peak, shares = peak_flops(session.device, precision), [timings.latency.cpu_share]
-    shares += [speed.cpu_share for speed in (train, timings.greedy, timings.beam)]
+    peak = peak_flops(session.device, precision)
+    timed = (timings.latency, train, timings.greedy, timings.beam)
+    shares = [work.cpu_share for work in timed if work is not None]
     figures |= {item.name: getattr(session, item.name) for item in fields(Machine)}
     figures |= _spread("train_tokens_per_s", [train.tokens / each for each in train.seconds])
     for name, speed in (("greedy", timings.greedy), ("beam", timings.beam)):
-        figures |= _spread(f"{name}_sentences_per_s", [speed.sentences / each for each in speed.seconds])
+        if speed is not None:
+            figures |= _spread(f"{name}_sentences_per_s", [speed.sentences / each for each in speed.seconds])
     return {
         **figures,
-        **_spread("latency_ms_p50", latency),
         "train_tokens_per_s": train.tokens_per_s,
         "train_tgt_tokens_per_s": train.tokens_per_s * tgt_share,
         "train_mfu": None if peak is None else train.tokens_per_s * flops / peak,
-        "latency_ms_p95": _p95(timings.latency),
         "cpu_share": min((share for share in shares if share is not None), default=None),
-        "decode_precision": session.decode_precision,
+        "decode_precision": None if timings.beam is None else session.decode_precision,
         "timed_together": session.timed_together,
     }
+
+
+def _search_figures(timings: Timings) -> Figures:
+    """Compute the speeds of search; none of a model that does not search."""
+    greedy, beam, latency = timings.greedy, timings.beam, timings.latency
+    if greedy is None or beam is None or latency is None:
+        return {}
+    medians = [percentile(repeat, 0.5) for repeat in latency.ms]
+    figures = {
+        "greedy_sentences_per_s": greedy.sentences_per_s,
+        "beam_sentences_per_s": beam.sentences_per_s,
+        "decode_tokens_per_s": beam.tokens_per_s,
+        "latency_ms_p50": median(medians),
+    }
+    if timings.session is None:  # an earlier version timed each run alone
+        return figures
+    return {**figures, **_spread("latency_ms_p50", medians), "latency_ms_p95": _p95(latency)}
 
 
 def log_speed(metrics: Sequence[Mapping[str, Any]]) -> tuple[float, float]:

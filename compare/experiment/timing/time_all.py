@@ -109,12 +109,11 @@ def _time_models(runs: Sequence[RunFolder], settings: Run, prepared: PreparedDat
     )
     torch.manual_seed(settings.train.seed)
     models = [TimedModel(run, inputs) for run in runs]
-    warm_ups = [model.latency.warm_up for model in models]
+    works = [model.works() for model in models]
+    warm_ups = {"latency": [model.latency.warm_up for model in models]}
     repeats = {
-        "greedy": _time_phase("greedy", [model.greedy for model in models], inputs),
-        "beam": _time_phase("beam", [model.beam for model in models], inputs),
-        "latency": _time_phase("latency", [model.latency for model in models], inputs, warm_ups),
-        "train": _time_phase("train", [model.train for model in models], inputs),
+        phase: _time_phase(phase, [each[phase] for each in works], inputs, warm_ups.get(phase))
+        for phase in works[0]
     }
     session_id = uuid4().hex[:12]
     return {

@@ -7,6 +7,7 @@ import torch
 
 from compare.config.sections import BenchConfig
 from compare.decoding.timing import DecodingWork, LatencyWork
+from compare.experiment.task import task_of
 from compare.optim.optimizer import build_optimizer
 from compare.results.run_folder import RunFolder
 from compare.results.speed_file import Latency, Session, Timings
@@ -50,6 +51,12 @@ class TimedModel:
         self.latency = LatencyWork(translator, sources[: bench.latency_sentences], beam_size)
         self.train = self._training(TranslationLoss(translator.model, run.run.train.label_smoothing))
 
+    def works(self) -> dict[str, Workload]:
+        """Return the workloads by name, in the order of timing; of a language model training alone."""
+        if not task_of(self.run.run).translates:
+            return {"train": self.train}
+        return {"greedy": self.greedy, "beam": self.beam, "latency": self.latency, "train": self.train}
+
     def _training(self, criterion: TranslationLoss) -> Workload:
         """Make the work of real updates from the final weights, at the last learning rate of training.
 
@@ -64,15 +71,17 @@ class TimedModel:
         )
 
     def timings(self, repeats: dict[str, Sequence[TimedRepeat]], session_id: str) -> Timings:
-        """Combine the repeats of each kind of work, "train", "greedy", "beam" and "latency"."""
+        """Combine the repeats of each kind of work that ``works`` names."""
         batches = self.inputs.batches
+        latency = None
+        if "latency" in repeats:
+            shares = [repeat.cpu_share for repeat in repeats["latency"]]
+            latency = Latency(ms=self.latency.ms, cpu_shares=shares)
         return Timings(
             train=_speed(repeats["train"], sum(map(len, batches)), count_tokens(batches)),
-            greedy=_speed(repeats["greedy"], len(self.greedy.lines), self.greedy.tokens),
-            beam=_speed(repeats["beam"], len(self.beam.lines), self.beam.tokens),
-            latency=Latency(
-                ms=self.latency.ms, cpu_shares=[repeat.cpu_share for repeat in repeats["latency"]]
-            ),
+            greedy=_search_speed(repeats.get("greedy"), self.greedy),
+            beam=_search_speed(repeats.get("beam"), self.beam),
+            latency=latency,
             session=Session(
                 **asdict(this_machine(self.inputs.device)),
                 timed_together=session_id,
@@ -80,6 +89,11 @@ class TimedModel:
                 decode_precision=self.decode_precision,
             ),
         )
+
+
+def _search_speed(repeats: Sequence[TimedRepeat] | None, work: DecodingWork) -> Speed | None:
+    """Combine the repeats of a search; None if it was not timed."""
+    return None if repeats is None else _speed(repeats, len(work.lines), work.tokens)
 
 
 def _speed(repeats: Sequence[TimedRepeat], sentences: int, tokens: int) -> Speed:

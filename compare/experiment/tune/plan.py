@@ -12,6 +12,7 @@ from compare.config.sections import Experiment
 from compare.config.shipped import find_experiment
 from compare.experiment.budget.match import find_reference, match_budget
 from compare.experiment.prepare import PreparedData, ensure_models_fit, prepare_data
+from compare.experiment.task import task_of
 from compare.experiment.tune.space import (
     DEFAULT_SPACE,
     Space,
@@ -94,6 +95,11 @@ def plan_search(config: str | Path, plan: TuningPlan, overrides: Sequence[str] =
     updates = plan.updates or experiment.train.max_updates
     train = replace(experiment.train, max_updates=updates, patience=0)  # no trial is stopped early
     runs = resolve_models(replace(experiment, train=train), str(config))
+    if not task_of(runs[0]).translates:
+        raise ValueError(
+            f"{config}: trials are compared by validation BLEU, which language models do not have: tune "
+            "them by hand, by the validation loss in metrics.jsonl"
+        )
     find_reference(runs)
     ensure_tunable(plan.space, runs)
     draws = draw_settings(plan.space, plan.trials, plan.seed)

@@ -62,10 +62,14 @@ def _section(plan: _Plan, finished: FinishedExperiment, no_texts: str | None) ->
 
 def _learning(finished: FinishedExperiment) -> Iterator[Part]:
     rows = progress(finished).rows
-    title = "Validation loss and BLEU against updates"
+    figures = {
+        name: ends for name in ("bleu", "loss") if (ends := first_to_last(rows, name))
+    }  # language models have no BLEU
+    titles = {"bleu": "BLEU", "loss": "Loss"}
+    title = f"Validation loss{' and BLEU' if 'bleu' in figures else ''} against updates"
     description = (
         "Lines are means over seeds, bands go from the lowest to the highest. From first to last validation, "
-        f"BLEU: {first_to_last(rows, 'bleu')}. Loss: {first_to_last(rows, 'loss')}."
+        + " ".join(f"{titles[name]}: {ends}." for name, ends in figures.items())
     )
     yield embed_figure(learning_plot(rows), "learning", title, description)
 

@@ -61,13 +61,15 @@ def columns_of(
     kinds = ["test_set"] if not several else list(INTERVALS) if texts else ["test_set", "seeds"]
     first, *further = loaded.finished.corpus.tests
     note = f"on {first}, mean ± standard deviation"
-    columns = [report_column(score_column(PRIMARY), rows, note)]
-    columns += [_bleu_interval(kind) for kind in kinds]
+    columns = []
+    if translated := _is_known(score_column(PRIMARY), rows):
+        columns = [report_column(score_column(PRIMARY), rows, note), *map(_bleu_interval, kinds)]
     columns += _verdicts(comparisons, first, f"against {reference}", reference)
     scores = [score_column(metric) for metric in METRICS if metric != PRIMARY]
     columns += [report_column(column, rows, f"on {first}") for column in scores if _is_known(column, rows)]
     for test in further:
-        columns += [report_column(score_column(PRIMARY, test), rows), _bleu_interval(kinds[-1], test)]
+        if translated:
+            columns += [report_column(score_column(PRIMARY, test), rows), _bleu_interval(kinds[-1], test)]
         figures = (*likelihood_columns(test), *length_columns(test))
         columns += [report_column(column, rows) for column in figures if _is_known(column, rows)]
         columns += _verdicts(comparisons, test, f"{test} against {reference}", reference)

@@ -20,13 +20,16 @@ BAR_PANEL_INCHES, BAR_INCHES = 4.0, 0.26
 def learning_plot(rows: Sequence[Row]) -> Figure:
     """Plot validation loss and BLEU against updates; ``rows`` of ``efficiency.progress``."""
     models = by_label(rows)
-    figure, panels = make_panels(2, legend_entries=len(models))
     names = {"loss": "validation loss (nats per token)", "bleu": "validation BLEU"}
+    if all(row["bleu"] is None for row in rows):
+        del names["bleu"]  # of language models
+    figure, panels = make_panels(len(names), legend_entries=len(models))
     for axes, (column, name) in zip(panels, names.items(), strict=True):
         for index, model_rows in enumerate(models.values()):
             draw_line(axes, mean_curve(model_rows, "updates", column), index)
         axes.set(xlabel="updates", ylabel=name, xlim=(0, None))
-    panels[1].set_ylim(bottom=0)
+    for axes in panels[1:]:
+        axes.set_ylim(bottom=0)
     return finish_figure(figure, list(models))
 
 

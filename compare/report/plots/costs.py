@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
+from compare.analysis.quality.efficiency import NO_BLEU
 from compare.analysis.table import Row
 from compare.report.plots.lines import Points, by_label, draw_line, points_of
 from compare.report.plots.style import REFERENCE_LINE, finish_figure, make_panels, series_style
@@ -39,9 +40,11 @@ def progress_plot(rows: Sequence[Row], against: Cost) -> Figure:
     """Plot validation BLEU against the cost of training so far; ``rows`` of ``efficiency.progress``.
 
     Raises:
-        ValueError: there are no rows, or one lacks that cost.
+        ValueError: there are no rows, or one lacks that cost or its BLEU.
     """
     models = by_label(rows)
+    if all(row["bleu"] is None for row in rows):
+        raise ValueError(NO_BLEU)
     if missing := [row["label"] for row in rows if row[against] is None]:
         raise ValueError(f"{missing[0]}: {against} were not recorded in training; choose another axis")
     figure, (axes,) = make_panels(1, legend_entries=len(models))

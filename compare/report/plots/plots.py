@@ -39,20 +39,25 @@ def learning_curves(
 ) -> Figure:
     """Plot validation loss and BLEU of each run, by label, against updates or seconds of training.
 
+    Language models have no BLEU, and so only the loss.
+
     Raises:
         ValueError: there are no runs.
     """
     if not runs:
         raise ValueError("no runs to plot")
-    figure, panels = make_panels(2, legend_entries=len(runs))
-    columns = (("loss", "Validation loss", "nats per token"), ("bleu", "Validation BLEU", "BLEU"))
+    columns = [("loss", "Validation loss", "nats per token"), ("bleu", "Validation BLEU", "BLEU")]
+    if all(line.get("bleu") is None for lines in runs.values() for line in lines if line["kind"] == "valid"):
+        del columns[1]  # of language models
+    figure, panels = make_panels(len(columns), legend_entries=len(runs))
     for axes, (key, title, unit) in zip(panels, columns, strict=True):
         for index, metrics in enumerate(runs.values()):
             _draw_curve(axes, metrics, key, against, index)
         axes.set_title(title)
         axes.set_xlabel("updates" if against == "update" else "seconds of training")
         axes.set_ylabel(unit)
-    panels[1].set_ylim(bottom=0)
+    for axes in panels[1:]:
+        axes.set_ylim(bottom=0)
     return finish_figure(figure, list(runs))
 
 

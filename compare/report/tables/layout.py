@@ -11,6 +11,7 @@ from compare.results.numbers import UNKNOWN
 from compare.results.score_columns import (
     INTERVALS,
     PRIMARY,
+    are_language_models,
     bleu_interval_column,
     further_tests,
     length_columns,
@@ -81,6 +82,8 @@ def _is_shown(column: Column, rows: Sequence[Row]) -> bool:
             return bool(distinct(rows, column.name))
         case Shown.IF_DIFFERENT:
             return len(distinct(rows, column.name)) > 1
+    if column.shown is Shown.ALWAYS and are_language_models(rows):
+        return bool(distinct(rows, column.name))  # nothing is translated
     return column.shown is Shown.ALWAYS
 
 

@@ -17,6 +17,7 @@ from compare.report.tables.layout import layout_table
 from compare.report.tables.markdown import markdown
 from compare.results.column_catalogue import stored_fields
 from compare.results.csv_table import csv_table
+from compare.results.score_columns import are_language_models
 from compare.results.store import Result, to_frame
 from compare.scoring.metrics import METRICS
 from data.text.control_characters import visible_lines
@@ -55,8 +56,8 @@ def render_table(
         The table as text.
 
     Raises:
-        ValueError: two rows have different signatures of a metric, a column or form is unknown, or there
-            are no rows.
+        ValueError: two rows have different signatures of a metric, rows are of language models and of
+            translation, a column or form is unknown, or there are no rows.
     """
     import pandas as pd
 
@@ -64,6 +65,7 @@ def render_table(
     if frame.empty:
         raise ValueError("no results to put into a table")
     _check_signatures(frame)
+    _check_tasks(_rows(frame))
     fields = list(map(str, frame.columns))
     chosen = frame
     if columns is not None:
@@ -92,6 +94,17 @@ def _check_signatures(frame: "pd.DataFrame") -> None:
                     f"{column}: {METRICS[metric].heading} is comparable under one signature only, "
                     f"found {signatures[0]} and {signatures[1]}; put these rows into tables of their own"
                 )
+
+
+def _check_tasks(rows: Sequence[Row]) -> None:
+    """Reject finished rows of language models beside those of translation."""
+    done = [row for row in rows if row.get("status", "done") == "done"]
+    modelling = [row for row in done if are_language_models([row])]
+    if modelling and any(row.get("bleu") is not None for row in done):
+        raise ValueError(
+            f"{modelling[0].get('label')} is a language model, whose perplexity does not compare with "
+            "that of translation: put these rows into tables of their own"
+        )
 
 
 def _rows(frame: "pd.DataFrame") -> list[Row]:

@@ -12,7 +12,7 @@ import pytest
 from compare import publish_experiment
 from compare.check.recompute import check_experiment
 from compare.cli import main
-from compare.experiment import converge, run_one
+from compare.experiment import converge, task
 from compare.experiment.compute_result import convergence_figures
 from compare.experiment.converge import measure_convergence, plan_convergence, recompute_convergence
 from compare.experiment.convergence_file import Convergence, read_convergence, write_convergence
@@ -32,7 +32,7 @@ def measured(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The finished experiment with its longer runs; no test set may be decoded for them."""
     folder = Path(shutil.copytree(finished, tmp_path_factory.mktemp("measured") / "run"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_one, "translate_tests", lambda *_: pytest.fail("a test set was decoded"))
+        patch.setattr(task, "translate_tests", lambda *_: pytest.fail("a test set was decoded"))
         measure_convergence(folder)
     return folder
 

@@ -11,7 +11,7 @@ from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.schema import SCHEMA
 from compare.decoding.length_penalty import LengthPenalty, length_penalties
-from compare.experiment import run_one, select_penalty
+from compare.experiment import select_penalty, task
 from compare.experiment.prepare import load_corpus
 from compare.experiment.run_all import run_experiment
 from compare.results.run_folder import RunFolder
@@ -90,7 +90,7 @@ def test_a_stopped_run_keeps_its_choice_or_makes_it_again(
     for name in ROWS:
         (copy / name / "result.json").unlink()
         (copy / name / "selection.json").unlink()
-    module = run_one if place == "translate_tests" else select_penalty
+    module = task if place == "translate_tests" else select_penalty
     with monkeypatch.context() as patch:
         patch.setattr(module, place, Mock(side_effect=Interrupted(15, "stopped")))
         with pytest.raises(Interrupted):

@@ -69,7 +69,9 @@ def test_departures_of_transformers_are_those_of_their_settings(name: str):
     assert ("linear decay" in listed.get("learning rate", "")) <= (PRESETS[name].optim.schedule == "linear")
     assert ("(pre)" in listed.get("norm", "")) <= (config.norm == "pre")
     assert ("(post)" in listed.get("norm", "")) <= (config.norm == "post")
-    assert (listed.get("tied weights") == "target embedding and output layer") == (config.tie == "output")
+    if PRESETS[name].model.task == "translation":  # language models have no source embedding to tie
+        ties_one = listed.get("tied weights") == "target embedding and output layer"
+        assert ties_one == (config.tie == "output")
 
 
 def test_transformer_tiny_is_tensor2tensors():

@@ -12,9 +12,9 @@ from compare.models.flops import forward_flops, train_flops_per_token
 from compare.models.hybrid_config import HybridConfig
 from compare.models.presets import PRESETS
 from compare.models.registry import Architecture, build
-from seq2seq.config import AttentionConfig, Seq2SeqConfig
+from seq2seq.config import AttentionConfig, RecurrentLanguageModelConfig, Seq2SeqConfig
 from seq2seq.scores import SCORES
-from transformer.config import DecoderOnlyConfig, TransformerConfig
+from transformer.config import DecoderOnlyConfig, LanguageModelConfig, TransformerConfig
 
 pytestmark = pytest.mark.filterwarnings("ignore:TF32 acceleration")  # a warning when oneDNN is switched off
 
@@ -88,6 +88,10 @@ SPECIAL = [
     transformer(attention_kind="linear"),
     DecoderOnlyConfig(d_model=12, num_heads=2, num_layers=3, ffn_size=9),
     DecoderOnlyConfig(d_model=12, num_heads=6, num_layers=1, ffn_size=9, attention_kind="linear"),
+    RecurrentLanguageModelConfig(embedding_size=10, hidden_size=10, num_layers=3),
+    RecurrentLanguageModelConfig(cell="gru", embedding_size=6, hidden_size=10, readout="tanh", num_layers=1),
+    RecurrentLanguageModelConfig(cell="min-lstm", embedding_size=6, hidden_size=10, tie="none"),
+    LanguageModelConfig(d_model=12, num_heads=2, num_layers=3, ffn_size=9),
     HybridConfig(encoder=transformer(), decoder=recurrent(dropout=0.1, tie="output")),
     HybridConfig(encoder=transformer(), decoder=recurrent(dropout=0.1, tie="output", decoder_start="zeros")),
     HybridConfig(encoder=recurrent(dropout=0.1, tie="output", encoder_size=14), decoder=transformer()),

@@ -1,0 +1,301 @@
+"""An experiment of language models: trained, chosen and judged by likelihood, from the file to the checks."""
+
+import json
+import math
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from compare import draw_plots, load_model, load_table, render_table, score_model
+from compare.check.recompute import check_experiment
+from compare.cli import main
+from compare.config.parse import load_experiment
+from compare.config.run import resolve_models
+from compare.config.shared_settings import settings_hash
+from compare.experiment.budget.match import match_budget
+from compare.experiment.compute_result import training_flops
+from compare.experiment.data_parallel import Announcement
+from compare.experiment.prepare import prepare_data
+from compare.experiment.run_all import run_experiment
+from compare.models.meta_model import build_meta_model
+from compare.report.views import write_views
+from compare.results.run_folder import RunFolder
+from compare.results.score_columns import further_tests
+from compare.results.store import read_result, read_results
+from compare.system.progress import Reporter
+from compare.system.signals import Interrupted
+from compare.training.metrics_log import read_metrics
+from compare.training.validation import LossValidator
+from data.text.files import hash_file
+from data.vocabulary import BOS, EOS
+from tests.kits.cli import Refusal
+from tests.kits.forgery import edit_json, renew_figures, renew_hashes, renew_views
+from tests.kits.paths import ROOT
+
+MODELS = """
+[[models]]
+preset = "lstm-lm"
+embedding_size = 16
+hidden_size = 16
+learning_rate = 1e-2
+
+[[models]]
+preset = "transformer-lm"
+d_model = 16
+num_heads = 2
+num_layers = 1
+ffn_size = 32
+warmup_updates = 5
+"""
+NAMES = ("lstm-lm-seed1", "transformer-lm-seed1")
+
+
+def shared_part(tiny_toml: Path) -> str:
+    """Return the tiny experiment without its models and its search settings."""
+    text = tiny_toml.read_text().replace("[decode]\nbeam_size = 2\n", "")
+    return text.replace("max_updates = 90", "max_updates = 24").replace("valid_every = 40", "valid_every = 8")
+
+
+@pytest.fixture(scope="module")
+def toml(tiny_toml: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("language-models") / "tiny-lm.toml"
+    head = shared_part(tiny_toml)
+    path.write_text(head[: head.index("[[models]]")] + MODELS)
+    return path
+
+
+@pytest.fixture(scope="module")
+def modelled(toml: Path) -> Path:
+    """The folder of the experiment, run to its end without a break, with its tables."""
+    folder = toml.parent / "run"
+    run_experiment(load_experiment(toml), folder, Reporter(quiet=True))
+    renew_views(folder)
+    return folder
+
+
+def test_only_likelihoods_are_measured_and_the_targets_alone_are_counted(modelled: Path, toml: Path):
+    prepared = prepare_data(load_experiment(toml), modelled / "encoded")
+    assert prepared.train.src_lengths.sum() == 0
+    for result in read_results(modelled):
+        assert result.status == "done"
+        assert result.perplexity is not None
+        assert 1 < result.char_perplexity < result.perplexity < 40
+        unknown = ("bleu", "chrf", "beam", "length_penalty", "beam_sentences_per_s", "latency_ms_p50")
+        assert {getattr(result, name) for name in unknown} == {None}
+        assert result.train_tokens_per_s == result.train_tgt_tokens_per_s > 0
+        assert sorted(path.name for path in (modelled / result.run).glob("*.hyp*")) == []
+        lines = read_metrics(modelled / result.run / "metrics.jsonl")
+        assert {line["bleu"] for line in lines if "bleu" in line} == {None}
+        windows = [line for line in lines if line["kind"] == "train"]
+        assert sum(line["src_tokens"] for line in windows) == 0
+        assert sum(line["tgt_tokens"] for line in windows) == result.tokens_seen
+    assert len({result.batch_hash for result in read_results(modelled)}) == 1
+
+
+def test_several_processes_read_the_targets_alone_too(modelled: Path, toml: Path):
+    prepared = prepare_data(load_experiment(toml), modelled / "encoded")
+    assert prepared.train.folder is not None
+    assert prepared.valid.folder is not None
+    opened = Announcement(
+        folder=RunFolder.read(modelled / NAMES[0]),
+        vocabularies=prepared.vocabularies,
+        train=prepared.train.folder,
+        valid=prepared.valid.folder,
+        batch_hash=prepared.batch_hash,
+        validate=None,
+    ).open_data()
+    assert opened.train.src_lengths.sum() == opened.valid.src_lengths.sum() == 0
+    assert opened.stream.stream_hash() == prepared.batch_hash == read_result(modelled / NAMES[0]).batch_hash
+
+
+def test_the_weights_with_the_lowest_validation_loss_are_kept(modelled: Path):
+    for name in NAMES:
+        lines = read_metrics(modelled / name / "metrics.jsonl")
+        validated = {line["update"]: line["loss"] for line in lines if line["kind"] == "valid"}
+        final = lines[-1]
+        assert len(validated) == 3
+        assert final["best_update"] == min(validated, key=lambda update: validated[update])
+        mean = next(line["loss"] for line in lines if line["kind"] == "average")
+        assert final["loss"] == min([mean, *validated.values()])
+        assert ("average" in final["chosen"]) == (mean < min(validated.values()))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_perplexity_is_that_of_the_logits_sentence_by_sentence(name: str, modelled: Path, toml: Path):
+    """In float64, without batches, padding or the loss of training."""
+    translator = load_model(modelled / name)
+    model = translator.model.double().eval()
+    root = Path(load_experiment(toml).data.root)
+    lines = (root / "test.de").read_text().splitlines()
+    nll, tokens = 0.0, 0
+    for line in lines:
+        ids = translator.vocabularies.tgt.encode(line)
+        with torch.no_grad():
+            logits = model.model(torch.tensor([[BOS, *ids]]))[0]  # type: ignore[operator]
+        nll += float(cross_entropy(logits, torch.tensor([*ids, EOS]), reduction="sum"))
+        tokens += len(ids) + 1
+    result = read_result(modelled / name)
+    assert result.perplexity == pytest.approx(math.exp(nll / tokens), rel=1e-5)
+    characters = sum(len(line) + 1 for line in lines)
+    assert result.char_perplexity == pytest.approx(math.exp(nll / characters), rel=1e-5)
+    (scores,) = score_model(modelled / name, None, root / "test.de").values()
+    assert scores.sums.perplexity == pytest.approx(result.perplexity, rel=1e-5)
+
+
+def test_a_stopped_run_ends_with_the_same_weights(modelled: Path, toml: Path, tmp_path: Path):
+    validate, calls = LossValidator.__call__, []
+
+    def stop_at_the_second(self: LossValidator) -> Any:
+        calls.append(self)
+        if len(calls) == 2:
+            raise Interrupted(15, "stopped")
+        return validate(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LossValidator, "__call__", stop_at_the_second)
+        with pytest.raises(Interrupted):
+            run_experiment(load_experiment(toml), tmp_path / "run", Reporter(quiet=True))
+    run_experiment(load_experiment(toml), tmp_path / "run", Reporter(quiet=True))
+    for name in NAMES:
+        ours, theirs = (
+            folder / name / "checkpoints/final.safetensors" for folder in (tmp_path / "run", modelled)
+        )
+        assert hash_file(ours) == hash_file(theirs)
+        assert read_result(ours.parents[1]).perplexity == read_result(theirs.parents[1]).perplexity
+
+
+def test_the_check_finds_no_difference_and_each_forged_perplexity(modelled: Path, tmp_path: Path):
+    assert check_experiment(modelled, decode=1).differences == []
+    copy = Path(shutil.copytree(modelled, tmp_path / "copy"))
+    forged = copy / NAMES[0] / "perplexity.json"
+    edit_json(forged, lambda content: content["tests"]["test"].update(nll=1.0))
+    found = {finding.name for finding in check_experiment(copy).differences}
+    assert {"perplexity.json", "perplexity", "char_perplexity"} <= found
+    renew_hashes(copy)
+    renew_figures(copy)
+    renew_views(copy)
+    assert check_experiment(copy).differences == []  # without the weights, nothing contradicts it
+    (finding,) = check_experiment(copy, decode=1).differences
+    assert finding.name == "perplexity.json: nll of test, by the weights"
+    forged.unlink()
+    assert "perplexity.json" in {finding.name for finding in check_experiment(copy).differences}
+
+
+def test_a_forged_choice_of_weights_is_found(modelled: Path, tmp_path: Path):
+    copy = Path(shutil.copytree(modelled, tmp_path / "copy"))
+    log = copy / NAMES[1] / "metrics.jsonl"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    lines[-1] |= {"loss": lines[-1]["loss"] - 0.5}
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    renew_hashes(copy)
+    renew_figures(copy)
+    renew_views(copy)
+    names = {finding.name for finding in check_experiment(copy).differences}
+    assert "metrics.jsonl: loss of the final line" in names
+
+
+def test_tables_and_plots_have_what_there_is(modelled: Path, finished: Path, tmp_path: Path):
+    heading, *_ = render_table(load_table(modelled)).splitlines()
+    columns = [cell.strip() for cell in heading.strip("|").split("|")]
+    assert {"model", "perplexity", "perplexity per character", "train tokens/s"} <= set(columns)
+    assert not [name for name in columns if "BLEU" in name or "beam" in name or "latency" in name]
+    with pytest.raises(ValueError, match="lstm-lm is a language model, whose perplexity does not compare"):
+        render_table(load_table([finished, modelled]))
+    copy = Path(shutil.copytree(modelled, tmp_path / "copy"))
+    write_views(copy)
+    assert "BLEU" not in (copy / "table.md").read_text()
+    assert draw_plots(copy, out=tmp_path / "plots")
+    assert not list((tmp_path / "plots").glob("attention*"))
+
+
+def test_further_test_sets_are_found_by_their_perplexity():
+    means = ["perplexity", "perplexity_sd", "char_perplexity_sd", "perplexity_test_long"]
+    assert further_tests([*means, "perplexity_test_long_sd", "char_perplexity_test_long"]) == ["test_long"]
+
+
+@pytest.mark.slow
+def test_the_report_says_what_is_not_there(modelled: Path, tmp_path: Path):
+    assert main(["report", str(modelled), "--out", str(tmp_path / "report.html"), "-q"]) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert "language models, which have no translations" in page
+    assert "perplexity" in page
+    assert ">BLEU<" not in page
+
+
+def test_models_of_two_tasks_are_refused(tiny_toml: Path, toml: Path, tmp_path: Path, refusal: Refusal):
+    mixed = tmp_path / "mixed.toml"
+    mixed.write_text(shared_part(tiny_toml) + MODELS)
+    found = refusal("run", mixed, "--out", tmp_path / "out", "-q")
+    assert found == (
+        f"{mixed}: models.luong is for translation and models.lstm-lm for language modelling, whose figures "
+        "do not compare: give each task an experiment file of its own"
+    )
+    assert not (tmp_path / "out").exists()
+    searching = refusal("run", toml, "--set", "decode.beam_size=3", "--out", tmp_path / "out", "-q")
+    assert "decode.beam_size has no effect on language models" in searching
+
+
+def test_shared_settings_are_others_than_those_of_translation(tiny_toml: Path, toml: Path):
+    """Also where every section is equal."""
+    (run, *_), (other, *_) = (resolve_models(load_experiment(path)) for path in (toml, tiny_toml))
+    sections = {name: getattr(run, name) for name in ("data", "vocabulary", "train", "decode", "budget")}
+    assert settings_hash(run) != settings_hash(replace(other, **sections))
+
+
+def test_a_folder_keeps_to_one_task(modelled: Path, tiny_toml: Path, tmp_path: Path, refusal: Refusal):
+    copy = Path(shutil.copytree(modelled, tmp_path / "copy"))
+    assert "choose another folder with --out" in refusal("run", tiny_toml, "--out", copy, "-q")
+
+
+COMMANDS: dict[str, Callable[[Path, Path], list[str | Path]]] = {
+    "converge": lambda folder, toml: ["converge", folder],
+    "ensemble": lambda folder, toml: ["ensemble", folder, *NAMES],
+    "tune": lambda folder, toml: ["tune", toml, "--trials", "1", "--out", folder / "tuned"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_that_need_translations_say_so(
+    command: str, modelled: Path, toml: Path, tmp_path: Path, refusal: Refusal
+):
+    if command == "tune":
+        pytest.importorskip("optuna")
+    copy = Path(shutil.copytree(modelled, tmp_path / "copy"))
+    message = refusal(*COMMANDS[command](copy, toml), "-q")
+    assert "language model" in message
+
+
+def test_a_language_model_does_not_translate(modelled: Path):
+    translator = load_model(modelled / NAMES[0])
+    for call in (translator.translate, translator.generate, translator.attend):
+        with pytest.raises(ValueError, match="a language model reads no source, so it cannot translate"):
+            call("red dog")
+
+
+def test_a_model_that_translates_needs_its_source(finished: Path, tiny_toml: Path):
+    root = Path(load_experiment(tiny_toml).data.root)
+    with pytest.raises(ValueError, match="is of a model that translates: name the source text with --src"):
+        score_model(finished / "luong-seed1", None, root / "test.de")
+
+
+@pytest.mark.parametrize("kind", ["params", "flops"])
+def test_language_models_meet_a_budget(kind: str, tmp_path: Path):
+    """Those of configs/language-models.toml, within 2%."""
+    settings = ["data.train_size=200", f"budget.match={kind}"]
+    experiment = load_experiment(ROOT / "configs/language-models.toml", settings)
+    prepared = prepare_data(experiment, tmp_path)
+
+    def amount(architecture: Any) -> float:
+        if kind == "flops":
+            return training_flops(architecture, prepared=prepared)
+        model = build_meta_model(architecture, *prepared.vocabulary_sizes)
+        return sum(parameter.numel() for parameter in model.parameters())
+
+    first, second = match_budget(resolve_models(experiment), prepared, {})
+    assert amount(first.model.architecture) == pytest.approx(amount(second.model.architecture), rel=0.02)
