@@ -123,9 +123,9 @@ _MIN_RNN = (
               "g(W_h x) > 0 in the code: x + 1/2 above 0, sigmoid(x) below", f"{FENG}, appendix B"),
     Departure("scan", "of factors and sums, ceil(log2 T) rounds", "of logarithms", f"{FENG}, appendix B"),
     Departure("layers", "3 (see num_layers), the third residual, dropout between them",
-              "per task", FENG),
+              "per task", f"{FENG}, experiments"),
     Departure("first decoder state", BRIDGE, "no decoder", f"{FENG}, 3"),
-    Departure("optimizer", ADAM, "per task", FENG),
+    Departure("optimizer", ADAM, "per task", f"{FENG}, experiments"),
 )
 
 DEPARTURES: dict[str, tuple[Departure, ...]] = {
@@ -231,7 +231,8 @@ DEPARTURES: dict[str, tuple[Departure, ...]] = {
     ),
     "min-gru": _MIN_RNN,
     "min-lstm": (
-        Departure("forget gate", "initial bias 1", "initial bias 0, others studied", FENG),
+        Departure("forget gate", "initial bias 1", "initial bias 0, others studied",
+                  f"{FENG}, experiments"),
         *_MIN_RNN,
     ),
     "transformer": _TRANSFORMER,

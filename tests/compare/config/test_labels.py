@@ -8,7 +8,7 @@ from compare.config.parse import load_experiment
 from compare.models.presets import PRESETS
 from tests.kits.paths import ROOT
 
-SIZES = {"d_model", "num_heads", "embedding_size", "ffn_size", "hidden_size"}
+SIZES = {"d_model", "num_heads", "embedding_size", "ffn_size", "hidden_size", "encoder_size"}
 LAYERS = {"encoder_layers", "decoder_layers", "num_layers"}
 SUITED_TO_DATA = {"dropout", "attention_dropout", "tie", "learning_rate", "schedule", "warmup_updates"}
 """Regularisation, what a joint vocabulary allows, and the optimizer."""
