@@ -41,9 +41,9 @@ def expand_grid(row: Mapping[str, Any], context: str) -> Iterator[Mapping[str, A
         )
     label = row.get("label", row.get("preset"))
     for combination in product(*axes.values()):
-        values = dict(zip(axes, combination, strict=True))
-        parts = "".join(f"-{key}-{_in_label(value)}" for key, value in values.items())
-        yield {**row, **values, "label": f"{label}{parts}"}
+        chosen = dict(zip(axes, combination, strict=True))
+        parts = "".join(f"-{key}-{_in_label(value)}" for key, value in chosen.items())
+        yield {**row, **chosen, "label": f"{label}{parts}"}
 
 
 def _takes_one_value(row: Mapping[str, Any], key: str) -> bool:

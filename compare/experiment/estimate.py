@@ -15,6 +15,7 @@ from compare.models.registry import build
 from compare.optim.optimizer import build_optimizer
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result
+from compare.system.memory import is_out_of_memory
 from compare.system.numerics import set_numerics
 from compare.training.loss import TranslationLoss
 from compare.training.metrics_log import read_metrics
@@ -22,6 +23,10 @@ from compare.training.step import add_gradients, update_weights
 
 PART_FLOPS = {"cpu": 1e10, "cuda": 1e13}
 """Work of a timed forward and backward pass by kind of device: some tenths of a second."""
+MAX_SENTENCE_PARTS = 10
+"""A model is not timed if a single sentence takes this many times ``PART_FLOPS``."""
+MAX_CPU_BYTES = 4e9
+"""A model with more memory for its weights and their training is not timed on a processor."""
 MEASURED_S = 0.5
 """Seconds from which on no further update is timed."""
 MAX_TIMED = 3
@@ -56,8 +61,11 @@ def estimate_runs(runs: Sequence[RunFolder], prepared: PreparedData) -> list[Run
         prepared: their data.
     """
     models = {run.run.label: run.run for run in runs}
-    seconds = {label: _seconds_per_update(run, prepared) for label, run in models.items()}
     sizes = {label: _count_weights(run, prepared) for label, run in models.items()}
+    seconds = {
+        label: _seconds_per_update(run, prepared, sizes[label]["memory_bytes"])
+        for label, run in models.items()
+    }
     return [_estimate(run, sizes[run.run.label], seconds[run.run.label]) for run in runs]
 
 
@@ -72,8 +80,8 @@ def _estimate(folder: RunFolder, size: Mapping[str, int], seconds: float | None)
     status, done = "new", 0
     if folder.config.is_file():
         status = read_result(folder.folder).status
-        lines = read_metrics(folder.metrics) if folder.metrics.is_file() else []
-        done = max((line["update"] for line in lines), default=0)
+        if status == "unfinished" and folder.metrics.is_file():
+            done = max((line["update"] for line in read_metrics(folder.metrics)), default=0)
     updates = folder.run.train.max_updates
     left = updates - done if status in ("new", "unfinished") else 0
     return RunEstimate(
@@ -95,25 +103,32 @@ def _count_weights(run: Run, prepared: PreparedData) -> dict[str, int]:
     }
 
 
-def _seconds_per_update(run: Run, prepared: PreparedData) -> float | None:
-    """Time some updates; None if the device of the run is not here, or its memory is too small.
+def _seconds_per_update(run: Run, prepared: PreparedData, memory_bytes: int) -> float | None:
+    """Time some updates; None if the device of the run is not here, or the model too large for a short look.
 
     Of a batch that would take long, one of equal parts is computed, and its time is multiplied.
     """
     device = torch.device(run.train.device)
     if device.type == "cuda" and not torch.cuda.is_available():
         return None
+    if device.type == "cpu" and memory_bytes > MAX_CPU_BYTES:
+        return None
     set_numerics(device, deterministic=run.train.deterministic)
     flops = training_flops(run.model.architecture, prepared=prepared)
     tokens = float((prepared.train.src_lengths + prepared.train.tgt_lengths).sum() + len(prepared.train))
     per_update = flops * tokens / len(prepared.stream.plan(1))
-    parts = max(run.train.accumulate, ceil(per_update / PART_FLOPS.get(device.type, PART_FLOPS["cuda"])))
+    part_flops = PART_FLOPS.get(device.type, PART_FLOPS["cuda"])
+    if flops * tokens / len(prepared.train) > MAX_SENTENCE_PARTS * part_flops:
+        return None
+    parts = max(run.train.accumulate, ceil(per_update / part_flops))
     rng = torch.get_rng_state()
     try:
         torch.manual_seed(run.train.seed)
         model = build(run.model.architecture, *prepared.vocabulary_sizes).to(device)
         return _time_updates(run, TranslationLoss(model, run.train.label_smoothing), prepared, parts)
-    except (MemoryError, torch.OutOfMemoryError):
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
         return None
     finally:
         torch.set_rng_state(rng)

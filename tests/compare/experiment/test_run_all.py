@@ -10,9 +10,10 @@ import pytest
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.run import resolve_models
-from compare.experiment import run_all
+from compare.experiment import estimate, run_all
 from compare.experiment.dry_run import dry_run, estimate_experiment
 from compare.experiment.run_all import run_experiment
+from compare.report.tables.estimates import render_estimates
 from compare.report.views import draw_plots
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_results
@@ -171,6 +172,18 @@ def test_an_estimate_counts_what_is_left_and_only_that(copy: Path, tiny_toml: Pa
     assert (stopped.status, stopped.updates, stopped.updates_left) == ("unfinished", 90, 50)
     assert [(run.status, run.updates_left) for run in new] == [("new", 90)] * 2
     assert stopped.train_s == pytest.approx(new[1].train_s * 50 / 90)
+
+
+def test_a_model_that_is_too_large_for_a_short_look_is_not_timed(
+    tiny_toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(estimate, "build", lambda *_: pytest.fail("a model is built"))
+    for name in ("MAX_CPU_BYTES", "MAX_SENTENCE_PARTS"):
+        with monkeypatch.context() as patch:
+            patch.setattr(estimate, name, 0)
+            found = estimate_experiment(load_experiment(tiny_toml), tmp_path / "run")
+        assert [run.train_s for run in found] == [None, None]
+        assert "training: unknown where" in render_estimates(found)
 
 
 def test_a_run_that_goes_on_says_from_where(
