@@ -27,6 +27,7 @@ from compare.studies.figures import draw_lines
 from compare.studies.study import Claim, Settings, StudyResult, at_least
 from compare.studies.translation_task import SHORT_WORDS, TranslationTask, short_task
 from data.symbols import EOS
+from transformer.config import Norm
 from transformer.parts import STANDARD, Parts, Residual
 
 FULL, NO_NORM, NO_RESIDUAL, NEITHER = "both", "no layer norm", "no residual paths", "neither"
@@ -60,14 +61,15 @@ def run(settings: Settings) -> StudyResult:
     layers, d = (2, 8) if settings.quick else (6, 64)
     warmup = 1 if settings.quick else 100
     plan = make_plan(settings, updates=600)
+    variants: tuple[tuple[str, Norm, Parts], ...] = (
+        (FULL, "pre", STANDARD),
+        (NO_NORM, "none", STANDARD),
+        (NO_RESIDUAL, "pre", WITHOUT),
+        (NEITHER, "none", WITHOUT),
+    )
     designs = {
         label: Design(build=partial(build_deep_transformer, layers, d, norm, parts), warmup_updates=warmup)
-        for label, norm, parts in (
-            (FULL, "pre", STANDARD),
-            (NO_NORM, "none", STANDARD),
-            (NO_RESIDUAL, "pre", WITHOUT),
-            (NEITHER, "none", WITHOUT),
-        )
+        for label, norm, parts in variants
     }
     task = short_task(settings)
     trained, frequency = train_designs("ablation", designs, task, plan), frequency_loss(task)

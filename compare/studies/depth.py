@@ -4,7 +4,7 @@ Wu et al. 2016 (section 3.1) report that simply stacked LSTMs work well up to 4 
 poorly beyond 8, which residual paths mend; Wang et al. 2019 train pre-norm Transformers of 30 encoder layers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from matplotlib.figure import Figure
@@ -41,7 +41,7 @@ def run(settings: Settings) -> StudyResult:
     task = short_task(settings)
     designs: dict[str, Design] = {}
     for depth in depths:
-        builds = (
+        builds: tuple[Callable[[int, int], Model], ...] = (
             partial(build_deep_transformer, depth, d, "pre", STANDARD),
             partial(build_recurrent, depth, hidden),
         )

@@ -22,6 +22,7 @@ from compare.analysis.alignment.word_attention import attend_words
 from compare.analysis.finished_experiment import load_finished
 from compare.analysis.table import Row, Table
 from compare.decoding.translator import Translator
+from compare.models.registry import build as build_model
 from compare.report.plots.style import make_panels
 from compare.results.trained_model import load_model
 from compare.studies.designs import Design, make_plan, train_designs
@@ -111,7 +112,8 @@ def read(folder: Path, tests: int) -> tuple[str, list[Translator], Pairs]:
 
 def untrained(translator: Translator) -> Translator:
     """Make the same model with fresh weights."""
-    model = type(translator.model)(translator.model.config, *map(len, translator.vocabularies))
+    src, tgt = translator.vocabularies
+    model = build_model(translator.model.config, len(src), len(tgt))
     return Translator(model, translator.vocabularies, translator.decode, translator.device)
 
 

@@ -123,7 +123,8 @@ def train(num_heads: int, d: int, updates: int, batch: int, tests: int, seed: in
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     for _ in range(updates):
         symbols, places, answers = examples(batch)
-        F.cross_entropy(model(symbols, places).flatten(0, 1), answers.flatten()).backward()
+        loss = F.cross_entropy(model(symbols, places).flatten(0, 1), answers.flatten())
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         optimizer.zero_grad()
     symbols, places, answers = examples(tests)

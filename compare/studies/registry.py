@@ -82,7 +82,7 @@ STUDIES: dict[str, Study] = {
     "depth": Study(
         about="Transformers and LSTMs with attention of 1 to 8 layers per side, trained",
         source="Wu et al. 2016, section 3.1; Wang et al. 2019",
-        minutes=20,
+        minutes=30,
     ),
     "positions": Study(
         about="which kinds of positions carry over to sequences longer than those of training",

@@ -98,12 +98,18 @@ def between(text: str, measured: Measured, low: float, high: float) -> Claim:
     return _claim(text, measured, low=low, high=high)
 
 
-def _claim(text: str, measured: Measured, **bounds: float) -> Claim:
+def _claim(
+    text: str,
+    measured: Measured,
+    *,
+    low: float = -math.inf,
+    high: float = math.inf,
+    expected: float | None = None,
+) -> Claim:
     """Make a claim about one number, or about one per seed."""
-    if not isinstance(measured, Sequence):
-        return Claim(text=text, measured=float(measured), **bounds)
-    by_seed = tuple(map(float, measured))
-    return Claim(text=text, measured=fmean(by_seed), by_seed=by_seed, **bounds)
+    by_seed = tuple(map(float, measured)) if isinstance(measured, Sequence) else ()
+    mean = fmean(by_seed) if isinstance(measured, Sequence) else float(measured)
+    return Claim(text=text, measured=mean, low=low, high=high, expected=expected, by_seed=by_seed)
 
 
 @dataclass(frozen=True, kw_only=True)

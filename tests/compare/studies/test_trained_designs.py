@@ -335,3 +335,32 @@ def test_an_untrained_model_has_the_same_sizes(task):
     assert all(0 <= share <= 1 for share in shares.values())
     assert gold is not None
     assert head_roles._gold(task.test._replace(links=())) is None
+
+
+# Finished experiments
+
+
+def test_a_finished_experiment_is_measured(finished):
+    """Its words are others than those of the pairs and the grammar, so the figures mean nothing."""
+    method, accuracies = contrastive.read(finished, per_group=1)
+    assert finished.name in method
+    assert accuracies.keys() == {RECURRENT, TRANSFORMER}
+    assert len(contrastive.summarise(accuracies[RECURRENT][0])) == 4
+    _, translators, test = head_roles.read(finished, 3)
+    assert len(test.src) == 3
+    rows = head_roles.measure(translators[0], test, None)
+    assert [row["head"] for row in rows] == [
+        f"{side}.0 head {head}" for side in ("encoder", "decoder", "cross") for head in (0, 1)
+    ]
+    assert all("gold" not in row for row in rows)
+    assert all(0 <= row["entropy"] <= 1 for row in rows)
+    assert sum(rows[0][name] for name in ("previous", "itself", "next")) < 3
+
+
+def test_an_experiment_without_the_families_is_an_error(finished, monkeypatch):
+    monkeypatch.setattr(contrastive, "runs_by_family", lambda folder: {RECURRENT: {1: None}})
+    with pytest.raises(ValueError, match="has no Transformer: needs an LSTM with attention and"):
+        contrastive.read(finished, 1)
+    monkeypatch.setattr(head_roles, "runs_by_family", lambda folder: {})
+    with pytest.raises(ValueError, match="has no finished Transformer"):
+        head_roles.read(finished, 1)
