@@ -17,7 +17,6 @@ from compare.report.tables.latex import latex
 from compare.report.tables.layout import layout_table
 from compare.report.tables.markdown import markdown
 from compare.results.csv_table import csv_table
-from compare.results.score_columns import are_language_models
 from compare.results.store import Result, to_frame
 from compare.scoring.metrics import METRICS
 from data.text.control_characters import visible_lines
@@ -59,7 +58,7 @@ def render_table(
     if frame.empty:
         raise ValueError("no results to put into a table")
     _check_signatures(frame)
-    _check_tasks(_rows(frame))
+    _check_tasks(frame)
     chosen = frame if columns is None else frame[[_check_column(name, frame) for name in columns]]
     match form:
         case TableForm.CSV:
@@ -86,13 +85,15 @@ def _check_signatures(frame: "pd.DataFrame") -> None:
                 )
 
 
-def _check_tasks(rows: Sequence[Row]) -> None:
-    """Reject finished rows of language models beside those of translation."""
-    done = [row for row in rows if row.get("status", "done") == "done"]
-    modelling = [row for row in done if are_language_models([row])]
-    if modelling and any(row.get("bleu") is not None for row in done):
+def _check_tasks(frame: "pd.DataFrame") -> None:
+    """Reject finished rows of language models, which have no BLEU, beside those of translation."""
+    if not {"label", "bleu", "perplexity"} <= set(frame.columns):
+        return
+    done = frame if "status" not in frame.columns else frame[frame["status"] == "done"]
+    modelling = done[done["bleu"].isna() & done["perplexity"].notna()]
+    if len(modelling) and done["bleu"].notna().any():
         raise ValueError(
-            f"{modelling[0].get('label')} is a language model, whose perplexity does not compare with "
+            f"{modelling['label'].iloc[0]} is a language model, whose perplexity does not compare with "
             "that of translation: put these rows into tables of their own"
         )
 
