@@ -86,12 +86,11 @@ def _check_signatures(frame: "pd.DataFrame") -> None:
 
 
 def _check_tasks(frame: "pd.DataFrame") -> None:
-    """Reject finished rows of language models, which have no BLEU, beside those of translation."""
-    if not {"label", "bleu", "perplexity"} <= set(frame.columns):
+    """Reject rows of language models, which have perplexity but no search, beside others."""
+    if not {"label", "beam", "perplexity"} <= set(frame.columns):
         return
-    done = frame if "status" not in frame.columns else frame[frame["status"] == "done"]
-    modelling = done[done["bleu"].isna() & done["perplexity"].notna()]
-    if len(modelling) and done["bleu"].notna().any():
+    modelling = frame[frame["beam"].isna() & frame["perplexity"].notna()]
+    if len(modelling) and frame["beam"].notna().any():
         raise ValueError(
             f"{modelling['label'].iloc[0]} is a language model, whose perplexity does not compare with "
             "that of translation: put these rows into tables of their own"
