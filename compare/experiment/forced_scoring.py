@@ -97,8 +97,8 @@ def score_model(
     """
     paths = [Path(path) for path in (src, tgt) if path is not None]
     with ensure_unchanged(*paths):
-        translations = read_lines(tgt, allow_blank=True)
-        sources = [""] * len(translations) if src is None else read_lines(src)
+        translations = read_lines(Path(tgt), allow_blank=True)
+        sources = ("",) * len(translations) if src is None else read_lines(Path(src))
     if src is not None and len(sources) != len(translations):
         raise line_count_error(Path(src), len(sources), Path(tgt), len(translations))
     scores = {}

@@ -134,6 +134,6 @@ def further_tests(columns: Iterable[str]) -> list[str]:
 
 
 def are_language_models(rows: Iterable[Row]) -> bool:
-    """Return whether all finished rows, at least one, are of language models: perplexities without BLEU."""
+    """Return whether all finished rows, at least one, are of language models: perplexity, no search."""
     done = [row for row in rows if row.get("status", "done") == "done"]
-    return bool(done) and all(row.get("perplexity") is not None and row.get(PRIMARY) is None for row in done)
+    return bool(done) and all(row.get("perplexity") is not None and row.get("beam") is None for row in done)

@@ -17,7 +17,6 @@ from compare.report.tables.layout import layout_table
 from compare.report.tables.markdown import markdown
 from compare.results.column_catalogue import stored_fields
 from compare.results.csv_table import csv_table
-from compare.results.score_columns import are_language_models
 from compare.results.store import Result, to_frame
 from compare.scoring.metrics import METRICS
 from data.text.control_characters import visible_lines
@@ -65,7 +64,7 @@ def render_table(
     if frame.empty:
         raise ValueError("no results to put into a table")
     _check_signatures(frame)
-    _check_tasks(_rows(frame))
+    _check_tasks(frame)
     fields = list(map(str, frame.columns))
     chosen = frame
     if columns is not None:
@@ -96,13 +95,14 @@ def _check_signatures(frame: "pd.DataFrame") -> None:
                 )
 
 
-def _check_tasks(rows: Sequence[Row]) -> None:
-    """Reject finished rows of language models beside those of translation."""
-    done = [row for row in rows if row.get("status", "done") == "done"]
-    modelling = [row for row in done if are_language_models([row])]
-    if modelling and any(row.get("bleu") is not None for row in done):
+def _check_tasks(frame: "pd.DataFrame") -> None:
+    """Reject rows of language models, which have perplexity but no search, beside others."""
+    if not {"label", "beam", "perplexity"} <= set(frame.columns):
+        return
+    modelling = frame[frame["beam"].isna() & frame["perplexity"].notna()]
+    if len(modelling) and frame["beam"].notna().any():
         raise ValueError(
-            f"{modelling[0].get('label')} is a language model, whose perplexity does not compare with "
+            f"{modelling['label'].iloc[0]} is a language model, whose perplexity does not compare with "
             "that of translation: put these rows into tables of their own"
         )
 
