@@ -31,6 +31,10 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results only."
 Settings = Annotated[
     list[str] | None, typer.Option("--set", help="Override a setting: section.key=value. May be repeated.")
 ]
+PluginModules = Annotated[
+    list[str] | None,
+    typer.Option("--plugin", help="Import this module first (docs/plugins.md). May be repeated."),
+]
 CorpusFolder = Annotated[
     list[str] | None, typer.Option("--set", help="data.root=FOLDER: your copy of the corpus.")
 ]
@@ -55,6 +59,21 @@ def corpus_folder(settings: list[str] | None) -> str:
                 "can be given: data.root=FOLDER"
             )
     return absolute_root(root, Path())
+
+
+def load_all_plugins(named: list[str] | None = None) -> None:
+    """Import the plug-ins that are installed, and those that ``--plugin`` names.
+
+    Commands on finished runs need it not: their config.toml names the plug-ins that they depend on.
+
+    Raises:
+        ValueError: a module that ``--plugin`` names cannot be used.
+    """
+    from compare.config.plugins import load_plugins, read_plugins
+    from compare.integrations.entry_points import load_installed_plugins
+
+    load_installed_plugins()
+    load_plugins(read_plugins(named or [], "--plugin"), "--plugin")
 
 
 def _print_version(asked: bool) -> None:

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from compare.cli.app import AsJson, CorpusFolder, Quiet, Settings, app, corpus_folder, print_visible
+from compare.cli.app import (
+    AsJson,
+    CorpusFolder,
+    PluginModules,
+    Quiet,
+    Settings,
+    app,
+    corpus_folder,
+    load_all_plugins,
+    print_visible,
+)
 
 if TYPE_CHECKING:
     from compare.experiment.run_all import Launcher
@@ -57,6 +67,7 @@ def run(
     from compare.system.torchrun import is_main_process
 
     show_messages(quiet=quiet or not is_main_process())
+    load_all_plugins()
     experiment = load_experiment(config, settings or [])
     folder = out or Path("runs") / experiment.name
     options: dict[str, Any] = {"seeds": _seeds(seeds), "context": str(config)}
@@ -115,6 +126,7 @@ def tune(
     from compare.system.slots import parse_jobs
 
     show_messages(quiet=quiet)
+    load_all_plugins()
     plan = TuningPlan(trials=trials, updates=updates, seed=seed, space=parse_space(space or []))
     folder, overrides, number = out or Path("runs/tune") / config.stem, settings or [], parse_jobs(jobs)
     if dry_run:
@@ -181,6 +193,7 @@ def study(
     runs: Annotated[
         Path | None, typer.Option(help="A finished experiment to read instead of training (reversal).")
     ] = None,
+    plugin: PluginModules = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
@@ -193,6 +206,7 @@ def study(
     from compare.studies import render_studies, run_study
     from compare.system.log import show_messages
 
+    load_all_plugins(plugin)
     if name is None:
         print_visible(render_studies(as_json=as_json))
         return 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperOption
 
-from compare.cli.app import AsJson, Quiet, app, print_visible
+from compare.cli.app import AsJson, PluginModules, Quiet, app, load_all_plugins, print_visible
 
 if TYPE_CHECKING:
     from compare.decoding.sampling import Sampling
@@ -125,6 +125,7 @@ def score(
     lowercase: Annotated[
         bool, typer.Option("--lowercase", "-lc", help="Compute case-insensitive BLEU.")
     ] = False,
+    plugin: PluginModules = None,
     as_json: AsJson = False,
 ) -> int:
     """Score translations: BLEU, chrF, TER, by sacreBLEU.
@@ -136,6 +137,7 @@ def score(
     from compare.report.tables.scores import render_scores
     from compare.scoring.score import HEADLINE, ScoringOptions, score_files
 
+    load_all_plugins(plugin)
     asked = [name for text in metrics or HEADLINE.metrics for name in text.replace(",", " ").split()]
     scoring = ScoringOptions(metrics=asked, tokenize=tokenize, lowercase=lowercase)
     print_visible(render_scores(score_files(hypotheses, ref, scoring), as_json=as_json))

@@ -2,12 +2,12 @@
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from compare.config.parse import SECTIONS, absolute_root
-from compare.config.resolve_model import resolve_model
+from compare.config.resolve_model import resolve_model, used_plugins
 from compare.config.schema import SCHEMA
 from compare.config.sections import (
     BenchConfig,
@@ -46,6 +46,8 @@ class Run:
     """Amounts of work of the timings."""
     budget: BudgetConfig
     """If the budget is matched, ``amount`` and ``reference`` are what it was matched to."""
+    plugins: tuple[str, ...] = field(default=(), compare=False)
+    """Modules of plug-ins that the results depend on; runs that differ in these alone are the same run."""
 
     @property
     def name(self) -> str:
@@ -114,13 +116,17 @@ def resolve_models(
     data = dataclasses.replace(experiment.data, root=absolute_root(experiment.data.root, Path()))
     decided = {"data": data, "train": train, "decode": decode}
     sections = {name: getattr(experiment, name) for name in SECTIONS} | decided
-    return [
-        Run(label=row.label, preset=row.preset, model=resolve_model(row, context), **sections)
-        for row in experiment.models
-    ]
+    runs = []
+    for row in experiment.models:
+        model = resolve_model(row, context)
+        plugins = used_plugins(experiment.plugins, row.preset, model)
+        runs.append(Run(label=row.label, preset=row.preset, model=model, plugins=plugins, **sections))
+    return runs
 
 
 def runs_to_toml(runs: Sequence[Run]) -> str:
     """Write the experiment of these runs; the sections that they share are those of the first."""
     first, *_ = runs
-    return to_toml({name: getattr(first, name) for name in SECTIONS}, [run.model_table() for run in runs])
+    sections = {name: getattr(first, name) for name in SECTIONS}
+    plugins = dict.fromkeys(name for run in runs for name in run.plugins)
+    return to_toml(sections, [run.model_table() for run in runs], list(plugins))

@@ -6,6 +6,7 @@ from compare.scoring.metrics.base import Metric, MetricOptions, MetricScore
 from compare.scoring.metrics.bleu import Bleu
 from compare.scoring.metrics.chrf import Chrf
 from compare.scoring.metrics.ter import Ter
+from compare.system.plugins import track_registry
 
 __all__ = [
     "METRICS",
@@ -19,6 +20,7 @@ __all__ = [
 
 METRICS: dict[str, Metric] = {metric.name: metric for metric in (Bleu(), Chrf(), Ter())}
 """Every metric by name, in the order of tables."""
+track_registry("metric", METRICS)
 
 
 def list_metrics() -> list[str]:
