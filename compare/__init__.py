@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from compare.experiment.tune.space import parse_space
     from compare.experiment.tune.trial_log import read_trials
     from compare.integrations.entry_points import load_installed_plugins
+    from compare.integrations.trackers import track_metrics
     from compare.integrations.verify import Verdict, verify_preset
     from compare.models.catalogue import catalogue_presets, describe_preset
     from compare.models.presets import Preset, list_presets, register_preset
@@ -164,6 +165,7 @@ _MODULES = {
     "score_tests": "compare.analysis.significance.scored_tests",
     "score_texts": "compare.scoring.score",
     "score_translations": "compare.experiment.forced_scoring",
+    "track_metrics": "compare.integrations.trackers",
     "tune_experiment": "compare.experiment.tune.search",
     "tuning_curve": "compare.analysis.tuning",
     "verify_preset": "compare.integrations.verify",
@@ -183,6 +185,7 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "measure_convergence",
     "plan_convergence",
     "Convergence",
+    "track_metrics",
     "check_experiment",
     "publish_experiment",
     "tune_experiment",

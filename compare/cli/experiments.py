@@ -2,6 +2,7 @@
 
 import json
 import logging
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -44,6 +45,7 @@ def run(
     time_again: Annotated[
         bool, typer.Option("--time-again", help="Time all models again, such as after a disturbed timing.")
     ] = False,
+    track: Annotated[str, typer.Option(help="Also send the metrics to tensorboard, wandb or trackio.")] = "",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check settings and data; train nothing.")
     ] = False,
@@ -59,6 +61,7 @@ def run(
     """
     from compare.config.parse import load_experiment
     from compare.experiment import run_all
+    from compare.integrations.trackers import track_metrics
     from compare.report.tables.table import render_table
     from compare.report.views import write_views
     from compare.results.store import read_results
@@ -78,9 +81,11 @@ def run(
         names = [run.name for run in run_all.dry_run(experiment, folder, **options)]
         print_visible(json.dumps(names) if as_json else "\n".join(names))
         return 0
-    results = run_all.run_experiment(
-        experiment, folder, Reporter(quiet=quiet), **options, time_again=time_again
-    )
+    tracking = track_metrics(folder, track) if track and is_main_process() else nullcontext()
+    with tracking:
+        results = run_all.run_experiment(
+            experiment, folder, Reporter(quiet=quiet), **options, time_again=time_again
+        )
     if not is_main_process():
         return 0
     print_visible(render_table(read_results(folder), "json" if as_json else "markdown"), end="", flush=True)
