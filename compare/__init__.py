@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from compare.experiment.tune.space import parse_space
     from compare.experiment.tune.trial_log import read_trials
     from compare.integrations.entry_points import load_installed_plugins
+    from compare.integrations.external_metrics import add_external_scores
     from compare.integrations.trackers import track_metrics
     from compare.integrations.verify import Verdict, verify_preset
     from compare.models.catalogue import catalogue_presets, describe_preset
@@ -107,6 +108,7 @@ _MODULES = {
     "Translator": "compare.decoding.translator",
     "TuningPlan": "compare.experiment.tune.plan",
     "Verdict": "compare.integrations.verify",
+    "add_external_scores": "compare.integrations.external_metrics",
     "build": "compare.models.registry",
     "build_report": "compare.report.html",
     "catalogue_presets": "compare.models.catalogue",
@@ -223,6 +225,7 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "count_proposed_links",
     "score_texts",
     "score_files",
+    "add_external_scores",
     "score_runs",
     "score_model",
     "score_translations",

@@ -83,8 +83,8 @@ def leaves(tree: Any) -> list[Tensor]:
 
 def stepped(model: "Model", src: Tensor, mask: Tensor, tokens: Tensor) -> Tensor:
     """Compute the logits (B, K, T, V) of tokens (B, K, T), fed one by one."""
-    memory = model.encode(src, mask)
-    state = model.init_state(memory, tokens.size(1), tokens.size(2))
+    memory: Any = model.encode(src, mask)
+    state: Any = model.init_state(memory, tokens.size(1), tokens.size(2))
     steps = []
     for t in range(tokens.size(2)):
         logits, state = model.step(tokens[:, :, t], state, memory)
@@ -108,7 +108,7 @@ def check_interface(model: "Model", atol: float = ATOL) -> None:
     _equal(
         model(src, mask, tgt_in), model.output(features.hidden), atol, "forward and output of the features"
     )
-    memory = model.encode(src, mask)
+    memory: Any = model.encode(src, mask)
     for leaf in leaves(memory):
         _require(leaf.size(0) == len(src), f"a tensor of the memory has {leaf.size(0)} rows, not {len(src)}")
     for leaf in leaves(model.init_state(memory, 3, 6)):
@@ -183,8 +183,8 @@ def check_selection(model: "Model", atol: float = ATOL) -> None:
     """Sentences leave and beams change places after two tokens; each goes on as if it were alone."""
     (src, mask), tokens = sources(), beams()
     rows, parents = torch.tensor([0, 3]), torch.tensor([[2, 0, 0], [1, 2, 1]])
-    memory = model.encode(src, mask)
-    state = model.init_state(memory, 3, 6)
+    memory: Any = model.encode(src, mask)
+    state: Any = model.init_state(memory, 3, 6)
     for t in range(2):
         _, state = model.step(tokens[:, :, t], state, memory)
     memory, state = keep(memory, rows), select(keep(state, rows), parents)

@@ -51,16 +51,16 @@ class _TensorBoard:
     def __init__(self, folder: Path, name: str, settings: Mapping[str, Any]) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        self._writer = SummaryWriter(str(folder / FOLDER / "tensorboard" / name))  # type: ignore[no-untyped-call]
+        self._writer = SummaryWriter(str(folder / FOLDER / "tensorboard" / name))
         text = "\n".join(f"    {key} = {value}" for key, value in settings.items())
-        self._writer.add_text("config", text)  # type: ignore[no-untyped-call]
+        self._writer.add_text("config", text)
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         for name, value in values.items():
-            self._writer.add_scalar(name, value, step)  # type: ignore[no-untyped-call]
+            self._writer.add_scalar(name, value, step)
 
     def finish(self) -> None:
-        self._writer.close()  # type: ignore[no-untyped-call]
+        self._writer.close()
 
 
 class _Wandb:
