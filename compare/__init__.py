@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from compare.benchmark.scaling import measure_growth
     from compare.check.recompute import check_experiment
     from compare.config.parse import load_experiment
+    from compare.config.plugins import load_plugins
     from compare.config.run import Run, resolve_models
     from compare.config.sections import Experiment
     from compare.decoding.beams import Hypothesis, SpecialIds
@@ -53,6 +54,10 @@ if TYPE_CHECKING:
     from compare.experiment.tune.search import plan_trials, tune_experiment
     from compare.experiment.tune.space import parse_space
     from compare.experiment.tune.trial_log import read_trials
+    from compare.integrations.entry_points import load_installed_plugins
+    from compare.integrations.external_metrics import add_external_scores
+    from compare.integrations.trackers import track_metrics
+    from compare.integrations.verify import Verdict, verify_preset
     from compare.models.catalogue import catalogue_presets, describe_preset
     from compare.models.presets import Preset, list_presets, register_preset
     from compare.models.registry import Family, Operations, build, register_family
@@ -70,7 +75,7 @@ if TYPE_CHECKING:
     from compare.scoring.metrics import list_metrics, register_metric
     from compare.scoring.metrics.base import Metric, MetricOptions, MetricScore
     from compare.scoring.score import ScoringOptions, SystemScores, score_files, score_texts
-    from compare.studies.registry import list_studies, run_study
+    from compare.studies.registry import Study, list_studies, register_study, run_study
     from compare.system.doctor import diagnose
     from seq2seq.scores import list_scores, register_score
 
@@ -99,10 +104,13 @@ _MODULES = {
     "SideBySide": "compare.experiment.launch.side_by_side",
     "SlurmArray": "compare.experiment.launch.slurm",
     "SpecialIds": "compare.decoding.beams",
+    "Study": "compare.studies.registry",
     "SystemScores": "compare.scoring.score",
     "Translation": "compare.decoding.translator",
     "Translator": "compare.decoding.translator",
     "TuningPlan": "compare.experiment.tune.plan",
+    "Verdict": "compare.integrations.verify",
+    "add_external_scores": "compare.integrations.external_metrics",
     "build": "compare.models.registry",
     "build_report": "compare.report.html",
     "catalogue_presets": "compare.models.catalogue",
@@ -127,7 +135,9 @@ _MODULES = {
     "load_ensemble": "compare.results.trained_model",
     "load_experiment": "compare.config.parse",
     "load_finished": "compare.analysis.finished_experiment",
+    "load_installed_plugins": "compare.integrations.entry_points",
     "load_model": "compare.results.trained_model",
+    "load_plugins": "compare.config.plugins",
     "load_results": "compare.results.store",
     "load_table": "compare.report.tables.shapes",
     "measure_alignment": "compare.analysis.alignment.measurement",
@@ -149,6 +159,7 @@ _MODULES = {
     "register_metric": "compare.scoring.metrics",
     "register_preset": "compare.models.presets",
     "register_score": "seq2seq.scores",
+    "register_study": "compare.studies.registry",
     "render_table": "compare.report.tables.table",
     "resolve_models": "compare.config.run",
     "run_benchmark": "compare.benchmark.benchmark",
@@ -161,8 +172,10 @@ _MODULES = {
     "score_tests": "compare.analysis.significance.scored_tests",
     "score_texts": "compare.scoring.score",
     "score_translations": "compare.experiment.forced_scoring",
+    "track_metrics": "compare.integrations.trackers",
     "tune_experiment": "compare.experiment.tune.search",
     "tuning_curve": "compare.analysis.tuning",
+    "verify_preset": "compare.integrations.verify",
     "write_views": "compare.report.views",
 }
 """The module that defines each public name."""
@@ -182,6 +195,7 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "measure_convergence",
     "plan_convergence",
     "Convergence",
+    "track_metrics",
     "check_experiment",
     "publish_experiment",
     "tune_experiment",
@@ -219,6 +233,7 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "count_proposed_links",
     "score_texts",
     "score_files",
+    "add_external_scores",
     "score_runs",
     "score_model",
     "score_translations",
@@ -258,6 +273,12 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "Metric",
     "MetricOptions",
     "MetricScore",
+    "register_study",
+    "Study",
+    "load_plugins",
+    "load_installed_plugins",
+    "verify_preset",
+    "Verdict",
 ]
 
 

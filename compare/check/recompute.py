@@ -73,11 +73,13 @@ def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = ""
         findings += check_sources(folder, runs)
         findings += check_tables(folder, results)
         findings += check_ensembles(folder, runs)
-    other_versions = {run.result.code_version for run in runs} - {code_version(), None}
+    versions = {(run.result.code_version, code_version(run.folder.run.plugins)) for run in runs}
     return CheckResult(
         findings=[finding for finding in findings if isinstance(finding, ComparedValue)],
         notes=[
-            f"made by code {other}, checked by {code_version()}" for other in sorted(map(str, other_versions))
+            f"made by code {made}, checked by {checked}"
+            for made, checked in sorted((made, checked) for made, checked in versions if made)
+            if made != checked
         ],
         not_checked=[
             *group_by_subject(finding for finding in findings if isinstance(finding, Gap)),

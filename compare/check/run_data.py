@@ -112,7 +112,8 @@ def read_run(folder: Path, result: Result, cache: DataCache) -> tuple[CheckedRun
     """
     run = RunFolder.read(folder, data_root=cache.data_root)
     problems: list[ComparedValue | Gap] = []
-    is_current = result.code_version == code_version() or _is_of_this_schema(run.config, result)
+    is_same_code = result.code_version == code_version(run.run.plugins)
+    is_current = is_same_code or _is_of_this_schema(run.config, result)
     lines: list[dict[str, Any]] = []
     prepared = None
     try:

@@ -34,6 +34,10 @@ Settings = Annotated[
         "--set", help="Override a setting: section.key=value or models.LABEL.key=value; repeatable."
     ),
 ]
+PluginModules = Annotated[
+    list[str] | None,
+    typer.Option("--plugin", help="Import this module first (docs/plugins.md). May be repeated."),
+]
 CorpusFolder = Annotated[
     list[str] | None, typer.Option("--set", help="data.root=FOLDER: your copy of the corpus.")
 ]
@@ -78,6 +82,21 @@ ListExperiments = Annotated[
         help="List the experiments that ship with attnbench.",
     ),
 ]
+
+
+def load_all_plugins(named: list[str] | None = None) -> None:
+    """Import the plug-ins that are installed, and those that ``--plugin`` names.
+
+    Commands on finished runs need it not: their config.toml names the plug-ins that they depend on.
+
+    Raises:
+        ValueError: a module that ``--plugin`` names cannot be used.
+    """
+    from compare.config.plugins import load_plugins, read_plugins
+    from compare.integrations.entry_points import load_installed_plugins
+
+    load_installed_plugins()
+    load_plugins(read_plugins(named or [], "--plugin"), "--plugin")
 
 
 def _print_version(asked: bool) -> None:

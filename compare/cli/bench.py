@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from compare.cli.app import AsJson, Quiet, Settings, app, print_visible
+from compare.cli.app import AsJson, Quiet, Settings, app, load_all_plugins, print_visible
 
 
 @app.command()
@@ -61,6 +61,7 @@ def bench(
     if out is not None and out.is_dir():
         raise ValueError(f"--out {out} is a folder: name a file")
     show_messages(quiet=quiet)
+    load_all_plugins()
     runs = resolve_models(load_experiment(config, settings or []), str(config))
     names = planned_timings(runs, plan)
     earlier = read_earlier(against, conditions(runs[0], plan)) if against else []

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,10 +13,12 @@ from compare.cli.app import (
     AsJson,
     CorpusFolder,
     ListExperiments,
+    PluginModules,
     Quiet,
     Settings,
     app,
     corpus_folder,
+    load_all_plugins,
     print_visible,
 )
 
@@ -47,6 +50,7 @@ def run(
     time_again: Annotated[
         bool, typer.Option("--time-again", help="Time all models again, such as after a disturbed timing.")
     ] = False,
+    track: Annotated[str, typer.Option(help="Also send the metrics to tensorboard, wandb or trackio.")] = "",
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Check settings and data, estimate sizes and times; train nothing."),
@@ -66,6 +70,7 @@ def run(
     from compare.config.parse import load_experiment
     from compare.experiment import run_all
     from compare.experiment.dry_run import estimate_experiment
+    from compare.integrations.trackers import track_metrics
     from compare.report.tables.estimates import render_estimates
     from compare.report.tables.table import render_table
     from compare.report.views import write_views
@@ -75,6 +80,7 @@ def run(
     from compare.system.torchrun import is_main_process
 
     show_messages(quiet=quiet or not is_main_process())
+    load_all_plugins()
     experiment = load_experiment(config, settings or [])
     folder = out or Path("runs") / experiment.name
     options: dict[str, Any] = {"seeds": _seeds(seeds), "context": str(config)}
@@ -87,9 +93,11 @@ def run(
         rows = [asdict(estimate) for estimate in estimates]
         print_visible(json.dumps(rows) if as_json else render_estimates(estimates))
         return 0
-    results = run_all.run_experiment(
-        experiment, folder, Reporter(quiet=quiet), **options, time_again=time_again
-    )
+    tracking = track_metrics(folder, track) if track and is_main_process() else nullcontext()
+    with tracking:
+        results = run_all.run_experiment(
+            experiment, folder, Reporter(quiet=quiet), **options, time_again=time_again
+        )
     if not is_main_process():
         return 0
     shown = results if only else read_results(folder)
@@ -136,6 +144,7 @@ def tune(
     from compare.system.slots import parse_jobs
 
     show_messages(quiet=quiet)
+    load_all_plugins()
     plan = TuningPlan(trials=trials, updates=updates, seed=seed, space=parse_space(space or []))
     folder, overrides, number = out or Path("runs/tune") / config.stem, settings or [], parse_jobs(jobs)
     if dry_run:
@@ -239,6 +248,7 @@ def study(
     runs: Annotated[
         Path | None, typer.Option(help="A finished experiment to read instead of training.")
     ] = None,
+    plugin: PluginModules = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
@@ -251,6 +261,7 @@ def study(
     from compare.studies import render_studies, run_study
     from compare.system.log import show_messages
 
+    load_all_plugins(plugin)
     if name is None:
         print_visible(render_studies(as_json=as_json))
         return 0

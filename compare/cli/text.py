@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperOption
 
-from compare.cli.app import AsJson, Quiet, app, print_visible
+from compare.cli.app import AsJson, PluginModules, Quiet, app, load_all_plugins, print_visible
 
 if TYPE_CHECKING:
     from compare.decoding.sampling import Sampling
@@ -125,20 +125,35 @@ def score(
     lowercase: Annotated[
         bool, typer.Option("--lowercase", "-lc", help="Compute case-insensitive BLEU.")
     ] = False,
+    external: Annotated[
+        list[str] | None,
+        typer.Option(help="comet, NAME=COMMAND with {hyp}, or NAME=FILE. May be repeated."),
+    ] = None,
+    src: Annotated[Path | None, typer.Option(help="Source text, for --external.")] = None,
+    plugin: PluginModules = None,
     as_json: AsJson = False,
 ) -> int:
     """Score translations: BLEU, chrF, TER, by sacreBLEU.
 
-    Options are sacrebleu's. One system gives a JSON object, several a list of them.
+    Options are sacrebleu's. One system gives a JSON object, several a list of them. --external adds metrics
+    of programs outside (comet needs uv), or of files with one score per line; see docs/experiments.md.
 
     Example: attnbench score lstm.de transformer.de --ref test.de --metrics bleu,chrf,ter
     """
     from compare.report.tables.scores import render_scores
     from compare.scoring.score import HEADLINE, ScoringOptions, score_files
 
+    load_all_plugins(plugin)
     asked = [name for text in metrics or HEADLINE.metrics for name in text.replace(",", " ").split()]
     scoring = ScoringOptions(metrics=asked, tokenize=tokenize, lowercase=lowercase)
-    print_visible(render_scores(score_files(hypotheses, ref, scoring), as_json=as_json))
+    scores = score_files(hypotheses, ref, scoring)
+    if external:
+        from compare.integrations.external_metrics import add_external_scores
+
+        scores = add_external_scores(scores, external, ref, src)
+    elif src is not None:
+        raise ValueError("--src has no effect without --external: leave it out")
+    print_visible(render_scores(scores, as_json=as_json))
     return 0
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 from compare.config.model_grid import expand_grid
 from compare.config.overrides import apply_override, describe_unknown_key
+from compare.config.plugins import load_plugins, read_plugins
 from compare.config.schema import current_config
 from compare.config.sections import (
     BenchConfig,
@@ -57,7 +58,8 @@ def load_experiment(
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: an unknown key (with the nearest one), a value of the wrong type or out of range.
+        ValueError: an unknown key (with the nearest one), a value of the wrong type or out of range, or a
+            plug-in that cannot be imported.
     """
     path = find_experiment(path)
     table = current_config(read_toml(path), path)
@@ -78,10 +80,10 @@ def absolute_root(root: str, base: Path) -> str:
 
 
 def experiment_from(table: Mapping[str, Any], *, name: str, context: str) -> Experiment:
-    """Build an experiment from nested tables.
+    """Build an experiment from nested tables, and import the plug-ins that it names.
 
     Args:
-        table: sections and ``models``, as in the file.
+        table: sections, ``models`` and ``plugins``, as in the file.
         name: the name of the experiment.
         context: what error messages begin with.
 
@@ -89,8 +91,10 @@ def experiment_from(table: Mapping[str, Any], *, name: str, context: str) -> Exp
         ValueError: as ``load_experiment``.
     """
     for key in table:
-        if key not in SECTIONS and key != "models":
-            raise unknown_key(context, key, [*SECTIONS, "models"])
+        if key not in SECTIONS and key not in ("models", "plugins"):
+            raise unknown_key(context, key, [*SECTIONS, "models", "plugins"])
+    plugins = read_plugins(table.get("plugins", []), context)
+    load_plugins(plugins, context)
     sections: dict[str, Any] = {
         key: build_section(kind, table.get(key, {}), context, key) for key, kind in SECTIONS.items()
     }
@@ -105,7 +109,7 @@ def experiment_from(table: Mapping[str, Any], *, name: str, context: str) -> Exp
     for label, count in Counter(row.label for row in rows).items():
         if count > 1:
             raise ValueError(f"{context}: label {label!r} is given twice: each model needs a different label")
-    return Experiment(name=name, models=rows, **sections)
+    return Experiment(name=name, models=rows, plugins=plugins, **sections)
 
 
 def build_section(kind: type[Section], table: Any, context: str, prefix: str) -> Section:

@@ -2,12 +2,12 @@
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from compare.config.parse import SECTIONS, absolute_root
-from compare.config.resolve_model import resolve_model
+from compare.config.resolve_model import resolve_model, used_plugins
 from compare.config.schema import SCHEMA
 from compare.config.sections import (
     BenchConfig,
@@ -47,6 +47,8 @@ class Run:
     """Amounts of work of the timings."""
     budget: BudgetConfig
     """If the budget is matched, ``amount`` and ``reference`` are what it was matched to."""
+    plugins: tuple[str, ...] = field(default=(), compare=False)
+    """Modules of plug-ins that the results depend on; runs that differ in these alone are the same run."""
 
     @property
     def name(self) -> str:
@@ -125,10 +127,11 @@ def resolve_models(
     data = dataclasses.replace(experiment.data, root=absolute_root(experiment.data.root, Path()))
     decided = {"data": data, "train": train, "decode": decode}
     sections = {name: getattr(experiment, name) for name in SECTIONS} | decided
-    return [
-        Run(label=row.label, preset=row.preset, model=model, **sections)
-        for row, model in zip(experiment.models, models, strict=True)
-    ]
+    runs = []
+    for row, model in zip(experiment.models, models, strict=True):
+        plugins = used_plugins(experiment.plugins, row.preset, model)
+        runs.append(Run(label=row.label, preset=row.preset, model=model, plugins=plugins, **sections))
+    return runs
 
 
 def find_task(settings: Experiment | Run) -> TaskName:
@@ -157,11 +160,11 @@ def _without_search(decode: DecodeConfig, context: str) -> DecodeConfig:
     batch_tokens = decode.batch_tokens  # bounds the batches of scoring too
     default = DecodeConfig(batch_tokens=batch_tokens)
     unused = dataclasses.replace(default, beam_size=1, length_penalties=(0.0,))
-    for field in dataclasses.fields(DecodeConfig):
-        value = getattr(decode, field.name)
-        if value not in (getattr(default, field.name), getattr(unused, field.name)):
+    for setting in dataclasses.fields(DecodeConfig):
+        value = getattr(decode, setting.name)
+        if value not in (getattr(default, setting.name), getattr(unused, setting.name)):
             raise ValueError(
-                f"{context}: decode.{field.name} has no effect on language models, which translate nothing: "
+                f"{context}: decode.{setting.name} has no effect on language models, which translate nothing: "
                 "leave it out"
             )
     return unused
@@ -170,4 +173,6 @@ def _without_search(decode: DecodeConfig, context: str) -> DecodeConfig:
 def runs_to_toml(runs: Sequence[Run]) -> str:
     """Write the experiment of these runs; the sections that they share are those of the first."""
     first, *_ = runs
-    return to_toml({name: getattr(first, name) for name in SECTIONS}, [run.model_table() for run in runs])
+    sections = {name: getattr(first, name) for name in SECTIONS}
+    plugins = dict.fromkeys(name for run in runs for name in run.plugins)
+    return to_toml(sections, [run.model_table() for run in runs], list(plugins))

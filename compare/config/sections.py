@@ -260,6 +260,8 @@ class Experiment:
     """Quantity in which the models are made equal."""
     models: tuple[ModelConfig, ...]
     """Presets, labels and overrides, in the order of the table."""
+    plugins: tuple[str, ...] = ()
+    """Modules from outside this repository that register models, scores, metrics or studies."""
 
 
 def run_name(label: str, seed: int) -> str:

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +40,17 @@ def parse_value(text: str) -> Any:
         return text.strip()
 
 
-def to_toml(sections: Mapping[str, Any], models: Iterable[Mapping[str, Any]]) -> str:
-    """Write sections (config dataclasses by name) and ``[[models]]`` tables, leaving out what is None."""
-    lines: list[str] = []
+def to_toml(
+    sections: Mapping[str, Any], models: Iterable[Mapping[str, Any]], plugins: Sequence[str] = ()
+) -> str:
+    """Write an experiment, leaving out what is None.
+
+    Args:
+        sections: config dataclasses by name.
+        models: ``[[models]]`` tables.
+        plugins: names of modules.
+    """
+    lines = [*toml_assignments({"plugins": list(plugins)}), ""] if plugins else []
     for name, section in sections.items():
         lines += [f"[{name}]", *toml_assignments(dataclasses.asdict(section)), ""]
     for table in models:

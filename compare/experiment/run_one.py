@@ -51,7 +51,7 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Resul
         batch_hash=prepared.batch_hash if prepared else None,
         settings_hash=settings_hash(run),
         config_hash=folder.config_hash,
-        code_version=code_version(),
+        code_version=code_version(run.plugins),
         **gpu_conditions(run),
         **dataclasses.asdict(this_machine(torch.device(run.train.device))),
     )

@@ -10,6 +10,7 @@ from compare.models.registry import Architecture, family_of
 from compare.models.resolved_model import ResolvedModel
 from compare.optim.config import OptimConfig
 from compare.system.hints import abbreviate, did_you_mean
+from compare.system.plugins import track_registry
 from seq2seq.config import AttentionConfig, Cell, RecurrentLanguageModelConfig, Seq2SeqConfig
 from transformer.config import DecoderOnlyConfig, LanguageModelConfig, TransformerConfig
 
@@ -380,6 +381,7 @@ PRESETS: dict[str, Preset] = {
 
 for _name, _departures in DEPARTURES.items():
     PRESETS[_name] = replace(PRESETS[_name], departures=_departures)
+track_registry("preset", PRESETS)
 
 
 def find_preset(name: str, context: str = "") -> Preset:

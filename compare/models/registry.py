@@ -12,7 +12,9 @@ import seq2seq.flops
 import transformer.flops
 from compare.models.hybrid_config import HybridConfig, hybrid_multiply_adds
 from compare.models.ladder_config import LadderConfig, ladder_multiply_adds
+from compare.system.plugins import track_registry
 from seq2seq.config import RecurrentLanguageModelConfig, Seq2SeqConfig
+from seq2seq.scores import SCORES
 from transformer.config import DecoderOnlyConfig, LanguageModelConfig, TransformerConfig
 
 if TYPE_CHECKING:
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 
 TaskName = Literal["translation", "language modelling"]
 """What a model is trained and judged for."""
+
+METHODS = ("forward", "features", "encode", "init_state", "step", "attention")
+"""Methods of every model: those of ``compare.protocol.EncoderDecoder``, and ``forward``, for its logits."""
 
 
 class Architecture(Protocol):
@@ -218,6 +223,8 @@ for _family in (
     ),
 ):
     register_family(_family)
+track_registry("family", FAMILIES)
+track_registry("score", SCORES)  # here, as seq2seq knows nothing of plug-ins
 
 
 def family_of(config: Any) -> Family:
@@ -245,6 +252,28 @@ def build(config: Architecture, src_vocabulary: int, tgt_vocabulary: int) -> "Mo
         A torch module, on the CPU unless a ``torch.device`` context is active.
 
     Raises:
-        ValueError: the config belongs to no registered family, or ties embeddings of different size.
+        ValueError: the config belongs to no registered family, ties embeddings of different size, or the
+            family builds something that lacks what ``compare.protocol`` asks for.
     """
-    return cast("Model", family_of(config).build(config, src_vocabulary, tgt_vocabulary))
+    family = family_of(config)
+    model = family.build(config, src_vocabulary, tgt_vocabulary)
+    _check_interface(model, family.name)
+    return cast("Model", model)
+
+
+def _check_interface(model: Any, family: str) -> None:
+    """Raise ValueError if ``model`` lacks a method or the layer that every model has."""
+    from torch import nn
+
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"family {family!r} builds {type(model).__name__}, which is no torch module")
+    for name in METHODS:
+        if not callable(getattr(model, name, None)):
+            raise ValueError(
+                f"{type(model).__name__} of family {family!r} has no method {name}: see compare/protocol.py"
+            )
+    if not isinstance(getattr(model, "output", None), nn.Linear):
+        raise ValueError(
+            f"{type(model).__name__} of family {family!r} has no layer output, a torch.nn.Linear from "
+            "features to logits: see compare/protocol.py"
+        )

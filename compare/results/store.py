@@ -9,6 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from compare.config.plugins import load_plugins_of_run
 from compare.config.sections import run_name
 from compare.config.toml_text import read_toml
 from compare.results.result import Result, Status
@@ -127,10 +128,11 @@ def to_frame(results: Iterable[Result]) -> "pd.DataFrame":
 
 
 def _read_own_result(folder: Path) -> Result:
-    """Read the result of a run, whose folder must bear its label and seed.
+    """Read the result of a run, whose folder must bear its label and seed; import the plug-ins it names.
 
     Tables, plots and ``check`` find the other files of a run by its label and seed.
     """
+    load_plugins_of_run(folder)  # their metrics have columns
     result = read_result(folder)
     if result.run not in (folder.name, run_name(*_label_and_seed(folder.name))):
         raise ValueError(

@@ -43,8 +43,8 @@ HEADLINE = ScoringOptions()
 
 
 def all_metrics() -> ScoringOptions:
-    """Return options that compute every registered metric."""
-    return ScoringOptions(metrics=tuple(METRICS))
+    """Return options that compute every registered metric but those ``on_request``."""
+    return ScoringOptions(metrics=tuple(name for name, metric in METRICS.items() if not metric.on_request))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +80,15 @@ class SystemScores:
         del columns["scores"]
         return columns | dict(self.scores)
 
+    def external(self) -> dict[str, float]:
+        """List the scores of metrics from outside, by name: those of no registered metric."""
+        columns = self.columns()
+        return {
+            name: score
+            for name, score in columns.items()
+            if isinstance(score, float) and f"{name}_signature" in columns and name not in METRICS
+        }
+
     def interval(self, metric: str) -> str:
         """Format the confidence interval of a metric: "[36.50, 39.75]"; empty where it has none.
 
@@ -100,6 +109,8 @@ class SystemScores:
             if (score := columns.get(name)) is not None:
                 text = f"{metric.heading:<5} {score:5.{metric.decimals + 1}f} {self.interval(name)}"
                 lines.append(f"{text.rstrip()}  {columns[f'{name}_signature']}")
+        for name, score in self.external().items():
+            lines.append(f"{name:<5} {score:6.2f}  {columns[f'{name}_signature']}")
         lengths = {"length ratio": self.length_ratio, "brevity penalty": self.brevity_penalty}
         known = [f"{name} {value:.3f}" for name, value in lengths.items() if value is not None]
         return "\n".join([*lines, ", ".join(known)] if known else lines)

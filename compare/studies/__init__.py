@@ -1,6 +1,29 @@
 """Studies that test claims of the literature by measurement: ``run_study`` runs one of ``STUDIES``."""
 
-from compare.studies.registry import STUDIES, Study, list_studies, render_studies, run_study
-from compare.studies.study import Claim, StudyResult
+from compare.analysis.table import Table
+from compare.studies.registry import (
+    STUDIES,
+    Study,
+    list_studies,
+    register_study,
+    render_studies,
+    run_study,
+)
+from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most, between, near
 
-__all__ = ["STUDIES", "Claim", "Study", "StudyResult", "list_studies", "render_studies", "run_study"]
+__all__ = [
+    "STUDIES",
+    "Claim",
+    "Settings",
+    "Study",
+    "StudyResult",
+    "Table",
+    "at_least",
+    "at_most",
+    "between",
+    "list_studies",
+    "near",
+    "register_study",
+    "render_studies",
+    "run_study",
+]

@@ -1,14 +1,17 @@
 """Registry of the studies, and the function that runs one."""
 
 import json
+import re
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compare.studies.study import Settings, StudyResult
 from compare.system.hints import did_you_mean
+from compare.system.plugins import track_registry
 
 if TYPE_CHECKING:
     from compare.studies.study_report import StudyReport
@@ -19,12 +22,15 @@ class Study:
     """Description of a study; the module of its name, with _ for -, has ``run(Settings) -> StudyResult``."""
 
     about: str
+    """Short description of the claim."""
     source: str
     """Publications, as named in ``compare.studies.references``, and derivations."""
     minutes: float
     """Upper bound of its duration on two cores."""
     reads_runs: bool = False
     """Whether it can read a finished experiment instead of training."""
+    run: Callable[[Settings], StudyResult] | None = None
+    """The function that measures; None: ``run`` of the module of its name in ``compare.studies``."""
 
 
 STUDIES: dict[str, Study] = {
@@ -114,15 +120,46 @@ STUDIES: dict[str, Study] = {
 }
 
 
+track_registry("study", STUDIES)
+
+
 def list_studies() -> list[str]:
-    """Return the names of all studies."""
+    """Return the names of all studies, registered ones included."""
     return list(STUDIES)
+
+
+def register_study(name: str, study: Study) -> None:
+    """Add a study, so that ``attnbench study NAME`` and ``run_study`` run it.
+
+    Args:
+        name: how commands name it: lower-case letters, digits and hyphens; its reports are in a folder of
+            this name.
+        study: its description, with the function ``run``.
+
+    Raises:
+        ValueError: the name is taken or has other characters, or ``study`` is not a ``Study`` with a
+            function ``run``.
+    """
+    if not isinstance(name, str) or not re.fullmatch("[a-z][a-z0-9-]*", name):
+        raise ValueError(
+            f"study {name!r:.80}: a name has only lower-case letters, digits and hyphens, "
+            "and begins with a letter"
+        )
+    if not isinstance(study, Study) or not callable(study.run):
+        raise ValueError(f"the study {name!r} must be a Study with a function run, found {study!r:.80}")
+    if name in STUDIES:
+        raise ValueError(f"the study {name!r} exists already: choose another name")
+    STUDIES[name] = study
 
 
 def render_studies(*, as_json: bool = False) -> str:
     """Describe all studies as text, one per line, or as JSON."""
     if as_json:
-        rows = [{"study": name, **asdict(study)} for name, study in STUDIES.items()]
+        names = [item.name for item in fields(Study) if item.name != "run"]
+        rows = [
+            {"study": name, **{each: getattr(study, each) for each in names}}
+            for name, study in STUDIES.items()
+        ]
         return json.dumps(rows, indent=2, ensure_ascii=False)
     width = max(map(len, STUDIES))
     return "\n".join(f"{name:<{width}}  {study.about} ({study.source})" for name, study in STUDIES.items())
@@ -168,7 +205,8 @@ def run_study(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         settings = Settings(seed=seed, quick=quick, runs=runs)
-        findings: StudyResult = import_module(f".{name.replace('-', '_')}", __package__).run(settings)
+        measure = study.run or import_module(f".{name.replace('-', '_')}", __package__).run
+        findings: StudyResult = measure(settings)
     seconds = time.perf_counter() - start
     report = StudyReport(
         name=name,

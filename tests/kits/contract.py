@@ -1,15 +1,27 @@
 """Every preset at tiny size, and sentences for it, shared by the tests of compare/protocol.py."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
-from torch import Tensor, nn
 
 from compare.config.resolve_model import resolve_model
 from compare.config.sections import ModelConfig
 from compare.decoding.search import SpecialIds
+from compare.integrations.contract import (
+    ATOL,
+    BOS,
+    EOS,
+    LENGTHS,
+    PAD,
+    V,
+    leaves,
+    sharpen,
+    sources,
+    stepped,
+    targets,
+)
 from compare.models.presets import PRESETS
 from compare.models.registry import build
 from compare.models.resolved_model import ResolvedModel
@@ -18,9 +30,27 @@ from seq2seq.scores import SCORES
 if TYPE_CHECKING:
     from compare.models.registry import Model
 
-PAD, BOS, EOS = 0, 2, 3
+__all__ = [
+    "BOS",
+    "EOS",
+    "EXACT",
+    "LENGTHS",
+    "PAD",
+    "SPECIAL",
+    "TINY",
+    "VARIANTS",
+    "V",
+    "float64",
+    "leaves",
+    "make",
+    "sharpen",
+    "sharpened",
+    "sources",
+    "stepped",
+    "targets",
+    "tiny",
+]
 SPECIAL = SpecialIds(pad=PAD, bos=BOS, eos=EOS)
-V = 13
 TINY = {
     "d_model": 6,
     "ffn_size": 10,
@@ -32,8 +62,7 @@ TINY = {
     "dropout": 0.3,
 }
 """Sizes for the presets that have these settings; source and target widths are equal, for tying."""
-EXACT = {"rtol": 0.0, "atol": 1e-12}
-LENGTHS = (5, 3, 1, 4)
+EXACT = {"rtol": 0.0, "atol": ATOL}
 TASKS = {name: preset.model.task for name, preset in PRESETS.items()}
 VARIANTS = [
     (name, "all" if number % 2 and TASKS[name] == "translation" else "output")
@@ -78,54 +107,8 @@ def make(name: str, tie: str = "output", seed: int = 0) -> "Model":
     return build(architecture, V if tie == "all" else V - 2, V)
 
 
-def sharpen(model: nn.Module, seed: int = 5) -> None:
-    """Move every weight far from its start, so that all of them count and no two tokens score alike."""
-    torch.manual_seed(seed)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.4 * torch.randn_like(parameter))
-
-
 def sharpened(request: pytest.FixtureRequest) -> "Model":
     """Build one of VARIANTS with sharpened weights; body of a fixture."""
     model = make(*request.param).eval()
     sharpen(model)
     return model
-
-
-def sources(
-    lengths: tuple[int, ...] = LENGTHS, width: int | None = None, seed: int = 1
-) -> tuple[Tensor, Tensor]:
-    """Draw random sources (B, S) and their mask; the sentences do not depend on ``width``."""
-    generator = torch.Generator().manual_seed(seed)
-    mask = torch.arange(width or max(lengths)) < torch.tensor(lengths).unsqueeze(1)
-    src = torch.full(mask.shape, PAD)
-    for row, length in enumerate(lengths):
-        src[row, : length - 1] = torch.randint(4, V - 2, (length - 1,), generator=generator)
-        src[row, length - 1] = EOS
-    return src, mask
-
-
-def targets(steps: int = 6, rows: int = len(LENGTHS)) -> Tensor:
-    generator = torch.Generator().manual_seed(2)
-    ids = torch.randint(4, V, (rows, steps), generator=generator)
-    ids[:, 0] = BOS
-    return ids
-
-
-def leaves(tree: Any) -> list[Tensor]:
-    if isinstance(tree, tuple):
-        return [leaf for part in tree for leaf in leaves(part)]
-    assert isinstance(tree, Tensor)
-    return [tree]
-
-
-def stepped(model: "Model", src: Tensor, mask: Tensor, tokens: Tensor) -> Tensor:
-    """Compute the logits (B, K, T, V) of tokens (B, K, T), fed one by one."""
-    memory = model.encode(src, mask)
-    state = model.init_state(memory, tokens.size(1), tokens.size(2))
-    steps = []
-    for t in range(tokens.size(2)):
-        logits, state = model.step(tokens[:, :, t], state, memory)
-        steps.append(logits)
-    return torch.stack(steps, dim=2)

@@ -44,7 +44,7 @@ def best_config(text: str, experiment: Experiment, winners: Mapping[str, TrialRe
         return edited
     sections = {name: getattr(best, name) for name in SECTIONS}
     tables = [{"preset": row.preset, "label": row.label, **row.overrides} for row in best.models]
-    return f"{top}{to_toml(sections, tables)}"
+    return f"{top}{to_toml(sections, tables, best.plugins)}"
 
 
 def _parse(text: str, name: str) -> Experiment | None:

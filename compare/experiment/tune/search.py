@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from compare.config.plugins import load_plugins
 from compare.experiment.experiment_folder import remove_leftovers_of_mistakes
 from compare.experiment.prepare import PreparedData
 from compare.experiment.tune.best_config import best_config
@@ -100,9 +101,15 @@ def tune_experiment(
 
 
 def work_on_search(
-    channel: Channel, config: str, folder: str, plan: Mapping[str, Any], overrides: Sequence[str]
+    channel: Channel,
+    config: str,
+    folder: str,
+    plan: Mapping[str, Any],
+    overrides: Sequence[str],
+    plugins: Sequence[str],
 ) -> None:
     """Work on a search in a child process, until each trial has ended or another process works on it."""
+    load_plugins(plugins)
     quiet = [no_messages(f"compare.{name}") for name in ("experiment.prepare", "system.locks")]
     with channel.messages(), quiet[0], quiet[1]:
         tune_experiment(config, folder, read_plan(plan), overrides=overrides, reporter=channel.reporter())

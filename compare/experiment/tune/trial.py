@@ -74,7 +74,7 @@ def run_trial(
         best_update=state.best_update if done else None,
         updates=state.update,
         seconds=round(sum(state.seconds.values()), 3),
-        code_version=code_version(),
+        code_version=code_version(run.plugins),
         reason=reason,
     )
 

@@ -35,7 +35,8 @@ def run_workers(
     """
     device = search.runs[0].train.device
     number = min(count_jobs(jobs, device), len(search.runs) * len(search.draws))
-    arguments = [str(search.config), str(folder), dataclasses.asdict(search.plan), list(overrides)]
+    plugins = sorted({name for run in search.runs for name in run.plugins})
+    arguments = [str(search.config), str(folder), dataclasses.asdict(search.plan), list(overrides), plugins]
     tasks = [
         Task(name=f"worker {index}", function=WORKER, arguments=arguments) for index in range(1, number + 1)
     ]

@@ -32,6 +32,7 @@ def render_scores(scores: Mapping[str, SystemScores], *, as_json: bool = False) 
     table = markdown_table([_row(name, system) for name, system in scores.items()])
     columns = first.columns()
     signatures = {metric.heading: columns.get(f"{name}_signature") for name, metric in METRICS.items()}
+    signatures |= {name: columns[f"{name}_signature"] for name in first.external()}
     notes = [f"- {heading}: {text}" for heading, text in signatures.items() if text]
     return "\n".join([table, "", *map(escape_markdown, notes)])
 
@@ -46,6 +47,7 @@ def _row(name: str, system: SystemScores) -> Row:
         row[definition.heading] = score
         if interval := system.interval(metric):
             row["[95%]" if "[95%]" not in row else f"{definition.heading} [95%]"] = interval
+    row |= system.external()
     return row if system.length_ratio is None else {**row, "length ratio": system.length_ratio}
 
 

@@ -4,8 +4,9 @@ import re
 
 from compare.scoring.metrics.base import Metric, MetricOptions, MetricScore
 from compare.scoring.metrics.bleu import Bleu
-from compare.scoring.metrics.chrf import Chrf
+from compare.scoring.metrics.chrf import Chrf, ChrfPlusPlus
 from compare.scoring.metrics.ter import Ter
+from compare.system.plugins import track_registry
 
 __all__ = [
     "METRICS",
@@ -17,8 +18,9 @@ __all__ = [
     "register_metric",
 ]
 
-METRICS: dict[str, Metric] = {metric.name: metric for metric in (Bleu(), Chrf(), Ter())}
+METRICS: dict[str, Metric] = {metric.name: metric for metric in (Bleu(), Chrf(), ChrfPlusPlus(), Ter())}
 """Every metric by name, in the order of tables."""
+track_registry("metric", METRICS)
 
 
 def list_metrics() -> list[str]:

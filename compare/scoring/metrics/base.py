@@ -62,6 +62,8 @@ class Metric(ABC):
     """Decimal places in tables; ``attnbench score`` prints one more."""
     higher_is_better: bool = True
     """Whether a higher score is a better translation."""
+    on_request: bool = False
+    """Whether it is computed only where it is asked for by name, not for every result."""
 
     @abstractmethod
     def compute(

@@ -14,7 +14,7 @@ from compare.experiment.run_all import run_experiment
 from compare.results.run_folder import RunFolder
 from compare.system.device import device_name, pick_device
 from compare.system.progress import Reporter
-from compare.system.version import code_version
+from compare.system.version import source_version
 from compare.training.metrics_log import read_metrics
 from tests.kits.paths import ROOT
 from tests.kits.runs import ROWS, files
@@ -128,14 +128,14 @@ def test_the_version_follows_the_sources(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(
         "compare.system.version.__file__", str(tmp_path / "compare" / "system" / "version.py")
     )
-    versions = [code_version.__wrapped__()]
-    assert versions == [code_version.__wrapped__()]
+    versions = [source_version.__wrapped__()]
+    assert versions == [source_version.__wrapped__()]
     (tmp_path / "data" / "notes.txt").write_text("no source")
-    assert code_version.__wrapped__() == versions[0]
+    assert source_version.__wrapped__() == versions[0]
     (tmp_path / "transformer" / "model.py").write_text("")
-    versions.append(code_version.__wrapped__())
+    versions.append(source_version.__wrapped__())
     (tmp_path / "data" / "words.py").rename(tmp_path / "data" / "word.py")
-    versions.append(code_version.__wrapped__())
+    versions.append(source_version.__wrapped__())
     assert len(set(versions)) == 3
 
 

@@ -1,0 +1,317 @@
+"""Models, scores, metrics and studies from outside: loaded by every command, hashed, refused in one line."""
+
+import io
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from compare.cli import main
+from compare.config.parse import load_experiment
+from compare.config.plugins import load_plugins
+from compare.config.run import resolve_models, runs_to_toml
+from compare.experiment.run_all import run_experiment
+from compare.experiment.tune.best_config import best_config
+from compare.experiment.tune.trial_log import TrialResult
+from compare.integrations.entry_points import load_installed_plugins
+from compare.models.presets import PRESETS
+from compare.results.run_folder import RunFolder
+from compare.scoring.metrics import METRICS
+from compare.studies.registry import STUDIES
+from compare.system.plugins import PLUGINS
+from compare.system.version import code_version, source_version
+from seq2seq.scores import SCORES
+from tests.kits.cli import Refusal
+from tests.kits.plugins import EXAMPLE, MODELS, importable, plugin_toml
+
+NAME = "attnbench_example"
+
+
+@pytest.fixture(scope="module")
+def plugin_run(tiny_toml: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An experiment with both models of the template, trained for a few updates."""
+    folder = tmp_path_factory.mktemp("plugin")
+    (folder / "e.toml").write_text(plugin_toml(tiny_toml))
+    with importable(EXAMPLE):
+        run_experiment(load_experiment(folder / "e.toml"), folder / "run")
+    return folder / "run"
+
+
+@pytest.fixture
+def example() -> Iterator[None]:
+    """The template is installed, and no command has loaded it yet."""
+    with importable(EXAMPLE):
+        yield
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Iterator[Path]:
+    """A folder whose modules can be imported."""
+    (tmp_path / "modules").mkdir()
+    with importable(tmp_path / "modules"):
+        yield tmp_path / "modules"
+
+
+def test_the_template_is_forgotten_between_tests():
+    assert not {"conv-gru", "cosine-rnn"} & PRESETS.keys()
+    assert not PLUGINS
+    assert NAME not in sys.modules
+
+
+def test_a_row_names_the_plug_in_and_the_hash_of_its_source(plugin_run: Path, example: None):
+    result = json.loads((plugin_run / "conv-gru-seed1" / "result.json").read_text())
+    load_plugins([NAME])
+    assert result["code_version"] == code_version([NAME]) != source_version()
+    assert result["code_version"].startswith(f"{source_version()} with {NAME} ")
+    assert result["status"] == "done"
+    assert 0 <= result["scores"]["repetition"] <= 100
+    assert result["train_flops_per_token"] > 0
+
+
+def test_its_config_names_the_plug_in(plugin_run: Path, example: None):
+    run = RunFolder.read(plugin_run / "cosine-rnn-seed1").run
+    assert run.plugins == (NAME,)
+    assert run.to_toml() == (plugin_run / "cosine-rnn-seed1" / "config.toml").read_text()
+
+
+def test_translate_loads_it(
+    plugin_run: Path,
+    example: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"the red dog\n")))
+    assert main(["translate", str(plugin_run / "conv-gru-seed1")]) == 0
+    assert capsys.readouterr().out.count("\n") == 1
+
+
+def test_table_shows_the_column_of_its_metric(
+    plugin_run: Path, example: None, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["table", str(plugin_run)]) == 0
+    assert "repeated |" in capsys.readouterr().out
+
+
+def test_check_computes_its_figures_again(
+    plugin_run: Path, example: None, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["check", str(plugin_run), "--decode", "2"]) == 0
+    output = capsys.readouterr().out
+    assert " 0 differ" in output
+    assert "made by code" not in output
+
+
+def test_check_says_that_the_plug_in_is_another_version(
+    plugin_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    shutil.copytree(EXAMPLE / NAME, tmp_path / NAME)
+    with (tmp_path / NAME / "cosine.py").open("a") as file:
+        file.write("# edited\n")
+    with importable(tmp_path):
+        assert main(["check", str(plugin_run)]) == 0
+    recorded = json.loads((plugin_run / "conv-gru-seed1" / "result.json").read_text())["code_version"]
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("made by")]
+    made, checked = line.removeprefix("made by code ").split(", checked by ")
+    assert made == recorded
+    assert checked.partition(" with ")[0] == made.partition(" with ")[0]
+    assert checked != made
+
+
+def test_the_report_has_its_models(plugin_run: Path, example: None, tmp_path: Path):
+    assert main(["report", str(plugin_run), "--out", str(tmp_path / "r.html"), "--quiet"]) == 0
+    page = (tmp_path / "r.html").read_text()
+    assert "conv-gru" in page
+    assert "share of words that equal the word before" in page
+    assert f"with {NAME}" in page
+
+
+def test_its_study_runs(example: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out = ["--out", str(tmp_path), "--quiet", "--json"]
+    assert main(["study", "cosine-peak", "--plugin", NAME, *out]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert [claim["holds"] for claim in report["claims"]] == [True, True, True]
+    assert (tmp_path / "cosine-peak" / "plot.svg").is_file()
+
+
+def test_its_metric_scores_files(example: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "hyp").write_text("a a b\n")
+    ref = ["--ref", str(tmp_path / "hyp"), "--json"]
+    assert main(["score", str(tmp_path / "hyp"), *ref, "-m", "repetition", "--plugin", NAME]) == 0
+    assert json.loads(capsys.readouterr().out)["repetition"] == pytest.approx(100 / 3)
+
+
+def test_a_missing_plug_in_is_named(plugin_run: Path, refusal: Refusal):
+    config = plugin_run / "conv-gru-seed1" / "config.toml"
+    for command in (["translate", config.parent], ["table", plugin_run], ["check", plugin_run]):
+        assert refusal(*command) == (
+            f"{config}: plug-in '{NAME}' cannot be used: it is not installed here: "
+            "install it, or put its folder on PYTHONPATH"
+        )
+
+
+PRESET = "from compare import Preset, register_preset\nfrom seq2seq.config import Seq2SeqConfig\n"
+PRESET += "new = Preset(about='a', source='b', architecture=Seq2SeqConfig())\n"
+BAD = {
+    "x = (": "SyntaxError: '(' was never closed",
+    "import no_such_package": "ModuleNotFoundError: No module named 'no_such_package'",
+    "x = 1": "it registers no preset, family, score, metric or study",
+    "raise SystemExit(3)": "SystemExit: status 3",
+    PRESET + "register_preset('mine', new)\nregister_preset('lstm', new)": (
+        "the preset 'lstm' exists already: choose another name"
+    ),
+    PRESET + "from compare.models.presets import PRESETS\nPRESETS['lstm'] = new": (
+        "it replaces the preset 'lstm', which exists already"
+    ),
+    "from compare.scoring.metrics import METRICS\nMETRICS.pop('ter')": "it replaces the metric 'ter'",
+}
+
+
+@pytest.mark.parametrize("source", BAD, ids=range(len(BAD)))
+def test_a_plug_in_that_cannot_be_used_is_refused_in_one_line(
+    source: str, elsewhere: Path, tiny_toml: Path, tmp_path: Path, refusal: Refusal
+):
+    before = [dict(registry) for registry in (PRESETS, METRICS, STUDIES, SCORES)]
+    (elsewhere / "badly_made.py").write_text(source)
+    path = tmp_path / "e.toml"
+    path.write_text(plugin_toml(tiny_toml, '["badly_made"]'))
+    error = refusal("run", path, "--dry-run", "--quiet")
+    assert error.startswith(f"{path}: plug-in 'badly_made' cannot be used: {BAD[source]}")
+    assert [dict(registry) for registry in (PRESETS, METRICS, STUDIES, SCORES)] == before
+
+
+def test_a_mended_plug_in_can_be_loaded_by_the_same_process(elsewhere: Path):
+    folder = elsewhere / "half_made"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("from . import presets, broken\n")
+    (folder / "presets.py").write_text(PRESET + "register_preset('mine', new)\n")
+    (folder / "broken.py").write_text("x = 1 / 0\n")
+    with pytest.raises(ValueError, match="plug-in 'half_made' cannot be used: ZeroDivisionError"):
+        load_plugins(["half_made"])
+    (folder / "broken.py").write_text("x = 1  # mended\n")
+    load_plugins(["half_made"])
+    assert "mine" in PRESETS
+
+
+@pytest.mark.parametrize(
+    ("plugins", "message"),
+    [
+        ('["os"]', "'os' is no plug-in: it belongs to Python, torch or attnbench"),
+        ('["compare.models"]', "'compare.models' is no plug-in"),
+        ('["../mine"]', "plugins must be names of modules, such as 'mypackage', found '../mine'"),
+        ("3", "plugins must be names of modules, such as 'mypackage', found 3"),
+    ],
+)
+def test_a_name_that_is_no_module_is_refused(
+    plugins: str, message: str, tiny_toml: Path, tmp_path: Path, refusal: Refusal
+):
+    path = tmp_path / "e.toml"
+    path.write_text(plugin_toml(tiny_toml, plugins))
+    assert f"{path}: {message}" in refusal("run", path, "--dry-run", "--quiet")
+
+
+FAMILY = """
+from dataclasses import dataclass
+from torch import nn
+from compare import Family, Operations, Preset, register_family, register_preset
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    width: int = 8
+
+class Model(nn.Module):
+    def __init__(self, config, src, tgt):
+        super().__init__()
+        self.{layer} = nn.Linear(config.width, tgt)
+    forward = features = encode = init_state = {method} = attention = lambda self, *_: None
+
+register_family(Family(name="mine", config=Config, build={build}, width_fields=("width",),
+                       operations=lambda *_: Operations(1, 1)))
+register_preset("mine", Preset(about="a", source="b", architecture=Config()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"method": "stepp"}, "Model of family 'mine' has no method step: see compare/protocol.py"),
+        ({"layer": "out"}, "Model of family 'mine' has no layer output, a torch.nn.Linear from features"),
+        ({"build": "lambda *_: 3"}, "family 'mine' builds int, which is no torch module"),
+    ],
+)
+def test_a_model_without_what_every_model_has_is_refused_before_training(
+    changes: dict[str, str], message: str, elsewhere: Path, tiny_toml: Path, tmp_path: Path, refusal: Refusal
+):
+    parts = {"method": "step", "layer": "output", "build": "Model", **changes}
+    (elsewhere / "half_a_model.py").write_text(FAMILY.format(**parts))
+    path = tmp_path / "e.toml"
+    path.write_text(plugin_toml(tiny_toml, '["half_a_model"]', '[[models]]\npreset = "mine"\n'))
+    assert message in refusal("run", path, "--dry-run", "--quiet")
+
+
+def install(folder: Path, modules: str, name: str = "plugins") -> None:
+    """Let the entry points of an installed distribution name modules."""
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[attnbench.plugins]\n{modules}")
+
+
+def test_an_installed_plug_in_needs_no_line_in_the_file(
+    elsewhere: Path, example: None, tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    install(elsewhere, "example = attnbench_example\n")
+    path = tmp_path / "e.toml"
+    path.write_text(plugin_toml(tiny_toml, "[]"))
+    assert main(["run", str(path), "--dry-run", "--quiet", "--out", str(tmp_path / "out")]) == 0
+    assert capsys.readouterr().out == "conv-gru-seed1\ncosine-rnn-seed1\n"
+    runs = resolve_models(load_experiment(path))
+    assert {run.plugins for run in runs} == {(NAME,)}
+    assert runs_to_toml(runs).startswith(f'plugins = ["{NAME}"]\n\n[data]\n')
+
+
+def test_an_installed_plug_in_that_is_broken_is_left_out(
+    elsewhere: Path, example: None, caplog: pytest.LogCaptureFixture
+):
+    install(elsewhere, "good = attnbench_example\nbad = no_such_module\n")
+    assert load_installed_plugins() == [NAME]
+    assert "left out: installed: plug-in 'no_such_module' cannot be used" in caplog.text
+    assert "conv-gru" in PRESETS
+
+
+def test_a_model_that_uses_no_plug_in_names_none(elsewhere: Path, tiny_toml: Path, tmp_path: Path):
+    (elsewhere / "just_a_preset.py").write_text(PRESET + "register_preset('mine', new)\n")
+    load_plugins(["just_a_preset"])
+    experiment = load_experiment(tiny_toml)
+    assert [run.plugins for run in resolve_models(experiment)] == [(), ()]
+    path = tmp_path / "e.toml"
+    path.write_text(plugin_toml(tiny_toml, "[]", '[[models]]\npreset = "mine"\n'))
+    (run,) = resolve_models(load_experiment(path))
+    assert run.plugins == ("just_a_preset",)
+
+
+def test_the_best_settings_of_a_search_keep_the_plug_ins(tiny_toml: Path, tmp_path: Path, example: None):
+    path = tmp_path / "e.toml"
+    path.write_text(plugin_toml(tiny_toml))
+    experiment = load_experiment(path)
+    options = {"status": "done", "bleu": 1.0, "loss": 1.0, "best_update": 1, "updates": 1, "seconds": 1.0}
+    winners = {
+        row.label: TrialResult(
+            label=row.label, trial=1, settings={"dropout": 0.4}, code_version="test", reason=None, **options
+        )
+        for row in experiment.models
+    }
+    unusual = path.read_text().replace("[data]\nroot = ", "data.root = ")
+    for text in (path.read_text(), unusual):
+        (tmp_path / "best.toml").write_text(best_config(text, experiment, winners, "a search"))
+        best = load_experiment(tmp_path / "best.toml")
+        assert best.plugins == (NAME,)
+        assert {row.overrides["dropout"] for row in best.models} == {0.4}
+
+
+def test_the_experiment_of_the_template_can_be_run(example: None):
+    runs = resolve_models(load_experiment(EXAMPLE / "experiment.toml"))
+    assert [run.label for run in runs] == ["conv-gru", "cosine-rnn", "bahdanau", "transformer"]
+    assert MODELS.count("preset") == 2

@@ -1,0 +1,182 @@
+"""``run --track``: a tracker gets each line of metrics.jsonl once, and no failure of it stops a run."""
+
+import json
+import sys
+import threading
+import time
+from collections import defaultdict
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from compare import track_metrics
+from compare.cli import main
+from compare.integrations import trackers
+from compare.training.metrics_log import read_metrics
+from tests.kits.cli import Refusal
+
+RUNS = ("luong-seed1", "transformer-seed1")
+
+
+class StandIn(ModuleType):
+    """A package with the calls of wandb and trackio: init(...) gives a run with log(...) and finish()."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.lines: dict[str, list[tuple[int, dict[str, float]]]] = defaultdict(list)
+        self.options: list[dict[str, Any]] = []
+        self.finished: list[str] = []
+
+    def init(self, *, project: str, name: str, config: dict[str, Any], resume: str, **options: Any) -> Any:
+        self.options.append({"project": project, "name": name, "config": config, "resume": resume, **options})
+        module = self
+
+        class Run:
+            def log(self, values: dict[str, float], step: int) -> None:
+                module.lines[name].append((step, values))
+
+            def finish(self) -> None:
+                module.finished.append(name)
+
+        return Run()
+
+
+@pytest.fixture(params=["wandb", "trackio"])
+def package(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    module = StandIn(request.param)
+    monkeypatch.setitem(sys.modules, request.param, module)
+    return module
+
+
+def expected(folder: Path, run: str) -> list[tuple[int, dict[str, float]]]:
+    """The numbers of a log, under the names that trackers show."""
+    return [
+        (
+            line["update"],
+            {
+                f"{line['kind']}/{key}": value
+                for key, value in line.items()
+                if key not in ("kind", "update", "chosen") and value is not None
+            },
+        )
+        for line in read_metrics(folder / run / "metrics.jsonl")
+    ]
+
+
+def test_every_line_is_sent_once(package: StandIn, copy: Path):
+    with track_metrics(copy, package.__name__):
+        pass
+    assert {run: package.lines[run] for run in RUNS} == {run: expected(copy, run) for run in RUNS}
+    assert any("valid/bleu" in values for _, values in package.lines[RUNS[0]])
+    assert sorted(package.finished) == sorted(RUNS)
+    assert {each["project"] for each in package.options} == {"copy"}
+    assert package.options[0]["config"]["train.max_updates"] == 90
+    package.lines.clear()
+    with track_metrics(copy, package.__name__):
+        pass
+    assert not package.lines
+
+
+def test_lines_are_sent_as_they_are_written(package: StandIn, copy: Path, monkeypatch: pytest.MonkeyPatch):
+    """Half a line waits; a log that a continued run has cut back is not sent twice; a new run is sent."""
+    monkeypatch.setattr(trackers, "POLL_S", 0.01)
+    log = copy / RUNS[0] / "metrics.jsonl"
+    lines = log.read_bytes().splitlines(keepends=True)
+    (copy / RUNS[1] / "metrics.jsonl").unlink()
+
+    def sent(number: int) -> None:
+        deadline = time.monotonic() + 60
+        while len(package.lines[RUNS[0]]) < number and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert len(package.lines[RUNS[0]]) == number
+
+    log.write_bytes(b"".join(lines[:5]) + lines[5][:10])
+    with track_metrics(copy, package.__name__):
+        sent(5)
+        with log.open("ab") as file:
+            file.write(lines[5][10:])
+        sent(6)
+        replace(log, lines[:3])
+        replace(log, lines[:8])
+        sent(8)
+    assert package.lines[RUNS[0]] == expected(copy, RUNS[0])
+    assert package.finished == [RUNS[0]]  # at the end, as its log has no final line
+    other = json.loads(lines[0]) | {"loss": 1.5}
+    replace(log, [json.dumps(other).encode() + b"\n", *lines[1:3]])
+    package.lines.clear()
+    with track_metrics(copy, package.__name__):
+        sent(3)
+
+
+def replace(path: Path, lines: list[bytes]) -> None:
+    path.with_suffix(".new").write_bytes(b"".join(lines))
+    path.with_suffix(".new").replace(path)
+
+
+def test_a_tracker_that_fails_is_a_warning_and_the_run_goes_on(
+    package: StandIn,
+    copy: Path,
+    tiny_toml: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.setattr("compare.report.views.write_views", lambda folder: None)
+
+    def init(**_: Any) -> None:
+        raise ConnectionError("no route to host\nand more")
+
+    package.init = init  # type: ignore[method-assign]
+    assert main(["run", str(tiny_toml), "--out", str(copy), "--track", package.__name__]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith("| model")
+    warning = f"{package.__name__} left out: ConnectionError: no route to host; metrics.jsonl of each run has"
+    assert captured.err.count(warning) == 1
+
+
+def test_a_missing_package_is_a_warning(
+    copy: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with track_metrics(copy, "wandb"):
+        pass
+    assert "wandb left out: ModuleNotFoundError" in caplog.text
+
+
+def test_a_tracker_that_hangs_is_left(
+    package: StandIn, copy: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    forever = threading.Event()
+    monkeypatch.setattr(package, "init", lambda **_: forever.wait(60))
+    monkeypatch.setattr(trackers, "END_S", 0.05)
+    with track_metrics(copy, package.__name__):
+        pass
+    assert f"{package.__name__} does not answer: left out" in caplog.text
+    forever.set()
+
+
+def test_an_unknown_tracker_is_refused(copy: Path, tiny_toml: Path, refusal: Refusal):
+    error = refusal("run", tiny_toml, "--out", copy, "--track", "wandbb", "--quiet")
+    assert error == "unknown tracker 'wandbb'; did you mean 'wandb'?"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_tensorboard_has_the_figures_of_the_log(copy: Path):
+    pytest.importorskip(
+        "tensorboard", reason="tensorboard is not installed: pip install 'attnbench[tensorboard]'"
+    )
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    with track_metrics(copy, "tensorboard"):
+        pass
+    for run in RUNS:
+        events = EventAccumulator(str(copy / "trackers" / "tensorboard" / run))
+        events.Reload()
+        losses = [
+            (step, values["train/loss"]) for step, values in expected(copy, run) if "train/loss" in values
+        ]
+        found = events.Scalars("train/loss")
+        assert [each.step for each in found] == [step for step, _ in losses]
+        assert [each.value for each in found] == pytest.approx([loss for _, loss in losses], rel=1e-6)
+        assert "train.max_updates = 90" in str(events.Tensors("config/text_summary"))
