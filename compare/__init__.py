@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from compare.experiment.converge import measure_convergence, plan_convergence
     from compare.experiment.convergence_file import Convergence
     from compare.experiment.ensemble import run_ensemble
+    from compare.experiment.fit import fit
     from compare.experiment.forced_scoring import (
         ForcedScores,
         SentenceScore,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from compare.experiment.tune.search import plan_trials, tune_experiment
     from compare.experiment.tune.space import parse_space
     from compare.experiment.tune.trial_log import read_trials
+    from compare.integrations.pretrained import from_pretrained, push_to_hub, save_pretrained
     from compare.models.catalogue import catalogue_presets, describe_preset
     from compare.models.presets import Preset, list_presets, register_preset
     from compare.models.registry import Family, Operations, build, register_family
@@ -102,6 +104,10 @@ _MODULES = {
     "Translator": "compare.decoding.translator",
     "TuningPlan": "compare.experiment.tune.plan",
     "build": "compare.models.registry",
+    "save_pretrained": "compare.integrations.pretrained",
+    "push_to_hub": "compare.integrations.pretrained",
+    "fit": "compare.experiment.fit",
+    "from_pretrained": "compare.integrations.pretrained",
     "build_report": "compare.report.html",
     "catalogue_presets": "compare.models.catalogue",
     "check_experiment": "compare.check.recompute",
@@ -194,6 +200,10 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "draw_figure",
     "Result",
     "load_model",
+    "fit",
+    "save_pretrained",
+    "from_pretrained",
+    "push_to_hub",
     "load_ensemble",
     "run_ensemble",
     "read_ensembles",

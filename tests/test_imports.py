@@ -35,6 +35,7 @@ ORDER = (
     "benchmark",
     "studies",
     "check",
+    "integrations",
     "cli",
     "__main__",
 )
