@@ -16,8 +16,15 @@ from compare.results.write_protection import check_output_folder
 from compare.system.hints import abbreviate
 from compare.system.progress import Reporter
 from data.prepare.first_pass import PreparationPlan, run_first_pass
-from data.prepare.prepare_corpus import prepare_corpus
-from data.text.files import hash_file, json_bytes, temporary_path, write_atomically
+from data.prepare.prepare_corpus import MANIFEST, prepare_corpus, summary
+from data.text.files import (
+    hash_file,
+    json_bytes,
+    parse_json,
+    read_bytes,
+    temporary_path,
+    write_atomically,
+)
 from data.text.formats import Records
 
 logger = logging.getLogger(__name__)
@@ -26,6 +33,8 @@ PAIRS = "pairs.jsonl"
 """The pairs as given, one JSON object per line, in the folder of the experiment."""
 CORPUS = "corpus"
 """The corpus folder made of them, in the same folder."""
+MAX_BYTES = 1_000_000
+"""Size that the manifest of such a corpus does not reach."""
 
 
 def fit(
@@ -80,6 +89,8 @@ def fit(
     corpus = folder / CORPUS
     if not corpus.exists():
         prepare_corpus(plan, corpus)
+    elif not summary(plan, first_pass).items() <= _read_manifest(corpus).items():
+        raise ValueError(f"{corpus} has other languages or sizes of valid and test: choose another folder")
     path = corpus / f"{preset}.toml"
     write_atomically(path, text)
     experiment = load_experiment(path, overrides)
@@ -91,6 +102,14 @@ def fit(
     if result.status != "done":
         raise ValueError(f"{run}: training {result.status}: {result.reason or 'call fit again to continue'}")
     return load_model(run, RunFolder.read(run).run.train.device)
+
+
+def _read_manifest(corpus: Path) -> dict[str, Any]:
+    """Read how the pairs were divided; empty where that is not known."""
+    try:
+        return dict(parse_json(read_bytes(corpus / MANIFEST, max_bytes=MAX_BYTES)))
+    except (OSError, ValueError, TypeError):
+        return {}
 
 
 def _keep_pairs(pairs: Iterable[Sequence[str]], folder: Path) -> Path:

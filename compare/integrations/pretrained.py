@@ -16,7 +16,7 @@ from compare.integrations.hub import download_model, is_hub_id, upload_model
 from compare.integrations.model_card import model_card
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, save_result
-from compare.results.trained_model import load_model
+from compare.results.trained_model import load_model, weights_file
 from compare.training.file_names import SAVED
 from data.text.compression import read_decompressed
 from data.text.new_folder import check_vacant, new_folder
@@ -59,11 +59,10 @@ def save_pretrained(model: Translator | str | Path, folder: str | Path, *, repla
     run = RunFolder.read(source)
     config = published_config(run)
     result = with_config_hash(result, config)
-    weights = source / SAVED if (source / SAVED).exists() else run.weights
     with new_folder(out, replace=replace) as target:
         (target / "config.toml").write_bytes(config)
         load_pair(source).save(target)
-        shutil.copyfile(weights, target / SAVED)
+        shutil.copyfile(weights_file(run), target / SAVED)
         if run.selection.exists():
             (target / run.selection.name).write_bytes(read_decompressed(run.selection, max_bytes=MAX_BYTES))
         save_result(target, result)

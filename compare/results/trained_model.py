@@ -57,10 +57,8 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
             f"{vocabularies.content_hash[:12]}, not {trained_with[:12]}): restore the run's own file"
         )
     sizes = len(vocabularies.src), len(vocabularies.tgt)
-    architecture, weights = trained.run.model.architecture, trained.weights
-    if (saved := folder / SAVED).exists():
-        weights = saved
-    elif not weights.parent.is_dir():
+    architecture, weights = trained.run.model.architecture, weights_file(trained)
+    if not weights.parent.is_dir():
         raise ValueError(
             f"{folder} has no weights (published runs have none): "
             "train it again to translate or to see attention"
@@ -84,6 +82,12 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
     return Translator(
         model, vocabularies, trained.run.decode, torch.device(device), penalty, folder=folder.resolve()
     )
+
+
+def weights_file(run: RunFolder) -> Path:
+    """Return the file with the weights of a run, or of a model that ``save_pretrained`` wrote."""
+    saved = run.folder / SAVED
+    return saved if saved.exists() else run.weights
 
 
 def load_ensemble(runs: Sequence[str | Path], device: str = "cpu") -> Translator:

@@ -61,6 +61,8 @@ def test_it_trains_as_the_commands_do(tmp_path: Path, capsys: pytest.CaptureFixt
     assert frame["data_hash"].nunique() == frame["settings_hash"].nunique() == 1
     with pytest.raises(ValueError, match="holds other pairs than these: choose another folder"):
         quick_fit(tmp_path / "fit", PAIRS[1:])
+    with pytest.raises(ValueError, match="has other languages or sizes of valid and test"):
+        quick_fit(tmp_path / "fit", test=2)
 
 
 @pytest.mark.parametrize(
