@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from compare.experiment.tune.search import plan_trials, tune_experiment
     from compare.experiment.tune.space import parse_space
     from compare.experiment.tune.trial_log import read_trials
+    from compare.integrations.export import Export, export_model
     from compare.integrations.pretrained import from_pretrained, push_to_hub, save_pretrained
     from compare.models.catalogue import catalogue_presets, describe_preset
     from compare.models.presets import Preset, list_presets, register_preset
@@ -80,6 +81,7 @@ _MODULES = {
     "Convergence": "compare.experiment.convergence_file",
     "EnsembleResult": "compare.results.ensemble_file",
     "Experiment": "compare.config.sections",
+    "Export": "compare.integrations.export",
     "Family": "compare.models.registry",
     "ForcedScores": "compare.experiment.forced_scoring",
     "Hypothesis": "compare.decoding.beams",
@@ -106,6 +108,7 @@ _MODULES = {
     "build": "compare.models.registry",
     "save_pretrained": "compare.integrations.pretrained",
     "push_to_hub": "compare.integrations.pretrained",
+    "export_model": "compare.integrations.export",
     "fit": "compare.experiment.fit",
     "from_pretrained": "compare.integrations.pretrained",
     "build_report": "compare.report.html",
@@ -204,6 +207,8 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "save_pretrained",
     "from_pretrained",
     "push_to_hub",
+    "export_model",
+    "Export",
     "load_ensemble",
     "run_ensemble",
     "read_ensembles",

@@ -123,6 +123,8 @@ def translate_converted(
     sources: Sequence[list[int]],
     limits: Sequence[int],
     *,
+    pad: int,
+    bos: int,
     eos: int,
 ) -> list[list[int]]:
     """Translate ids by CTranslate2's greedy search, in fp32 on the CPU.
@@ -133,6 +135,8 @@ def translate_converted(
         tgt_pieces: one text per target id.
         sources: ids of each sentence, without the end of sentence.
         limits: maximum number of tokens of each translation, without the end of sentence.
+        pad: id of padding, which never comes out.
+        bos: id of the begin of sentence, likewise.
         eos: id of the end of sentence.
     """
     from ctranslate2 import Translator
@@ -146,7 +150,12 @@ def translate_converted(
     for limit, rows in groups.items():
         pieces = [[src_pieces[index] for index in (*sources[row], eos)] for row in rows]
         results = translator.translate_batch(
-            pieces, beam_size=1, max_decoding_length=limit, max_input_length=0, max_batch_size=32
+            pieces,
+            beam_size=1,
+            max_decoding_length=limit,
+            max_input_length=0,
+            max_batch_size=32,
+            suppress_sequences=[[tgt_pieces[pad]], [tgt_pieces[bos]]],
         )
         found |= {
             row: [ids[p] for p in result.hypotheses[0]] for row, result in zip(rows, results, strict=True)

@@ -157,7 +157,7 @@ def _to_ctranslate2(translator: Translator, run: Run, folder: Path, versions: di
     arrays = {name: tensor.numpy() for name, tensor in translator.model.state_dict().items()}
     src, tgt = map(distinct_pieces, translator.vocabularies)
     convert(arrays, numbers, folder / MODEL, src, tgt)
-    return partial(translate_converted, folder / MODEL, src, tgt, eos=EOS)
+    return partial(translate_converted, folder / MODEL, src, tgt, pad=PAD, bos=BOS, eos=EOS)
 
 
 MODEL = "model"

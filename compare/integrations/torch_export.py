@@ -93,8 +93,10 @@ def export_programs(model: "Model", max_source: int | None = None) -> tuple[Expo
     sizes = [(sentences, length - shorter, steps) for sentences, length, steps in SIZES]
     examples = [_example(model, *each) for each in sizes]
     (source, (tokens, state, memory), layouts), (_, other, _) = examples
+    # A limit of the length is one of several sizes of the step, which torch finds itself where it may.
+    variable = Dim.DYNAMIC if max_source is None else Dim.AUTO
     dynamic = tuple(
-        [_dynamic(one, two) for one, two in zip(ones, twos, strict=True)]
+        [_dynamic(one, two, variable) for one, two in zip(ones, twos, strict=True)]
         for ones, twos in zip((state, memory), other[1:], strict=True)
     )
     rows = {0: Dim("sentences")}
@@ -104,7 +106,7 @@ def export_programs(model: "Model", max_source: int | None = None) -> tuple[Expo
         step = torch.export.export(
             Step(model, *layouts),
             (tokens, state, memory),
-            dynamic_shapes=([Dim.DYNAMIC, Dim.STATIC], *dynamic),
+            dynamic_shapes=([variable, Dim.STATIC], *dynamic),
         )
     except Exception as error:  # torch raises many types
         raise ValueError(f"torch.export cannot trace this model: {first_line(error)}") from None
@@ -129,10 +131,10 @@ def _example(model: "Model", sentences: int, length: int, steps: int) -> Example
     return (src, mask), (tokens, states, memories), (state_layout, memory_layout)
 
 
-def _dynamic(one: Tensor, other: Tensor) -> list[Any]:
-    """Describe the sizes of a tensor, which vary if they differ between two examples."""
+def _dynamic(one: Tensor, other: Tensor, variable: Any) -> list[Any]:
+    """Describe the sizes of a tensor: ``variable`` where they differ between two examples."""
     pairs = zip(one.shape, other.shape, strict=True)
-    return [Dim.STATIC if first == second else Dim.DYNAMIC for first, second in pairs]
+    return [Dim.STATIC if first == second else variable for first, second in pairs]
 
 
 def save_programs(model: "Model", folder: Path, max_source: int | None = None) -> None:
