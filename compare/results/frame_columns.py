@@ -59,5 +59,5 @@ def _field_docstrings() -> dict[str, str]:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             name = node.target.id
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and name:
-            found[name] = " ".join(str(node.value.value).split())
+            found[name] = " ".join(str(node.value.value).split()).replace("``", "`")
     return found
