@@ -56,7 +56,7 @@ class Encode(nn.Module):
 
     def forward(self, src: Tensor, src_mask: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """Encode, and begin one hypothesis per sentence; a traced state has no capacity."""
-        memory = self.model.encode(src, src_mask)
+        memory: Any = self.model.encode(src, src_mask)
         return flatten(memory)[0], flatten(self.model.init_state(memory, 1, 1))[0]
 
 
@@ -122,8 +122,8 @@ def _example(model: "Model", sentences: int, length: int, steps: int) -> Example
     src = torch.full((sentences, length), EOS)
     mask = torch.ones_like(src, dtype=torch.bool)
     mask[1:, -1] = False  # padding
-    memory = model.encode(src, mask)
-    state = model.init_state(memory, 1, steps)
+    memory: Any = model.encode(src, mask)
+    state: Any = model.init_state(memory, 1, steps)
     tokens = torch.full((sentences, 1), BOS)
     for _ in range(steps):
         _, state = model.step(tokens, state, memory)
