@@ -14,7 +14,7 @@ if [ -n "$given" ]; then
     pin=$(mktemp)
     trap 'rm -f "$pin"' EXIT
     echo "torch==$version" >"$pin"  # pip fails rather than exchange it
-    "$given" -m pip install --quiet --constraint "$pin" --editable ".[dev,slurm,tune]"
+    "$given" -m pip install --quiet --constraint "$pin" --editable ".[dev,export,hub,slurm,tune]"
     exit 0
 fi
 
@@ -31,4 +31,4 @@ done
 }
 # torch first and by its exact version, so that a CPU wheel at hand is taken before anything else asks for torch.
 .venv/bin/python -m pip install --quiet "$(grep '^torch==' constraints.txt)"
-.venv/bin/python -m pip install --quiet --constraint constraints.txt --editable ".[dev,slurm,tune]"
+.venv/bin/python -m pip install --quiet --constraint constraints.txt --editable ".[dev,export,hub,slurm,tune]"

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from compare.experiment.dry_run import dry_run, estimate_experiment
     from compare.experiment.ensemble import run_ensemble
     from compare.experiment.extend import extend_experiment, plan_extension
+    from compare.experiment.fit import fit
     from compare.experiment.forced_scoring import (
         ForcedScores,
         SentenceScore,
@@ -58,6 +59,8 @@ if TYPE_CHECKING:
     from compare.integrations.external_metrics import add_external_scores
     from compare.integrations.trackers import track_metrics
     from compare.integrations.verify import Verdict, verify_preset
+    from compare.integrations.export import Export, export_model
+    from compare.integrations.pretrained import from_pretrained, push_to_hub, save_pretrained
     from compare.models.catalogue import catalogue_presets, describe_preset
     from compare.models.presets import Preset, list_presets, register_preset
     from compare.models.registry import Family, Operations, build, register_family
@@ -85,6 +88,7 @@ _MODULES = {
     "Convergence": "compare.experiment.convergence_file",
     "EnsembleResult": "compare.results.ensemble_file",
     "Experiment": "compare.config.sections",
+    "Export": "compare.integrations.export",
     "Family": "compare.models.registry",
     "ForcedScores": "compare.experiment.forced_scoring",
     "Hypothesis": "compare.decoding.beams",
@@ -112,6 +116,11 @@ _MODULES = {
     "Verdict": "compare.integrations.verify",
     "add_external_scores": "compare.integrations.external_metrics",
     "build": "compare.models.registry",
+    "save_pretrained": "compare.integrations.pretrained",
+    "push_to_hub": "compare.integrations.pretrained",
+    "export_model": "compare.integrations.export",
+    "fit": "compare.experiment.fit",
+    "from_pretrained": "compare.integrations.pretrained",
     "build_report": "compare.report.html",
     "catalogue_presets": "compare.models.catalogue",
     "check_experiment": "compare.check.recompute",
@@ -216,6 +225,12 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "draw_figure",
     "Result",
     "load_model",
+    "fit",
+    "save_pretrained",
+    "from_pretrained",
+    "push_to_hub",
+    "export_model",
+    "Export",
     "load_ensemble",
     "run_ensemble",
     "read_ensembles",

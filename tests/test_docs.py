@@ -20,6 +20,19 @@ API = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", API, re.DOTALL)
 PROSE = re.sub(r"```.*?```", "", API, flags=re.DOTALL)
 SIGNATURES = re.findall(r"`(\w+)\(([^`]*)\)`", PROSE)
+QUICK = [
+    "train.device=cpu",
+    "train.max_updates=4",
+    "train.valid_every=4",
+    "train.batch_tokens=256",
+    "decode.beam_size=1",
+    "decode.max_ratio=0.1",
+    "bench.sentences=2",
+    "bench.latency_sentences=2",
+    "bench.repeats=1",
+    "bench.updates=1",
+]
+"""Settings with which training and timing take seconds."""
 PUBLIC = {name: package for package in (compare, data) for name in package.__all__}
 
 
@@ -62,6 +75,7 @@ def test_the_examples_run(
         "runs/demo": copy.as_posix(),
         "bahdanau-seed1": "luong-seed1",
         'baseline="bahdanau"': 'baseline="luong"',
+        'settings={"hidden_size": 256}': f'settings={{"hidden_size": 16}}, overrides={QUICK}',
     }
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": "docs"}

@@ -19,6 +19,8 @@ RACERS = {
     "opennmt-py": "race_opennmt.py",
     "ctranslate2": "race_ctranslate2.py",
 }
+USES_OURS = (OURS, "ctranslate2")
+"""Toolkits whose process imports from this repository; of CTranslate2 the conversion, without torch."""
 MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1)}
 """Keep freed memory in the process, for all toolkits; ``compare.system.cpu`` does this by mallopt."""
 COMPILED = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
@@ -45,7 +47,7 @@ class Contestant:
             "MKL_NUM_THREADS": str(threads),
         }
         settings.pop("PYTHONPATH", None)
-        if name == OURS:
+        if name in USES_OURS:
             settings["PYTHONPATH"] = str(ROOT)
         self._errors = TemporaryFile("w+")  # noqa: SIM115 - it lives as long as the process
         self._process = subprocess.Popen(

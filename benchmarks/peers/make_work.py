@@ -11,6 +11,7 @@ from work import Pairs, Sources, Work
 
 from compare.config.parse import load_experiment
 from compare.experiment.prepare import prepare_data
+from compare.integrations.ctranslate2_model import Numbers
 from compare.models.flops import train_flops_per_token
 from compare.results.run_folder import RunFolder
 from compare.results.trained_model import load_model
@@ -77,20 +78,14 @@ def save_weights(run: Path, path: Path) -> None:
     """Write the weights of a finished run's Transformer, and what of its settings they do not tell."""
     model = load_model(run).model
     config = model.config
-    if not isinstance(config, TransformerConfig) or config.positions != "sinusoidal" or config.head_size:
-        raise ValueError(
-            f"{run}: only a Transformer with sinusoidal positions and even heads can be exported"
-        )
+    if type(config) is not TransformerConfig:
+        raise ValueError(f"{run}: only a Transformer can be exported")
     numbers = {
         "params": sum(weight.numel() for weight in model.parameters()),
-        "vocabulary": model.output.out_features,
-        **{name: getattr(config, name) for name in ("encoder_layers", "decoder_layers", "num_heads")},
-        "pre_norm": int(config.norm == "pre"),
-        "gelu": int(config.activation == "gelu"),
-        **{"unk": UNK, "bos": BOS, "eos": EOS},
+        **Numbers.of(config, unk=UNK, bos=BOS, eos=EOS)._asdict(),
     }
     arrays = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
-    np.savez(path, allow_pickle=False, **arrays, **{f"config/{name}": n for name, n in numbers.items()})
+    np.savez(path, allow_pickle=False, **arrays, **{f"numbers/{name}": n for name, n in numbers.items()})
 
 
 def _pairs(batch: Batch) -> Pairs:

@@ -5,10 +5,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import ctranslate2
+import numpy as np
 from ctranslate2 import TranslationResult, Translator
-from export_ctranslate2 import Weights, convert
 from work import Sources, Work
 from worker import Racer, Task, Unsupported, serve
+
+from compare.integrations.ctranslate2_model import Numbers, convert
 
 TYPES = {"fp32": "float32", "bf16": "bfloat16"}
 
@@ -25,9 +27,13 @@ class CTranslate2(Racer):
         if kind not in ctranslate2.get_supported_compute_types("cpu"):
             raise Unsupported(f"has no {kind} on this processor")
         self.beam = task.beam
-        self._params = Weights(Path(task.weights)).number("params")
+        with np.load(task.weights, allow_pickle=False) as found:
+            arrays = dict(found)
+        numbers = {name: int(arrays.pop(f"numbers/{name}")) for name in ("params", *Numbers._fields)}
+        self._params = numbers.pop("params")
+        pieces = [str(index) for index in range(len(arrays["output.weight"]))]
         with TemporaryDirectory() as folder:
-            convert(Path(task.weights), Path(folder) / "model")
+            convert(arrays, Numbers(**numbers), Path(folder) / "model", pieces, pieces)
             self.translator = Translator(
                 f"{folder}/model",
                 device="cpu",

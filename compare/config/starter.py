@@ -1,9 +1,10 @@
-"""Starter experiment for a new corpus: the model families of configs/multi30k.toml, scaled to its size."""
+"""Starter experiment for a new corpus: models scaled to its size, by default four families."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from compare.config.toml_text import toml_assignments
+from compare.models.presets import find_preset
 from data.prepare.first_pass import FirstPass
 
 TOKENS_PER_PAIR = 20
@@ -33,19 +34,28 @@ SIZES = (
     Size(pairs=float("inf"), epochs=3, width=512, batch_tokens=8_192, vocabulary=32_000, rate=0.5),
 )
 LEARNING_RATES = {"lstm": 3e-3, "bahdanau": 1.5e-3, "luong-general": 1.5e-3, "transformer": 1.2e-3}
-"""Learning rates that suit Multi30k, by preset."""
+"""Learning rates that suit Multi30k, by preset; others keep their own."""
 
 
-def starter_experiment(langs: tuple[str, str], first_pass: FirstPass, splits: Mapping[str, int]) -> str:
+def starter_experiment(
+    langs: tuple[str, str],
+    first_pass: FirstPass,
+    splits: Mapping[str, int],
+    presets: Sequence[str] = tuple(LEARNING_RATES),
+) -> str:
     """Compose the ``experiment.toml`` of a prepared corpus; it belongs in the corpus folder.
 
     Args:
         langs: source and target language.
         first_pass: results of the first pass over the corpus.
         splits: number of pairs of each split.
+        presets: names of the models; those of paper size keep their sizes.
 
     Returns:
         The text of the file.
+
+    Raises:
+        ValueError: an unknown preset.
     """
     pairs = splits["train"]
     size = next(size for size in SIZES if pairs <= size.pairs)
@@ -59,13 +69,9 @@ def starter_experiment(langs: tuple[str, str], first_pass: FirstPass, splits: Ma
         "checkpoint_every": interval,
         "average": 3,
     }
-    models = [
-        _model(preset, rate * size.rate, size, updates, joint=vocabulary["joint"])
-        for preset, rate in LEARNING_RATES.items()
-    ]
-    lines = [
-        f"# Four families on the same {updates:,} batches, about {size.epochs} epochs of {pairs:,} pairs"
-    ]
+    models = [_model(preset, size, updates, joint=vocabulary["joint"]) for preset in presets]
+    number = {1: "One model", 4: "Four families"}.get(len(models), f"{len(models)} models")
+    lines = [f"# {number} on the same {updates:,} batches, about {size.epochs} epochs of {pairs:,} pairs"]
     for header, values in (
         ("[data]", {"root": ".", "src": langs[0], "tgt": langs[1]}),
         ("[vocabulary]", vocabulary),
@@ -88,13 +94,20 @@ def _vocabulary(first_pass: FirstPass, size: Size) -> dict[str, Any]:
     return {"kind": "unigram", "size": min(size.vocabulary, words // 3), "joint": True}
 
 
-def _model(preset: str, learning_rate: float, size: Size, updates: int, *, joint: bool) -> dict[str, Any]:
+def _model(name: str, size: Size, updates: int, *, joint: bool) -> dict[str, Any]:
     """Choose the settings of one ``[[models]]`` table."""
-    model: dict[str, Any] = {"preset": preset}
-    if joint:
+    model: dict[str, Any] = {"preset": name}
+    preset = find_preset(name)
+    settings = preset.model.settings()
+    if preset.paper_size:
+        return model
+    if joint and "tie" in settings:
         model["tie"] = "all"
-    if preset == "transformer":
+    if "d_model" in settings:
         model |= {"d_model": size.width, "ffn_size": 4 * size.width, "warmup_updates": min(400, updates // 5)}
-    else:
+    if "hidden_size" in settings:
         model |= {"embedding_size": size.width, "hidden_size": 2 * size.width}
-    return model | {"dropout": 0.2, "learning_rate": float(f"{learning_rate:.2g}")}
+    model["dropout"] = 0.2
+    if name in LEARNING_RATES:
+        model["learning_rate"] = float(f"{LEARNING_RATES[name] * size.rate:.2g}")
+    return model

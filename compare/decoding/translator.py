@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 import numpy as np
@@ -67,6 +68,7 @@ class Translator:
         device: torch.device,
         penalty: LengthPenalty | None = None,
         processes: Processes = SINGLE,
+        folder: Path | None = None,
     ) -> None:
         """Combine model and vocabularies.
 
@@ -77,9 +79,11 @@ class Translator:
             device: device that search runs on.
             penalty: the length penalty of search; None: the smallest of the grid, as long as none is chosen.
             processes: those that have the model and share out its searches.
+            folder: the folder that the model was loaded from; None: no single one.
         """
         self.model, self.vocabularies, self.decode, self.device = model, vocabularies, decode, device
         self.penalty, self.processes = penalty or length_penalties(decode)[0], processes
+        self.folder = folder
 
     def lead(self, work: Callable[[], T]) -> T:
         """Run ``work`` in process 0, while the other processes take their shares of its searches.

@@ -181,15 +181,16 @@ def _copy_run(run: RunFolder, result: Result, target: Path) -> None:
         content = read_decompressed(path, max_bytes=MAX_BYTES)
         if path == run.config:
             content = published_config(run)
-            result = _with_config_hash(result, _hash(content))
+            result = with_config_hash(result, content)
         packed = name == FILE_NAME or name.endswith(".hyp")
         (target / (f"{name}.gz" if packed else name)).write_bytes(pack_gzip(content) if packed else content)
     if (run.folder / "result.json").is_file():
         (target / "result.json").write_bytes(f"{result.to_json()}\n".encode())
 
 
-def _with_config_hash(result: Result, config_hash: str) -> Result:
-    """Return ``result`` with another hash of the settings where it has one."""
+def with_config_hash(result: Result, config: bytes) -> Result:
+    """Return ``result`` with the hash of another config.toml, of content ``config``, where it has one."""
+    config_hash = _hash(config)
     files = {name: config_hash if name == "config.toml" else old for name, old in result.files.items()}
     return dataclasses.replace(
         result, config_hash=None if result.config_hash is None else config_hash, files=files

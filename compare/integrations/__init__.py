@@ -1,1 +1,1 @@
-"""Connections to what lies outside this repository: plug-ins, trackers of experiments, other metrics."""
+"""Plug-ins, saved models, export, trackers and other programs: each on a library that is installed on demand."""

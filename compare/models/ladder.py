@@ -5,11 +5,12 @@ architectures". Shapes: B sentences, K hypotheses each, S source, T target and L
 heads, D model width. Masks are bool, True = may be attended.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree
 
 from compare.models.ladder_config import LadderConfig, Mixer
 from compare.protocol import keep, select
@@ -56,7 +57,7 @@ class NoCrossAttention(nn.Module):
 
     def remember(self, states: Tensor) -> KeysValues:
         """Return keys and values of width 0 for encoder states (B, S, D)."""
-        nothing = states.new_empty(len(states), self.num_heads, states.size(1), 0)
+        nothing = states.new_empty(states.size(0), self.num_heads, states.size(1), 0)
         return KeysValues(nothing, nothing)
 
 
@@ -75,6 +76,31 @@ class RecurrentCache:
         """Keep the sentences ``rows`` alone."""
         self.state = keep(self.state, rows)
         return self
+
+
+def _flatten(cache: RecurrentCache) -> tuple[list[Tensor], None]:
+    # torch.export takes a number for a constant, so the length is a size of a tensor without elements.
+    return [*cache.state, cache.state[0].new_empty(cache.length, 0)], None
+
+
+def _flatten_with_keys(cache: RecurrentCache) -> tuple[list[tuple[Any, Tensor]], None]:
+    return [(_pytree.SequenceKey(index), part) for index, part in enumerate(_flatten(cache)[0])], None
+
+
+def _unflatten(stored: Iterable[Any], _: Any) -> RecurrentCache:
+    *state, steps = stored
+    cache = RecurrentCache(tuple(state))
+    cache.length = steps.size(0) if isinstance(steps, Tensor) else 0  # torch may hold a shape
+    return cache
+
+
+_pytree.register_pytree_node(
+    RecurrentCache,
+    _flatten,
+    _unflatten,
+    serialized_type_name="compare.RecurrentCache",
+    flatten_with_keys_fn=_flatten_with_keys,
+)
 
 
 class RecurrentMixer(nn.Module):

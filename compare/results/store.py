@@ -4,7 +4,7 @@ result.json is the only source of a run's result; results.jsonl, data frames, ta
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from compare.results.result import Result, Status
 from compare.system.hints import abbreviate
 from compare.training.metrics_log import is_finite
 from data.text.files import parse_json, read_bytes, write_atomically
+from data.text.paths import as_paths
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,28 +86,32 @@ def to_json_lines(results: Iterable[Result]) -> str:
     return "".join(result.to_json(indent=None) + "\n" for result in results)
 
 
-def load_results(*folders: str | Path) -> "pd.DataFrame":
+def load_results(*folders: str | Path | Sequence[str | Path]) -> "pd.DataFrame":
     """Read experiments and single runs into a data frame.
 
     Args:
-        folders: folders of experiments or of single runs.
+        folders: folders of experiments or of single runs, one by one or as a list.
 
     Returns:
-        One row per run, as ``to_frame``, with the experiment's name in the first column ``experiment``.
+        One row per run, as ``to_frame``, with the experiment's name in the first column ``experiment``;
+        docs/data-frame.md lists all columns.
 
     Raises:
         ValueError: no folder is given, a folder holds no runs, or a result is damaged.
     """
-    if not folders:
+    import pandas as pd
+
+    if not any(as_paths(each) for each in folders):
         raise ValueError("no folder: name at least one experiment, such as runs/demo")
     rows: list[tuple[str, Result]] = []
-    for folder in (Path(folder).resolve() for folder in folders):
+    for folder in (path.resolve() for each in folders for path in as_paths(each)):
         if _is_run(folder):
             rows.append((folder.parent.name, _read_own_result(folder)))
         else:
             rows.extend((folder.name, result) for result in read_results(folder))
     frame = to_frame([result for _, result in rows])
-    frame.insert(0, "experiment", [experiment for experiment, _ in rows])
+    names = pd.Series([experiment for experiment, _ in rows], dtype=object)  # as all columns of text
+    frame.insert(0, "experiment", names)
     return frame
 
 

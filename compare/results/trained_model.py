@@ -14,7 +14,7 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import read_result
 from compare.system.hints import first_line
 from compare.system.numerics import set_numerics
-from compare.training.file_names import WEIGHTS
+from compare.training.file_names import SAVED, WEIGHTS
 from compare.training.serialization import ensure_fit, load_weights, set_weights, weight_shapes
 from data.text.files import hash_file
 from data.vocabulary import FILE_NAME, load_pair
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 def load_model(run: str | Path, device: str = "cpu") -> Translator:
-    """Load the model of a finished run.
+    """Load the model of a finished run, or one that ``save_pretrained`` wrote.
 
     The weights are hashed once and compared with the hash in result.json. Nothing is allocated for a config
     that they do not fit.
 
     Args:
-        run: the folder of one run, such as runs/demo/bahdanau-seed1.
+        run: the folder of one run, such as runs/demo/bahdanau-seed1, or of one saved model.
         device: where the model computes, such as cpu, cuda or cuda:1.
 
     Returns:
@@ -63,7 +63,7 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
                 f"{actual[:12]}, not {files[name][:12]}): restore the run's own file"
             )
     sizes = len(vocabularies.src), len(vocabularies.tgt)
-    architecture, weights = trained.run.model.architecture, trained.weights
+    architecture, weights = trained.run.model.architecture, weights_file(trained)
     if not weights.parent.is_dir():
         raise ValueError(
             f"{folder} has no weights (published runs have none): "
@@ -85,7 +85,15 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
         model.to(device)
     except (RuntimeError, AssertionError) as error:  # of torch: no such device, or one it is not built for
         raise ValueError(f"device {device!r} cannot be used: {first_line(error)}") from None
-    return Translator(model, vocabularies, trained.run.decode, torch.device(device), penalty)
+    return Translator(
+        model, vocabularies, trained.run.decode, torch.device(device), penalty, folder=folder.resolve()
+    )
+
+
+def weights_file(run: RunFolder) -> Path:
+    """Return the file with the weights of a run, or of a model that ``save_pretrained`` wrote."""
+    saved = run.folder / SAVED
+    return saved if saved.exists() else run.weights
 
 
 def load_ensemble(runs: Sequence[str | Path], device: str = "cpu") -> Translator:

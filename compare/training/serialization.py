@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from compare.config.schema import current_names
 from compare.system.hints import abbreviate
+from compare.training.file_names import CHECKPOINTS
 from data.text.files import ensure_regular, write_atomically
 
 
@@ -52,9 +53,9 @@ def _readable(path: Path) -> Iterator[None]:
         yield
     # KeyError, TypeError: an element type that torch or safetensors lacks
     except (safetensors.SafetensorError, OSError, ValueError, LookupError, TypeError, RuntimeError) as error:
-        raise ValueError(
-            f"{path}: not a readable safetensors file ({error}): delete {path.parent.parent} and run again"
-        ) from None
+        in_run = path.parent.name == CHECKPOINTS
+        remedy = f"delete {path.parent.parent} and run again" if in_run else "save or download it again"
+        raise ValueError(f"{path}: not a readable safetensors file ({error}): {remedy}") from None
 
 
 def model_weights(model: nn.Module) -> dict[str, Tensor]:

@@ -1,0 +1,138 @@
+"""Training of one model on sentence pairs in memory: corpus folder and experiment as by the commands."""
+
+import dataclasses
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from compare.config.parse import load_experiment
+from compare.config.starter import starter_experiment
+from compare.decoding.translator import Translator
+from compare.experiment.run_all import run_experiment
+from compare.results.run_folder import RunFolder
+from compare.results.trained_model import load_model
+from compare.results.write_protection import check_output_folder
+from compare.system.hints import abbreviate
+from compare.system.progress import Reporter
+from data.prepare.first_pass import PreparationPlan, run_first_pass
+from data.prepare.prepare_corpus import MANIFEST, prepare_corpus, summary
+from data.text.files import (
+    hash_file,
+    json_bytes,
+    parse_json,
+    read_bytes,
+    temporary_path,
+    write_atomically,
+)
+from data.text.formats import Records
+
+logger = logging.getLogger(__name__)
+
+PAIRS = "pairs.jsonl"
+"""The pairs as given, one JSON object per line, in the folder of the experiment."""
+CORPUS = "corpus"
+"""The corpus folder made of them, in the same folder."""
+MAX_BYTES = 1_000_000
+"""Size that the manifest of such a corpus does not reach."""
+
+
+def fit(
+    pairs: Iterable[Sequence[str]],
+    *,
+    preset: str = "transformer",
+    folder: str | Path = "runs/fit",
+    langs: tuple[str, str] = ("src", "tgt"),
+    settings: Mapping[str, Any] | None = None,
+    overrides: Sequence[str] = (),
+    valid: int | None = None,
+    test: int | None = None,
+    reporter: Reporter | None = None,
+) -> Translator:
+    """Train a model on sentence pairs, and score and time it as ``attnbench run`` does.
+
+    The pairs are divided into train, valid and test sets as by ``attnbench data prepare``; vocabulary, sizes,
+    learning rate and updates are chosen by the number of pairs. The same call continues a training that was
+    stopped, and only loads one that has ended. A call with another preset adds a model to the folder, so that
+    ``load_results(folder)`` compares both on the same test set.
+
+    Args:
+        pairs: (source, target) texts; a line feed in a text becomes a space, a pair with a blank side is
+            dropped.
+        preset: name of the model, of ``list_presets()``; one of paper size keeps its sizes.
+        folder: where corpus and run are kept.
+        langs: source and target language, such as ("de", "en").
+        settings: settings that replace those of the model, such as {"d_model": 128}.
+        overrides: settings ``section.key=value`` of everything else, such as "train.max_updates=500".
+        valid: number of pairs of the validation set; None: a tenth, at most 1,000.
+        test: number of pairs of the test set, likewise.
+        reporter: shows the progress of training; by default log messages do.
+
+    Returns:
+        The trained model, on the device that it was trained on; its ``folder`` is that of the run.
+
+    Raises:
+        ValueError: a pair is not two texts, there are too few, ``folder`` holds other pairs, a setting is
+            wrong, or the training failed.
+        Interrupted: a signal arrived; the same call continues.
+    """
+    folder = Path(folder)
+    check_output_folder(folder)
+    plan = PreparationPlan(
+        sources=[Records(path=_keep_pairs(pairs, folder), fields=("src", "tgt"))],
+        langs=langs,
+        valid=valid,
+        test=test,
+    )
+    first_pass = run_first_pass(plan)
+    text = starter_experiment(langs, first_pass, first_pass.sizes, [preset])
+    corpus = folder / CORPUS
+    if not corpus.exists():
+        prepare_corpus(plan, corpus)
+    elif not summary(plan, first_pass).items() <= _read_manifest(corpus).items():
+        raise ValueError(f"{corpus} has other languages or sizes of valid and test: choose another folder")
+    path = corpus / f"{preset}.toml"
+    write_atomically(path, text)
+    experiment = load_experiment(path, overrides)
+    (model,) = experiment.models
+    model = dataclasses.replace(model, overrides={**model.overrides, **(settings or {})})
+    experiment = dataclasses.replace(experiment, models=(model,))
+    (result,) = run_experiment(experiment, folder, reporter, context=str(path))
+    run = folder / result.run
+    if result.status != "done":
+        raise ValueError(f"{run}: training {result.status}: {result.reason or 'call fit again to continue'}")
+    return load_model(run, RunFolder.read(run).run.train.device)
+
+
+def _read_manifest(corpus: Path) -> dict[str, Any]:
+    """Read how the pairs were divided; empty where that is not known."""
+    try:
+        return dict(parse_json(read_bytes(corpus / MANIFEST, max_bytes=MAX_BYTES)))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def _keep_pairs(pairs: Iterable[Sequence[str]], folder: Path) -> Path:
+    """Write the pairs to ``folder``, or find those of an earlier call there; return the file.
+
+    Raises:
+        ValueError: an entry is not two texts, or the folder holds other pairs.
+    """
+    path = folder / PAIRS
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = temporary_path(path)
+    try:
+        with temporary.open("xb") as file:
+            for number, pair in enumerate(pairs):
+                if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(t, str) for t in pair):
+                    raise ValueError(
+                        f"pairs[{number}] must be a source and its target, found {abbreviate(pair)}"
+                    )
+                file.write(json_bytes({"src": pair[0], "tgt": pair[1]}) + b"\n")
+        if not path.exists():
+            temporary.replace(path)
+        elif hash_file(path) != hash_file(temporary):
+            raise ValueError(f"{folder} holds other pairs than these: choose another folder")
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path

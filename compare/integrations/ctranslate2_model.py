@@ -1,0 +1,230 @@
+"""Conversion of a Transformer to the format of CTranslate2, unchanged and in fp32.
+
+Needs numpy and ctranslate2 alone: ``benchmarks/peers`` uses it in an environment without torch.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from transformer.config import TransformerConfig
+
+POSITIONS = 1024
+"""Longest sentence of a converted model, unless its positions are learned."""
+SUPPORTED: Mapping[str, tuple[Any, ...]] = {
+    "positions": ("sinusoidal", "learned"),
+    "beyond_max_positions": (None, "error"),
+    "head_size": (None,),
+    "value_size": (None,),
+    "attention_kind": ("scaled",),
+    "encoder_mask": ("full",),
+    "decoder_mask": ("full",),
+    "cross_mask": ("full",),
+    "norm": ("pre", "post"),
+    "norm_kind": ("layer",),
+    "activation": ("relu", "gelu"),
+    "bias": (True,),
+}
+"""Settings that can be converted, by name; other settings do not matter."""
+
+Floats = NDArray[np.float32]
+
+
+class Numbers(NamedTuple):
+    """Settings of a Transformer that its weights do not tell."""
+
+    encoder_layers: int
+    decoder_layers: int
+    num_heads: int
+    pre_norm: int
+    """1: layer norms before each sublayer; 0: after."""
+    gelu: int
+    """1: GELU; 0: ReLU."""
+    unk: int
+    """Id of unknown words."""
+    bos: int
+    """Id of the begin of sentence."""
+    eos: int
+    """Id of the end of sentence."""
+
+    @classmethod
+    def of(cls, config: "TransformerConfig", *, unk: int, bos: int, eos: int) -> "Numbers":
+        """Take the settings of a model that can be converted.
+
+        Raises:
+            ValueError: it cannot be converted; the message names the setting.
+        """
+        for name, supported in SUPPORTED.items():
+            if (value := getattr(config, name)) not in supported:
+                raise ValueError(
+                    f"CTranslate2 has no Transformer with {name} {value!r}: "
+                    f"only {' or '.join(map(repr, supported))} can be exported"
+                )
+        return cls(
+            encoder_layers=config.encoder_layers,
+            decoder_layers=config.decoder_layers,
+            num_heads=config.num_heads,
+            pre_norm=int(config.norm == "pre"),
+            gelu=int(config.activation == "gelu"),
+            unk=unk,
+            bos=bos,
+            eos=eos,
+        )
+
+
+def convert(
+    arrays: Mapping[str, Floats],
+    numbers: Numbers,
+    folder: Path,
+    src_pieces: Sequence[str],
+    tgt_pieces: Sequence[str],
+) -> None:
+    """Write a model of CTranslate2 to the new folder ``folder``.
+
+    Args:
+        arrays: the weights, by their names in our model.
+        numbers: its settings.
+        folder: where to write.
+        src_pieces: one text per source id, all different.
+        tgt_pieces: one text per target id, all different.
+    """
+    from ctranslate2.specs import TransformerSpec
+    from ctranslate2.specs.common_spec import Activation
+
+    spec = TransformerSpec.from_config(
+        (numbers.encoder_layers, numbers.decoder_layers),
+        numbers.num_heads,
+        pre_norm=bool(numbers.pre_norm),
+        activation=Activation.GELU if numbers.gelu else Activation.RELU,
+    )
+    found = _Weights(arrays)
+    found.encoder(spec.encoder)
+    found.decoder(spec.decoder)
+    spec.register_source_vocabulary(list(src_pieces))
+    spec.register_target_vocabulary(list(tgt_pieces))
+    for name in ("unk", "bos", "eos"):
+        setattr(spec.config, f"{name}_token", tgt_pieces[getattr(numbers, name)])
+    spec.config.decoder_start_token = spec.config.bos_token
+    spec.config.add_source_bos = spec.config.add_source_eos = False
+    spec.validate()
+    spec.optimize(quantization=None)
+    folder.mkdir()
+    spec.save(str(folder))
+
+
+def translate_converted(
+    folder: Path,
+    src_pieces: Sequence[str],
+    tgt_pieces: Sequence[str],
+    sources: Sequence[list[int]],
+    limits: Sequence[int],
+    *,
+    pad: int,
+    bos: int,
+    eos: int,
+) -> list[list[int]]:
+    """Translate ids by CTranslate2's greedy search, in fp32 on the CPU.
+
+    Args:
+        folder: as written by ``convert``, like the next two.
+        src_pieces: one text per source id.
+        tgt_pieces: one text per target id.
+        sources: ids of each sentence, without the end of sentence.
+        limits: maximum number of tokens of each translation, without the end of sentence.
+        pad: id of padding, which never comes out.
+        bos: id of the begin of sentence, likewise.
+        eos: id of the end of sentence.
+    """
+    from ctranslate2 import Translator
+
+    translator = Translator(str(folder), device="cpu", compute_type="float32")
+    ids = {piece: index for index, piece in enumerate(tgt_pieces)}
+    groups: dict[int, list[int]] = {}  # a call has one limit for all its sentences
+    for row, limit in enumerate(limits):
+        groups.setdefault(limit, []).append(row)
+    found: dict[int, list[int]] = {}
+    for limit, rows in groups.items():
+        pieces = [[src_pieces[index] for index in (*sources[row], eos)] for row in rows]
+        results = translator.translate_batch(
+            pieces,
+            beam_size=1,
+            max_decoding_length=limit,
+            max_input_length=0,
+            max_batch_size=32,
+            suppress_sequences=[[tgt_pieces[pad]], [tgt_pieces[bos]]],
+        )
+        found |= {
+            row: [ids[p] for p in result.hypotheses[0]] for row, result in zip(rows, results, strict=True)
+        }
+    return [found[row] for row in range(len(sources))]
+
+
+def sinusoids(size: int) -> Floats:
+    """Sines and cosines in turn, (POSITIONS, size), computed in float64 as our model does."""
+    exponents = np.arange(0, size, 2) / size
+    angles = np.arange(POSITIONS)[:, None] * np.exp(-np.log(10000.0) * exponents)
+    return np.stack((np.sin(angles), np.cos(angles)), axis=-1).reshape(POSITIONS, size).astype(np.float32)
+
+
+class _Weights:
+    """Weights of our model, to be put into the parts of a CTranslate2 model (``Any``: it has no types)."""
+
+    def __init__(self, arrays: Mapping[str, Floats]) -> None:
+        self.arrays = arrays
+
+    def encoder(self, spec: Any) -> None:
+        spec.embeddings[0].weight = self._embedding(spec, "encoder")
+        for number, layer in enumerate(spec.layer):
+            name = f"encoder.layers.{number}"
+            self._linear(layer.self_attention.linear[0], f"{name}.attention.project_in")  # q, k, v
+            self._linear(layer.self_attention.linear[1], f"{name}.attention.project_out")
+            self._norm(layer.self_attention.layer_norm, f"{name}.around_attention")
+            self._feed_forward(layer.ffn, name)
+        if spec.pre_norm:
+            self._norm(spec.layer_norm, "encoder")
+
+    def decoder(self, spec: Any) -> None:
+        spec.embeddings.weight = self._embedding(spec, "decoder")
+        for number, layer in enumerate(spec.layer):
+            name = f"decoder.layers.{number}"
+            self._linear(layer.self_attention.linear[0], f"{name}.attention.project_in")  # q, k, v
+            self._linear(layer.self_attention.linear[1], f"{name}.attention.project_out")
+            self._norm(layer.self_attention.layer_norm, f"{name}.around_attention")
+            self._linear(layer.attention.linear[0], f"{name}.cross.project_query")
+            self._linear(layer.attention.linear[1], f"{name}.cross.project_memory")  # k, v
+            self._linear(layer.attention.linear[2], f"{name}.cross.project_out")
+            self._norm(layer.attention.layer_norm, f"{name}.around_cross")
+            self._feed_forward(layer.ffn, name)
+        if spec.pre_norm:
+            self._norm(spec.layer_norm, "decoder")
+        self._linear(spec.projection, "output")
+
+    def _embedding(self, spec: Any, name: str) -> Floats:
+        """Set the positions of encoder or decoder; return its embedding."""
+        embedding = self.arrays[f"{name}.table.weight"]
+        learned = self.arrays.get(f"{name}.place.places.weight")
+        size = embedding.shape[1]
+        # We scale a learned position vector as we scale an embedding; CTranslate2 does not.
+        spec.position_encodings.encodings = (
+            sinusoids(size) if learned is None else learned * np.float32(np.sqrt(size))
+        )
+        return embedding
+
+    def _feed_forward(self, spec: Any, name: str) -> None:
+        self._linear(spec.linear_0, f"{name}.feed_forward.widen")
+        self._linear(spec.linear_1, f"{name}.feed_forward.narrow")
+        self._norm(spec.layer_norm, f"{name}.around_feed_forward")
+
+    def _linear(self, spec: Any, name: str) -> None:
+        """Set a matrix, and its bias where it has one."""
+        spec.weight = self.arrays[f"{name}.weight"]
+        if f"{name}.bias" in self.arrays:
+            spec.bias = self.arrays[f"{name}.bias"]
+
+    def _norm(self, spec: Any, name: str) -> None:
+        """Set a layer norm, whose epsilon of 1e-5 is CTranslate2's too."""
+        spec.gamma, spec.beta = self.arrays[f"{name}.norm.weight"], self.arrays[f"{name}.norm.bias"]

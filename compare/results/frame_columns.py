@@ -1,0 +1,63 @@
+"""Documentation of the columns of the data frame of results."""
+
+import ast
+import inspect
+from dataclasses import fields
+
+from compare.results.columns import COLUMNS
+from compare.results.result import Result
+from compare.results.score_columns import score_column
+from compare.results.store import DTYPES
+from compare.scoring.metrics import METRICS
+
+FURTHER = ("tests", "scores", "files")
+"""Fields that are several columns of the frame, or none."""
+
+
+def describe_columns() -> list[dict[str, str]]:
+    """Describe each column of ``load_results``, in its order.
+
+    Returns:
+        Per column its name, its type in the frame, its heading in tables (empty: tables do not have it) and
+        a description.
+    """
+    rows = [
+        {
+            "column": "experiment",
+            "type": "object",
+            "heading": COLUMNS["experiment"].heading,
+            "description": "Name of the experiment's folder.",
+        }
+    ]
+    described = _field_docstrings()
+    for field in fields(Result):
+        if field.name not in FURTHER:
+            rows.append(
+                {
+                    "column": field.name,
+                    "type": DTYPES.get(field.type, "object"),
+                    "heading": _heading(field.name),
+                    "description": described[field.name],
+                }
+            )
+    return rows
+
+
+def _heading(name: str) -> str:
+    """Return the heading of a column in tables; empty where they do not have it."""
+    if name in METRICS:
+        return score_column(name).heading
+    return COLUMNS[name].heading if name in COLUMNS else ""
+
+
+def _field_docstrings() -> dict[str, str]:
+    """Return the text below each field of ``Result``, in one line."""
+    (definition,) = ast.parse(inspect.getsource(Result)).body
+    assert isinstance(definition, ast.ClassDef)
+    found, name = {}, ""
+    for node in definition.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            name = node.target.id
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and name:
+            found[name] = " ".join(str(node.value.value).split()).replace("``", "`")
+    return found
