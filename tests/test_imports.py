@@ -25,6 +25,7 @@ ORDER = (
     "optim",
     "models",
     "config",
+    "attention",
     "decoding",
     "scoring",
     "training",
@@ -35,6 +36,7 @@ ORDER = (
     "benchmark",
     "studies",
     "check",
+    "integrations",
     "cli",
     "__main__",
 )

@@ -79,7 +79,8 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
         model.to(device)
     except (RuntimeError, AssertionError) as error:  # of torch: no such device, or one it is not built for
         raise ValueError(f"device {device!r} cannot be used: {first_line(error)}") from None
-    return Translator(model, vocabularies, trained.run.decode, torch.device(device), penalty)
+    where = torch.device(device)
+    return Translator(model, vocabularies, trained.run.decode, where, penalty, label=trained.run.label)
 
 
 def load_ensemble(runs: Sequence[str | Path], device: str = "cpu") -> Translator:

@@ -116,7 +116,7 @@ def test_runs_unfold_below_their_model_and_move_with_it(opened: Chrome):
 
 
 def test_the_viewer_shows_the_picked_sentence_and_its_weights(opened: Chrome, made: ReportContent):
-    pick = Select(opened.find_element(By.ID, "pick"))
+    pick = Select(find(opened, ".pick")[0])
     assert [option.text for option in pick.options] == ["3: red dog", "7: tree"]
     maps = find(opened, ".map")
     assert [len(find(each, "tbody td")) for each in maps] == [0, 6, 6]
@@ -135,10 +135,10 @@ def test_the_viewer_shows_the_picked_sentence_and_its_weights(opened: Chrome, ma
     ]
     ActionChains(opened).move_to_element(opened.find_element(By.TAG_NAME, "h1")).perform()
     assert not tip.is_displayed()
-    opened.find_element(By.ID, "next").click()
+    find(opened, ".next")[0].click()
     assert pick.first_selected_option.text == "7: tree"
     assert [len(find(each, "tbody td")) for each in find(opened, ".map")] == [0, 1, 1]
-    opened.find_element(By.ID, "next").click()
+    find(opened, ".next")[0].click()
     assert pick.first_selected_option.text == "3: red dog"
 
 
@@ -159,11 +159,11 @@ def test_weights_are_read_by_keyboard_too(opened: Chrome):
 def test_a_head_is_chosen_for_all_sentences(opened: Chrome):
     (select,) = (Select(found) for found in find(opened, ".map select"))
     assert select.first_selected_option.text == "cross.0 mean"
-    last = "#maps .map:last-child tbody td"
+    last = ".maps .map:last-child tbody td"
     assert find(opened, last)[0].get_attribute("aria-label").endswith("0.60, gold link")
     select.select_by_visible_text("cross.0 head 0")
     assert find(opened, last)[0].get_attribute("aria-label").endswith("1.00, gold link")
-    opened.find_element(By.ID, "next").click()
+    find(opened, ".next")[0].click()
     assert find(opened, last)[0].get_attribute("aria-label") == "Baum ← tree: 0.11"
 
 
