@@ -121,5 +121,15 @@ const attnbench = (() => {
     show(0);
   }
 
-  return { make, startViewers: () => document.querySelectorAll(".viewer").forEach(startViewer) };
+  /** Make the frame that shows this page, such as a notebook's, as high as the page. */
+  function fitFrame() {
+    let frame = null;
+    try {
+      frame = window.frameElement;
+    } catch { /* a frame of another origin keeps its height */ }
+    if (!frame) return;
+    new ResizeObserver(() => { frame.style.height = `${document.body.scrollHeight + 2}px`; }).observe(document.body);
+  }
+
+  return { make, fitFrame, startViewers: () => document.querySelectorAll(".viewer").forEach(startViewer) };
 })();

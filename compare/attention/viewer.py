@@ -19,8 +19,8 @@ TITLES = {
     "decoder": "Self-attention within the translation",
 }
 """Captions of the kinds of attention."""
-ROW_PIXELS, LETTER_PIXELS, FRAME_PIXELS, HEADING_PIXELS = 22, 8, 90, 75
-"""Sizes in the page, from which the height of a frame in a notebook is estimated."""
+ROW_PIXELS, LETTER_PIXELS, FRAME_PIXELS, HEADING_PIXELS = 22, 8, 150, 100
+"""Sizes in the page, from which the height of a frame is estimated; its script corrects it where it may."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,27 +86,29 @@ class _Kind:
     viewer: AttentionViewer
 
 
-def render_viewer(source: str, models: Sequence[ViewedModel]) -> str:
+def render_viewer(source: str, models: Sequence[ViewedModel], *, texts: bool = True) -> str:
     """Return a page that shows the attention of one or more models, which runs anywhere without network.
 
     Args:
         source: the sentence that all translate.
         models: from left to right.
+        texts: whether to show the sentence, the labels and the translations, or the maps alone.
     """
     return render_page(
         PACKAGE,
         "viewer.html.j2",
-        scripts=[read_asset(PACKAGE, VIEWER_SCRIPT), "attnbench.startViewers();"],
+        scripts=[read_asset(PACKAGE, VIEWER_SCRIPT), "attnbench.startViewers(); attnbench.fitFrame();"],
         styles=[read_asset(PACKAGE, VIEWER_STYLE)],
         title=source,
+        texts=texts,
         models=[(model, _kinds(model)) for model in models],
         asdict=asdict,
     )
 
 
-def embed_viewer(source: str, models: Sequence[ViewedModel]) -> str:
+def embed_viewer(source: str, models: Sequence[ViewedModel], *, texts: bool = True) -> str:
     """Return the page of ``render_viewer`` as an <iframe>, which shares no names with the page around it."""
-    page = escape(render_viewer(source, models), quote=True)
+    page = escape(render_viewer(source, models, texts=texts), quote=True)
     height = sum(map(_estimate_height, models))
     return (
         f'<iframe srcdoc="{page}" title="Attention weights" '
@@ -152,7 +154,7 @@ def _heads(layers: Sequence[Layer]) -> Iterator[tuple[str, NDArray[np.float32]]]
 
 
 def _estimate_height(model: ViewedModel) -> int:
-    """Estimate the height in pixels at which the page needs no second scroll bar."""
+    """Estimate the height in pixels of the part of a model."""
     height = FRAME_PIXELS
     for kind in {layer.kind: layer for layer in model.layers}.values():
         letters = max(map(len, kind.columns))

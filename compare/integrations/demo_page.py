@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from compare.attention.viewer import embed_viewer
 from compare.integrations.extras import import_extra
 from compare.report.plots.attention import find_runs, read_test_line
 from compare.results.trained_model import load_model
@@ -22,7 +23,6 @@ LOADED_MODELS = 4
 """Models that are kept in memory; the one that was used least recently makes room."""
 CSS = """
 .gradio-container { max-width: 84rem !important; }
-.translation { font-size: 1.15rem; overflow-wrap: anywhere; }
 """
 
 
@@ -57,7 +57,8 @@ class DemoModels:
             attention = self.load(name).attend(line)
         except (ValueError, OSError) as error:  # such as a sentence that is too long for this model
             return explain(error), ""
-        return attention.translation or "(nothing)", attention._repr_html_()
+        maps = embed_viewer(line, [attention.words().viewed()], texts=False)
+        return attention.translation or "(nothing)", maps
 
 
 def collect_runs(folders: Sequence[Path]) -> dict[str, Path]:

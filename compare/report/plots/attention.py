@@ -3,6 +3,7 @@
 import hashlib
 import logging
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -163,7 +164,8 @@ def _output_file(out: str | Path | None) -> Path | None:
 
 def _slug(sentence: str) -> str:
     """Return the first words of a sentence and a part of its sha256, as a part of a file name."""
-    words = re.sub(r"\W+", "-", sentence.lower()).strip("-")[:SLUG_LENGTH].rstrip("-")
+    words = textwrap.shorten(re.sub(r"\W+", " ", sentence.lower()), SLUG_LENGTH, placeholder="")
+    words = words.replace(" ", "-")
     digest = hashlib.sha256(sentence.encode(errors="surrogatepass")).hexdigest()[:8]
     return f"{words}-{digest}" if words else digest
 
