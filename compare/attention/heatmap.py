@@ -54,9 +54,9 @@ def draw_heads(layers: Sequence[Layer], title: Sequence[str]) -> Figure:
             _draw_map(axes, layer, weights, points, labelled=place == 0)
             axes.text(0, -0.1 / size[1], name, va="top", fontsize=points + 1, transform=axes.transAxes)
     first = figure.axes[0]
-    place = first.get_position()
-    inches = min(place.height * height, 2)
-    scale = figure.add_axes((1 - 0.45 / width, place.y1 - inches / height, 0.12 / width, inches / height))
+    box = first.get_position()
+    inches = min(box.height * height, 2)
+    scale = figure.add_axes((1 - 0.45 / width, box.y1 - inches / height, 0.12 / width, inches / height))
     figure.colorbar(first.images[0], cax=scale, ticks=[0, 0.5, 1]).ax.tick_params(labelsize=8, length=2)
     return figure
 

@@ -59,7 +59,7 @@ def to_svg(figure: Figure, name: str, title: str, description: str) -> str:
 
 def _panels(figure: Figure, name: str) -> Iterator[str]:
     """Yield windows on each panel of a figure that was just drawn, then on each entry of its legend."""
-    renderer = FigureCanvasAgg(figure).get_renderer()
+    renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
     for axes in figure.axes:
         box = axes.get_tightbbox(renderer)
         assert box is not None

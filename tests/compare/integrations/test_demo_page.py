@@ -81,13 +81,11 @@ def test_a_typed_sentence_is_translated_by_two_models_side_by_side(address: str,
 
     def wait_for(text: str) -> None:
         for _ in range(600):
-            values = [
-                each.get_property("value") or each.get_attribute("srcdoc") for each in find(browser, css)
-            ]
-            if len(values) == 2 and all(value and text in value for value in values):
+            frames = [each.get_attribute("srcdoc") for each in find(browser, "iframe")]
+            if len(frames) == 2 and all(text in frame for frame in frames):
                 return
             time.sleep(0.1)
-        raise AssertionError(f"{css}: {values}")
+        raise AssertionError(f"no {text} in {frames}")
 
     with open_browser(tmp_path) as browser:
         resize(browser, 1280)
