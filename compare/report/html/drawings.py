@@ -21,8 +21,8 @@ DIGITS = re.compile(r"(\.\d\d)\d+")
 """Digits after the second, which nobody sees and which make half of the file."""
 POINTS_PER_INCH = 72
 """Unit of the coordinates of an SVG file."""
-WINDOW_PADDING = 4
-"""Pixels around the contents of a window."""
+WINDOW_PADDING = 3
+"""Points around the contents of a window."""
 
 Tree.register_namespace("", SVG)
 
@@ -59,6 +59,7 @@ def to_svg(figure: Figure, name: str, title: str, description: str) -> str:
 
 def _panels(figure: Figure, name: str) -> Iterator[str]:
     """Yield windows on each panel of a figure that was just drawn, then on each entry of its legend."""
+    figure.set_dpi(POINTS_PER_INCH)  # in which it was drawn: legends keep their positions in dots
     renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
     for axes in figure.axes:
         box = axes.get_tightbbox(renderer)
@@ -72,13 +73,11 @@ def _panels(figure: Figure, name: str) -> Iterator[str]:
 
 
 def _window(figure: Figure, name: str, box: Bbox, kind: str) -> str:
-    """Return an <svg> element that shows the part of a drawing in ``box``, in pixels of the figure."""
-    scale = POINTS_PER_INCH / figure.dpi
-    x, y = box.x0 * scale, figure.get_figheight() * POINTS_PER_INCH - box.y1 * scale
-    width, height = box.width * scale, box.height * scale
+    """Return an <svg> element that shows the part of a drawing in ``box``, in points from below."""
+    y = figure.get_figheight() * POINTS_PER_INCH - box.y1
     return (
-        f'<svg class="{kind}" viewBox="{x:.1f} {y:.1f} {width:.1f} {height:.1f}" '
-        f'style="max-width: {width * 4 / 3:.0f}px"><use href="#{name}-figure"/></svg>'
+        f'<svg class="{kind}" viewBox="{box.x0:.1f} {y:.1f} {box.width:.1f} {box.height:.1f}" '
+        f'style="max-width: {box.width * 4 / 3:.0f}px"><use href="#{name}-figure"/></svg>'
     )
 
 

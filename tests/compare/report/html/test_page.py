@@ -203,6 +203,7 @@ def test_each_panel_of_a_drawing_has_a_window_of_its_own(made: ReportContent):
         assert -5 <= x < x + wide <= width + 5
         assert -5 <= y < y + high <= height + 5
     assert all(one[0] + one[2] <= other[0] + 12 for one, other in pairwise(boxes))
+    assert speed.svg.count(">transformer<") == 3  # each panel names its bars
     curves = made.sections[0].drawings[0]
     assert [re.search('class="([a-z]+)"', panel)[1] for panel in curves.panels] == [
         *["panel"] * 2,
