@@ -3,6 +3,7 @@
 import textwrap
 import unicodedata
 from collections.abc import Sequence
+from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,15 @@ MIN_WIDTH_INCHES = 4.5
 """A figure is at least so wide, so that its title has space."""
 
 
+class HeatMaps(Figure):
+    """A figure that a notebook shows even where pyplot was never imported."""
+
+    def _repr_png_(self) -> bytes:
+        buffer = BytesIO()
+        self.savefig(buffer, format="png")
+        return buffer.getvalue()
+
+
 def draw_heads(layers: Sequence[Layer], title: Sequence[str]) -> Figure:
     """Draw every head of every layer as shades from 0 (white) to 1, and the mean of each layer.
 
@@ -43,7 +53,7 @@ def draw_heads(layers: Sequence[Layer], title: Sequence[str]) -> Figure:
     heights = [head + cell * len(layer.rows) + NAME_INCHES for head, layer in zip(heads, layers, strict=True)]
     top = (heading.count("\n") + 2) * 1.3 * TITLE_POINTS / POINTS_PER_INCH
     height = top + sum(heights)
-    figure = Figure(figsize=(width, height))
+    figure = HeatMaps(figsize=(width, height))
     figure.text(0.1 / width, 1 - 0.1 / height, heading, va="top", fontsize=TITLE_POINTS, parse_math=False)
     for layer, below in zip(layers, top + np.cumsum(heights), strict=True):
         bottom = height - below + NAME_INCHES

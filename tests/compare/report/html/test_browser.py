@@ -242,15 +242,17 @@ def test_tables_fit_a_desk_and_other_columns_can_be_chosen(opened: Chrome):
     heads = [head for head in find(opened, "#results thead th") if head.is_displayed()]
     shown = [head.text.rstrip("↕ \xa0") for head in heads]
     assert {"model", "BLEU", "length ratio", "still improving"} < set(shown)
-    assert "TER" not in shown
+    assert "brevity penalty" not in shown
     tools = find(opened, "#results .tools")[0]
     summary = find(tools, "summary")[0]
     number = len(find(opened, "#results thead th"))
     assert summary.text.endswith(f"Columns: {len(shown)} of {number}")
-    (ter,) = (label for label in find(tools, "label") if label.text == "TER")
-    ter.click()
+    (penalty,) = (label for label in find(tools, "label") if label.text == "brevity penalty")
+    penalty.click()
     assert summary.text.endswith(f"Columns: {len(shown) + 1} of {number}")
-    assert any(head.is_displayed() and "TER" in head.text for head in find(opened, "#results thead th"))
+    assert any(
+        head.is_displayed() and "brevity penalty" in head.text for head in find(opened, "#results thead th")
+    )
     find(tools, ".columns button")[0].send_keys(Keys.ENTER)
     assert all(head.is_displayed() for head in find(opened, "#results thead th"))
 
