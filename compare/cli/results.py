@@ -87,7 +87,8 @@ def plot(
     given = {**chosen, "--format": forms is not None, "--out": out is not None, "--set": bool(corpus)}
     _refuse_without_effect(kind, [option for option, is_given in given.items() if is_given], out)
     formats = (forms or "png,svg").split(",")
-    show_messages(quiet=quiet)
+    if kind in ("", ATTENTION):
+        show_messages(quiet=quiet)
     if kind == "list":
         abouts = {**{name: figure.about for name, figure in FIGURES.items()}, ATTENTION: _ATTENTION_HELP}
         written: Iterable[object] = [f"{name:<17} {about}" for name, about in abouts.items()]
