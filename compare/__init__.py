@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from compare.analysis.significance.compare_models import compare_models
     from compare.analysis.significance.scored_tests import score_tests
     from compare.analysis.tuning import tuning_curve
+    from compare.attention.sentence_attention import SentenceAttention
     from compare.benchmark.benchmark import planned_timings, run_benchmark
     from compare.benchmark.plan import BenchPlan
     from compare.benchmark.report import read_benchmark
@@ -56,16 +57,17 @@ if TYPE_CHECKING:
     from compare.experiment.tune.space import parse_space
     from compare.experiment.tune.trial_log import read_trials
     from compare.integrations.entry_points import load_installed_plugins
+    from compare.integrations.export import Export, export_model
     from compare.integrations.external_metrics import add_external_scores
+    from compare.integrations.pretrained import from_pretrained, push_to_hub, save_pretrained
     from compare.integrations.trackers import track_metrics
     from compare.integrations.verify import Verdict, verify_preset
-    from compare.integrations.export import Export, export_model
-    from compare.integrations.pretrained import from_pretrained, push_to_hub, save_pretrained
     from compare.models.catalogue import catalogue_presets, describe_preset
     from compare.models.presets import Preset, list_presets, register_preset
     from compare.models.registry import Family, Operations, build, register_family
     from compare.optim.config import OptimConfig
     from compare.report.html import build_report
+    from compare.report.plots.attention import draw_attention
     from compare.report.plots.registry import draw_figure, list_figures
     from compare.report.tables.shapes import load_table
     from compare.report.tables.table import render_table
@@ -105,6 +107,7 @@ _MODULES = {
     "Sampling": "compare.decoding.sampling",
     "ScoringOptions": "compare.scoring.score",
     "SentenceScore": "compare.experiment.forced_scoring",
+    "SentenceAttention": "compare.attention.sentence_attention",
     "SideBySide": "compare.experiment.launch.side_by_side",
     "SlurmArray": "compare.experiment.launch.slurm",
     "SpecialIds": "compare.decoding.beams",
@@ -129,6 +132,7 @@ _MODULES = {
     "count_proposed_links": "compare.analysis.alignment.proposed_links",
     "describe_preset": "compare.models.catalogue",
     "diagnose": "compare.system.doctor",
+    "draw_attention": "compare.report.plots.attention",
     "draw_figure": "compare.report.plots.registry",
     "draw_plots": "compare.report.views",
     "extend_experiment": "compare.experiment.extend",
@@ -221,6 +225,7 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "write_views",
     "build_report",
     "draw_plots",
+    "draw_attention",
     "list_figures",
     "draw_figure",
     "Result",
@@ -236,6 +241,7 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "read_ensembles",
     "EnsembleResult",
     "Translator",
+    "SentenceAttention",
     "Translation",
     "Sampling",
     "generate",

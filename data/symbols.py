@@ -75,6 +75,10 @@ class Vocabulary(ABC):
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return one label per id, as shown beside a heat map; specials have those of ``SPECIALS``."""
 
+    def labels(self, text: str) -> list[str]:
+        """Return the labels of the ids of ``encode(text)``; an unknown token is shown as in the text."""
+        return self.pieces(self.encode(text))
+
     @abstractmethod
     def to_json(self) -> Mapping[str, Any]:
         """Return the ``kind`` and all else that is needed to build the vocabulary again."""

@@ -60,6 +60,10 @@ class CountedVocabulary(Vocabulary):
         """Return one label per id."""
         return [self.label(self._vocab.itos[index]) for index in ids]
 
+    def labels(self, text: str) -> list[str]:
+        """Return the labels of the tokens of ``text``, whether they are known or not."""
+        return [self.label(token) for token in self.tokenize(text)]
+
     def to_json(self) -> Mapping[str, Any]:
         """Return the kind and the count of each token; the ids follow from the counts."""
         tokens = self._vocab.itos[len(SPECIALS) :]

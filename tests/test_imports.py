@@ -25,6 +25,7 @@ ORDER = (
     "optim",
     "models",
     "config",
+    "attention",
     "decoding",
     "scoring",
     "training",

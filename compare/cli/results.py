@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -72,40 +73,109 @@ def table(
 
 @app.command()
 def plot(
-    folder: Annotated[Path, typer.Argument(help="An experiment folder.")],
+    folder: Annotated[Path, typer.Argument(help="An experiment folder; for attention also that of a run.")],
     kind: Annotated[
         str, typer.Argument(help="Draw only this figure; `list` names them [default: curves and heat-maps].")
     ] = "",
     forms: Annotated[
-        str, typer.Option("--format", help="Formats of a single figure: png, svg, pdf.")
-    ] = "png,svg",
-    sentence: Annotated[str | None, typer.Option(help="Draw the attention weights of this sentence.")] = None,
-    line: Annotated[int, typer.Option(help="Draw the weights of this line of the test set.")] = 1,
-    out: Annotated[Path | None, typer.Option(help="Output folder [default: the folder's plots/].")] = None,
+        str | None, typer.Option("--format", help="png, svg, pdf; attention also html [default: png,svg].")
+    ] = None,
+    sentence: Annotated[str | None, typer.Option(help="Draw the attention for this sentence.")] = None,
+    line: Annotated[
+        int | None, typer.Option(help="Draw the attention for this line of the test set [default: 1].")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Draw the attention of this label or run.")] = None,
+    pieces: Annotated[bool, typer.Option("--pieces", help="Attention between subwords, not words.")] = False,
+    self_attention: Annotated[
+        bool, typer.Option("--self-attention", help="Draw also attention within each side.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Output folder; for attention also a file [default: plots/].")
+    ] = None,
     corpus: CorpusFolder = None,
     quiet: Quiet = False,
 ) -> int:
     """Draw learning curves, attention or another figure.
 
-    Example: attnbench plot runs/demo length --format pdf
+    Attention shows every head; a file that ends in .html is an interactive viewer.
+
+    Example: attnbench plot runs/demo --sentence "The old woman sleeps." --model bahdanau --out heads.pdf
     """
-    from compare.report.plots.registry import FIGURES, draw_figure
+    from compare.report.plots.attention import draw_attention
+    from compare.report.plots.registry import ATTENTION, FIGURES, draw_figure
     from compare.report.views import draw_plots, refresh_views
     from compare.system.log import show_messages
 
-    if kind == "list":
-        print_visible("\n".join(f"{name:<17} {figure.about}" for name, figure in FIGURES.items()))
-        return 0
-    refresh_views(folder)
-    if kind:
-        root = corpus_folder(corpus)
-        written = draw_figure(folder, kind, forms.split(","), out=out, data_root=root)
-        print_visible("\n".join(map(str, written)))
-    else:
+    chosen = {
+        "--sentence": sentence is not None,
+        "--line": line is not None,
+        "--model": model is not None,
+        "--pieces": pieces,
+        "--self-attention": self_attention,
+    }
+    if not kind and any(chosen.values()):
+        kind = ATTENTION
+    given = {**chosen, "--format": forms is not None, "--out": out is not None, "--set": bool(corpus)}
+    _refuse_without_effect(kind, [option for option, is_given in given.items() if is_given], out)
+    formats = (forms or "png,svg").split(",")
+    if kind in ("", ATTENTION):
         show_messages(quiet=quiet)
-        for path in draw_plots(folder, sentence=sentence, line=line, out=out):
-            print_visible(path)
+    if kind == "list":
+        abouts = {**{name: figure.about for name, figure in FIGURES.items()}, ATTENTION: _ATTENTION_HELP}
+        written: Iterable[object] = [f"{name:<17} {about}" for name, about in abouts.items()]
+    elif kind == ATTENTION:
+        written = draw_attention(
+            folder,
+            sentence,
+            line=1 if line is None else line,
+            model=model or "",
+            formats=formats,
+            out=out,
+            pieces=pieces,
+            self_attention=self_attention,
+        )
+    else:
+        refresh_views(folder)
+        if kind:
+            written = draw_figure(folder, kind, formats, out=out, data_root=corpus_folder(corpus))
+        else:
+            written = draw_plots(folder, out=out)
+    for each in written:
+        print_visible(each)
     return 0
+
+
+_ATTENTION_HELP = "attention weights of each head, for --sentence or a --line of the test set"
+
+
+def _refuse_without_effect(kind: str, given: Sequence[str], out: Path | None) -> None:
+    """Refuse the options of ``plot`` that would have no effect on a figure.
+
+    Raises:
+        ValueError: naming the option.
+    """
+    from compare.report.plots.registry import ATTENTION
+
+    common = ["--out"]
+    if kind == "list":
+        allowed, what = [], "the list of figures"
+    elif kind == ATTENTION:
+        allowed, what = (
+            [*common, "--format", "--sentence", "--line", "--model"],
+            "the attention of a sentence",
+        )
+        allowed += ["--pieces", "--self-attention"]
+    elif kind:
+        allowed, what = [*common, "--format", "--set"], f"the figure {kind}"
+    else:
+        allowed, what = common, "all figures together: name one"
+    for option in given:
+        if option not in allowed:
+            raise ValueError(f"{option} has no effect on {what}; leave it out")
+    if "--sentence" in given and "--line" in given:
+        raise ValueError("--sentence and --line both say what to draw: leave one of them out")
+    if kind == ATTENTION and "--format" in given and out is not None and out.suffix and not out.is_dir():
+        raise ValueError(f"--out {out} says the format already: leave out --format")
 
 
 @app.command()

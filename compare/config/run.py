@@ -160,11 +160,11 @@ def _without_search(decode: DecodeConfig, context: str) -> DecodeConfig:
     batch_tokens = decode.batch_tokens  # bounds the batches of scoring too
     default = DecodeConfig(batch_tokens=batch_tokens)
     unused = dataclasses.replace(default, beam_size=1, length_penalties=(0.0,))
-    for setting in dataclasses.fields(DecodeConfig):
-        value = getattr(decode, setting.name)
-        if value not in (getattr(default, setting.name), getattr(unused, setting.name)):
+    for each in dataclasses.fields(DecodeConfig):
+        value = getattr(decode, each.name)
+        if value not in (getattr(default, each.name), getattr(unused, each.name)):
             raise ValueError(
-                f"{context}: decode.{setting.name} has no effect on language models, which translate nothing: "
+                f"{context}: decode.{each.name} has no effect on language models, which translate nothing: "
                 "leave it out"
             )
     return unused

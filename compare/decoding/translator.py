@@ -1,6 +1,6 @@
 """Translation of text with a trained model, and its attention weights."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from compare.attention.sentence_attention import SentenceAttention
 from compare.config.sections import MAX_BEAM_SIZE, DecodeConfig
 from compare.decoding.batch_search import BatchSearch, draw_samples, find_best, find_n_best
 from compare.decoding.length_penalty import LengthPenalty, length_penalties
@@ -29,17 +30,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 EXTRA_TOKENS = 10
 """A translation has at most max_ratio times the tokens of its source, plus this number."""
-
-
-class SentenceAttention(NamedTuple):
-    """Attention weights of one sentence and its translation."""
-
-    src: list[str]
-    """S source pieces, end of sentence included."""
-    tgt: list[str]
-    """T target pieces, end of sentence included; row t of the weights was used to predict piece t."""
-    weights: Mapping[str, NDArray[np.float32]]
-    """Weights by name, (heads, T, S) for cross-attention; empty for a model without attention."""
 
 
 class Translation(NamedTuple):
@@ -69,6 +59,7 @@ class Translator:
         penalty: LengthPenalty | None = None,
         processes: Processes = SINGLE,
         folder: Path | None = None,
+        label: str = "",
     ) -> None:
         """Combine model and vocabularies.
 
@@ -80,10 +71,11 @@ class Translator:
             penalty: the length penalty of search; None: the smallest of the grid, as long as none is chosen.
             processes: those that have the model and share out its searches.
             folder: the folder that the model was loaded from; None: no single one.
+            label: name of the model in titles.
         """
         self.model, self.vocabularies, self.decode, self.device = model, vocabularies, decode, device
         self.penalty, self.processes = penalty or length_penalties(decode)[0], processes
-        self.folder = folder
+        self.folder, self.label = folder, label
 
     def lead(self, work: Callable[[], T]) -> T:
         """Run ``work`` in process 0, while the other processes take their shares of its searches.
@@ -309,19 +301,17 @@ class Translator:
             line: the source sentence.
 
         Returns:
-            Source pieces, target pieces, and weights by name, (heads, T, S).
+            The translation with source pieces, target pieces, and weights by name, (heads, T, S); ``plot()``
+            draws them, and a notebook shows them in a viewer.
         """
         ids = self.search([line])[0].tokens
         src, src_mask = (
             part.to(self.device) for part in make_source_batch([self.vocabularies.src.encode(line)])
         )
-        tgt_in = torch.tensor([[BOS, *ids]], device=self.device)
-        weights = self.model.attention(src, src_mask, tgt_in)
-        return SentenceAttention(
-            src=self.vocabularies.src.pieces(src[0].tolist()),
-            tgt=self.vocabularies.tgt.pieces([*ids, EOS]),
-            weights={name: _array(value[0]) for name, value in weights.items()},
-        )
+        self.model.eval()
+        weights = self.model.attention(src, src_mask, torch.tensor([[BOS, *ids]], device=self.device))
+        arrays = {name: _array(value[0]) for name, value in weights.items()}
+        return SentenceAttention.of(self.vocabularies, line, [*ids, EOS], arrays, label=self.label)
 
 
 def _array(weights: Tensor) -> NDArray[np.float32]:

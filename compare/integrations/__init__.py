@@ -1,1 +1,1 @@
-"""Plug-ins, saved models, export, trackers and other programs: each on a library that is installed on demand."""
+"""Plug-ins, saved models, export, trackers, demo page: each on a library that is installed on demand."""

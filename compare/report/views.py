@@ -4,10 +4,9 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 from compare.experiment.task import task_of
-from compare.report.plots.plots import heatmap, learning_curves, plots_folder, save_figure
+from compare.report.plots.attention import draw_test_line
+from compare.report.plots.plots import learning_curves, plots_folder, save_figure
 from compare.report.tables.table import TableForm, render_table
 from compare.results.result import Result
 from compare.results.run_folder import RunFolder
@@ -15,8 +14,7 @@ from compare.results.store import read_results, to_json_lines
 from compare.results.write_protection import write_protection
 from compare.training.file_names import CHECKPOINTS
 from compare.training.metrics_log import read_metrics
-from data.text.files import ensure_regular, write_atomically
-from data.text.lines import read_lines
+from data.text.files import write_atomically
 
 logger = logging.getLogger(__name__)
 
@@ -58,17 +56,15 @@ def write_views(folder: str | Path) -> None:
     logger.info(f"tables in {folder}/table.*, {len(written)} plots in {folder}/plots")
 
 
-def draw_plots(
-    folder: str | Path, *, sentence: str | None = None, line: int = 1, out: str | Path | None = None
-) -> list[Path]:
-    """Draw learning curves of all runs, and heat maps of each run's attention for one sentence.
+def draw_plots(folder: str | Path, *, line: int = 1, out: str | Path | None = None) -> list[Path]:
+    """Draw learning curves of all runs, and heat maps of each run's attention for one test sentence.
 
-    Runs without weights, such as those of a published folder, have no heat maps.
+    Runs without weights, such as those of a published folder, have no heat maps. ``draw_attention`` draws
+    any sentence.
 
     Args:
         folder: the folder of an experiment.
-        sentence: the source sentence; by default line ``line`` of the first test set.
-        line: number of the test sentence, counted from 1.
+        line: number of the sentence in the first test set, counted from 1.
         out: the folder of the plots; by default plots in ``folder``.
 
     Returns:
@@ -86,10 +82,7 @@ def draw_plots(
     if not runs:
         logger.info(f"{folder}: no finished run to plot")
         return []
-    attending = runs
-    if sentence is None:
-        attending = {label: run for label, run in runs.items() if (run / CHECKPOINTS).is_dir()}
-        sentence = _test_line(folder, line) if attending else ""
+    attending = {label: run for label, run in runs.items() if (run / CHECKPOINTS).is_dir()}
     if not any(task_of(RunFolder.read(run).run).translates for run in runs.values()):
         attending = {}
         logger.info(f"{folder}: language models attend to no source: no heat maps")
@@ -98,30 +91,4 @@ def draw_plots(
     metrics = {label: read_metrics(run / "metrics.jsonl") for label, run in runs.items()}
     written = save_figure(learning_curves(metrics), plots / "learning-curves")
     written += save_figure(learning_curves(metrics, against="seconds"), plots / "learning-curves-seconds")
-    for label, run in attending.items():
-        written += _draw_attention(label, run, sentence, plots)
-    return written
-
-
-def _draw_attention(label: str, run: Path, sentence: str, folder: Path) -> list[Path]:
-    """Draw one heat map per attention over the source, averaged over its heads."""
-    from compare.results.trained_model import load_model
-
-    pair = load_model(run).attend(sentence)
-    written: list[Path] = []
-    for name, weights in pair.weights.items():
-        if name.startswith("cross"):
-            mean = weights.mean(axis=0).astype(np.float64)
-            title = f"{label}, {name}" + (f", mean of {len(weights)} heads" if len(weights) > 1 else "")
-            figure = heatmap(mean, pair.src, pair.tgt, title)
-            written += save_figure(figure, folder / f"attention-{label}-{name}")
-    return written
-
-
-def _test_line(folder: Path, line: int) -> str:
-    """Read one source line of the first test set from the experiment's folder."""
-    ensure_regular(folder / "test.src")
-    lines = read_lines(folder / "test.src")
-    if not 1 <= line <= len(lines):
-        raise ValueError(f"line {line} is not in the test set of {folder}, which has {len(lines)} lines")
-    return lines[line - 1]
+    return written + (draw_test_line(attending, folder, line, plots) if attending else [])

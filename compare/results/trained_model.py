@@ -85,9 +85,8 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
         model.to(device)
     except (RuntimeError, AssertionError) as error:  # of torch: no such device, or one it is not built for
         raise ValueError(f"device {device!r} cannot be used: {first_line(error)}") from None
-    return Translator(
-        model, vocabularies, trained.run.decode, torch.device(device), penalty, folder=folder.resolve()
-    )
+    where, decode, label = torch.device(device), trained.run.decode, trained.run.label
+    return Translator(model, vocabularies, decode, where, penalty, folder=folder.resolve(), label=label)
 
 
 def weights_file(run: RunFolder) -> Path:

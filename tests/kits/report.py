@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from compare.attention.viewer import AttendedModel, AttendedSentence, AttentionViewer
 from compare.config.parse import load_experiment
 from compare.experiment.prepare import load_corpus
 from compare.report.html.content import ReportContent, gather_content
-from compare.report.html.viewer import AttendedModel, AttendedSentence, AttentionViewer
 from compare.results.store import Result, save_result
 from compare.scoring.score import score_texts
 from data.vocabulary import build_pair
@@ -30,9 +30,9 @@ dropout = 0.{place}
 """
 VIEWER = AttentionViewer(
     models=[
-        AttendedModel(label="lstm", seed=1, heads=[], chosen=0),
-        AttendedModel(label="rnn", seed=1, heads=["cross head 0"], chosen=0),
-        AttendedModel(label="transformer", seed=1, heads=["cross.0 head 0", "cross.0 mean"], chosen=1),
+        AttendedModel(name="lstm, seed 1", heads=[], chosen=0),
+        AttendedModel(name="rnn, seed 1", heads=["cross head 0"], chosen=0),
+        AttendedModel(name="transformer, seed 1", heads=["cross.0 head 0", "cross.0 mean"], chosen=1),
     ],
     sentences=[
         AttendedSentence(

@@ -4,21 +4,18 @@ Shapes: T' target and S' source pieces of a pair, T and S words; P pieces and W 
 Positions in a text are in bytes of UTF-8, because subword vocabularies write rare characters byte by byte.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from compare.attention.word_groups import BYTE_PIECE
 from data.subwords import ESCAPED, SPACE
 from data.vocabulary import Vocabulary
 from data.word_tokenizer import surface_form, tokenize
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-
-BYTE_PIECE = re.compile("<0x[0-9A-F]{2}>")
-"""The label that SentencePiece gives to a piece that is a single byte, and to no other piece."""
 
 
 def shared_bytes(vocabulary: Vocabulary, text: str, ids: Sequence[int], words: Sequence[str]) -> IntArray:

@@ -1,10 +1,12 @@
 """Columns of the report's result table."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from compare.analysis.significance.comparison import Comparison, comparison_matrix
 from compare.analysis.table import Row
+from compare.experiment.convergence_file import STILL_IMPROVING
 from compare.report.html.parts import Cell, ColumnHeading
 from compare.report.html.significance import verdict
 from compare.report.loaded_experiment import LoadedExperiment
@@ -21,12 +23,28 @@ from compare.results.score_columns import (
 )
 from compare.scoring.metrics import METRICS
 
+DEFAULT = (
+    PRIMARY,
+    "chrf",
+    "params",
+    "length_ratio",
+    "train_tokens_per_s",
+    "beam_sentences_per_s",
+    "train_s",
+)
+"""Columns that are shown without being chosen, beside the interval, the verdict and the end of training: so
+many that the table fits 1280 pixels."""
+
 
 class ReportColumn(NamedTuple):
     """A column of the result table."""
 
     head: ColumnHeading
     cell: Callable[[Row], Cell]
+
+    def shown_if(self, shown: bool) -> "ReportColumn":
+        """Return the column, shown at once or only once the reader has chosen it."""
+        return self._replace(head=replace(self.head, optional=not shown))
 
 
 def report_column(column: Column, rows: Sequence[Row], note: str = "") -> ReportColumn:
@@ -40,7 +58,7 @@ def report_column(column: Column, rows: Sequence[Row], note: str = "") -> Report
     numeric = any(column.order(row) is not None for row in rows)
     hint = "; ".join(filter(None, [note, column.help]))
     return ReportColumn(
-        ColumnHeading(text=column.heading, hint=hint, numeric=numeric),
+        ColumnHeading(text=column.heading, hint=hint, numeric=numeric, optional=column.name not in DEFAULT),
         lambda row: Cell(text=column.text(row), order=column.order(row)),
     )
 
@@ -63,24 +81,48 @@ def columns_of(
     note = f"on {first}, mean ± standard deviation"
     columns = []
     if translated := _is_known(score_column(PRIMARY), rows):
-        columns = [report_column(score_column(PRIMARY), rows, note), *map(_bleu_interval, kinds)]
+        columns = [report_column(score_column(PRIMARY), rows, note)]
+        columns += [_bleu_interval(kind).shown_if(kind == kinds[-1]) for kind in kinds]
     columns += _verdicts(comparisons, first, f"against {reference}", reference)
     scores = [score_column(metric) for metric in METRICS if metric != PRIMARY]
     columns += [report_column(column, rows, f"on {first}") for column in scores if _is_known(column, rows)]
     for test in further:
         if translated:
-            columns += [report_column(score_column(PRIMARY, test), rows), _bleu_interval(kinds[-1], test)]
+            columns.append(report_column(score_column(PRIMARY, test), rows))
+            columns.append(_bleu_interval(kinds[-1], test).shown_if(False))
         figures = (*likelihood_columns(test), *length_columns(test))
         columns += [report_column(column, rows) for column in figures if _is_known(column, rows)]
-        columns += _verdicts(comparisons, test, f"{test} against {reference}", reference)
+        against = _verdicts(comparisons, test, f"{test} against {reference}", reference)
+        columns += [column.shown_if(False) for column in against]
     columns += [
         report_column(column, rows)
         for column in COLUMNS.values()
-        if column.group is not Group.IDENTITY and column.shown is not Shown.NEVER and _is_known(column, rows)
+        if column.group is not Group.IDENTITY
+        and column.shown is not Shown.NEVER
+        and column.name != "longer_gain"  # part of the next column
+        and _is_known(column, rows)
     ]
+    columns.append(_still_improving())
     if any(result.status != "done" for result in loaded.rows):
-        columns.append(report_column(COLUMNS["status"], rows))
+        columns.append(report_column(COLUMNS["status"], rows).shown_if(True))
     return columns
+
+
+def _still_improving() -> ReportColumn:
+    """Return the column that says whether a model was still improving when it stopped."""
+    hint = (
+        f"whether further updates gain at least {STILL_IMPROVING} validation BLEU, and how much, on one seed "
+        "(attnbench converge)"
+    )
+
+    def cell(row: Row) -> Cell:
+        gain, factor = row.get("longer_gain"), row.get("longer_factor")
+        if gain is None or factor is None:
+            return Cell(text="no (patience)" if row.get("stopped_by") == "patience" else "not measured")
+        answer = "yes" if gain >= STILL_IMPROVING else "no"
+        return Cell(text=f"{answer}, {gain:+.1f} ({factor:g}x updates)".replace("-", "−"), order=gain)
+
+    return ReportColumn(ColumnHeading(text="still improving", hint=hint), cell)
 
 
 def _is_known(column: Column, rows: Sequence[Row]) -> bool:

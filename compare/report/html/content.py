@@ -11,6 +11,7 @@ from compare.analysis.significance.headline import headlines
 from compare.analysis.significance.matched_runs import match_runs
 from compare.analysis.significance.power import describe_smallest, smallest_differences
 from compare.analysis.significance.scored_tests import ScoredTestSet, score_tests
+from compare.attention.viewer import AttentionViewer
 from compare.report.conditions import find_warnings
 from compare.report.html.alignment import TITLE, alignment
 from compare.report.html.analyses import NO_TEXTS, sections
@@ -25,7 +26,7 @@ from compare.report.html.significance import (
     significance,
 )
 from compare.report.html.tuning import tuning_section
-from compare.report.html.viewer import AttentionViewer, attention_viewer
+from compare.report.html.viewer import attention_viewer
 from compare.report.loaded_experiment import LoadedExperiment, load_for_report
 from compare.results.score_columns import PRIMARY
 from compare.system.hints import explain

@@ -54,12 +54,12 @@ def bar_plot(panels: Mapping[str, Mapping[str, Bar | None]]) -> Figure:
     """
     models = list(next(iter(panels.values())))
     size = (BAR_PANEL_INCHES, 0.9 + BAR_INCHES * len(models))
-    figure, all_axes = make_panels(len(panels), size=size, share_y=True)
+    figure, all_axes = make_panels(len(panels), size=size)
     for axes, (name, values) in zip(all_axes, panels.items(), strict=True):
         _draw_bars(axes, [values[model] for model in models])
         axes.set_xlabel(name)
-    all_axes[0].set_yticks(range(len(models)), models, parse_math=False)
-    all_axes[0].set_ylim(len(models) - 0.5, -0.5)  # first model on top; a model without a bar keeps its row
+        axes.set_yticks(range(len(models)), models, parse_math=False)  # in each: a narrow page stacks them
+        axes.set_ylim(len(models) - 0.5, -0.5)  # first model on top; a model without a bar keeps its row
     return figure
 
 

@@ -1,10 +1,13 @@
 """Matplotlib figures as inline SVG that follows the page's colours and has a text alternative."""
 
 import re
+from collections.abc import Iterator
 from io import BytesIO
 from xml.etree import ElementTree as Tree
 
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
 
 from compare.report.html.parts import Drawing
 from compare.report.plots.plots import reproducible_svg, valid_svg
@@ -16,6 +19,10 @@ PAGE_COLOURS = {"#000000": "currentColor", "#ffffff": "var(--paper)", "#cccccc":
 REFERENCE = re.compile(r"url\(#([^)]+)\)")
 DIGITS = re.compile(r"(\.\d\d)\d+")
 """Digits after the second, which nobody sees and which make half of the file."""
+POINTS_PER_INCH = 72
+"""Unit of the coordinates of an SVG file."""
+WINDOW_PADDING = 3
+"""Points around the contents of a window."""
 
 Tree.register_namespace("", SVG)
 
@@ -23,7 +30,8 @@ Tree.register_namespace("", SVG)
 def embed_figure(figure: Figure, name: str, title: str, description: str, choice: str = "") -> Drawing:
     """Make a figure a part of the page; see ``Drawing`` and ``to_svg``."""
     svg = to_svg(figure, name, title, description)
-    return Drawing(name=name, title=title, description=description, svg=svg, choice=choice)
+    panels = list(_panels(figure, name)) if len(figure.axes) > 1 else []
+    return Drawing(name=name, title=title, description=description, svg=svg, panels=panels, choice=choice)
 
 
 def to_svg(figure: Figure, name: str, title: str, description: str) -> str:
@@ -37,15 +45,40 @@ def to_svg(figure: Figure, name: str, title: str, description: str) -> str:
     """
     buffer = BytesIO()
     with reproducible_svg():
-        figure.savefig(buffer, format="svg", bbox_inches="tight", transparent=True)
+        figure.savefig(buffer, format="svg", transparent=True)
     root = Tree.fromstring(valid_svg(buffer.getvalue()))
     for tag in ("metadata", "defs"):  # the author, and a style that would apply beyond the drawing
         root.remove(root.find(f"{{{SVG}}}{tag}"))  # type: ignore[arg-type]
     _rename(root, name)
+    root[0].set("id", f"{name}-figure")
     for element in root.iter():
         _restyle(element)
     _describe(root, name, title, description)
     return Tree.tostring(root, encoding="unicode")
+
+
+def _panels(figure: Figure, name: str) -> Iterator[str]:
+    """Yield windows on each panel of a figure that was just drawn, then on each entry of its legend."""
+    figure.set_dpi(POINTS_PER_INCH)  # in which it was drawn: legends keep their positions in dots
+    renderer = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
+    for axes in figure.axes:
+        box = axes.get_tightbbox(renderer)
+        assert box is not None
+        yield _window(figure, name, box.padded(WINDOW_PADDING), "panel")
+    for legend in figure.legends:
+        for handle, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
+            assert handle is not None
+            boxes = [handle.get_window_extent(renderer), text.get_window_extent(renderer)]
+            yield _window(figure, name, Bbox.union(boxes).padded(WINDOW_PADDING), "entry")
+
+
+def _window(figure: Figure, name: str, box: Bbox, kind: str) -> str:
+    """Return an <svg> element that shows the part of a drawing in ``box``, in points from below."""
+    y = figure.get_figheight() * POINTS_PER_INCH - box.y1
+    return (
+        f'<svg class="{kind}" viewBox="{box.x0:.1f} {y:.1f} {box.width:.1f} {box.height:.1f}" '
+        f'style="max-width: {box.width * 4 / 3:.0f}px"><use href="#{name}-figure"/></svg>'
+    )
 
 
 def _rename(root: Tree.Element, name: str) -> None:

@@ -1,25 +1,19 @@
 """Render the content of the report as one HTML file."""
 
-import base64
-import hashlib
-import json
 import logging
 from dataclasses import asdict
-from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-
+from compare.attention import viewer
+from compare.attention.page import read_asset, render_page
 from compare.report.html.content import ReportContent, gather_content
 from compare.results.write_protection import refuse_writing
-from data.text.control_characters import visible_lines
 from data.text.files import write_atomically
 
 logger = logging.getLogger(__name__)
 
 NAME = "report.html"
+PACKAGE = "compare.report.html"
 
 
 def build_report(
@@ -61,39 +55,11 @@ def build_report(
 
 def render(content: ReportContent) -> str:
     """Render the page; text of models and data is escaped, and only this package's script may run."""
-    environment = Environment(
-        loader=PackageLoader("compare.report.html", "."),
-        autoescape=True,
-        finalize=_visible,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.policies["json.dumps_function"] = _dump_json
-    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": False}
-    script = _own("report.js")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    template = environment.get_template("template.html.j2")
-    return template.render(
+    return render_page(
+        PACKAGE,
+        "template.html.j2",
+        scripts=[read_asset(viewer.PACKAGE, viewer.VIEWER_SCRIPT), read_asset(PACKAGE, "report.js")],
+        styles=[read_asset(viewer.PACKAGE, viewer.VIEWER_STYLE), read_asset(PACKAGE, "report.css")],
         page=content,
         viewer=asdict(content.viewer),
-        style=Markup(_own("report.css")),
-        script=Markup(script),
-        script_hash=f"'sha256-{digest}'",
-        svg=Markup,
     )
-
-
-def _visible(value: Any) -> Any:
-    """Escape control characters in what the template prints; this package's own markup stays as it is."""
-    return visible_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def _dump_json(value: Any, **options: Any) -> str:
-    """Serialise to JSON, in which the characters that HTML forbids are escaped."""
-    return visible_lines(json.dumps(value, **options))
-
-
-def _own(name: str) -> str:
-    """Read a file of this package."""
-    return (files("compare.report.html") / name).read_text(encoding="utf-8")

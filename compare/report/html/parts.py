@@ -1,7 +1,7 @@
 """Parts of the page as plain values: texts, numbers, lists."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -32,6 +32,8 @@ class ColumnHeading:
     hint: str = ""
     """Explanation of the column's values."""
     numeric: bool = False
+    optional: bool = False
+    """Whether the column is shown only once the reader has chosen it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +56,8 @@ class Drawing:
     title: str
     description: str
     svg: str
+    panels: Sequence[str] = ()
+    """Windows on its parts, as <svg> elements, which a narrow page shows below each other in its place."""
     choice: str = ""
     """Its name in a selection that shows one drawing of a section at a time; empty: always visible."""
 
@@ -81,14 +85,23 @@ def cell(value: object) -> Cell:
     return Cell(text=format_number(value), order=order)
 
 
-def html_table(table: Table, title: str) -> HtmlTable:
-    """Convert a table of an analysis: with the union of all columns, without empty ones."""
+def html_table(table: Table, title: str, optional: Collection[str] = ()) -> HtmlTable:
+    """Convert a table of an analysis: with the union of all columns, without empty ones.
+
+    Args:
+        table: the table.
+        title: its title.
+        optional: names of columns that are shown only once the reader has chosen them.
+    """
     union = dict.fromkeys(name for row in table.rows for name in row)
     names = [name for name in union if any(row.get(name) is not None for row in table.rows)]
     return HtmlTable(
         title=title,
         caption=table.caption,
-        heads=[ColumnHeading(text=heading(name), numeric=_numeric(name, table.rows)) for name in names],
+        heads=[
+            ColumnHeading(text=heading(name), numeric=_numeric(name, table.rows), optional=name in optional)
+            for name in names
+        ],
         rows=[[cell(row.get(name)) for name in names] for row in table.rows],
     )
 

@@ -1,15 +1,6 @@
-"use strict";
 (() => {
+  const { make, startViewers } = attnbench; // of viewer.js
   const THEMES = ["as the system", "light", "dark"];
-
-  /** An element with text, attributes and children; text of models and data goes in here as text alone. */
-  function make(tag, { text, attributes = {}, children = [] } = {}) {
-    const element = document.createElement(tag);
-    if (text !== undefined) element.textContent = text;
-    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-    element.append(...children);
-    return element;
-  }
 
   /** Let the button switch through the themes; the choice is saved where the browser allows it. */
   function startTheme(button) {
@@ -91,6 +82,112 @@
     }
   }
 
+  /** Hide or show a column in all rows. */
+  function showColumn(table, column, shown) {
+    for (const row of table.rows) row.cells[column].hidden = !shown;
+  }
+
+  /** A list of check boxes that hide and show the columns of a table; the optional ones are hidden at first. */
+  function makeChooser(table, title) {
+    const heads = [...table.tHead.rows[0].cells];
+    const summary = make("summary");
+    const count = () => {
+      const shown = heads.filter((head) => !head.hidden).length;
+      summary.textContent = `Columns: ${shown} of ${heads.length}`;
+    };
+    const items = heads.slice(1).map((head, place) => {
+      const box = make("input", { attributes: { type: "checkbox" } });
+      const show = (shown) => {
+        box.checked = shown;
+        showColumn(table, place + 1, shown);
+      };
+      show(!("optional" in head.dataset));
+      box.addEventListener("change", () => {
+        show(box.checked);
+        count();
+      });
+      return { item: make("li", { children: [make("label", { children: [box, head.textContent] })] }), show };
+    });
+    const all = make("button", { text: "All", attributes: { type: "button", "aria-label": `All columns of ${title}` } });
+    all.addEventListener("click", () => {
+      items.forEach(({ show }) => show(true));
+      count();
+    });
+    count();
+    const list = make("ul", { children: items.map(({ item }) => item) });
+    return make("details", { attributes: { class: "columns" }, children: [summary, list, all] });
+  }
+
+  /** The cells of a table that are shown, as texts; a run has its model before its name. */
+  function shownCells(table) {
+    const texts = (row) => [...row.cells].filter((cell) => !cell.hidden).map((cell) => cell.textContent.trim());
+    const bodies = [...table.tBodies].flatMap((body) => {
+      const [model] = texts(body.rows[0]);
+      return [...body.rows].filter((row) => !row.hidden).map((row) => {
+        const [name, ...others] = texts(row);
+        return row.classList.contains("run") ? [`${model}, ${name}`, ...others] : [name, ...others];
+      });
+    });
+    return [texts(table.tHead.rows[0]), ...bodies];
+  }
+
+  /** A figure as spreadsheets and programs read it; other text that begins like a formula gets an apostrophe. */
+  function csvCell(text) {
+    const figure = text.replace("−", "-").replace(/(?<=\d),(?=\d{3})/g, "");
+    if (/^[+-]?\d+(\.\d+)?$/.test(figure)) return figure;
+    const safe = /^[' ]*[=+\-@\n＝＋－＠]/.test(text) ? `'${text}` : text;
+    return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  }
+
+  const LATEX = {
+    "\\": "\\textbackslash{}", "&": "\\&", "%": "\\%", $: "\\$", "#": "\\#", _: "\\_", "{": "\\{", "}": "\\}",
+    "~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "<": "\\textless{}", ">": "\\textgreater{}", "|": "\\textbar{}",
+    "[": "{[}", "*": "{*}", "–": "--", "−": "$-$", "±": "$\\pm$", "×": "$\\times$",
+    "▲": "$\\blacktriangle$", "▼": "$\\blacktriangledown$", "△": "$\\triangle$", "▽": "$\\triangledown$",
+  };
+
+  function latexTable(rows, numeric) {
+    const line = (cells) => `${cells.map((text) => [...text].map((sign) => LATEX[sign] ?? sign).join("")).join(" & ")} \\\\`;
+    const [head, ...body] = rows;
+    return [
+      "% needs \\usepackage{booktabs,amssymb}",
+      `\\begin{tabular}{${numeric.map((right) => (right ? "r" : "l")).join("")}}`,
+      "\\toprule", line(head), "\\midrule", ...body.map(line), "\\bottomrule", "\\end{tabular}", "",
+    ].join("\n");
+  }
+
+  function download(text, name, type) {
+    const url = URL.createObjectURL(new Blob([text], { type }));
+    make("a", { attributes: { href: url, download: name } }).click();
+    URL.revokeObjectURL(url);
+  }
+
+  /** Above a table: the choice of its columns, and what is shown as CSV or LaTeX. */
+  function startTools(figure) {
+    const table = figure.querySelector("table");
+    const box = figure.querySelector(".box");
+    const title = box.ariaLabel;
+    const name = title.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "");
+    const button = (kind, write) => {
+      const made = make("button", { text: kind, attributes: { type: "button", "aria-label": `Download ${title} as ${kind}` } });
+      made.addEventListener("click", write);
+      return made;
+    };
+    const heads = () => [...table.tHead.rows[0].cells].filter((head) => !head.hidden);
+    const tools = [
+      button("CSV", () => {
+        const lines = shownCells(table).map((cells) => `${cells.map(csvCell).join(",")}\n`);
+        download(lines.join(""), `${name}.csv`, "text/csv");
+      }),
+      button("LaTeX", () => {
+        const numeric = heads().map((head) => head.classList.contains("num"));
+        download(latexTable(shownCells(table), numeric), `${name}.tex`, "application/x-tex");
+      }),
+    ];
+    if (table.tHead.rows[0].cells.length > 4) tools.unshift(makeChooser(table, title));
+    box.before(make("div", { attributes: { class: "tools" }, children: tools }));
+  }
+
   /** Of drawings that are a choice, show one at a time. */
   function startChoice(section) {
     const drawings = [...section.querySelectorAll("[data-choice]")];
@@ -124,119 +221,11 @@
     filter();
   }
 
-  /** The heat-map of one head of a model: a row a target word, a column a source word. */
-  function drawMap(sentence, weights) {
-    const { src, tgt, links } = sentence;
-    const gold = new Set(links.map(([row, column]) => row * src.length + column));
-    const heads = src.map((word) => make("th", { attributes: { scope: "col" }, children: [make("span", { text: word })] }));
-    const rows = tgt.map((word, row) => {
-      const cells = src.map((other, column) => {
-        const place = row * src.length + column;
-        const weight = (weights[place] / 100).toFixed(2);
-        const words = `${word} ← ${other}: ${weight}${gold.has(place) ? ", gold link" : ""}`;
-        const cell = make("td", { attributes: { tabindex: place ? "-1" : "0", "aria-label": words } });
-        cell.style.setProperty("--weight", `${weights[place]}%`);
-        cell.classList.toggle("gold", gold.has(place));
-        return cell;
-      });
-      return make("tr", { children: [make("th", { text: word, attributes: { scope: "row" } }), ...cells] });
-    });
-    const head = make("thead", { children: [make("tr", { children: [make("td", { attributes: { class: "corner" } }), ...heads] })] });
-    return make("table", { children: [head, make("tbody", { children: rows })] });
-  }
-
-  /** A model's figure: its name, a choice of its heads, and its map. */
-  function drawModel(model, weights, sentence) {
-    const caption = make("figcaption", { text: `${model.label}, seed ${model.seed}` });
-    const figure = make("figure", { attributes: { class: "map" }, children: [caption] });
-    if (!weights.length) {
-      figure.append(make("p", { text: model.trouble || "has no attention to the source", attributes: { class: "note" } }));
-      return figure;
-    }
-    const box = make("div", { attributes: { class: "box" } });
-    const show = () => box.replaceChildren(drawMap(sentence, weights[model.chosen]));
-    if (model.heads.length > 1) {
-      const options = model.heads.map((head) => make("option", { text: head }));
-      const select = make("select", { attributes: { "aria-label": `Head of ${model.label}` }, children: options });
-      select.selectedIndex = model.chosen;
-      select.addEventListener("change", () => {
-        model.chosen = select.selectedIndex; // it stays for the next sentence
-        show();
-      });
-      caption.append(select);
-    }
-    figure.append(box);
-    show();
-    return figure;
-  }
-
-  /** Go from cell to cell by the arrow keys; of each map one cell is reached by Tab. */
-  function moveFocus(event) {
-    const steps = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
-    const step = steps[event.key];
-    const cell = event.target.closest(".map tbody td");
-    if (!step || !cell) return;
-    event.preventDefault();
-    const row = cell.parentElement.parentElement.rows[cell.parentElement.sectionRowIndex + step[0]];
-    const next = row?.cells[cell.cellIndex + step[1]];
-    if (next?.tagName !== "TD") return;
-    cell.tabIndex = -1;
-    next.tabIndex = 0;
-    next.focus();
-  }
-
-  /** Show the weight of the cell that is pointed at or has the focus. */
-  function startTip(maps, tip) {
-    let cell = null;
-    const place = () => {
-      if (!cell) return;
-      const { left, top, bottom } = cell.getBoundingClientRect();
-      const { width, height } = tip.getBoundingClientRect();
-      tip.style.left = `${Math.max(4, Math.min(left, document.documentElement.clientWidth - width - 4))}px`;
-      tip.style.top = `${top > height + 8 ? top - height - 6 : bottom + 6}px`;
-    };
-    const show = (found) => {
-      cell = found;
-      tip.hidden = !cell;
-      if (cell) tip.textContent = cell.ariaLabel;
-      place();
-    };
-    const cellOf = (event) => event.target.closest(".map tbody td");
-    const focused = () => (maps.contains(document.activeElement) ? document.activeElement.closest("td") : null);
-    maps.addEventListener("mouseover", (event) => show(cellOf(event) ?? focused()));
-    maps.addEventListener("mouseleave", () => show(focused()));
-    maps.addEventListener("focusin", (event) => show(cellOf(event)));
-    maps.addEventListener("focusout", () => show(null));
-    window.addEventListener("scroll", place, { capture: true, passive: true }); // focus may scroll the page
-  }
-
-  /** The alignment viewer: pick a sentence, and see what every model attends to. */
-  function startViewer(viewer) {
-    const { models, sentences } = JSON.parse(document.getElementById("viewer-data").textContent);
-    const pick = document.getElementById("pick");
-    const maps = document.getElementById("maps");
-    pick.append(...sentences.map(({ number, src }) => make("option", { text: `${number}: ${src.join(" ")}` })));
-    const show = () => {
-      const sentence = sentences[pick.selectedIndex];
-      maps.replaceChildren(...models.map((model, place) => drawModel(model, sentence.weights[place], sentence)));
-    };
-    const step = (by) => {
-      pick.selectedIndex = (pick.selectedIndex + by + sentences.length) % sentences.length;
-      show();
-    };
-    pick.addEventListener("change", show);
-    document.getElementById("previous").addEventListener("click", () => step(-1));
-    document.getElementById("next").addEventListener("click", () => step(1));
-    maps.addEventListener("keydown", moveFocus);
-    startTip(maps, document.getElementById("tip"));
-    viewer.hidden = false;
-    show();
-  }
-
   startTheme(document.getElementById("theme"));
   document.querySelectorAll(".models").forEach(startFolding);
+  document.querySelectorAll("figure.table").forEach(startTools); // before headings become buttons
   document.querySelectorAll(".sortable table").forEach(startSorting);
   document.querySelectorAll("section").forEach(startChoice);
   document.querySelectorAll("#filter").forEach(startFilter);
-  document.querySelectorAll("#viewer").forEach(startViewer);
+  startViewers();
 })();

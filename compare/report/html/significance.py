@@ -28,6 +28,14 @@ If there are more, one model is compared with each of the others.
 """
 TRIALS = 10_000
 """Trials per test; more if so many models are compared that none could be significant with these."""
+DETAILS = (
+    "seeds",
+    "seeds 95%",
+    "p_randomisation",
+    "p_bootstrap",
+    *(f"sentences_{end}" for end in ("won", "lost", "tied")),
+)
+"""Columns of the table of every comparison that are shown only once they are chosen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +101,10 @@ def significance(
         "Holm), sentences won, lost and tied by chrF, and the verdict.",
         [_readable(comparison.row) for comparison in comparisons],
     )
-    details = html_table(table, "Every comparison")
+    combined = any(row.get("combined 95%") for row in table.rows)
+    details = html_table(
+        table, "Every comparison", optional={*DETAILS, *(["test set 95%"] if combined else [])}
+    )
     known = [label for label in labels if any(label in (each.first, each.second) for each in comparisons)]
     if len(known) > 2 and len({comparison.second for comparison in comparisons}) == 1:
         few = "Only one model is compared with each other: all pairs are too many, or share no seed."

@@ -11,11 +11,13 @@ from compare.report.html.curves import Bar, bar_plot
 from compare.report.html.drawings import embed_figure
 from compare.report.html.parts import HtmlTable, Part
 from compare.results.column import Group
-from compare.results.columns import COLUMNS, SPREAD_ENDS
+from compare.results.columns import COLUMNS, SPREAD_ENDS, SPREADS
 from compare.results.numbers import format_number
 
 BARS = ("train_tokens_per_s", "beam_sentences_per_s", "latency_ms_p50")
 """Columns that are drawn as bars."""
+SHOWN = ("label", *SPREADS, "peak_memory_bytes", "cpu_share", "train_s")
+"""Columns of the table that are shown without being chosen."""
 
 
 def speed(finished: FinishedExperiment) -> Iterator[Part]:
@@ -60,7 +62,7 @@ def _speed_table(finished: FinishedExperiment) -> HtmlTable:
     ]
     rows = mean_over_seeds(Table("", values)).rows
     known = [column for column in columns if any(row.get(column.name) is not None for row in rows)]
-    converted = [report_column(column, rows) for column in known]
+    converted = [report_column(column, rows).shown_if(column.name in SHOWN) for column in known]
     in_turn = all(run.result.timed_together for run in finished.runs)
     how = " (lowest to highest), of one seed per model; all models took turns" if in_turn else ""
     return HtmlTable(

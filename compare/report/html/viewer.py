@@ -3,13 +3,13 @@
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from compare.analysis.alignment.gold import WordPair, corpus_gold, word_pairs
-from compare.analysis.alignment.word_attention import AttentionHead, WordAttention, attend_words
+from compare.analysis.alignment.word_attention import AttentionHead, attend_words
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun
+from compare.attention.viewer import AttendedModel, AttendedSentence, AttentionViewer, hundredths
 from compare.results.trained_model import load_model
 from compare.system.hints import explain
 
@@ -19,43 +19,6 @@ MOST_BYTES = 1_500_000
 """Maximum size of the weights in the page, in bytes of JSON; further sentences are left out."""
 ChosenHeads = Mapping[tuple[str, int], AttentionHead]
 """For each run, by label and seed, the head that aligns best."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AttendedModel:
-    """A model in the viewer, represented by the run of its first seed."""
-
-    label: str
-    seed: int
-    heads: Sequence[str]
-    """Names of its heads and of their means; empty for a model without attention to the source."""
-    chosen: int
-    """Index of the head that is shown first."""
-    trouble: str = ""
-    """Why its attention cannot be shown."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AttendedSentence:
-    """A sentence pair in the viewer."""
-
-    number: int
-    """Line number in the test set, from 1."""
-    src: Sequence[str]
-    tgt: Sequence[str]
-    """The words of source and reference."""
-    links: Sequence[Sequence[int]]
-    """Sure gold links, as pairs of indices: target word, source word."""
-    weights: Sequence[Sequence[Sequence[int]]]
-    """Weights in hundredths by model and head; each head's (T, S) matrix is flattened row by row."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AttentionViewer:
-    """Models and sentences that the alignment viewer shows."""
-
-    models: Sequence[AttendedModel]
-    sentences: Sequence[AttendedSentence]
 
 
 def attention_viewer(
@@ -99,26 +62,16 @@ def _attended(
 ) -> tuple[AttendedModel, dict[int, list[list[int]]]]:
     """Return a model, and its weights by index of the sentence pair, one list per head."""
     result = run.result
+    name = f"{result.label}, seed {result.seed}"
     try:
         found = {pair.number: pair for pair in attend_words(load_model(run.folder), pairs)}
     except (OSError, ValueError) as error:
-        model = AttendedModel(
-            label=result.label, seed=result.seed, heads=[], chosen=0, trouble=explain(error)
-        )
-        return model, {}
+        return AttendedModel(name=name, heads=[], chosen=0, trouble=explain(error)), {}
     heads = next(iter(found.values())).heads if found else ()
     best = chosen.get((result.label, result.seed))
     model = AttendedModel(
-        label=result.label,
-        seed=result.seed,
+        name=name,
         heads=[str(head) for head in heads],
         chosen=heads.index(best) if best in heads else max(len(heads) - 1, 0),  # the last is the widest mean
     )
-    return model, {index: _hundredths(pair) for index, pair in found.items()}
-
-
-def _hundredths(pair: WordAttention) -> list[list[int]]:
-    """Return the weights of a pair in hundredths, one flat list per head."""
-    whole = np.rint(100 * pair.weights).astype(int)
-    found: list[list[int]] = whole.reshape(len(whole), -1).tolist()
-    return found
+    return model, {index: hundredths(pair.weights) for index, pair in found.items()}

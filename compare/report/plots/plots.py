@@ -1,7 +1,4 @@
-"""Plots of runs: learning curves and heat maps of attention; they need no display and no global state.
-
-Shapes: S source and T target positions.
-"""
+"""Learning curves of runs, and files of figures; neither needs a display or global state."""
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,10 +8,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import matplotlib as mpl
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from compare.report.plots.style import finish_figure, make_panels, series_style
 from compare.results.write_protection import refuse_writing
@@ -27,8 +22,6 @@ FORMATS: dict[str, dict[str, Any]] = {
     "pdf": {"metadata": {"CreationDate": None}},
 }
 """Options of each file format; without dates the same figure gives the same bytes."""
-CELL_INCHES = 0.27
-"""Side of a heat map's cell, which holds one token at 9 points."""
 
 Metrics = Sequence[Mapping[str, Any]]
 """Lines of a metrics.jsonl; see ``compare.training.metrics_log.read_metrics``."""
@@ -66,41 +59,6 @@ def _draw_curve(axes: Axes, metrics: Metrics, key: str, against: str, index: int
     lines = {line["update"]: line for line in metrics if line["kind"] == "valid"}
     points = [(line[against], line[key]) for _, line in sorted(lines.items()) if line.get(key) is not None]
     axes.plot([x for x, _ in points], [y for _, y in points], **series_style(index))
-
-
-def heatmap(
-    weights: NDArray[np.floating[Any]], src_tokens: Sequence[str], tgt_tokens: Sequence[str], title: str
-) -> Figure:
-    """Draw attention weights (T, S), one row per target token, as shades from 0 (white) to 1.
-
-    Raises:
-        ValueError: the weights do not fit the tokens.
-    """
-    if weights.shape != (len(tgt_tokens), len(src_tokens)):
-        raise ValueError(
-            f"weights of shape {weights.shape} do not fit "
-            f"{len(tgt_tokens)} target and {len(src_tokens)} source tokens"
-        )
-    width, height = CELL_INCHES * len(src_tokens), CELL_INCHES * len(tgt_tokens)
-    figure = Figure(figsize=(width, height))
-    axes = figure.add_axes((0, 0, 1, 1))  # labels and colour bar lie outside: save_figure widens the page
-    image = axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
-    axes.xaxis.tick_top()
-    axes.set_xticks(range(len(src_tokens)), _printable(src_tokens), rotation=90, fontsize=9, parse_math=False)
-    axes.set_yticks(range(len(tgt_tokens)), _printable(tgt_tokens), fontsize=9, parse_math=False)
-    axes.set_xticks(np.arange(len(src_tokens) - 1) + 0.5, minor=True)
-    axes.set_yticks(np.arange(len(tgt_tokens) - 1) + 0.5, minor=True)
-    axes.grid(which="minor", color="#DDDDDD", linewidth=0.5)
-    axes.tick_params(which="both", length=0)
-    axes.set_title(title, fontsize=10, loc="left", parse_math=False)
-    scale = figure.add_axes((1 + 0.1 / width, 0, 0.12 / width, 1))
-    figure.colorbar(image, cax=scale, ticks=[0, 0.5, 1]).ax.tick_params(labelsize=8, length=2)
-    return figure
-
-
-def _printable(tokens: Sequence[str]) -> list[str]:
-    """Replace the mark for "no space before" by one that matplotlib's own font has."""
-    return [token.replace("￭", "▪") for token in tokens]
 
 
 def plots_folder(folder: Path, out: str | Path | None) -> Path:

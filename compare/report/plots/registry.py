@@ -53,8 +53,10 @@ def draw_figure(
     from compare.analysis.finished_experiment import load_finished
 
     folder = Path(folder)
+    if kind == ATTENTION:
+        raise ValueError("draw_figure draws figures of the whole experiment: draw_attention draws a sentence")
     if kind not in FIGURES:
-        raise ValueError(f"no figure {kind!r}; {did_you_mean(kind, FIGURES)}")
+        raise ValueError(f"no figure {kind!r}; {did_you_mean(kind, [*FIGURES, ATTENTION])}")
     if unknown := [form for form in formats if form not in FORMATS]:
         raise ValueError(f"no format {unknown[0]!r}: choose from {', '.join(FORMATS)}")
     plots = plots_folder(folder, out)
@@ -128,4 +130,6 @@ FIGURES: dict[str, FigureKind] = {
         "test BLEU against parameters, with the Pareto front", partial(_pareto, "params")
     ),
 }
-"""Figures by name; ``publish.draw_plots`` draws the heat maps of attention, one per model and sentence."""
+"""Figures of a whole experiment by name."""
+ATTENTION = "attention"
+"""Name of the heat maps of one sentence, which ``draw_attention`` draws."""

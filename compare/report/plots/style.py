@@ -36,7 +36,6 @@ def make_panels(
     *,
     legend_entries: int = 0,
     size: tuple[float, float] = PANEL_INCHES,
-    share_y: bool = False,
 ) -> tuple[Figure, list[Axes]]:
     """Make a figure of ``count`` panels side by side.
 
@@ -44,12 +43,11 @@ def make_panels(
         count: number of panels.
         legend_entries: names in the legend below the panels; the figure grows by its height.
         size: width and height of one panel in inches.
-        share_y: whether all panels have one y axis.
     """
     width, height = size
     legend_height = LEGEND_ROW_INCHES * -(-legend_entries // LEGEND_COLUMNS)
     figure = Figure(figsize=(width * max(count, MIN_PANELS), height + legend_height), layout="constrained")
-    return figure, list(figure.subplots(1, count, squeeze=False, sharey=share_y)[0])
+    return figure, list(figure.subplots(1, count, squeeze=False)[0])
 
 
 def tidy_axes(axes: Axes, grid: Literal["both", "x", "y"] = "both") -> None:

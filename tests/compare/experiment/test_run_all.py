@@ -247,9 +247,8 @@ def test_heat_maps_where_there_is_attention(
     curves = {f"learning-curves{kind}.{form}" for kind in ("", "-seconds") for form in ("png", "svg")}
     assert plots == curves  # the lstm has no attention, and what failed has no weights
     with caplog.at_level("INFO", logger="compare"):
-        plotted = draw_plots(finished, sentence="red dog sees tree")
-    names = ("luong-cross", "transformer-cross.0")
-    maps = {f"attention-{name}.{form}" for name in names for form in ("png", "svg")}
+        plotted = draw_plots(finished)
+    maps = {f"attention-{name}-line1.{form}" for name in ("luong", "transformer") for form in ("png", "svg")}
     assert {path.name for path in plotted} == curves | maps
     assert caplog.messages == []
     for path in plotted:
@@ -257,22 +256,8 @@ def test_heat_maps_where_there_is_attention(
             assert path.read_bytes().startswith(b"\x89PNG")
         else:
             assert ElementTree.fromstring(path.read_text()).tag.endswith("svg")
-    words = (finished / "plots" / "attention-luong-cross.svg").read_text()
-    assert all(f">{word}<" in words for word in ("red", "dog", "sees", "tree"))
-
-
-def test_the_command_draws_the_sentence_it_is_given(finished: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["plot", str(finished), "--sentence", "small cat"]) == 0
-    captured = capsys.readouterr()
-    written = [Path(line) for line in captured.out.splitlines()]
-    assert len(written) == 8
-    assert all(path.is_file() for path in written)
-    svg = (finished / "plots" / "attention-luong-cross.svg").read_text()
-    assert ">small<" in svg
-    assert main(["plot", str(finished), "--line", "2", "-q"]) == 0
-    second = (finished / "test.src").read_text().splitlines()[1].split()
-    svg = (finished / "plots" / "attention-luong-cross.svg").read_text()
-    assert all(f">{word}<" in svg for word in second)
+    words = (finished / "plots" / "attention-luong-line1.svg").read_text()
+    assert all(f">{word}<" in words for word in (finished / "test.src").read_text().splitlines()[0].split())
 
 
 def test_seeds_have_curves_and_heat_maps_of_their_own(finished: Path, tmp_path: Path):
@@ -281,7 +266,7 @@ def test_seeds_have_curves_and_heat_maps_of_their_own(finished: Path, tmp_path: 
     result = json.loads((other / "result.json").read_text())
     (other / "result.json").write_text(json.dumps({**result, "seed": 2}))
     names = {path.name for path in draw_plots(copy)}
-    assert {f"attention-luong-seed{seed}-cross.svg" for seed in (1, 2)} < names
+    assert {f"attention-luong-seed{seed}-line1.svg" for seed in (1, 2)} < names
 
 
 def test_nothing_to_plot_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture):

@@ -10,10 +10,11 @@ import pytest
 from compare.analysis.alignment.gold import word_pairs
 from compare.analysis.alignment.word_attention import AttentionHead, attend_words
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
+from compare.attention.viewer import AttendedModel
 from compare.report.html import viewer as viewer_module
 from compare.report.html.alignment import alignment
 from compare.report.html.parts import Section
-from compare.report.html.viewer import AttendedModel, attention_viewer
+from compare.report.html.viewer import attention_viewer
 from compare.results.trained_model import load_model
 from data.corpus import Pairs
 
@@ -47,7 +48,7 @@ def aligned(with_gold: FinishedExperiment) -> tuple[Section, dict[tuple[str, int
 
 def test_the_viewer_holds_every_head_in_hundredths(experiment: FinishedExperiment):
     found = attention_viewer(experiment, NUMBERS, {})
-    assert [model.label for model in found.models] == ["luong", "transformer"]
+    assert [model.name for model in found.models] == ["luong, seed 1", "transformer, seed 1"]
     assert found.models[0].heads == ["cross head 0"]
     assert len(found.models[1].heads) == 3  # two heads and their mean
     assert found.models[1].chosen == 2

@@ -1,6 +1,7 @@
 """The page as a reader uses it, in Debian's Chromium; skipped with a word where there is none."""
 
-import shutil
+import csv
+import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -11,20 +12,15 @@ from compare.report.html import page, significance
 from compare.report.html.content import ReportContent
 from tests.kits.report import read, write_experiment
 
-selenium = pytest.importorskip("selenium")
+pytest.importorskip("selenium")
 
-from selenium.webdriver import ActionChains, Chrome, ChromeOptions, Keys  # noqa: E402
-from selenium.webdriver.chrome.service import Service  # noqa: E402
-from selenium.webdriver.common.by import By  # noqa: E402
-from selenium.webdriver.remote.webelement import WebElement  # noqa: E402
-from selenium.webdriver.support.select import Select  # noqa: E402
+from selenium.webdriver import ActionChains, Chrome, Keys
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.select import Select
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="no chromium with its chromedriver here")
-FLAGS = (
-    "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-)
+from tests.kits.browser import find, needs_browser, open_browser, resize, serious_findings
+
+pytestmark = [needs_browser, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
@@ -35,15 +31,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> ReportContent:
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
-    options = ChromeOptions()
-    options.binary_location = str(CHROMIUM)
-    for flag in [*FLAGS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = Chrome(options=options, service=Service(DRIVER))
-    yield driver
-    driver.quit()
+def downloads(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("browser")
+
+
+@pytest.fixture(scope="module")
+def browser(downloads: Path) -> Iterator[Chrome]:
+    with open_browser(downloads) as driver:
+        yield driver
 
 
 @pytest.fixture(scope="module")
@@ -60,15 +55,6 @@ def opened(browser: Chrome, place: Path) -> Iterator[Chrome]:
     browser.get(place.as_uri())
     yield browser
     assert browser.get_log("browser") == []
-
-
-def resize(browser: Chrome, width: int) -> None:
-    size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-
-
-def find(within: Chrome | WebElement, css: str) -> list[WebElement]:
-    return within.find_elements(By.CSS_SELECTOR, css)
 
 
 def labels(browser: Chrome) -> list[str]:
@@ -116,7 +102,7 @@ def test_runs_unfold_below_their_model_and_move_with_it(opened: Chrome):
 
 
 def test_the_viewer_shows_the_picked_sentence_and_its_weights(opened: Chrome, made: ReportContent):
-    pick = Select(opened.find_element(By.ID, "pick"))
+    pick = Select(find(opened, ".pick")[0])
     assert [option.text for option in pick.options] == ["3: red dog", "7: tree"]
     maps = find(opened, ".map")
     assert [len(find(each, "tbody td")) for each in maps] == [0, 6, 6]
@@ -135,10 +121,10 @@ def test_the_viewer_shows_the_picked_sentence_and_its_weights(opened: Chrome, ma
     ]
     ActionChains(opened).move_to_element(opened.find_element(By.TAG_NAME, "h1")).perform()
     assert not tip.is_displayed()
-    opened.find_element(By.ID, "next").click()
+    find(opened, ".next")[0].click()
     assert pick.first_selected_option.text == "7: tree"
     assert [len(find(each, "tbody td")) for each in find(opened, ".map")] == [0, 1, 1]
-    opened.find_element(By.ID, "next").click()
+    find(opened, ".next")[0].click()
     assert pick.first_selected_option.text == "3: red dog"
 
 
@@ -159,11 +145,11 @@ def test_weights_are_read_by_keyboard_too(opened: Chrome):
 def test_a_head_is_chosen_for_all_sentences(opened: Chrome):
     (select,) = (Select(found) for found in find(opened, ".map select"))
     assert select.first_selected_option.text == "cross.0 mean"
-    last = "#maps .map:last-child tbody td"
+    last = ".maps .map:last-child tbody td"
     assert find(opened, last)[0].get_attribute("aria-label").endswith("0.60, gold link")
     select.select_by_visible_text("cross.0 head 0")
     assert find(opened, last)[0].get_attribute("aria-label").endswith("1.00, gold link")
-    opened.find_element(By.ID, "next").click()
+    find(opened, ".next")[0].click()
     assert find(opened, last)[0].get_attribute("aria-label") == "Baum ← tree: 0.11"
 
 
@@ -234,3 +220,99 @@ def test_the_first_tab_skips_to_the_results(opened: Chrome):
     assert skip.get_attribute("href").endswith("#main")
     assert skip.is_displayed()
     assert skip.rect["x"] >= 0
+
+
+def unfold_all(browser: Chrome) -> None:
+    browser.execute_script("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+
+
+def test_a_screen_reader_finds_nothing_serious(opened: Chrome):
+    for width in (1280, 390):
+        resize(opened, width)
+        assert serious_findings(opened) == []
+        unfold_all(opened)
+        assert serious_findings(opened) == []
+
+
+def test_tables_fit_a_desk_and_other_columns_can_be_chosen(opened: Chrome):
+    unfold_all(opened)
+    too_wide = """return [...document.querySelectorAll("figure.table:not(.hashes) .box")]
+        .filter((box) => box.scrollWidth > box.clientWidth).map((box) => box.ariaLabel)"""
+    assert opened.execute_script(too_wide) == []
+    heads = [head for head in find(opened, "#results thead th") if head.is_displayed()]
+    shown = [head.text.rstrip("↕ \xa0") for head in heads]
+    assert {"model", "BLEU", "length ratio", "still improving"} < set(shown)
+    assert "brevity penalty" not in shown
+    tools = find(opened, "#results .tools")[0]
+    summary = find(tools, "summary")[0]
+    number = len(find(opened, "#results thead th"))
+    assert summary.text.endswith(f"Columns: {len(shown)} of {number}")
+    (penalty,) = (label for label in find(tools, "label") if label.text == "brevity penalty")
+    penalty.click()
+    assert summary.text.endswith(f"Columns: {len(shown) + 1} of {number}")
+    assert any(
+        head.is_displayed() and "brevity penalty" in head.text for head in find(opened, "#results thead th")
+    )
+    find(tools, ".columns button")[0].send_keys(Keys.ENTER)
+    assert all(head.is_displayed() for head in find(opened, "#results thead th"))
+
+
+def downloaded(folder: Path, name: str) -> str:
+    """The text of a file once the browser has written it."""
+    for _ in range(100):
+        if (folder / name).exists():
+            return (folder / name).read_text(encoding="utf-8")
+        time.sleep(0.1)
+    raise AssertionError(f"no {name} among {[path.name for path in folder.iterdir()]}")
+
+
+def test_what_a_table_shows_is_downloaded(opened: Chrome, downloads: Path, made: ReportContent):
+    places = [place for place, head in enumerate(made.results.heads) if not head.optional]
+    heads = ["model", *(made.results.heads[place].text for place in places)]
+    find(opened, "#results .fold")[1].click()
+    csv_button, latex_button = find(opened, "#results .tools > button")
+    csv_button.click()
+    rows = list(csv.reader(downloaded(downloads, "results-by-model.csv").splitlines()))
+    assert rows[0] == heads
+    assert [row[0] for row in rows[1:]] == ["lstm", "rnn", "rnn, seed 1", "rnn, seed 2", "transformer"]
+    params = heads.index("params (M)")
+    assert [row[params] for row in rows[1:]] == ["1.00", "2.00", "2.00", "2.00", "3.00"]
+    speed = heads.index("train tokens/s")
+    first = made.results.rows[0].cells[places[speed - 1]].text
+    assert rows[1][speed] in (first, first.replace(",", ""))
+    latex_button.click()
+    latex = downloaded(downloads, "results-by-model.tex")
+    assert latex.count(r" \\") == 6
+    assert (
+        latex.splitlines()[1]
+        == r"\begin{tabular}{l"
+        + "".join("r" if made.results.heads[place].numeric else "l" for place in places)
+        + "}"
+    )
+    assert r"$\pm$" in latex
+    assert "±" not in latex
+    assert len(find(opened, "figure.table")) == len(find(opened, "figure.table > .tools"))
+
+
+def test_on_a_phone_panels_stand_below_each_other(opened: Chrome):
+    wide = "#learning-curves .box > svg"
+    assert find(opened, wide)[0].rect["width"] > 500
+    panels = find(opened, "#learning-curves .stack .panel")
+    assert not panels[0].is_displayed()
+    resize(opened, 390)
+    assert find(opened, wide)[0].rect["width"] <= 1
+    first, second = (panel.rect for panel in panels)
+    assert second["y"] >= first["y"] + first["height"]
+    assert 0 <= first["x"] < first["x"] + first["width"] <= 390
+    (box,) = find(opened, "#learning-curves .box")
+    assert box.get_property("scrollWidth") == box.get_property("clientWidth")
+    names = len(find(opened, "#results .model"))
+    assert len(find(opened, "#learning-curves .stack .entry")) == names
+
+
+def test_paper_has_the_figures_without_the_controls(opened: Chrome):
+    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    assert not any(each.is_displayed() for each in find(opened, ".tools, .controls, nav, #theme"))
+    assert all(each.is_displayed() for each in find(opened, "#learning-curves .box > svg, #results table"))
+    assert not any(each.is_displayed() for each in find(opened, ".stack"))
+    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})

@@ -185,9 +185,32 @@ def test_drawings_speak_and_take_the_colours_of_the_page(made: ReportContent, sh
         assert "style" not in found.texts
         assert "xlink" not in drawing.svg
         used = {*re.findall(r"#([\w-]+)", " ".join([*found.values("href"), *found.values("clip-path")]))}
-        assert set(found.values("id")) == used | {f"{drawing.name}-title", f"{drawing.name}-desc"}
+        assert set(found.values("id")) == used | {
+            f"{drawing.name}-{part}" for part in ("title", "desc", "figure")
+        }
         assert "transformer" in drawing.svg
-    assert sum(tag == "svg" for tag, _ in shown.elements) == len(drawings)
+    windows = [panel for drawing in drawings for panel in drawing.panels]
+    assert sum(tag == "svg" for tag, _ in shown.elements) == len(drawings) + len(windows)
+
+
+def test_each_panel_of_a_drawing_has_a_window_of_its_own(made: ReportContent):
+    """A narrow page shows the windows: they lie in the drawing, side by side, and the legend in pieces."""
+    (speed,) = (each for part in made.sections for each in part.drawings if each.name == "speed-bars")
+    boxes = [list(map(float, re.search('viewBox="([^"]*)"', panel)[1].split())) for panel in speed.panels]
+    width, height = map(float, re.search('viewBox="0 0 ([0-9.]+) ([0-9.]+)"', speed.svg).groups())
+    assert len(boxes) == 3
+    for x, y, wide, high in boxes:
+        assert -5 <= x < x + wide <= width + 5
+        assert -5 <= y < y + high <= height + 5
+    assert all(one[0] + one[2] <= other[0] + 12 for one, other in pairwise(boxes))
+    assert speed.svg.count(">transformer<") == 3  # each panel names its bars
+    curves = made.sections[0].drawings[0]
+    assert [re.search('class="([a-z]+)"', panel)[1] for panel in curves.panels] == [
+        *["panel"] * 2,
+        *["entry"] * 3,
+    ]
+    assert {*re.findall('href="#([^"]*)"', "".join(curves.panels))} == {"learning-figure"}
+    assert not made.sections[2].drawings[0].panels  # a single panel cannot be divided
 
 
 def test_two_drawings_of_one_figure_share_no_id():

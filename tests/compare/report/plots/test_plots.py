@@ -8,9 +8,12 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
-from compare.report.plots.plots import heatmap, learning_curves, save_figure
+from compare.attention.sentence_attention import SentenceAttention
+from compare.attention.word_groups import group_pieces
+from compare.report.plots.plots import learning_curves, save_figure
 from compare.training.metrics_log import read_metrics
 
 METRICS = [
@@ -48,36 +51,25 @@ def test_no_runs_is_an_error():
         learning_curves({})
 
 
-def test_a_heat_map_shows_row_t_for_target_token_t():
-    weights = np.array([[0.25, 0.5, 0.25], [0.75, 0.125, 0.125]])
-    figure = heatmap(weights, ["Ein", "Hund", "</s>"], ["A", "￭dog"], "Luong $x$")
-    axes = figure.axes[0]
-    (image,) = axes.images
-    assert np.array_equal(image.get_array(), weights)
-    assert image.get_clim() == (0, 1)  # heat maps of two models can be laid side by side
-    assert image.origin == "upper"
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["Ein", "Hund", "</s>"]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["A", "▪dog"]
-    assert axes.get_title(loc="left") == "Luong $x$"
-
-
-@pytest.mark.parametrize(("rows", "columns"), [(2, 4), (3, 3), (4, 2)])
-def test_weights_must_fit_the_tokens(rows: int, columns: int):
-    with pytest.raises(ValueError, match="do not fit 2 target and 3 source tokens"):
-        heatmap(np.zeros((rows, columns)), ["a", "b", "c"], ["x", "y"], "")
-
-
-@pytest.mark.parametrize("tokens", [1, 5, 40])
-def test_every_token_has_a_readable_size(tokens: int):
-    figure = heatmap(np.eye(tokens), ["▁wort"] * tokens, ["word"] * tokens, "")
-    cell = figure.get_size_inches() * figure.axes[0].get_position().size / tokens
-    assert cell.min() * 72 >= 9 * 1.5  # one and a half times the size of the letters
+def heat_map(words: list[str], label: str) -> Figure:
+    """Attention of each word to itself."""
+    groups = group_pieces("words", words)
+    weights = {"cross": np.eye(len(words), dtype=np.float32)[None]}
+    return SentenceAttention(
+        source="",
+        translation="",
+        src=words,
+        tgt=words,
+        weights=weights,
+        src_words=groups,
+        tgt_words=groups,
+        label=label,
+    ).plot()
 
 
 def test_figures_are_valid_and_the_same_bytes_twice(tmp_path: Path):
     for name in ("one", "two"):
-        maps = heatmap(np.eye(3), ["日本", "$a$", "<&>"], ["x", "y", "z"], "a & b")
-        save_figure(maps, tmp_path / name / "map.v1")
+        save_figure(heat_map(["日本", "$a$", "<&>"], "a & b"), tmp_path / name / "map.v1")
         save_figure(learning_curves({"a": METRICS}), tmp_path / name / "curves")
     files = sorted(path.name for path in (tmp_path / "one").iterdir())
     assert files == ["curves.png", "curves.svg", "map.v1.png", "map.v1.svg"]
@@ -93,11 +85,11 @@ def test_figures_are_valid_and_the_same_bytes_twice(tmp_path: Path):
 
 def test_labels_outside_the_axes_are_not_cut_off(tmp_path: Path):
     long, short = (
-        save_figure(heatmap(np.eye(2), ["a", "b"], [token, "y"], ""), tmp_path / str(len(token)))[0]
+        save_figure(heat_map([token, "y", "z"], ""), tmp_path / str(len(token)))[0]
         for token in ("Donaudampfschifffahrt", "x")
     )
     with Image.open(long) as wide, Image.open(short) as narrow:
-        assert wide.width > narrow.width + 100
+        assert wide.height > narrow.height + 100
 
 
 def test_a_figure_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

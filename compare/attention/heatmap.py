@@ -1,0 +1,118 @@
+"""Heat maps of attention weights: one map per head, one row of maps per layer; they need no display."""
+
+import textwrap
+import unicodedata
+from collections.abc import Sequence
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from compare.attention.layers import KINDS, Layer
+
+CELL_INCHES = 0.27
+"""Side of a cell, which holds one token at 9 points."""
+SMALL_CELL_INCHES = 0.21
+"""Side of a cell where there are several maps; tokens at 7 points."""
+POINTS_PER_INCH = 72
+NAME_INCHES = 0.3
+"""Space for the name of an axis or of a map."""
+GAP_INCHES = 0.2
+TITLE_POINTS = 10
+MIN_WIDTH_INCHES = 4.5
+"""A figure is at least so wide, so that its title has space."""
+
+
+class HeatMaps(Figure):
+    """A figure that a notebook shows even where pyplot was never imported."""
+
+    def _repr_png_(self) -> bytes:
+        buffer = BytesIO()
+        self.savefig(buffer, format="png")
+        return buffer.getvalue()
+
+
+def draw_heads(layers: Sequence[Layer], title: Sequence[str]) -> Figure:
+    """Draw every head of every layer as shades from 0 (white) to 1, and the mean of each layer.
+
+    Args:
+        layers: at least one.
+        title: texts above the maps, such as the sentence; empty ones are left out.
+    """
+    several = len(layers) > 1 or len(layers[0].weights) > 1
+    cell = SMALL_CELL_INCHES if several else CELL_INCHES
+    points = round(cell * POINTS_PER_INCH * 0.47)
+    widths = _column_widths(layers, cell)
+    left = NAME_INCHES + max(_label_inches(layer.rows, points) for layer in layers)
+    width = max(left + sum(widths) + GAP_INCHES * len(widths) + 2 * NAME_INCHES, MIN_WIDTH_INCHES)
+    heading = _wrap(title, width)
+    heads = [NAME_INCHES + _label_inches(layer.columns, points) for layer in layers]
+    heights = [head + cell * len(layer.rows) + NAME_INCHES for head, layer in zip(heads, layers, strict=True)]
+    top = (heading.count("\n") + 2) * 1.3 * TITLE_POINTS / POINTS_PER_INCH
+    height = top + sum(heights)
+    figure = HeatMaps(figsize=(width, height))
+    figure.text(0.1 / width, 1 - 0.1 / height, heading, va="top", fontsize=TITLE_POINTS, parse_math=False)
+    for layer, below in zip(layers, top + np.cumsum(heights), strict=True):
+        bottom = height - below + NAME_INCHES
+        for place, (name, weights) in enumerate(_maps(layer)):
+            x = left + sum(widths[:place]) + GAP_INCHES * place
+            size = (cell * len(layer.columns), cell * len(layer.rows))
+            axes = figure.add_axes((x / width, bottom / height, size[0] / width, size[1] / height))
+            _draw_map(axes, layer, weights, points, labelled=place == 0)
+            axes.text(0, -0.1 / size[1], name, va="top", fontsize=points + 1, transform=axes.transAxes)
+    first = figure.axes[0]
+    box = first.get_position()
+    inches = min(box.height * height, 2)
+    scale = figure.add_axes((1 - 0.45 / width, box.y1 - inches / height, 0.12 / width, inches / height))
+    figure.colorbar(first.images[0], cax=scale, ticks=[0, 0.5, 1]).ax.tick_params(labelsize=8, length=2)
+    return figure
+
+
+def _maps(layer: Layer) -> list[tuple[str, NDArray[Any]]]:
+    """Name the maps of a layer: its heads and, of several, their mean."""
+    if len(layer.weights) == 1:
+        return [(layer.name, layer.weights[0])]
+    heads = [(f"{layer.name} head {number}", weights) for number, weights in enumerate(layer.weights)]
+    return [*heads, (f"{layer.name} mean", layer.weights.mean(axis=0))]
+
+
+def _column_widths(layers: Sequence[Layer], cell: float) -> list[float]:
+    """Return the width in inches of each column of maps."""
+    counts = [len(_maps(layer)) for layer in layers]
+    return [
+        max(cell * len(layer.columns) for layer, count in zip(layers, counts, strict=True) if count > place)
+        for place in range(max(counts))
+    ]
+
+
+def _draw_map(axes: Axes, layer: Layer, weights: NDArray[Any], points: int, *, labelled: bool) -> None:
+    """Draw one map; the tokens of its rows stand beside the first map of a layer."""
+    axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, interpolation="nearest", aspect="auto")
+    axes.xaxis.tick_top()
+    axes.xaxis.set_label_position("top")
+    size: dict[str, Any] = {"fontsize": points, "parse_math": False}
+    axes.set_xticks(range(len(layer.columns)), layer.columns, rotation=90, **size)
+    axes.set_yticks(range(len(layer.rows)), layer.rows if labelled else [], **size)
+    axes.set_xticks(np.arange(len(layer.columns) - 1) + 0.5, minor=True)
+    axes.set_yticks(np.arange(len(layer.rows) - 1) + 0.5, minor=True)
+    axes.grid(which="minor", color="#DDDDDD", linewidth=0.5)
+    axes.tick_params(which="both", length=0)
+    rows, columns = KINDS[layer.kind]
+    axes.set_xlabel(columns, fontsize=points + 1, style="italic")
+    if labelled:
+        axes.set_ylabel(rows, fontsize=points + 1, style="italic")
+
+
+def _wrap(texts: Sequence[str], width: float) -> str:
+    """Return texts as lines that fit ``width`` inches."""
+    characters = int(width * POINTS_PER_INCH / (0.6 * TITLE_POINTS))
+    return "\n".join(line for text in texts for line in textwrap.wrap(text, characters))
+
+
+def _label_inches(labels: Sequence[str], points: int) -> float:
+    """Estimate the width of the longest label; a wide character takes the space of two."""
+    ems = (sum(1.1 if unicodedata.east_asian_width(c) in "WF" else 0.65 for c in label) for label in labels)
+    return 0.05 + max(ems) * points / POINTS_PER_INCH

@@ -1,0 +1,155 @@
+"""Attention weights of one sentence and its translation, between pieces or between words.
+
+Shapes: H heads of a layer, S source and T target pieces or words, end of sentence included.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from compare.attention.layers import CROSS, KINDS, Layer, Weights, kind_of
+from compare.attention.word_groups import WordGroups, group_pieces
+from data.symbols import BOS, SPECIALS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from compare.attention.viewer import ViewedModel
+    from data.vocabulary import VocabularyPair
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SentenceAttention:
+    """Attention weights of one sentence and its translation.
+
+    In a notebook it shows itself as an interactive viewer; ``plot`` draws a figure.
+    """
+
+    source: str
+    """The sentence."""
+    translation: str
+    """Its translation, a single line of text."""
+    src: list[str]
+    """S source pieces, end of sentence included; an unknown word is shown as in the sentence."""
+    tgt: list[str]
+    """T target pieces, end of sentence included; row t of the weights was used to predict piece t."""
+    weights: Mapping[str, Weights]
+    """Weights by name: "cross" (H, T, S) to the source, "encoder" (H, S, S) and "decoder" (H, T, T) within a
+    side, whose column t is the piece before tgt[t]; "cross.0" and so on in a model of several layers. Empty
+    for a model without attention."""
+    src_words: WordGroups
+    """The words of the source, and which of them each piece belongs to."""
+    tgt_words: WordGroups
+    """The same of the translation."""
+    label: str = ""
+    """Name of the model in titles."""
+
+    @classmethod
+    def of(
+        cls,
+        vocabularies: "VocabularyPair",
+        source: str,
+        tgt_ids: Sequence[int],
+        weights: Mapping[str, Weights],
+        *,
+        label: str = "",
+    ) -> "SentenceAttention":
+        """Label the weights that a model gave.
+
+        Args:
+            vocabularies: those of the model.
+            source: the sentence.
+            tgt_ids: ids of the translation, end of sentence included.
+            weights: by name, see the class.
+            label: name of the model in titles.
+        """
+        end = SPECIALS[tgt_ids[-1]]
+        src = [*vocabularies.src.labels(source), end]
+        tgt = vocabularies.tgt.pieces(tgt_ids)
+        return cls(
+            source=source,
+            translation=vocabularies.tgt.decode(tgt_ids),
+            src=src,
+            tgt=tgt,
+            weights=weights,
+            src_words=group_pieces(vocabularies.src.kind, src),
+            tgt_words=group_pieces(vocabularies.tgt.kind, tgt),
+            label=label,
+        )
+
+    def words(self) -> "SentenceAttention":
+        """Join pieces to words: weights to the pieces of a word are added, those of its pieces averaged.
+
+        The weights of a word are then a distribution again (Koehn and Knowles 2017, section 3.5).
+        """
+        sides = {"source": self.src_words.group, "translation": self.tgt_words.group}
+        sides["translation so far"] = [0, *(1 + place for place in self.tgt_words.group[:-1])]
+        merged = {}
+        for name, weights in self.weights.items():
+            rows, columns = (_membership(sides[side]) for side in KINDS[kind_of(name)])
+            merged[name] = ((rows / rows.sum(axis=0)).T @ weights @ columns).astype(np.float32)
+        src, tgt = self.src_words.words, self.tgt_words.words
+        return replace(
+            self,
+            src=src,
+            tgt=tgt,
+            weights=merged,
+            src_words=WordGroups(src, list(range(len(src)))),
+            tgt_words=WordGroups(tgt, list(range(len(tgt)))),
+        )
+
+    def layers(self) -> Iterator[Layer]:
+        """Yield the layers, those of the attention to the source first."""
+        names = {"source": self.src, "translation": self.tgt}
+        names["translation so far"] = [SPECIALS[BOS], *self.tgt[:-1]]
+        for kind, (rows, columns) in KINDS.items():
+            for name, weights in self.weights.items():
+                if kind_of(name) == kind:
+                    yield Layer(name, weights, names[rows], names[columns])
+
+    def plot(self, *, pieces: bool = False, self_attention: bool = False) -> "Figure":
+        """Draw a heat map of every head, one row of maps per layer.
+
+        Args:
+            pieces: draw the pieces of the vocabulary instead of words.
+            self_attention: also draw the attention within the source and within the translation.
+
+        Returns:
+            A matplotlib figure; its ``savefig`` writes it to a file.
+
+        Raises:
+            ValueError: the model has no such attention.
+        """
+        from compare.attention.heatmap import draw_heads
+
+        shown = self if pieces else self.words()
+        layers = [layer for layer in shown.layers() if self_attention or layer.kind == CROSS]
+        if not layers:
+            remedy = "" if self_attention or not self.weights else "; it has self-attention"
+            raise ValueError(f"{self.label or 'the model'} has no attention to the source{remedy}")
+        return draw_heads(layers, [self.label, self.source, f"→ {self.translation}"])
+
+    def to_html(self, *, pieces: bool = False) -> str:
+        """Return an interactive viewer of all heads and layers as one self-contained page."""
+        from compare.attention.viewer import render_viewer
+
+        return render_viewer(self.source, [(self if pieces else self.words()).viewed()])
+
+    def _repr_html_(self) -> str:
+        """Return the viewer for a notebook."""
+        from compare.attention.viewer import embed_viewer
+
+        return embed_viewer(self.source, [self.words().viewed()])
+
+    def viewed(self) -> "ViewedModel":
+        """Return what the interactive viewer shows of this model, see ``compare.attention.viewer``."""
+        from compare.attention.viewer import ViewedModel
+
+        return ViewedModel(label=self.label, translation=self.translation, layers=list(self.layers()))
+
+
+def _membership(group: Sequence[int]) -> Weights:
+    """Return which piece belongs to which word, (pieces, words), as zeros and ones."""
+    return np.eye(1 + max(group), dtype=np.float32)[list(group)]

@@ -1,0 +1,179 @@
+"""Attention of one sentence: words from pieces, figures, and the viewer."""
+
+import json
+import re
+import warnings
+from html import unescape
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from compare.attention.sentence_attention import SentenceAttention
+from compare.attention.viewer import render_viewer
+from compare.attention.word_groups import group_pieces
+
+SRC, TGT = ["▁Zwei", "▁Kü", "he", "<eos>"], ["▁two", "▁co", "w", "s", "<eos>"]
+WORDS = (["Zwei", "Kühe", "<eos>"], ["two", "cows", "<eos>"])
+
+
+def random_attention(layers: dict[str, int], label: str = "rnn") -> SentenceAttention:
+    """Weights of the layers named, with so many heads each, as distributions."""
+    rng = np.random.default_rng(0)
+    sizes = {"cross": (5, 4), "encoder": (4, 4), "decoder": (5, 5)}
+    weights = {
+        name: rng.dirichlet(np.ones(sizes[name.split(".")[0]][1]), (heads, sizes[name.split(".")[0]][0]))
+        for name, heads in layers.items()
+    }
+    return SentenceAttention(
+        source="Zwei Kühe",
+        translation="two cows",
+        src=SRC,
+        tgt=TGT,
+        weights={name: value.astype(np.float32) for name, value in weights.items()},
+        src_words=group_pieces("bpe", SRC),
+        tgt_words=group_pieces("bpe", TGT),
+        label=label,
+    )
+
+
+EVERY = {"encoder.0": 2, "decoder.0": 2, "cross.0": 2, "encoder.1": 2, "decoder.1": 2, "cross.1": 2}
+
+
+def test_weights_of_words_are_sums_over_source_and_means_over_target():
+    found = random_attention({"cross": 1, "encoder": 1, "decoder": 1})
+    words = found.words()
+    assert (words.src, words.tgt) == WORDS
+    w = found.weights["cross"][0].astype(float)
+    by_hand = [
+        [w[0, 0], w[0, 1] + w[0, 2], w[0, 3]],
+        [w[1:4, 0].mean(), (w[1:4, 1] + w[1:4, 2]).mean(), w[1:4, 3].mean()],
+        [w[4, 0], w[4, 1] + w[4, 2], w[4, 3]],
+    ]
+    np.testing.assert_allclose(words.weights["cross"][0], by_hand, rtol=1e-6)
+    d = found.weights["decoder"][0].astype(float)  # its columns are <bos> and the pieces before
+    row = d[1:4].mean(axis=0)
+    np.testing.assert_allclose(words.weights["decoder"][0][1], [row[0], row[1], row[2:].sum()], rtol=1e-6)
+    for weights in words.weights.values():
+        np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-5)
+    again = words.words()
+    for name, weights in words.weights.items():
+        np.testing.assert_allclose(again.weights[name], weights, rtol=1e-6)
+    assert [(each.name, each.rows, each.columns) for each in words.layers()] == [
+        ("cross", WORDS[1], WORDS[0]),
+        ("encoder", WORDS[0], WORDS[0]),
+        ("decoder", WORDS[1], ["<bos>", "two", "cows"]),
+    ]
+
+
+def texts(figure: Figure) -> list[str]:
+    return [text.get_text() for axes in figure.axes for text in axes.texts]
+
+
+def test_a_figure_has_every_head_with_named_axes_and_the_sentence():
+    found = random_attention({"cross.0": 2, "cross.1": 2})
+    figure = found.plot()
+    heads = [f"cross.{layer} {head}" for layer in (0, 1) for head in ("head 0", "head 1", "mean")]
+    assert texts(figure) == heads
+    assert figure.texts[0].get_text() == "rnn\nZwei Kühe\n→ two cows"
+    words = found.words()
+    for place, axes in enumerate(figure.axes[:-1]):
+        layer, head = words.weights[f"cross.{place // 3}"], place % 3
+        expected = layer[head] if head < 2 else layer.mean(axis=0)
+        np.testing.assert_array_equal(axes.images[0].get_array(), expected)
+        assert axes.images[0].get_clim() == (0, 1)  # maps of two models can be laid side by side
+        assert [each.get_text() for each in axes.get_xticklabels()] == words.src
+        assert [each.get_text() for each in axes.get_yticklabels()] == ([] if head else words.tgt) or head
+        assert axes.get_xlabel() == "source"
+        assert axes.get_ylabel() == ("" if head else "translation")
+    (only,) = random_attention({"cross": 1}).plot(pieces=True).axes[:-1]
+    assert [each.get_text() for each in only.get_xticklabels()] == SRC
+    assert [each.get_text() for each in only.get_yticklabels()] == TGT
+
+
+def test_self_attention_is_drawn_where_asked_for():
+    found = random_attention(EVERY)
+    assert len(found.plot().axes) == 2 * 3 + 1
+    figure = found.plot(self_attention=True)
+    assert len(figure.axes) == 6 * 3 + 1
+    axes = figure.axes[4 * 3]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("translation so far", "translation")
+    assert [each.get_text() for each in axes.get_xticklabels()] == ["<bos>", "two", "cows"]
+
+
+@pytest.mark.parametrize("layers", [{"cross": 1}, EVERY])
+def test_maps_do_not_overlap_and_letters_fit_their_cells(layers: dict[str, int]):
+    figure = random_attention(layers).plot(self_attention=True)
+    boxes = [axes.get_position() for axes in figure.axes]
+    for number, box in enumerate(boxes):
+        assert 0 <= box.x0 < box.x1 <= 1
+        assert 0 <= box.y0 < box.y1 <= 1
+        assert not any(box.overlaps(other) for other in boxes[:number])
+    cells = figure.get_size_inches() * boxes[0].size / (3, 3)
+    (size,) = {each.get_fontsize() for each in figure.axes[0].get_xticklabels()}
+    np.testing.assert_allclose(cells[0], cells[1])
+    assert cells[0] * 72 >= 1.9 * size
+
+
+@pytest.mark.parametrize(
+    ("layers", "own", "message"),
+    [
+        ({}, True, "rnn has no attention to the source"),
+        ({"encoder": 1}, False, "rnn has no attention to the source; it has self-attention"),
+    ],
+)
+def test_a_model_without_attention_is_refused(layers: dict[str, int], own: bool, message: str):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        random_attention(layers).plot(self_attention=own)
+
+
+def test_a_figure_changes_no_settings_and_shows_itself_in_a_notebook():
+    before = dict(mpl.rcParams)
+    figure = random_attention({"cross": 1}).plot()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert figure._repr_png_().startswith(b"\x89PNG")
+    assert dict(mpl.rcParams) == before
+
+
+def test_the_viewer_is_one_page_with_every_head_of_every_model():
+    one, other = random_attention(EVERY, "transformer").words(), random_attention({}, "lstm").words()
+    page = render_viewer(one.source, [one.viewed(), other.viewed()])
+    data = [
+        json.loads(found) for found in re.findall(r'<script type="application/json">(.*?)</script>', page)
+    ]
+    assert [each["models"][0]["name"] for each in data] == [
+        "Attention to the source",
+        "Self-attention within the source",
+        "Self-attention within the translation",
+    ]
+    cross = data[0]
+    assert cross["models"][0]["heads"] == [
+        *(f"cross.{layer} head {head}" for layer in (0, 1) for head in (0, 1)),
+        "cross.0 mean",
+        "cross.1 mean",
+        "cross mean",
+    ]
+    assert cross["models"][0]["chosen"] == 6
+    (sentence,) = cross["sentences"]
+    assert (sentence["src"], sentence["tgt"]) == WORDS
+    hundredths = np.array(sentence["weights"][0])
+    expected = np.concatenate([one.weights["cross.0"], one.weights["cross.1"]])
+    assert np.abs(hundredths[:4].reshape(expected.shape) / 100 - expected).max() <= 0.0051
+    assert "This model has no attention." in page
+    assert "<h2>lstm</h2>" in page
+    assert not re.search(r"(src|href)=|@import|url\(", page)  # nothing is loaded
+
+
+def test_a_notebook_gets_the_page_in_a_frame_with_hostile_text_as_text():
+    evil = "</script><img src=x onerror=alert(1)>\" ' \x1b\u202e"
+    found = random_attention({"cross": 1}, evil)
+    html = found._repr_html_()
+    assert html.startswith('<iframe srcdoc="')
+    assert html.count("<") == 2  # the frame's own tags
+    page = unescape(re.match(r'<iframe srcdoc="([^"]*)"', html)[1])
+    assert page == found.to_html()
+    assert "<img" not in page
+    assert not set("\x1b\u202e") & set(page)
+    assert int(re.search(r"height: (\d+)px", html)[1]) > 150
