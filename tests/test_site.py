@@ -55,11 +55,11 @@ def test_mistakes_are_found(tmp_path: Path):
 def test_a_built_site_is_checked(tmp_path: Path):
     (tmp_path / "a.html").write_text(
         '<p id="here"><a href="#here">1</a><a href="#gone">2</a><a href="b.html#x">3</a><a href="c.html">4'
-        '</a><a href="https://example.org">5</a><script src="https://example.org/a.js"></script><img src="a.svg">'
+        '</a><a href="https://d.org">5</a><script src="https://d.org/a.js"></script><img src="a.svg">'
     )
     (tmp_path / "b.html").write_text("<a href='a.html#here'>back</a>")
     assert sorted(check_site(tmp_path)) == [
-        "a.html: loads https://example.org/a.js",
+        "a.html: loads https://d.org/a.js",
         "a.html: no anchor for #gone",
         "a.html: no anchor for b.html#x",
         "a.html: no file for a.svg",

@@ -1,7 +1,7 @@
 """Build the documentation site into build/docs/site; any warning and any broken link is an error.
 
-``python -m docs.generator.build``, or ``make docs``. ``--without-tutorial`` does not run the tutorial, which trains
-models.
+``python -m docs.generator.build``, or ``make docs``. ``--without-tutorial`` does not run the tutorial, which
+trains models.
 """
 
 import re
