@@ -19,7 +19,9 @@ from compare.results.store import read_results
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
-BLOCK = re.compile(r"(<!-- (table|outcome|comparisons): (\S+)(?: (\S+))? -->\n).*?(<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(
+    r"(<!-- (table|intervals|outcome|comparisons): (\S+)(?: (\S+))? -->\n).*?(<!-- end -->)", re.DOTALL
+)
 """``table`` may name columns of its data frame, separated by commas; without, it is ``attnbench table``'s."""
 
 
@@ -31,7 +33,8 @@ def regenerate(text: str) -> str:
         if kind == "table":
             content = table(ROOT / name, tuple(columns.split(",")) if columns else None)
         else:
-            content = {"outcome": outcome, "comparisons": comparisons}[kind](ROOT / name)
+            made = {"intervals": intervals, "outcome": outcome, "comparisons": comparisons}
+            content = made[kind](ROOT / name)
         return f"{opening}\n{content}\n\n{closing}"
 
     return BLOCK.sub(block, text)
@@ -52,6 +55,21 @@ def rows(folder: Path) -> DataFrame:
     """Return a row per model, as ``table`` shows it."""
     seeds = {result.seed for result in read_results(folder)}
     return load_table(folder, TableShape.AGGREGATED if len(seeds) > 1 else TableShape.ROWS)
+
+
+@cache
+def intervals(folder: Path) -> str:
+    """Return a table of mean BLEU, its standard deviation and the three intervals of every model."""
+    kinds = ("test_set", "seeds", "combined")
+    lines = [
+        "| model | seeds | BLEU | other sentences | other seeds | combined |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    for _, row in rows(folder).iterrows():
+        limits = [f"{row[f'bleu_{kind}_low']:.1f} to {row[f'bleu_{kind}_high']:.1f}" for kind in kinds]
+        bleu = f"{row['bleu']:.1f} ± {row['bleu_sd']:.1f}"
+        lines.append(f"| {' | '.join([row['label'], str(row['seeds']), bleu, *limits])} |")
+    return "\n".join(lines)
 
 
 @cache

@@ -13,7 +13,6 @@ from docs.generator.percent import cells, render
 from tests.kits.paths import ROOT
 
 PAGES = sorted((ROOT / "docs").glob("*.md"))
-TUTORIAL = (ROOT / "docs" / "tutorial.py").read_text(encoding="utf-8")
 COMMAND = re.compile(r"(?:^    |`)(?:[^`\n]*\| )?attnbench ([^\n`|#&<>]+)", re.MULTILINE)
 
 
@@ -95,9 +94,10 @@ def test_commands_of_the_pages_exist(page: Path):
 @pytest.mark.slow
 def test_the_tutorial_runs(pages: Pages):
     """And what its text says of its results is true."""
-    page, figures = render(TUTORIAL)
-    assert len(figures) == 5
-    assert pages.convert(page, "docs/tutorial.py").count("](first-experiment.md)") == 1
+    page = pages.write_tutorial()
+    assert pages.mistakes == []
+    assert page.count("](first-experiment.md)") == 1
+    assert len(list(pages.folder.rglob("*.svg"))) == len(re.findall(r"^!\[.+\]", page, re.MULTILINE)) == 5
     exact = {
         name: [float(share) for share in shares.split(", ")]
         for name, shares in re.findall(r"^([\w-]+) +[\d,]+ parameters, .*: \[(.*)\]$", page, re.MULTILINE)

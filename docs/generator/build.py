@@ -11,8 +11,7 @@ import sys
 from pathlib import Path
 
 from docs.generator.check_site import check_site
-from docs.generator.pages import CONFIG, ROOT, TUTORIAL, Pages, place
-from docs.generator.percent import render
+from docs.generator.pages import CONFIG, ROOT, Pages
 
 BUILD = ROOT / "build" / "docs"
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
@@ -23,12 +22,13 @@ def build(folder: Path, *, tutorial: bool = True) -> list[str]:
     shutil.rmtree(folder, ignore_errors=True)
     pages = Pages(folder / "pages")
     pages.write()
-    text, figures = render((ROOT / TUTORIAL).read_text("utf-8"), run=tutorial)
-    (folder / "pages" / place(TUTORIAL)).write_text(pages.convert(text, TUTORIAL), "utf-8")
-    for name, content in figures.items():
-        (folder / "pages" / name).write_bytes(content)
-    if pages.mistakes:
-        return pages.mistakes
+    if not pages.mistakes:
+        pages.write_tutorial(run=tutorial)
+    return pages.mistakes or generate(folder)
+
+
+def generate(folder: Path) -> list[str]:
+    """Make ``folder``/site of ``folder``/pages and return its mistakes."""
     shutil.copy(CONFIG, folder)
     shutil.copy(CONFIG.with_name("site.css"), folder / "pages")
     command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]

@@ -13,6 +13,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote
 
+from docs.generator.percent import render
+
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = Path(__file__).with_name("zensical.toml")
 TUTORIAL = "docs/tutorial.py"
@@ -61,6 +63,18 @@ class Pages:
             page.parent.mkdir(exist_ok=True)
             page.write_text(reference(package), "utf-8")
 
+    def write_tutorial(self, *, run: bool = True) -> str:
+        """Write the tutorial with its figures; returns the page. ``run=False`` leaves out all output."""
+        text, figures = render((ROOT / TUTORIAL).read_text("utf-8"), run=run)
+        for name, content in figures.items():
+            self._known.add(f"docs/{name}")
+            target = self.folder / place(f"docs/{name}")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+        page = self.convert(text, TUTORIAL)
+        (self.folder / place(TUTORIAL)).write_text(page, "utf-8")
+        return page
+
     def convert(self, text: str, source: str) -> str:
         """Let the links of a page lead to files of the site.
 
@@ -92,11 +106,13 @@ class Pages:
         return os.path.relpath(place(linked), start).replace(os.sep, "/") + hash_sign + anchor
 
     def _add(self, source: str, linked_from: str) -> None:
+        if source in self._known or source == TUTORIAL:
+            return
         if not (ROOT / source).is_file() or source.startswith(".."):
             self.mistakes.append(f"{linked_from}: no file {source}")
-        elif source not in self._known and source != TUTORIAL:
-            self._known.add(source)
-            self._waiting.append(source)
+            return
+        self._known.add(source)
+        self._waiting.append(source)
 
 
 def navigation() -> list[str]:
