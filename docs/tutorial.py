@@ -235,7 +235,7 @@ def draw_attention(model: nn.Module, sentence: list[str], title: str) -> None:
     heads = [head for name, weights in found.items() if name.startswith("cross") for head in weights[0]]
     figure, axes = plt.subplots(1, len(heads), squeeze=False, sharey=True, figsize=(4.6 * len(heads), 4.4))
     for number, (head, ax) in enumerate(zip(heads, axes[0], strict=True), 1):
-        ax.imshow(head, cmap="Blues", vmin=0, vmax=1)
+        ax.imshow(head.numpy(), cmap="Blues", vmin=0, vmax=1)
         ax.set_xticks(range(len(sentence) + 1), [*sentence, "<eos>"], rotation=90)
         ax.set_yticks(range(len(translation) + 1), [*translation, "<eos>"])
         ax.set_title(title if len(heads) == 1 else f"{title}, head {number}")
@@ -333,7 +333,7 @@ print("outputs of permuted words = permuted outputs")
 
 # %%
 figure, ax = plt.subplots(figsize=(6, 3))
-ax.imshow(sinusoids(torch.arange(40), 64), cmap="RdBu", aspect="auto")
+ax.imshow(sinusoids(torch.arange(40), 64).numpy(), cmap="RdBu", aspect="auto")
 ax.set_title("Sinusoidal positions (Vaswani et al. 2017)")
 ax.set_xlabel("component")
 ax.set_ylabel("position")
@@ -383,7 +383,7 @@ for name, model in models.items():
 # %%
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.6))
 for name in models:
-    smooth = torch.tensor(losses[name]).unfold(0, 10, 10).mean(1)
+    smooth = torch.tensor(losses[name]).unfold(0, 10, 10).mean(1).tolist()
     left.plot(range(10, len(losses[name]) + 1, 10), smooth, label=name)
     right.plot(range(1, 6), exact[name], marker="o", label=name)
 left.set_title("Training loss")
