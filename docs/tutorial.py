@@ -398,9 +398,10 @@ right.set_xticks(range(1, 6))
 figure.tight_layout()
 
 # %% [markdown]
-# The models with attention solve the lengths they were trained on. On longer sentences the picture changes:
-# learning where to look for positions that never occurred in training is another problem than attention
-# itself, and models differ in it.
+# With these few updates, Bahdanau's model and the Transformer solve the lengths they were trained on, and
+# Luong's is still learning: compare the losses on the left before you compare the models. On longer sentences
+# the picture changes: learning where to look for positions that never occurred in training is another problem
+# than attention itself.
 #
 # This is one seed of tiny models on a toy task: it illustrates, and shows nothing about which model is
 # better. For that you need real data, tuned settings, several seeds and a test of significance; all of it
