@@ -4,7 +4,7 @@
 #   make DATA=FOLDER bench            times on your copy of Multi30k instead of random ids
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compare results bench bench-gpu test test-all kill-test lint clean
+.PHONY: help setup compare results bench bench-gpu test test-all kill-test lint docs clean
 
 ifdef PYTHON
 PY := $(PYTHON)
@@ -56,8 +56,12 @@ lint: $(STAMP) ## Check style and types
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
+docs: $(STAMP) ## Build the documentation site in build/docs/site; broken links are errors (about 2 minutes)
+	@$(PY) -c "import zensical, mkdocstrings_handlers.python" 2>/dev/null || sh setup.sh "$(PYTHON)" docs
+	OMP_NUM_THREADS=1 $(PY) -m docs.generator.build $(ARGS)
+
 clean: ## Remove the environment and caches; results in runs/ stay
-	rm -rf .venv .setup-* .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	rm -rf .venv .setup-* .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP): pyproject.toml constraints.txt setup.sh

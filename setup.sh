@@ -1,9 +1,11 @@
 #!/bin/sh
 # Make the environment: .venv, or the one whose python is given, whose torch is then left as it is.
+# sh setup.sh PYTHON EXTRAS: PYTHON may be empty; EXTRAS are those of pyproject.toml, by default what the tests need.
 set -eu
 fail() { echo "setup: $1" >&2; exit 2; }
 
 given=${1:-}
+extras=${2:-dev,export,hub,slurm,tune}
 if [ -n "$given" ]; then
     "$given" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
         fail "PYTHON=$given is no Python 3.11 or later: give the path of one, or leave PYTHON out"
@@ -14,7 +16,7 @@ if [ -n "$given" ]; then
     pin=$(mktemp)
     trap 'rm -f "$pin"' EXIT
     echo "torch==$version" >"$pin"  # pip fails rather than exchange it
-    "$given" -m pip install --quiet --constraint "$pin" --editable ".[dev,export,hub,slurm,tune]"
+    "$given" -m pip install --quiet --constraint "$pin" --editable ".[$extras]"
     exit 0
 fi
 
@@ -31,4 +33,4 @@ done
 }
 # torch first and by its exact version, so that a CPU wheel at hand is taken before anything else asks for torch.
 .venv/bin/python -m pip install --quiet "$(grep '^torch==' constraints.txt)"
-.venv/bin/python -m pip install --quiet --constraint constraints.txt --editable ".[dev,export,hub,slurm,tune]"
+.venv/bin/python -m pip install --quiet --constraint constraints.txt --editable ".[$extras]"

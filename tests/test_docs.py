@@ -1,4 +1,4 @@
-"""docs/api.md is correct: it names everything public, its signatures exist, its examples run."""
+"""docs/api.md names everything public, its signatures exist; the examples of all pages run."""
 
 import inspect
 import re
@@ -33,6 +33,13 @@ QUICK = [
     "bench.updates=1",
 ]
 """Settings with which training and timing take seconds."""
+EXAMPLES = {
+    page.stem: blocks
+    for page in sorted((ROOT / "docs").glob("*.md"))
+    if page.stem != "api"
+    and (blocks := re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL))
+}
+"""Blocks of the other pages, each page in a namespace of its own."""
 PUBLIC = {name: package for package in (compare, data) for name in package.__all__}
 
 
@@ -86,3 +93,18 @@ def test_the_examples_run(
     assert (copy / "report.html").is_file()
     assert (tmp_path / "mine" / "train.de").is_file()
     assert namespace["attended"].tgt[-1] == "<eos>"
+
+
+@pytest.mark.parametrize("page", EXAMPLES)
+def test_the_examples_of_other_pages_run(
+    page: str, tiny_toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, registries: None
+):
+    """On the published results, and on the tiny corpus in place of the reader's."""
+    for language in ("en", "de"):
+        shutil.copy(tiny_toml.parent / "corpus" / f"train.{language}", tmp_path / f"corpus.{language}")
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": "docs"}
+    for block in EXAMPLES[page]:
+        for folder in ("results/", "configs/"):
+            block = block.replace(f'"{folder}', f'"{(ROOT / folder).as_posix()}/')
+        exec(compile(block, f"docs/{page}.md", "exec"), namespace)

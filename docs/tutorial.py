@@ -1,0 +1,421 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Attention from Bahdanau to Transformer
+#
+# This tutorial builds the ideas of neural machine translation in the order in which they were published: an
+# encoder-decoder without attention, the attention of Bahdanau, the variants of Luong, and the Transformer.
+# Each step is a few lines with the models of attnbench, trained in seconds on one core. All outputs and
+# pictures below were made by the code above them.
+#
+# The file `docs/tutorial.py` runs as it is (`python docs/tutorial.py`), and opens as a notebook in editors
+# that know the percent format, or after `jupytext --to notebook docs/tutorial.py`. It needs attnbench and
+# nothing else.
+#
+# You should know what an LSTM, a softmax and a training loop are.
+
+# %%
+import random
+
+import matplotlib.pyplot as plt
+import torch
+from torch import nn
+
+from compare import SpecialIds, generate
+from seq2seq import AdditiveScore, AttentionConfig, Queries, Seq2Seq, Seq2SeqConfig
+from transformer import Transformer, TransformerConfig, plain_attention
+from transformer.positions import sinusoids
+
+torch.set_num_threads(1)
+
+# %% [markdown]
+# ## 1. A translation task
+#
+# English and German order words differently: *she has seen the old dog* is *sie hat den alten Hund
+# gesehen*, with the verb at the end, and article and adjective depend on the noun. The sentences here
+# consist of one to three such clauses. Small as it is, the task has what makes translation hard for a
+# network: long-distance reordering, agreement, and content that must not get lost.
+
+# %%
+SUBJECTS = {"she": "sie", "he": "er", "Anna": "Anna", "Thomas": "Thomas"}
+VERBS = {
+    "seen": "gesehen",
+    "heard": "gehört",
+    "found": "gefunden",
+    "bought": "gekauft",
+    "drawn": "gezeichnet",
+}
+ADJECTIVES = {"old": "alte", "small": "kleine", "new": "neue", "red": "rote", "beautiful": "schöne"}
+NOUNS = {"dog": "den Hund", "tree": "den Baum", "cat": "die Katze", "town": "die Stadt", "house": "das Haus"}
+
+
+def draw_clause(rng: random.Random) -> tuple[list[str], list[str]]:
+    """Draw an English clause and its German translation, as lists of words."""
+    subject, verb, adjective, noun = (
+        rng.choice(list(words)) for words in (SUBJECTS, VERBS, ADJECTIVES, NOUNS)
+    )
+    article, german_noun = NOUNS[noun].split()
+    german_adjective = ADJECTIVES[adjective] + ("n" if article == "den" else "")
+    return (
+        [subject, "has", verb, "the", adjective, noun],
+        [SUBJECTS[subject], "hat", article, german_adjective, german_noun, VERBS[verb]],
+    )
+
+
+def draw_sentence(rng: random.Random, clauses: int) -> tuple[list[str], list[str]]:
+    """Draw a sentence of some clauses, joined by "and"."""
+    src, tgt = draw_clause(rng)
+    for _ in range(clauses - 1):
+        more_src, more_tgt = draw_clause(rng)
+        src, tgt = [*src, "and", *more_src], [*tgt, "und", *more_tgt]
+    return src, tgt
+
+
+rng = random.Random(0)
+for clauses in (1, 2):
+    src, tgt = draw_sentence(rng, clauses)
+    print(" ".join(src), "->", " ".join(tgt))
+
+# %% [markdown]
+# Words become ids, sentences become a matrix of ids padded on the right, and a mask says where the real
+# tokens are. The decoder reads the translation shifted by one: it sees `<bos> sie hat` and is to predict
+# `sie hat den`. This is *teacher forcing*: in training, the decoder reads the reference, not its own
+# output.
+
+# %%
+PAD, BOS, EOS = 0, 1, 2
+words = sorted({word for _ in range(1000) for side in draw_sentence(rng, 2) for word in side})
+WORDS = ["<pad>", "<bos>", "<eos>", *words]
+IDS = {word: number for number, word in enumerate(WORDS)}
+
+
+def encode(sentences: list[list[str]], first: list[int]) -> torch.Tensor:
+    """Turn sentences into ids (sentences, positions), padded on the right."""
+    rows = [torch.tensor([*first, *(IDS[word] for word in sentence), EOS]) for sentence in sentences]
+    return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
+
+
+def draw_batch(rng: random.Random, clauses: list[int], size: int = 32) -> tuple[torch.Tensor, ...]:
+    """Draw source ids, their mask, decoder input and expected output."""
+    pairs = [draw_sentence(rng, rng.choice(clauses)) for _ in range(size)]
+    src = encode([src for src, _ in pairs], [])
+    tgt = encode([tgt for _, tgt in pairs], [BOS])
+    return src, src != PAD, tgt[:, :-1], tgt[:, 1:]
+
+
+def train(model: nn.Module, updates: int = 300, learning_rate: float = 0.01, warmup: int = 10) -> list[float]:
+    """Train by Adam with warm-up and linear decay; return the loss of every update."""
+    rng, losses = random.Random(1), []
+    optimizer = torch.optim.Adam(model.parameters())
+    for update in range(1, updates + 1):
+        optimizer.param_groups[0]["lr"] = learning_rate * min(
+            update / warmup, 2 * (1 - (update - 1) / updates), 1
+        )
+        src, src_mask, tgt_in, tgt_out = draw_batch(rng, [1, 2, 3])
+        logits = model(src, src_mask, tgt_in)
+        loss = nn.functional.cross_entropy(logits.flatten(0, 1), tgt_out.flatten(), ignore_index=PAD)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        losses.append(loss.item())
+    model.eval()
+    return losses
+
+
+def make(config: Seq2SeqConfig | TransformerConfig, seed: int = 1) -> nn.Module:
+    """Build a model with fresh weights."""
+    torch.manual_seed(seed)
+    build = Seq2Seq if isinstance(config, Seq2SeqConfig) else Transformer
+    return build(config, len(WORDS), len(WORDS))
+
+
+# %% [markdown]
+# ## 2. An encoder-decoder without attention
+#
+# Sutskever et al. (2014) translate with two LSTMs. The encoder reads the source; its last state, *one
+# vector*, is the start of the decoder, which writes the translation word by word:
+#
+#     h_j = LSTM(h_(j-1), x_j)               encoder, source word j
+#     s_0 = tanh(W h_last + b)               everything the decoder will ever know about the source
+#     s_t = LSTM(s_(t-1), y_(t-1))           decoder
+#     p(y_t) = softmax(V s_t)
+#
+# In attnbench that is `attention=None`, the preset `lstm`.
+
+# %%
+SIZES = {"embedding_size": 64, "hidden_size": 64, "dropout": 0.0}
+models = {"lstm": make(Seq2SeqConfig(attention=None, **SIZES))}
+losses = {"lstm": train(models["lstm"])}
+print("loss of the last 20 updates:", round(sum(losses["lstm"][-20:]) / 20, 3))
+
+# %% [markdown]
+# Does it translate? `generate` is the search of attnbench: it only needs the methods `encode`, `init_state`
+# and `step`, which every model has. `beam_size=1` is greedy search.
+
+
+# %%
+def translate(model: nn.Module, sentences: list[list[str]]) -> list[list[str]]:
+    """Translate sentences of words by greedy search."""
+    src = encode(sentences, [])
+    limits = torch.full((len(sentences),), src.size(1) + 2)
+    special = SpecialIds(pad=PAD, bos=BOS, eos=EOS)
+    found = generate(model, src, src != PAD, limits=limits, special=special, beam_size=1)
+    return [[WORDS[token] for token in best[0].tokens if token != EOS] for best in found]
+
+
+example = ["Anna", "has", "found", "the", "old", "dog", "and", "he", "has", "bought", "the", "red", "house"]
+print(" ".join(translate(models["lstm"], [example])[0]))
+
+# %% [markdown]
+# The form is German, the content is not: the model knows that *hat* follows a subject and that a participle
+# closes the clause, but which noun and which verb it was got lost on the way through one vector. This is
+# the *bottleneck* that attention removes. (A larger LSTM, trained longer, does learn the task. But it needs
+# a vector that holds the whole sentence.)
+#
+# ## 3. Bahdanau: look back at every step
+#
+# Bahdanau et al. (2015) keep all encoder states h_1 ... h_S. At every step, the decoder compares its state
+# with each of them, and reads their weighted average, the *context*:
+#
+#     e_tj = v . tanh(W s_(t-1) + U h_j)     score: how well does source word j fit what comes next?
+#     a_tj = softmax over j of e_tj          weights: positive, sum to 1
+#     c_t  = sum over j of a_tj h_j          context
+#     s_t  = LSTM(s_(t-1), [y_(t-1); c_t])
+#
+# The score is a small network with one hidden layer, hence *additive attention*. By hand it is three lines;
+# they agree with the `AdditiveScore` of attnbench:
+
+# %%
+torch.manual_seed(0)
+scorer = AdditiveScore(8, 6, AttentionConfig(score="additive", attention_size=5))
+s, h = torch.randn(8), torch.randn(7, 6)  # one decoder state, seven encoder states
+
+W, U, v = scorer.query.weight, scorer.key.weight, scorer.energy.weight[0]
+scores = torch.stack([v @ torch.tanh(W @ s + U @ h_j) for h_j in h])
+weights = scores.softmax(dim=0)
+context = sum(a_j * h_j for a_j, h_j in zip(weights, h, strict=True))
+
+queries = Queries(s.view(1, 1, 8), torch.zeros(1, 1, dtype=torch.long))
+theirs = scorer.score(queries, scorer.project_keys(h[None])).flatten()
+torch.testing.assert_close(scores, theirs)
+print("weights:", [round(a_j.item(), 3) for a_j in weights], "sum:", round(weights.sum().item(), 3))
+
+# %% [markdown]
+# The same network as before, now with attention:
+
+# %%
+models["bahdanau"] = make(Seq2SeqConfig(attention=AttentionConfig(score="additive"), **SIZES))
+losses["bahdanau"] = train(models["bahdanau"])
+print("loss of the last 20 updates:", round(sum(losses["bahdanau"][-20:]) / 20, 3))
+print(" ".join(translate(models["bahdanau"], [example])[0]))
+
+# %% [markdown]
+# The weights can be drawn: a row per target word, a column per source word, dark where the model looks. The
+# model was never told which word translates which; it had to find out in order to predict the next word.
+
+
+# %%
+def draw_attention(model: nn.Module, sentence: list[str], title: str) -> None:
+    """Translate a sentence and draw the attention to the source, one picture per layer and head."""
+    translation = translate(model, [sentence])[0]
+    src, tgt_in = encode([sentence], []), encode([translation], [BOS])[:, :-1]
+    with torch.no_grad():
+        found = model.attention(src, src != PAD, tgt_in)
+    heads = [head for name, weights in found.items() if name.startswith("cross") for head in weights[0]]
+    figure, axes = plt.subplots(1, len(heads), squeeze=False, sharey=True, figsize=(4.6 * len(heads), 4.4))
+    for number, (head, ax) in enumerate(zip(heads, axes[0], strict=True), 1):
+        ax.imshow(head.numpy(), cmap="Blues", vmin=0, vmax=1)
+        ax.set_xticks(range(len(sentence) + 1), [*sentence, "<eos>"], rotation=90)
+        ax.set_yticks(range(len(translation) + 1), [*translation, "<eos>"])
+        ax.set_title(title if len(heads) == 1 else f"{title}, head {number}")
+        ax.set_xlabel("source")
+    axes[0][0].set_ylabel("translation")
+    figure.tight_layout()
+
+
+draw_attention(models["bahdanau"], example, "Attention of Bahdanau's model")
+
+# %% [markdown]
+# The weights follow the clauses and jump to the verb at the end, but they need not lie on the very word
+# that is translated: an encoder state knows its neighbours, so the model can read *old dog* in one place.
+# Weights show where a model reads, which is not always why it writes a word (Jain and Wallace 2019).
+#
+# ## 4. Luong: simpler scores, another place
+#
+# Luong et al. (2015) attend *after* the step, with the new state s_t as the query, and compare scores that
+# are cheaper than a network:
+#
+#     dot       e_tj = s_t . h_j
+#     general   e_tj = s_t . (W h_j)
+#     concat    e_tj = v . tanh(W [s_t; h_j])
+#
+# The context is then combined with the state, and this *attentional vector* predicts the word. With *input
+# feeding* it is also an input of the next step, so that the model knows where it has already looked:
+#
+#     a_t = tanh(W_c [c_t; s_t])
+#
+# In attnbench, each of these choices is one setting, and any combination of them is a model:
+
+# %%
+luong = AttentionConfig(score="general", placement="after", input_feeding=True)
+models["luong-general"] = make(Seq2SeqConfig(attention=luong, **SIZES))
+losses["luong-general"] = train(models["luong-general"])
+print("loss of the last 20 updates:", round(sum(losses["luong-general"][-20:]) / 20, 3))
+print(" ".join(translate(models["luong-general"], [example])[0]))
+
+# %% [markdown]
+# Luong's *local* attention looks at a window around a position only: around the decoder's own position
+# (`local-m`) or a predicted one (`local-p`). It is `scope="local-p"` here. `attnbench models` lists all
+# presets, and `attnbench models luong-local-p` prints one with its formulas, sizes and every departure from
+# the paper.
+#
+# ## 5. Why the product is scaled
+#
+# The dot product has no parameters and is one matrix product for all positions at once, which is what makes
+# the Transformer fast. But for vectors of size d with independent components of variance 1, it has variance
+# d. Large scores push the softmax to a single position, where its gradient vanishes. Vaswani et al. (2017)
+# therefore divide by sqrt(d):
+
+# %%
+torch.manual_seed(0)
+sizes = [4, 16, 64, 256, 1024]
+largest = {"dot": [], "dot / sqrt(d)": []}
+for size in sizes:
+    q, keys = torch.randn(200, 1, size), torch.randn(200, 20, size)
+    products = (q * keys).sum(-1)
+    largest["dot"].append(products.softmax(-1).max(-1).values.mean().item())
+    largest["dot / sqrt(d)"].append((products / size**0.5).softmax(-1).max(-1).values.mean().item())
+figure, ax = plt.subplots(figsize=(5, 3.2))
+for name, values in largest.items():
+    ax.plot(sizes, values, marker="o", label=name)
+ax.set_xscale("log", base=2)
+ax.set_ylim(0, 1)
+ax.set_title("Largest of 20 attention weights, random vectors")
+ax.set_xlabel("size d of the vectors")
+ax.set_ylabel("mean of the largest weight")
+ax.legend()
+figure.tight_layout()
+
+# %% [markdown]
+# ## 6. Self-attention needs positions
+#
+# The Transformer drops the recurrence. Words exchange information by attention among themselves,
+# *self-attention*: every word is a query, a key and a value,
+#
+#     Attention(Q, K, V) = softmax(Q K^T / sqrt(d)) V
+#
+# computed for all positions in parallel. `plain_attention` is this formula. Without recurrence, nothing in
+# it knows the order of the words: if the words are permuted, so are the outputs, and nothing else changes.
+
+# %%
+x = torch.randn(1, 1, 6, 16)  # one sentence, one head, six words of size 16
+order = torch.tensor([3, 0, 5, 1, 4, 2])
+output, _ = plain_attention(x, x, x, mask=None, causal=False, dropout=0.0)
+permuted, _ = plain_attention(
+    x[:, :, order], x[:, :, order], x[:, :, order], mask=None, causal=False, dropout=0.0
+)
+torch.testing.assert_close(permuted, output[:, :, order])
+print("outputs of permuted words = permuted outputs")
+
+# %% [markdown]
+# So the position is added to each embedding, as sines and cosines of many wavelengths:
+
+# %%
+figure, ax = plt.subplots(figsize=(6, 3))
+ax.imshow(sinusoids(torch.arange(40), 64).numpy(), cmap="RdBu", aspect="auto")
+ax.set_title("Sinusoidal positions (Vaswani et al. 2017)")
+ax.set_xlabel("component")
+ax.set_ylabel("position")
+figure.tight_layout()
+
+# %% [markdown]
+# ## 7. The Transformer
+#
+# A layer of the Transformer has several *heads*, attentions with projections of their own that can look at
+# different places; a feed-forward network per position; residual connections and layer normalisation around
+# both. The decoder has a mask in its self-attention, so that position t sees only what is already written,
+# and attends to the encoder as before (*cross-attention*). In training, all positions are computed at once,
+# where a recurrent decoder needs a loop.
+
+# %%
+config = TransformerConfig(
+    d_model=64, ffn_size=128, num_heads=2, encoder_layers=1, decoder_layers=1, dropout=0.0
+)
+models["transformer"] = make(config)
+losses["transformer"] = train(models["transformer"], learning_rate=0.004, warmup=40)
+print("loss of the last 20 updates:", round(sum(losses["transformer"][-20:]) / 20, 3))
+print(" ".join(translate(models["transformer"], [example])[0]))
+
+# %%
+draw_attention(models["transformer"], example, "Cross-attention of the Transformer")
+
+# %% [markdown]
+# ## 8. Side by side
+#
+# How many sentences does each model translate without a single mistake? Sentences of one to three clauses
+# were in training (other sentences: the test draws new ones); four and five clauses are longer than
+# anything seen.
+
+# %%
+exact: dict[str, list[float]] = {}
+for name, model in models.items():
+    exact[name] = []
+    for clauses in range(1, 6):
+        rng = random.Random(100 + clauses)
+        pairs = [draw_sentence(rng, clauses) for _ in range(50)]
+        translations = translate(model, [src for src, _ in pairs])
+        right = sum(found == tgt for found, (_, tgt) in zip(translations, pairs, strict=True))
+        exact[name].append(100 * right / len(pairs))
+    size = sum(weight.numel() for weight in model.parameters())
+    print(f"{name:14} {size:7,} parameters, exact by number of clauses: {exact[name]}")
+
+# %%
+figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.6))
+for name in models:
+    smooth = torch.tensor(losses[name]).unfold(0, 10, 10).mean(1).tolist()
+    left.plot(range(10, len(losses[name]) + 1, 10), smooth, label=name)
+    right.plot(range(1, 6), exact[name], marker="o", label=name)
+left.set_title("Training loss")
+left.set_xlabel("update")
+left.set_ylabel("cross-entropy per token (nats)")
+left.legend()
+right.axvspan(3.5, 5.2, color="0.92")
+right.set_title("Exact translations; grey: longer than in training")
+right.set_xlabel("clauses")
+right.set_ylabel("exact translations (%)")
+right.set_xticks(range(1, 6))
+figure.tight_layout()
+
+# %% [markdown]
+# With these few updates, Bahdanau's model and the Transformer solve the lengths they were trained on, and
+# Luong's is still learning: compare the losses on the left before you compare the models. On longer sentences
+# the picture changes: learning where to look for positions that never occurred in training is another problem
+# than attention itself.
+#
+# This is one seed of tiny models on a toy task: it illustrates, and shows nothing about which model is
+# better. For that you need real data, tuned settings, several seeds and a test of significance; all of it
+# is what attnbench is for. Go on with a [first experiment](first-experiment.md), read how
+# [statistics](statistics.md) keep you from believing noise, or list the other designs with `attnbench
+# models`.
+#
+# ## References
+#
+# - Sutskever, Vinyals, Le 2014: Sequence to sequence learning with neural networks.
+#   <https://arxiv.org/abs/1409.3215>
+# - Bahdanau, Cho, Bengio 2015: Neural machine translation by jointly learning to align and translate.
+#   <https://arxiv.org/abs/1409.0473>
+# - Luong, Pham, Manning 2015: Effective approaches to attention-based neural machine translation.
+#   <https://arxiv.org/abs/1508.04025>
+# - Jain, Wallace 2019: Attention is not explanation. <https://arxiv.org/abs/1902.10186>
+# - Vaswani et al. 2017: Attention is all you need. <https://arxiv.org/abs/1706.03762>
