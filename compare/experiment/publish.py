@@ -102,7 +102,8 @@ def _describe_experiment(
     content["published"] = {"corpus": corpus, "code_version": code_version()}
     models: dict[str, Run] = {}  # each with its first seed
     for run in runs:
-        models.setdefault(run.run.label, run.run)
+        masks = {Path(name).stem: f"{run.name}/{name}" for name in run.masks()}
+        models.setdefault(run.run.label, dataclasses.replace(run.run, model=run.run.model.override(masks)))
     return {
         "experiment.json": json.dumps(content, indent=2) + "\n",
         EXPERIMENT: without_path(f"schema = {SCHEMA}\n\n{runs_to_toml(list(models.values()))}", corpus),

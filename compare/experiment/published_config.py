@@ -1,22 +1,24 @@
-"""Settings of a published run: the name of the corpus stands in place of its path."""
+"""Settings of a published run: names stand in place of the paths of this machine."""
 
 import json
 import re
 from pathlib import Path
 
 from compare.config.toml_text import toml_assignments
-from compare.results.run_folder import RunFolder
+from compare.results.run_folder import MASKS, RunFolder
 from data.text.files import read_bytes
 
 MAX_BYTES = 1_000_000_000
 """Size that no file of a run other than its weights reaches."""
 INIT_LINE = re.compile(r'^(?P<key>init_from\s*=\s*)(?P<path>".*")$', re.MULTILINE)
+MASK_LINE = re.compile(rf'^(?P<key>{"|".join(MASKS)})\s*=\s*".*\.npy"$', re.MULTILINE)
 ROOT_LINE = re.compile(r"^root\s*=.*$", re.MULTILINE)
 
 
 def published_config(run: RunFolder) -> bytes:
-    """Return the content of config.toml with the name of the corpus in place of its path."""
+    """Return the content of config.toml with the names of the corpus and of masks' copies, not their paths."""
     text = read_bytes(run.config, max_bytes=MAX_BYTES).decode()
+    text = MASK_LINE.sub(lambda match: f'{match["key"]} = "{match["key"]}.npy"', text)
     return without_path(text, corpus_name(run.run.data.root)).encode()
 
 

@@ -14,7 +14,7 @@ from compare.experiment.publish import with_config_hash
 from compare.experiment.published_config import MAX_BYTES, published_config
 from compare.integrations.hub import download_model, is_hub_id, upload_model
 from compare.integrations.model_card import model_card
-from compare.results.run_folder import RunFolder
+from compare.results.run_folder import MASKS, RunFolder
 from compare.results.store import read_result, save_result
 from compare.results.trained_model import load_model, weights_file
 from compare.training.file_names import SAVED
@@ -24,7 +24,10 @@ from data.vocabulary import load_pair
 
 CARD = "README.md"
 """The model card."""
-FILES = ("config.toml", "vocabulary.json", SAVED, "selection.json", "result.json", CARD)
+FILES = (
+    *("config.toml", "vocabulary.json", SAVED, "selection.json", "result.json", CARD),
+    *(f"{mask}.npy" for mask in MASKS),
+)
 """All files of a saved model."""
 
 
@@ -65,6 +68,8 @@ def save_pretrained(model: Translator | str | Path, folder: str | Path, *, repla
         shutil.copyfile(weights_file(run), target / SAVED)
         if run.selection.exists():
             (target / run.selection.name).write_bytes(read_decompressed(run.selection, max_bytes=MAX_BYTES))
+        for name, path in run.masks().items():
+            shutil.copyfile(path, target / name)
         save_result(target, result)
         (target / CARD).write_text(model_card(run.run, result), encoding="utf-8")
     return out

@@ -43,7 +43,9 @@ class RunFolder:
         run = runs[0]
         if data_root:
             run = dataclasses.replace(run, data=dataclasses.replace(run.data, root=data_root))
-        return cls(run=run, folder=folder)
+        copies = {name: str(folder / f"{name}.npy") for name in _mask_files(run)}
+        there = {name: copy for name, copy in copies.items() if Path(copy).exists()}
+        return cls(run=dataclasses.replace(run, model=run.model.override(there)), folder=folder)
 
     @property
     def name(self) -> str:
@@ -113,18 +115,10 @@ class RunFolder:
     def masks(self) -> dict[str, Path]:
         """The files of attention masks that the settings name, by the name of their copy.
 
-        They lie where the settings say, and in a published folder as copies, such as ``cross_mask.npy``.
+        They lie where the settings say; published and saved models have copies in their folder, such as
+        ``cross_mask.npy``, which ``read`` puts into the settings.
         """
-        settings = self.run.model.settings()
-        named = {
-            f"{name}.npy": Path(value)
-            for name, value in settings.items()
-            if name in MASKS and str(value).endswith(".npy")
-        }
-        return {
-            name: self.folder / name if (self.folder / name).exists() else path
-            for name, path in named.items()
-        }
+        return {f"{name}.npy": path for name, path in _mask_files(self.run).items()}
 
     def files(self) -> dict[str, Path]:
         """Every file that the run's figures come from and that is there, by its path in the folder.
@@ -141,3 +135,9 @@ class RunFolder:
     def hashes(self) -> dict[str, str]:
         """The sha256 of every file of ``files``, of the content if it is compressed."""
         return {name: hash_decompressed(path) for name, path in self.files().items()}
+
+
+def _mask_files(run: Run) -> dict[str, Path]:
+    """Return the files that settings of the model name as attention masks, by setting."""
+    settings = run.model.settings()
+    return {name: Path(settings[name]) for name in MASKS if str(settings.get(name)).endswith(".npy")}

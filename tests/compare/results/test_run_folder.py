@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from compare import from_pretrained, save_pretrained
 from compare.check.recompute import check_experiment
 from compare.experiment.publish import publish_experiment
+from compare.models.meta_model import build_meta_model
 from compare.results.run_folder import RunFolder
 from compare.results.trained_model import load_model
 from tests.kits.runs import ROWS
@@ -40,14 +42,39 @@ def test_a_run_of_a_gpu_is_read_without_one(copy: Path, monkeypatch: pytest.Monk
     assert load_model(copy / ROWS[0]).translate(["red dog"])
 
 
-def test_a_changed_file_of_a_mask_is_noticed(copy: Path, tmp_path: Path):
-    run, mask = copy / "transformer-seed1", tmp_path / "mask.npy"
+def _with_mask(run: Path, mask: Path) -> dict[str, str]:
+    """Give a finished run a mask that allows all, as if it had been trained with it; return its hashes."""
     np.save(mask, np.ones((64, 64), dtype=bool))
     config, record = run / "config.toml", run / "result.json"
     config.write_text(config.read_text().replace('cross_mask = "full"', f'cross_mask = "{mask.as_posix()}"'))
     hashes = RunFolder.read(run).hashes()
+    config_hash = hashes["config.toml"]
+    content = json.loads(record.read_text()) | {"files": hashes, "config_hash": config_hash}
+    record.write_text(json.dumps(content))
+    return hashes
+
+
+def test_published_and_saved_models_have_the_mask_with_them(copy: Path, tmp_path: Path):
+    run, mask = copy / "transformer-seed1", tmp_path / "mask.npy"
+    _with_mask(run, mask)
+    expected = load_model(run).translate(["red dog"])
+    published = publish_experiment(copy, tmp_path / "published")
+    saved = save_pretrained(run, tmp_path / "saved")
+    again = save_pretrained(saved, tmp_path / "again")
+    mask.unlink()
+
+    assert from_pretrained(again).translate(["red dog"]) == expected
+    for path in (published / run.name, saved, again):
+        assert 'cross_mask = "cross_mask.npy"' in (path / "config.toml").read_text()
+        assert build_meta_model(RunFolder.read(path).run.model.architecture, 20, 20)
+    assert f'cross_mask = "{run.name}/cross_mask.npy"' in (published / "experiment.toml").read_text()
+    assert not [value for value in check_experiment(published).differences if value.run == run.name]
+
+
+def test_a_changed_file_of_a_mask_is_noticed(copy: Path, tmp_path: Path):
+    run, mask = copy / "transformer-seed1", tmp_path / "mask.npy"
+    hashes = _with_mask(run, mask)
     assert hashes["cross_mask.npy"] == hashlib.sha256(mask.read_bytes()).hexdigest()
-    record.write_text(json.dumps(json.loads(record.read_text()) | {"files": hashes}))
     load_model(run)
 
     published = publish_experiment(copy, tmp_path / "published")
