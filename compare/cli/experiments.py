@@ -84,7 +84,7 @@ def run(
     experiment = load_experiment(config, settings or [])
     folder = out or Path("runs") / experiment.name
     options: dict[str, Any] = {"seeds": _seeds(seeds), "context": str(config)}
-    options["only"] = [label for label in only.split(",") if label]
+    options["only"] = [label.strip() for label in only.split(",") if label.strip()]
     options["launcher"] = _launcher(jobs, slurm)
     if dry_run and not is_main_process():
         return 0

@@ -101,12 +101,14 @@ def _model(name: str, size: Size, updates: int, *, joint: bool) -> dict[str, Any
     settings = preset.model.settings()
     if preset.paper_size:
         return model
-    if joint and "tie" in settings:
+    translates = preset.model.task == "translation"
+    if joint and translates and "tie" in settings:
         model["tie"] = "all"
     if "d_model" in settings:
         model |= {"d_model": size.width, "ffn_size": 4 * size.width, "warmup_updates": min(400, updates // 5)}
     if "hidden_size" in settings:
-        model |= {"embedding_size": size.width, "hidden_size": 2 * size.width}
+        hidden = 2 * size.width if translates else size.width  # language models tie embedding and output
+        model |= {"embedding_size": size.width, "hidden_size": hidden}
     model["dropout"] = 0.2
     if name in LEARNING_RATES:
         model["learning_rate"] = float(f"{LEARNING_RATES[name] * size.rate:.2g}")

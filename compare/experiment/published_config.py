@@ -16,7 +16,7 @@ ROOT_LINE = re.compile(r"^root\s*=.*$", re.MULTILINE)
 
 
 def published_config(run: RunFolder) -> bytes:
-    """Return the content of config.toml with the names of the corpus and of masks' copies, not their paths."""
+    """Return the content of config.toml, with names in place of the paths of the corpus and of masks."""
     text = read_bytes(run.config, max_bytes=MAX_BYTES).decode()
     text = MASK_LINE.sub(lambda match: f'{match["key"]} = "{match["key"]}.npy"', text)
     return without_path(text, corpus_name(run.run.data.root)).encode()

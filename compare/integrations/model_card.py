@@ -1,4 +1,4 @@
-"""The model card of a saved model: README.md with the row of its result table and how to use it."""
+"""The model card of a saved model: README.md with the row of its result table and how to load it."""
 
 from compare.config.run import Run
 from compare.experiment.published_config import corpus_name
@@ -8,14 +8,14 @@ from compare.results.markdown import escape_markdown
 from compare.results.result import Result
 
 CARD = """---
-language: [{src}, {tgt}]
+language: [{languages}]
 library_name: attnbench
-pipeline_tag: translation
+pipeline_tag: {pipeline}
 tags: [attnbench, {preset}]
-metrics: [bleu, chrf, ter]
+metrics: [{metrics}]
 ---
 
-# {label}: {src} to {tgt}
+# {label}: {title}
 
 {about}, trained and measured by attnbench.
 
@@ -34,15 +34,18 @@ The weights are trained on the corpus above: its licence and its content decide 
 
 ## Use
 
-```python
-from compare import from_pretrained  # pip install attnbench
+{use}"""
+TRANSLATION = """```python
+from compare import {load}  # pip install attnbench
 
-model = from_pretrained("FOLDER")  # this folder, or OWNER/NAME on the hub
+model = {load}("FOLDER")  # {where}
 print(model.translate(["..."]))
 ```
-
-Loading reads TOML, JSON and safetensors, and runs no code of this folder.
 """
+LANGUAGE_MODELLING = """    attnbench score-model FOLDER --tgt TEXT  # {where}
+"""
+NO_CODE = "\nLoading reads TOML, JSON and safetensors, and runs no code of this folder.\n"
+PLUGINS = "\nThe model needs the plug-ins {plugins}, and loading it runs their code: read them first.\n"
 
 
 def model_card(run: Run, result: Result) -> str:
@@ -52,10 +55,15 @@ def model_card(run: Run, result: Result) -> str:
         run: its settings.
         result: its result, of a run that is done.
     """
-    vocabulary = run.vocabulary
+    vocabulary, data, translates = run.vocabulary, run.data, run.task == "translation"
     return CARD.format(
-        src=run.data.src,
-        tgt=run.data.tgt,
+        languages=f"{data.src}, {data.tgt}" if translates else data.tgt,
+        pipeline="translation" if translates else "text-generation",
+        metrics="bleu, chrf, ter" if translates else "perplexity",
+        title=f"{data.src} to {data.tgt}" if translates else f"language model of {data.tgt}",
+        use=_use(run),
+        src=data.src,
+        tgt=data.tgt,
         label=escape_markdown(run.label),
         preset=run.preset,
         about=_about(run),
@@ -72,6 +80,16 @@ def model_card(run: Run, result: Result) -> str:
         code_version=result.code_version,
         settings_hash=(result.settings_hash or "unknown")[:12],
     )
+
+
+def _use(run: Run) -> str:
+    """Describe how the model is loaded, and what that runs; ``from_pretrained`` refuses plug-ins."""
+    from_hub = run.task == "translation" and not run.plugins
+    load = "from_pretrained" if from_hub else "load_model"
+    where = "this folder, or OWNER/NAME on the hub" if from_hub else "this folder"
+    use = TRANSLATION if run.task == "translation" else LANGUAGE_MODELLING
+    loading = PLUGINS.format(plugins=", ".join(run.plugins)) if run.plugins else NO_CODE
+    return use.format(load=load, where=where) + loading
 
 
 def _about(run: Run) -> str:

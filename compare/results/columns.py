@@ -256,7 +256,7 @@ COLUMNS: Mapping[str, Column] = {
             "peak_memory_bytes",
             "peak memory",
             Group.SPEED,
-            help="of the training",
+            help="of training and decoding",
             unit="GB",
             factor=1e-9,
             decimals=2,
@@ -334,6 +334,23 @@ COLUMNS: Mapping[str, Column] = {
             Group.TRAINING,
             help="of the chosen weights, per target token",
         ),
+        Column(
+            "extended_from",
+            "extended from",
+            Group.TRAINING,
+            help="updates after which training had ended before attnbench extend continued it",
+            decimals=0,
+            shown=Shown.IF_KNOWN,
+        ),
+        Column(
+            "init_hash",
+            "start",
+            Group.TRAINING,
+            help="sha256 of the weights of another run that training started from; a dash: random weights",
+            shown=Shown.IF_KNOWN,
+            left=True,
+            render=_start,
+        ),
         Column("beam", "beam size", Group.CONDITIONS, help="hypotheses per sentence; 1 is greedy search"),
         Column(
             "batch_tokens",
@@ -355,23 +372,6 @@ COLUMNS: Mapping[str, Column] = {
             "averaged validations",
             Group.CONDITIONS,
             help="weights of so many validations may be averaged",
-        ),
-        Column(
-            "extended_from",
-            "extended from",
-            Group.TRAINING,
-            help="updates after which training had ended before attnbench extend continued it",
-            decimals=0,
-            shown=Shown.IF_KNOWN,
-        ),
-        Column(
-            "init_hash",
-            "start",
-            Group.TRAINING,
-            help="sha256 of the weights of another run that training started from; a dash: random weights",
-            shown=Shown.IF_KNOWN,
-            left=True,
-            render=_start,
         ),
         Column(
             "label_smoothing",
@@ -401,7 +401,12 @@ COLUMNS: Mapping[str, Column] = {
         Column("batch_hash", "batches", Group.CONDITIONS, help="sha256 of the order of batches"),
         Column("settings_hash", "settings", Group.CONDITIONS, help="sha256 of the settings that rows share"),
         Column("config_hash", "config", Group.CONDITIONS, help="sha256 of all settings"),
-        Column("code_version", "code", Group.CONDITIONS, help="version of attnbench and hash of its source"),
+        Column(
+            "code_version",
+            "code",
+            Group.CONDITIONS,
+            help="version and hash of the sources, of attnbench and of plug-ins",
+        ),
     )
 }
 """Every column except scores, by name, in the order of tables."""

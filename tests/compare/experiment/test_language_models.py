@@ -12,7 +12,15 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from compare import draw_plots, load_model, load_table, render_table, score_model
+from compare import (
+    draw_plots,
+    from_pretrained,
+    load_model,
+    load_table,
+    render_table,
+    save_pretrained,
+    score_model,
+)
 from compare.check.recompute import check_experiment
 from compare.cli import main
 from compare.config.parse import load_experiment
@@ -212,6 +220,21 @@ def test_tables_and_plots_have_what_there_is(modelled: Path, finished: Path, tmp
     assert "BLEU" not in (copy / "table.md").read_text()
     assert draw_plots(copy, out=tmp_path / "plots")
     assert not list((tmp_path / "plots").glob("attention*"))
+
+
+def test_the_card_of_a_saved_model_says_what_it_is_for(modelled: Path, tmp_path: Path):
+    saved = save_pretrained(modelled / NAMES[0], tmp_path / "saved")
+    card = (saved / "README.md").read_text()
+    assert card.startswith("---\nlanguage: [de]\nlibrary_name: attnbench\npipeline_tag: text-generation\n")
+    for part in (
+        "# lstm-lm: language model of de",
+        "attnbench score-model FOLDER --tgt TEXT",
+        "runs no code",
+    ):
+        assert part in card
+    assert "translate" not in card
+    assert "bleu" not in card.lower()
+    assert not from_pretrained(saved).reads_source
 
 
 def test_further_test_sets_are_found_by_their_perplexity():

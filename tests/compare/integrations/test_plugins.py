@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from compare import load_model, save_pretrained
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.plugins import load_plugins
@@ -86,6 +87,15 @@ def test_translate_loads_it(
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"the red dog\n")))
     assert main(["translate", str(plugin_run / "conv-gru-seed1")]) == 0
     assert capsys.readouterr().out.count("\n") == 1
+
+
+def test_the_card_of_a_saved_model_says_that_loading_runs_it(plugin_run: Path, example: None, tmp_path: Path):
+    saved = save_pretrained(plugin_run / "conv-gru-seed1", tmp_path / "saved")
+    card = (saved / "README.md").read_text()
+    assert f"needs the plug-ins {NAME}, and loading it runs their code" in card
+    assert 'model = load_model("FOLDER")' in card
+    assert "from_pretrained" not in card
+    assert load_model(saved).translate(["the red dog"])
 
 
 def test_table_shows_the_column_of_its_metric(
