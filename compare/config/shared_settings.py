@@ -41,7 +41,7 @@ def shared_settings(run: Run) -> dict[str, Any]:
     }
     settings["data.train_size"] = _training_pairs(run.data)
     if run.train.init_from is not None:  # rows that start so stand in no table with rows that do not
-        settings["train.start"] = "weights of another run"
+        settings["train.init_from"] = "weights of another run"
     if run.budget.match == "time":
         for name in DECIDED_BY_TIME:
             del settings[name]
@@ -75,6 +75,8 @@ def find_difference(run: Run, other: Run) -> str | None:
     here, there = shared_settings(run), shared_settings(other)
     for name in dict.fromkeys([*there, *here]):
         if there.get(name) != here.get(name):
-            written = [each.settings().get(name, "nothing") for each in (other, run)]
-            return "{}: {}, here {}".format(name, *written)
+            written = [{"task": each.task, **each.settings()}.get(name) for each in (other, run)]
+            return "{}: {}, here {}".format(
+                name, *("nothing" if value is None else value for value in written)
+            )
     return None

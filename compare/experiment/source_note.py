@@ -11,7 +11,7 @@ EXPERIMENT = "experiment.toml"
 """The file of a published folder with the settings of all models."""
 NOTE = """# {name}
 
-Results of an experiment with its translations, published by `attnbench publish`. There are no weights.
+Results of an experiment{with_translations}, published by `attnbench publish`. There are no weights.
 
 - Corpus: {corpus}
 - Runs: {runs}
@@ -19,7 +19,7 @@ Results of an experiment with its translations, published by `attnbench publish`
 - Made again by: `attnbench run {experiment} --seeds {seeds}{root} --out OUT`
 
 Each run has its settings (`config.toml`), training log (`metrics.jsonl`), raw timings (`speed.json`), result
-(`result.json`, with the sha256 of every file's content), vocabularies and translations (`.gz`), and where
+(`result.json`, with the sha256 of every file's content), vocabularies{and_translations} (`.gz`), and where
 it was measured the likelihood of the references (`perplexity.json`).
 {where}In this folder:
 
@@ -41,6 +41,7 @@ def source_note(name: str, results: Sequence[Result], runs: Sequence[RunFolder],
     data, (first_test, *_) = runs[0].run.data, [*runs[0].tests, "test"]
     hashes = "".join(f"; sha256 {value}" for value in _distinct(results, "data_hash"))
     score = f"    attnbench score {runs[0].name}/{first_test}.hyp.gz --ref FOLDER/{first_test}.{data.tgt}\n"
+    translates = task_of(runs[0].run).translates
     where = "FOLDER is your copy of the corpus, whose sha256 must be the one above. "
     return NOTE.format(
         name=escape_markdown(name),
@@ -51,7 +52,9 @@ def source_note(name: str, results: Sequence[Result], runs: Sequence[RunFolder],
         seeds=",".join(_distinct(results, "seed")),
         root=" --set data.root=FOLDER" if corpus else "",
         where=where if corpus else "",
-        score=score if corpus and task_of(runs[0].run).translates else "",
+        with_translations=" with its translations" if translates else "",
+        and_translations=" and translations" if translates else "",
+        score=score if corpus and translates else "",
     )
 
 

@@ -57,6 +57,14 @@ def test_another_shared_setting_is_another_hash_and_is_named(run: Run, section: 
     assert (find_difference(run, other) or "").startswith(f"{section}.{key}: {OTHER[section][key]}, here ")
 
 
+def test_a_start_from_other_weights_is_another_hash_and_is_named(run: Run):
+    tuned = replace(run, train=replace(run.train, init_from="/runs/a", init_hash="0"))
+    assert settings_hash(tuned) != settings_hash(run)
+    assert find_difference(tuned, run) == "train.init_from: nothing, here /runs/a"
+    other = replace(tuned, train=replace(tuned.train, init_from="/runs/b", init_hash="1"))
+    assert settings_hash(other) == settings_hash(tuned)
+
+
 def test_models_seeds_and_places_may_differ(tiny_toml: Path, run: Run):
     second = resolve_models(load_experiment(tiny_toml))[1].with_seed(5)
     moved = replace(

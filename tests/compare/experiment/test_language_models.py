@@ -273,7 +273,9 @@ def test_shared_settings_are_others_than_those_of_translation(tiny_toml: Path, t
 
 def test_a_folder_keeps_to_one_task(modelled: Path, tiny_toml: Path, tmp_path: Path, refusal: Refusal):
     copy = Path(shutil.copytree(modelled, tmp_path / "copy"))
-    assert "choose another folder with --out" in refusal("run", tiny_toml, "--out", copy, "-q")
+    found = refusal("run", tiny_toml, "--out", copy, "-q")
+    assert "(lstm-lm-seed1 has task: language modelling, here translation)" in found
+    assert "choose another folder with --out" in found
 
 
 COMMANDS: dict[str, Callable[[Path, Path], list[str | Path]]] = {
