@@ -71,7 +71,12 @@ class _Wandb:
 
         project = folder.resolve().name
         self._run = wandb.init(
-            project=project, name=name, id=f"{project}-{name}", resume="allow", config=dict(settings)
+            project=project,
+            name=name,
+            id=f"{project}-{name}",
+            resume="allow",
+            reinit="create_new",  # runs of --jobs go on side by side; by default wandb gives the open one back
+            config=dict(settings),
         )
 
     def log(self, values: Mapping[str, float], step: int) -> None:

@@ -21,17 +21,23 @@ RUNS = ("luong-seed1", "transformer-seed1")
 
 
 class StandIn(ModuleType):
-    """A package with the calls of wandb and trackio: init(...) gives a run with log(...) and finish()."""
+    """A package with the calls of wandb and trackio: init(...) gives a run with log(...) and finish().
+
+    While a run of wandb is open, init gives that run back unless reinit="create_new" says otherwise.
+    """
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.lines: dict[str, list[tuple[int, dict[str, float]]]] = defaultdict(list)
         self.options: list[dict[str, Any]] = []
         self.finished: list[str] = []
+        self.open: list[Any] = []
 
     def init(self, *, project: str, name: str, config: dict[str, Any], resume: str, **options: Any) -> Any:
         self.options.append({"project": project, "name": name, "config": config, "resume": resume, **options})
         module = self
+        if self.__name__ == "wandb" and self.open and options.get("reinit") != "create_new":
+            return self.open[-1]
 
         class Run:
             def log(self, values: dict[str, float], step: int) -> None:
@@ -39,8 +45,10 @@ class StandIn(ModuleType):
 
             def finish(self) -> None:
                 module.finished.append(name)
+                module.open.remove(self)
 
-        return Run()
+        self.open.append(Run())
+        return self.open[-1]
 
 
 @pytest.fixture(params=["wandb", "trackio"])
@@ -77,6 +85,16 @@ def test_every_line_is_sent_once(package: StandIn, copy: Path):
     with track_metrics(copy, package.__name__):
         pass
     assert not package.lines
+
+
+def test_lines_of_runs_side_by_side_are_not_mixed(package: StandIn, copy: Path):
+    for run in RUNS:
+        log = copy / run / "metrics.jsonl"
+        log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:3]))  # none has ended
+    with track_metrics(copy, package.__name__):
+        pass
+    assert {run: len(package.lines[run]) for run in RUNS} == dict.fromkeys(RUNS, 3)
+    assert sorted(package.finished) == sorted(RUNS)
 
 
 def test_lines_are_sent_as_they_are_written(package: StandIn, copy: Path, monkeypatch: pytest.MonkeyPatch):
