@@ -75,7 +75,7 @@ class _Wandb:
             name=name,
             id=f"{project}-{name}",
             resume="allow",
-            reinit="create_new",  # runs of --jobs go on side by side; by default wandb gives the open one back
+            reinit="create_new",  # runs of --jobs are open at a time, and wandb would give back the first
             config=dict(settings),
         )
 
