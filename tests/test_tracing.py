@@ -22,12 +22,12 @@ SENTENCES, LENGTH, STEPS = 7, 9, 5  # of the example to trace; no tiny model has
 EXAMPLE = sources((9, 2, 5, 1, 1, 8, 3))
 
 
-def make(name: str) -> nn.Module:
-    """Build a tiny preset of one layer, as a trace takes time per layer, with sharp weights."""
+def make(name: str, *, num_layers: int = 1) -> nn.Module:
+    """Build a tiny preset of few layers, as a trace takes time per layer, with sharp weights."""
     architecture = tiny(name).architecture
     layers = {"num_layers", "encoder_layers", "decoder_layers"} & vars(architecture).keys()
     torch.manual_seed(0)
-    model = build(replace(architecture, **dict.fromkeys(layers, 1)), V - 2, V).eval()
+    model = build(replace(architecture, **dict.fromkeys(layers, num_layers)), V - 2, V).eval()
     sharpen(model)
     return model
 

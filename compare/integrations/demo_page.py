@@ -121,13 +121,12 @@ def serve_page(
     Raises:
         ValueError: gradio is not installed, no finished run, a run without weights, or the port is taken.
     """
-    import_extra("gradio", "demo", "attnbench demo")
+    gr = import_extra("gradio", "demo", "attnbench demo")
     runs = collect_runs(folders)
     models = DemoModels(runs, device)
     for name in list(runs)[:2]:
         models.load(name)  # fails now rather than in the browser
     page = build_page(models, _first_sentence(runs))
-    gr = import_extra("gradio", "demo", "attnbench demo")
     theme = gr.themes.Default(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"])
     try:
         _, address, _ = page.launch(

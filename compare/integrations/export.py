@@ -84,8 +84,8 @@ def export_model(
 
     Raises:
         OSError: a file cannot be read or written, or ``folder`` is not empty.
-        ValueError: an unknown format, a model that cannot be exported to it, a library that is not
-            installed, or a run that cannot be loaded.
+        ValueError: an unknown format, a language model, a model that cannot be exported to the format, a
+            library that is not installed, or a run that cannot be loaded.
     """
     if to not in FORMATS:
         raise ValueError(f"cannot export to {to!r}: {did_you_mean(to, FORMATS)}")
@@ -94,6 +94,8 @@ def export_model(
     if replace and out.is_dir() and any(out.iterdir()) and not (out / EXPORT_FILE).is_file():
         raise ValueError(f"{out} holds something other than an exported model, which alone can be replaced")
     translator = load_model(source)
+    if not translator.reads_source:
+        raise ValueError(f"{source} is a language model: only models that translate can be exported")
     translator.model.eval()
     run = RunFolder.read(source, data_root=data_root)
     texts = load_corpus(run.run.data, tests=False).splits["valid"].src[: lines or None]
@@ -150,7 +152,7 @@ def _to_ctranslate2(translator: Translator, run: Run, folder: Path, versions: di
     config = run.model.architecture
     if type(config) is not TransformerConfig:
         raise ValueError(
-            "CTranslate2 runs Transformers alone, encoder and decoder: export this model with --to torch"
+            "CTranslate2 runs encoder-decoder Transformers alone: export this model with --to torch"
         )
     numbers = Numbers.of(config, unk=UNK, bos=BOS, eos=EOS)
     versions["ctranslate2"] = import_extra("ctranslate2", "export", "--to ctranslate2").__version__

@@ -43,7 +43,7 @@ def kind_of(architecture: Architecture) -> str | None:
         return None
     if architecture.attention is not None:
         return ATTENTION
-    return {"forward": FORWARD, "backward": REVERSED, "both": BOTH}[architecture.direction]
+    return {"forward": FORWARD, "backward": REVERSED, "both": BOTH}.get(architecture.direction)
 
 
 def runs_by_family(folder: Path) -> dict[str, dict[int, FinishedRun]]:

@@ -102,7 +102,8 @@ def columns_of(
         and column.name != "longer_gain"  # part of the next column
         and _is_known(column, rows)
     ]
-    columns.append(_still_improving())
+    if translated:  # what a model would gain is measured in BLEU
+        columns.append(_still_improving())
     if any(result.status != "done" for result in loaded.rows):
         columns.append(report_column(COLUMNS["status"], rows).shown_if(True))
     return columns

@@ -31,6 +31,7 @@ from compare.experiment.compute_result import training_flops
 from compare.experiment.data_parallel import Announcement
 from compare.experiment.prepare import prepare_data
 from compare.experiment.run_all import run_experiment
+from compare.integrations.export import export_model
 from compare.models.meta_model import build_meta_model
 from compare.report.views import write_views
 from compare.results.run_folder import RunFolder
@@ -249,6 +250,7 @@ def test_the_report_says_what_is_not_there(modelled: Path, tmp_path: Path):
     assert "language models, which have no translations" in page
     assert "perplexity" in page
     assert ">BLEU<" not in page
+    assert "still improving" not in page
 
 
 def test_models_of_two_tasks_are_refused(tiny_toml: Path, toml: Path, tmp_path: Path, refusal: Refusal):
@@ -301,6 +303,13 @@ def test_a_language_model_does_not_translate(modelled: Path):
     for call in (translator.translate, translator.generate, translator.attend):
         with pytest.raises(ValueError, match="a language model reads no source, so it cannot translate"):
             call("red dog")
+
+
+@pytest.mark.parametrize("to", ["torch", "ctranslate2"])
+def test_it_is_not_exported(to: str, modelled: Path, tmp_path: Path):
+    with pytest.raises(ValueError, match="lstm-lm-seed1 is a language model: only models that translate can"):
+        export_model(modelled / NAMES[0], tmp_path / "out", to)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_model_that_translates_needs_its_source(finished: Path, tiny_toml: Path):

@@ -34,6 +34,18 @@ assert not {"compare", "data", "seq2seq", "transformer"} & sys.modules.keys()
 print(json.dumps(ids))
 """
 
+PRESETS_OF_EACH_KIND = (
+    "ladder",  # its state counts the steps
+    "luong-location",  # its length is limited
+    "monotonic",
+    "min-gru",
+    "min-lstm",
+    "gnmt",
+    "transformer-postnorm",
+    "transformer-modern",
+    "transformer-linear",
+)
+
 
 @pytest.mark.slow
 def test_programs_of_torch_translate_as_the_run_does(
@@ -56,10 +68,10 @@ def test_programs_of_torch_translate_as_the_run_does(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["ladder", "luong-location"])
-def test_a_state_that_counts_and_a_limited_length(name: str, tmp_path: Path):
+@pytest.mark.parametrize("name", PRESETS_OF_EACH_KIND)
+def test_programs_search_as_the_model_does(name: str, tmp_path: Path):
     """Sentences of several lengths in one batch; other families are exported in tests/test_tracing.py."""
-    model = make(name)
+    model = make(name, num_layers=2 if name == "gnmt" else 1)
     limit = tiny(name).settings().get("max_source")
     torch_export.save_programs(model, tmp_path, limit)
     rng = random.Random(2)
@@ -71,6 +83,15 @@ def test_a_state_that_counts_and_a_limited_length(name: str, tmp_path: Path):
         mask = torch.ones_like(src, dtype=torch.bool)
         (expected,) = search(model, src, mask, limits=torch.tensor([longest]), special=SPECIAL)
         assert ids == expected.tokens
+
+
+def test_a_model_that_cannot_be_traced_is_refused(tmp_path: Path):
+    with pytest.raises(
+        ValueError, match=r"cannot trace this model: encoders with layer-normalised"
+    ) as caught:
+        torch_export.save_programs(make("rnmt-plus", num_layers=2), tmp_path)
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_search_of_exported_programs_needs_torch_alone():
@@ -118,7 +139,7 @@ def test_a_transformer_that_ctranslate2_does_not_have_is_refused(settings: dict,
 
 def test_mistakes_are_one_line(finished: Path, tmp_path: Path, refusal: Refusal):
     run, out = finished / "luong-seed1", tmp_path / "out"
-    assert "CTranslate2 runs Transformers alone" in refusal(
+    assert "CTranslate2 runs encoder-decoder Transformers alone" in refusal(
         "export", run, "--to", "ctranslate2", "--out", out
     )
     assert "cannot export to 'onnx'" in refusal("export", run, "--to", "onnx", "--out", out)

@@ -42,6 +42,8 @@ def test_the_three_models_differ_in_one_option_each():
 def test_other_models_have_no_kind():
     assert finished_models.kind_of(Seq2SeqConfig(attention=None)) == finished_models.BOTH
     assert finished_models.kind_of(Seq2SeqConfig(cell="gru")) is None
+    two_ways = Seq2SeqConfig(attention=None, direction="both-bottom", num_layers=2)
+    assert finished_models.kind_of(two_ways) is None
     assert finished_models.kind_of(TransformerConfig()) is None
 
 
