@@ -36,10 +36,10 @@ QUICK = [
 EXAMPLES = {
     page.stem: blocks
     for page in sorted((ROOT / "docs").glob("*.md"))
-    if page.stem != "api"
+    if page.stem not in ("api", "export")
     and (blocks := re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL))
 }
-"""Blocks of the other pages, each page in a namespace of its own."""
+"""Blocks of the other pages, each page in a namespace of its own; those of export: test_export_page.py."""
 PUBLIC = {name: package for package in (compare, data) for name in package.__all__}
 
 

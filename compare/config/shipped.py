@@ -1,5 +1,6 @@
 """Experiments that ship with attnbench: ``configs/`` of a checkout, ``compare/configs`` when installed."""
 
+import re
 from pathlib import Path
 
 from compare.system.hints import did_you_mean
@@ -55,4 +56,4 @@ def _first_comment(path: Path) -> str:
         if not line.startswith("#"):
             break
         lines.append(line.removeprefix("#").strip())
-    return " ".join(lines).split(". ")[0].rstrip(".")
+    return re.split(r"(?<!et al)\. ", " ".join(lines))[0].rstrip(".")

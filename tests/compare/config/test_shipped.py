@@ -41,6 +41,7 @@ def test_the_list_names_all_and_says_what_they_are(capsys: pytest.CaptureFixture
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == sorted(path.stem for path in ROOT.glob("configs/*.toml"))
     assert all(len(line.split()) > 4 for line in lines)
+    assert not [line for line in lines if line.endswith("et al")]  # a sentence does not end there
 
 
 def test_the_wheel_has_them_where_they_are_looked_for():
