@@ -59,7 +59,11 @@ class RecurrentLanguageModel(nn.Module):
         return self._dropout(self.decoder(tokens, self._memory(tokens.size(0))).readout)
 
     def attention(self, tokens: Tensor) -> dict[str, Tensor]:
-        """Return the attention weights by name: none, as an RNN has no attention."""
+        """Return the attention weights by name: none, as an RNN has no attention.
+
+        Args:
+            tokens: ids (B, T).
+        """
         return {}
 
     def init_state(self, sentences: int, beam: int, capacity: int) -> State:

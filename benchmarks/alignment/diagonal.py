@@ -1,23 +1,27 @@
-"""Print links of each target word to the source word at the same relative position, in Pharaoh format.
+"""Write links of each target word to the source word at the same relative position, in Pharaoh format.
 
-python -m benchmarks.alignment.diagonal GOLD SRC TGT
+    python -m benchmarks.alignment.diagonal GOLD SRC TGT OUT.gz
 
 A baseline that knows nothing of the words. GOLD, SRC and TGT are files as ``attnbench align`` takes them.
 """
 
+import gzip
 import sys
 from pathlib import Path
 
 from compare.analysis.alignment.gold import read_gold
 from compare.analysis.alignment.links import diagonal
+from data.text.files import write_atomically
 
 
-def main(gold: str, src: str, tgt: str) -> None:
-    """Print one line per sentence pair."""
-    for pair in read_gold(Path(gold), Path(src), Path(tgt), first_word=0).pairs:
+def main(gold: Path, src: Path, tgt: Path, out: Path) -> None:
+    """Write one line per sentence pair."""
+    lines = []
+    for pair in read_gold(gold, src, tgt, first_word=0).pairs:
         sources, targets = diagonal(len(pair.tgt_words), len(pair.src_words)).T.nonzero()
-        print(*(f"{i}-{j}" for i, j in zip(sources, targets, strict=True)))
+        lines.append(" ".join(f"{i}-{j}" for i, j in zip(sources, targets, strict=True)) + "\n")
+    write_atomically(out, gzip.compress("".join(lines).encode(), mtime=0))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(*map(Path, sys.argv[1:]))

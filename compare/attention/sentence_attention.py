@@ -132,7 +132,11 @@ class SentenceAttention:
         return draw_heads(layers, [self.label, self.source, f"→ {self.translation}"])
 
     def to_html(self, *, pieces: bool = False) -> str:
-        """Return an interactive viewer of all heads and layers as one self-contained page."""
+        """Return an interactive viewer of all heads and layers as one self-contained page.
+
+        Args:
+            pieces: show the pieces of the vocabulary, not the words that they make up.
+        """
         from compare.attention.viewer import render_viewer
 
         return render_viewer(self.source, [(self if pieces else self.words()).viewed()])

@@ -61,7 +61,17 @@ def estimate_experiment(
     """Estimate the size, memory and training time of the runs of ``dry_run``.
 
     Some updates of each model are timed on this machine; see ``RunEstimate`` for what the figures include.
-    Arguments and errors as for ``dry_run``.
+
+    Args:
+        experiment: as for ``run_experiment``.
+        folder: where the runs would be kept.
+        seeds: as for ``run_experiment``.
+        only: as for ``run_experiment``.
+        context: the file that error messages name.
+        launcher: as for ``run_experiment``.
+
+    Raises:
+        ValueError, OSError: as for ``dry_run``.
     """
     tune_cpu(batch_tokens=experiment.train.batch_tokens)
     requested = RequestedRuns(folder=Path(folder), seeds=seeds, only=only)

@@ -78,6 +78,10 @@ def extend_experiment(
 def plan_extension(folder: str | Path, updates: int) -> list[RunFolder]:
     """List all runs of an experiment with the settings that ``extend_experiment`` gives them.
 
+    Args:
+        folder: the experiment.
+        updates: those of each run in the end.
+
     Raises:
         ValueError: as ``extend_experiment``, except for the data, which are not read.
     """

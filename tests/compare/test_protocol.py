@@ -10,6 +10,7 @@ from torch import nn
 from compare.integrations.contract import CHECKS, check_gradients, check_saving, check_seed
 from seq2seq.config import RecurrentLanguageModelConfig
 from tests.kits.contract import (
+    TRANSLATING,
     VARIANTS,
     V,
     float64,
@@ -36,7 +37,7 @@ def test_it_holds_to_the_contract(check: "Callable[[Model], None]", model: "Mode
 def test_ties_share_storage():
     for name, tie in VARIANTS:
         model = make(name, tie)
-        if "tie" not in tiny(name).settings():
+        if "tie" not in tiny(name).settings() or name not in dict(TRANSLATING):
             continue
         embeddings = [
             module.weight

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from compare.config.schema import SCHEMA
 from compare.results.run_folder import RunFolder
 from tests.kits.forgery import edit_json, edit_log, edit_text
 
@@ -176,5 +177,5 @@ def fail(folder: Path) -> None:
 
 def claim_old_version(folder: Path) -> None:
     """Let a run count as one of an earlier version, which left a figure out."""
-    edit_text(folder / RUN / "config.toml", "schema = 3", "schema = 2")
+    edit_text(folder / RUN / "config.toml", f"schema = {SCHEMA}", "schema = 2")
     row(code_version="0.1.0", ter=None)(folder)

@@ -113,8 +113,8 @@ def test_what_does_not_fit_is_named(texts: list[str], tmp_path: Path, refusal: R
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["-m", "bleu,meteor"], "no 'meteor' here: choose from bleu, chrf, ter"),
-        (["-m", " , "], "nothing to compute: choose from bleu, chrf, ter"),
+        (["-m", "bleu,meteor"], "no 'meteor' here: choose from bleu, chrf, chrf++, ter"),
+        (["-m", " , "], "nothing to compute: choose from bleu, chrf, chrf++, ter"),
         (["--tokenize", "flores200"], "no 'flores200' here: choose from 13a, "),  # fetches a model
         (["--tokenize", ""], "no '' here: choose from 13a, "),
     ],

@@ -43,7 +43,16 @@ def test_messages_tell_the_share_of_all_runs_and_the_time_left(
         with reporter.training("b", 100, name="b-seed1") as show:
             clock(54)
             show(train(60, 60))  # 260 in 54 s; 120 are left
-            show({"kind": "final", "update": 60, "seconds": 1.0, "chosen": "update 60", "bleu": 1.0})
+            show(
+                {
+                    "kind": "final",
+                    "update": 60,
+                    "seconds": 1.0,
+                    "chosen": "update 60",
+                    "loss": 1.0,
+                    "bleu": 1.0,
+                }
+            )
         ends = [message.partition("; ")[2] for message in caplog.messages]
     assert ends == [
         "10% of all 2 runs, about 2 min left",

@@ -68,8 +68,8 @@ def test_gold_links_and_the_best_head_are_shown_first(with_gold: FinishedExperim
     for sentence in found.sentences:
         n = len(sentence.src)
         assert sentence.links == [[j, n - 1 - j] for j in range(n)]
-    for model in found.models:
-        assert model.heads[model.chosen] == str(chosen[model.label, model.seed])
+    heads = {f"{label}, seed {seed}": str(head) for (label, seed), head in chosen.items()}
+    assert {model.name: model.heads[model.chosen] for model in found.models} == heads
     first = attention_viewer(with_gold, NUMBERS, {("transformer", 1): AttentionHead("cross.0", 0)})
     assert first.models[1].chosen == 0
 

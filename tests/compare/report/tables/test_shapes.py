@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from compare.cli import main
-from compare.report.plots.registry import FIGURES, draw_figure
+from compare.report.plots.registry import ATTENTION, FIGURES, draw_figure
 from compare.report.tables.latex import latex
 from compare.report.tables.layout import TextTable
 from compare.report.tables.shapes import load_table
@@ -173,4 +173,4 @@ def test_figures_that_cannot_be_drawn(finished: Path, refusal: Refusal):
 
 def test_the_figures_are_listed(finished: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["plot", str(finished), "list"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(FIGURES)
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [*FIGURES, ATTENTION]
