@@ -68,8 +68,8 @@ def export_model(
     """Export a model, load it again, and count the translations that equal its own.
 
     Formats are "torch", the programs ``encode.pt2`` and ``step.pt2`` of ``torch.export``, and "ctranslate2"
-    for Transformers (extra ``export``). The new folder also has the vocabulary and export.json; docs/export.md
-    describes how to use it. Both search greedily, in fp32 on the CPU.
+    for Transformers (extra ``export``). The new folder also has the vocabulary and export.json;
+    docs/export.md describes how to use it. Both search greedily, in fp32 on the CPU.
 
     Args:
         model: the folder of a finished run, or a translator that was loaded from one.
