@@ -67,8 +67,8 @@ def export_model(
 ) -> Export:
     """Export a model, load it again, and count the translations that equal its own.
 
-    Formats are "torch", the programs ``encode.pt2`` and ``step.pt2`` of ``torch.export`` for any model, and
-    "ctranslate2" for Transformers (extra ``export``). The new folder also has the vocabulary and export.json;
+    Formats are "torch", the programs ``encode.pt2`` and ``step.pt2`` of ``torch.export``, and "ctranslate2"
+    for Transformers (extra ``export``). The new folder also has the vocabulary and export.json;
     docs/export.md describes how to use it. Both search greedily, in fp32 on the CPU.
 
     Args:
