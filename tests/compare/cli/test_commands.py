@@ -159,9 +159,8 @@ def test_every_field_of_a_row_is_known_in_the_end(finished: Path):
         result = json.loads((finished / row / "result.json").read_text())
         names = {item.name for item in fields(Result)}
         assert result.keys() - {"scores"} == names - {"scores"} - of_gpus
-        assert ("scores" in result) == bool(
-            set(all_metrics().metrics) - names
-        )  # only where there are further metrics
+        further = set(all_metrics().metrics) - names
+        assert ("scores" in result) == bool(further)
         assert {name for name, value in result.items() if value is None} <= optional
 
 

@@ -277,7 +277,7 @@ def test_an_installed_plug_in_needs_no_line_in_the_file(
     path.write_text(plugin_toml(tiny_toml, "[]"))
     assert main(["run", str(path), "--dry-run", "--quiet", "--json", "--out", str(tmp_path / "out")]) == 0
     rows = json.loads(capsys.readouterr().out)
-    assert [row["run"] for row in rows] == ["conv-gru-seed1", "cosine-rnn-seed1"]
+    assert [row["name"] for row in rows] == ["conv-gru-seed1", "cosine-rnn-seed1"]
     runs = resolve_models(load_experiment(path))
     assert {run.plugins for run in runs} == {(NAME,)}
     assert runs_to_toml(runs).startswith(f'plugins = ["{NAME}"]\n\n[data]\n')
