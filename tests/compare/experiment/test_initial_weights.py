@@ -68,8 +68,8 @@ def test_check_knows_where_it_started(tuned: Path, finished: Path):
 
 def test_only_rows_that_start_so_stand_in_one_table(tuned: Path, finished: Path):
     here, there = (RunFolder.read(folder / ROWS[0]).run for folder in (tuned, finished))
-    assert "train.start" in shared_settings(here)
-    assert not [name for name in shared_settings(there) if name.startswith(("train.start", "train.init"))]
+    assert "train.init_from" in shared_settings(here)
+    assert not [name for name in shared_settings(there) if name.startswith("train.init")]
     other = dataclasses.replace(here, train=dataclasses.replace(here.train, init_hash="1" * 64))
     assert shared_settings(other) == shared_settings(here)
 
