@@ -41,10 +41,10 @@ bench-gpu: $(STAMP) ## The same for large models on one GPU (planned for 8 minut
 
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --maxprocesses 4 --dist loadfile
 
-test: $(STAMP) ## Run the tests but those marked slow (5 minutes on 2 cores)
+test: $(STAMP) ## Run the tests but those marked slow (6 minutes on 2 cores)
 	$(PYTEST) -m "not slow" $(ARGS)
 
-test-all: $(STAMP) ## Run all tests (10 minutes on 2 cores)
+test-all: $(STAMP) ## Run all tests (13 minutes on 2 cores)
 	$(PYTEST) $(ARGS)
 
 kill-test: $(STAMP) ## End commands by signals and compare what remains (ARGS="--kills 1000": about 30 minutes)
