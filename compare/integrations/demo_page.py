@@ -20,7 +20,7 @@ TITLE = "attnbench: two models, one sentence"
 MAX_LENGTH = 500
 """Characters of a sentence; a heat map of more is not readable."""
 LOADED_MODELS = 4
-"""Models that are kept in memory; the one that was used least recently makes room."""
+"""Models that are kept in memory; a further one takes the place of that used least recently."""
 CSS = """
 .gradio-container { max-width: 84rem !important; }
 """

@@ -1,13 +1,17 @@
-"""Copying of random symbols, which needs nothing but their order: the trained half of the ``order`` study."""
+"""Copying of random symbols, which needs nothing but their order: studies ``order`` and ``positions``."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 
 from compare.analysis.table import Row
 from compare.optim.config import OptimConfig
+from compare.report.plots.style import make_panels
+from compare.studies.figures import draw_lines
 from compare.studies.training import accuracy, fit, make_split
 from data.batch import make_batch
 from data.encoded_split import EncodedSplit
@@ -50,3 +54,37 @@ def probe_copying(
         past[:, :longest] = past[:, length] = False  # not the end of sequence either
         row[f"{positions}_past"] = accuracy(model, replace(batch, tgt_mask=past))
     return row
+
+
+def plot_copying(rows: Sequence[Row], kinds: Sequence[Positions], longest: int, note: str = "") -> Figure:
+    """Plot accuracy by length: of all tokens, and of the symbols beyond the longest sequence of training.
+
+    Args:
+        rows: one per length, with the accuracies ``kind`` and ``kind_past`` of every kind of position.
+        kinds: the lines to draw.
+        longest: length of the longest sequence of training.
+        note: what the title of the left panel adds.
+    """
+    figure, (left, right) = make_panels(2)
+    lengths = [row["length"] for row in rows]
+    draw_lines(
+        left,
+        {kind: (lengths, [row[kind] for row in rows]) for kind in kinds},
+        predicted={f"longest in training: {longest}": ([longest, longest], [0, 1])},
+        title=f"Copying: all tokens{note}",
+        x="length (symbols)",
+        y="share of tokens correct",
+    )
+    longer = [row for row in rows if row["length"] > longest]
+    beyond = [row["length"] for row in longer]
+    draw_lines(
+        right,
+        {kind: (beyond, [row[f"{kind}_past"] for row in longer]) for kind in kinds},
+        predicted={"chance": (beyond, [1 / SYMBOLS] * len(beyond))},
+        title=f"Copying: symbols after number {longest}",
+        x="length (symbols)",
+        y="share of symbols correct",
+    )
+    for axes in (left, right):
+        axes.set_ylim(0, 1.05)
+    return figure

@@ -12,13 +12,10 @@ import logging
 from dataclasses import replace
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from compare.analysis.table import Row, Table
-from compare.report.plots.style import make_panels
-from compare.studies.copying import CONFIG, SYMBOLS, learn_to_copy, probe_copying
-from compare.studies.figures import draw_lines
+from compare.studies.copying import CONFIG, SYMBOLS, learn_to_copy, plot_copying, probe_copying
 from compare.studies.measurement import relative_error
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most
 from transformer.config import Positions
@@ -71,37 +68,8 @@ def run(settings: Settings) -> StudyResult:
             ),
         },
         claims=judge(equivariance, shifts, rows, longest),
-        figure=plot(rows, longest),
+        figure=plot_copying(rows, POSITIONS[1:], longest),
     )
-
-
-def plot(rows: list[Row], longest: int) -> Figure:
-    """Plot accuracy by length: of all tokens, and of the symbols beyond the longest sequence of training."""
-    figure, (left, right) = make_panels(2)
-    draw_lines(
-        left,
-        {
-            positions: ([row["length"] for row in rows], [row[positions] for row in rows])
-            for positions in POSITIONS[1:]
-        },
-        predicted={f"longest in training: {longest}": ([longest, longest], [0, 1])},
-        title="Copying: all tokens",
-        x="length (symbols)",
-        y="share of tokens correct",
-    )
-    longer = [row for row in rows if row["length"] > longest]
-    beyond = [row["length"] for row in longer]
-    draw_lines(
-        right,
-        {positions: (beyond, [row[f"{positions}_past"] for row in longer]) for positions in POSITIONS[1:]},
-        predicted={"chance": (beyond, [1 / SYMBOLS] * len(beyond))},
-        title=f"Copying: symbols after number {longest}",
-        x="length (symbols)",
-        y="share of symbols correct",
-    )
-    for axes in (left, right):
-        axes.set_ylim(0, 1.05)
-    return figure
 
 
 def break_order(positions: Positions, length: int) -> Row:

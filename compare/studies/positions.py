@@ -8,12 +8,8 @@ trains sinusoids and learned vectors with one seed; this one compares five kinds
 
 import logging
 
-from matplotlib.figure import Figure
-
 from compare.analysis.table import Row, Table
-from compare.report.plots.style import make_panels
-from compare.studies.copying import CONFIG, SYMBOLS, learn_to_copy, probe_copying
-from compare.studies.figures import draw_lines
+from compare.studies.copying import CONFIG, SYMBOLS, learn_to_copy, plot_copying, probe_copying
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most
 from transformer.config import Positions
 
@@ -78,7 +74,7 @@ def run(settings: Settings) -> StudyResult:
             "seeds": Table("The same for each seed.", [row for rows in by_seed for row in rows]),
         },
         claims=judge(by_seed, longest),
-        figure=plot(means, longest),
+        figure=plot_copying(means, KINDS, longest, ", mean over seeds"),
     )
 
 
@@ -93,33 +89,6 @@ def average(by_seed: list[list[Row]]) -> list[Row]:
         }
         for rows in zip(*by_seed, strict=True)
     ]
-
-
-def plot(means: list[Row], longest: int) -> Figure:
-    """Plot accuracy by length: of all tokens, and of the symbols beyond the longest sequence of training."""
-    figure, (left, right) = make_panels(2)
-    lengths = [row["length"] for row in means]
-    draw_lines(
-        left,
-        {kind: (lengths, [row[kind] for row in means]) for kind in KINDS},
-        predicted={f"longest in training: {longest}": ([longest, longest], [0, 1])},
-        title="Copying: all tokens, mean over seeds",
-        x="length (symbols)",
-        y="share of tokens correct",
-    )
-    longer = [row for row in means if row["length"] > longest]
-    beyond = [row["length"] for row in longer]
-    draw_lines(
-        right,
-        {kind: (beyond, [row[f"{kind}_past"] for row in longer]) for kind in KINDS},
-        predicted={"chance": (beyond, [1 / SYMBOLS] * len(beyond))},
-        title=f"Copying: symbols after number {longest}",
-        x="length (symbols)",
-        y="share of symbols correct",
-    )
-    for axes in (left, right):
-        axes.set_ylim(0, 1.05)
-    return figure
 
 
 def judge(by_seed: list[list[Row]], longest: int) -> list[Claim]:
