@@ -17,7 +17,7 @@ from compare.models.registry import build
 from compare.optim.optimizer import build_optimizer
 from compare.system.precision import for_decoding
 from compare.system.timing import Workload
-from compare.training.loss import TranslationLoss
+from compare.training.consistency import training_loss
 from compare.training.timing import count_tokens, training_work
 from data.batch import make_source_batch
 
@@ -43,7 +43,7 @@ class Candidate:
         plan: BenchPlan,
         inputs: Inputs,
     ) -> None:
-        self.label, self.settings, self.plan = run.label, run.model, plan
+        self.run, self.label, self.settings, self.plan = run, run.label, run.model, plan
         self.train, self.decode, self.device = run.train, run.decode, torch.device(run.train.device)
         self.inputs, self.latency_sources = inputs, inputs.sources[: run.bench.latency_sentences]
         torch.manual_seed(self.train.seed)
@@ -69,7 +69,7 @@ class Candidate:
 
     def _training(self, precision: str) -> Task:
         """Train on all batches once per repeat."""
-        criterion = TranslationLoss(self.model, self.train.label_smoothing)
+        criterion = training_loss(self.model, self.run)
         optimizer = build_optimizer(criterion.parameters(), self.settings.optim)
         batches = self.inputs.batches
         work = training_work(
@@ -156,6 +156,7 @@ class Candidate:
             src_len=src_len,
             tgt_len=tgt_len,
             tgt_vocabulary=self.inputs.vocabulary_sizes[1],
+            passes=self.run.regularization.passes,
         )
 
 

@@ -19,6 +19,7 @@ from compare.config.sections import (
     DecodeConfig,
     Experiment,
     ModelConfig,
+    RegularizationConfig,
     TrainConfig,
     VocabularyConfig,
 )
@@ -32,6 +33,7 @@ SECTIONS: dict[str, type] = {
     "data": DataConfig,
     "vocabulary": VocabularyConfig,
     "train": TrainConfig,
+    "regularization": RegularizationConfig,
     "decode": DecodeConfig,
     "bench": BenchConfig,
     "budget": BudgetConfig,

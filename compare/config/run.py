@@ -15,6 +15,7 @@ from compare.config.sections import (
     DataConfig,
     DecodeConfig,
     Experiment,
+    RegularizationConfig,
     TrainConfig,
     VocabularyConfig,
     run_name,
@@ -41,6 +42,8 @@ class Run:
     """Kind and size of the vocabularies."""
     train: TrainConfig
     """Device and precision are decided: never "auto"."""
+    regularization: RegularizationConfig
+    """Regularisation that all models share."""
     decode: DecodeConfig
     """Search settings; ``batch_tokens`` is decided: never 0."""
     bench: BenchConfig
@@ -111,10 +114,12 @@ def resolve_models(
 
     Raises:
         ValueError: an unknown preset or setting, a value out of range, models of different tasks, search
-            settings for models that do not search, or a device that is not there.
+            settings for models that do not search, consistency regularisation of sampled attention, or a
+            device that is not there.
     """
     models = [resolve_model(row, context) for row in experiment.models]
     task = _common_task(experiment, models, context)
+    _refuse_consistency_of_samples(experiment, models, context)
     device, precision = experiment.train.device, experiment.train.precision
     if device == "auto" or not other_machine:
         device = str(pick_device(device))
@@ -149,6 +154,20 @@ def _common_task(experiment: Experiment, models: Sequence[ResolvedModel], contex
                 "figures do not compare: give each task an experiment file of its own"
             )
     return task
+
+
+def _refuse_consistency_of_samples(
+    experiment: Experiment, models: Sequence[ResolvedModel], context: str
+) -> None:
+    """Raise ValueError if models that sample positions shall be consistent."""
+    method = experiment.regularization.consistency
+    for row, model in zip(experiment.models, models, strict=True):
+        if method != "none" and model.settings().get("normaliser") == "reinforce":
+            raise ValueError(
+                f'{context}: regularization.consistency = "{method}" cannot train models.{row.label}, whose '
+                'normaliser "reinforce" samples positions, which no gradient of the KL divergence reaches: '
+                "leave one of the two out"
+            )
 
 
 def _without_search(decode: DecodeConfig, context: str) -> DecodeConfig:

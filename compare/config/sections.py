@@ -15,6 +15,9 @@ EMBEDDED_TRAIN_SIZE = 20_000
 """Training pairs of the built-in corpus, unless the config says otherwise."""
 MAX_PENALTIES = 50
 """Length penalties that one search serves: it keeps the best translation for each."""
+CONSISTENCY_WEIGHTS = {"none": None, "r-drop": 2.5, "simcut": 3.0}
+"""Default weights of consistency regularisation, those of the papers for translation: Liang et al. 2021,
+whose alpha of 5 stands beside the sum of two cross-entropies, not their mean, and Gao et al. 2022."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,6 +143,50 @@ class TrainConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RegularizationConfig:
+    """Regularisation that all models share; the dropouts of one model are in ``[[models]]``."""
+
+    consistency: str = "none"
+    """Loss on the KL divergence between two passes of a batch: none, r-drop, which compares two draws of
+    dropout, or simcut, which compares with a pass that lacks some tokens; the formulas are in
+    compare/training/consistency.py."""
+    consistency_weight: float | None = None
+    """Weight alpha of that divergence; by default 2.5 for r-drop and 3 for simcut."""
+    cut: float | None = None
+    """Probability of a source or target token to lack its embedding in the second pass of simcut; by default
+    0.05."""
+
+    def __post_init__(self) -> None:
+        """Reject invalid values and settings that would have no effect, and fill in the defaults."""
+        _one_of(consistency=(self.consistency, tuple(CONSISTENCY_WEIGHTS)))
+        if self.consistency == "none" and self.consistency_weight is not None:
+            raise ValueError("consistency_weight has no effect without consistency: set r-drop or simcut")
+        if self.consistency != "simcut" and self.cut is not None:
+            raise ValueError(f'cut has no effect with consistency = "{self.consistency}": set simcut')
+        if self.consistency_weight is None:
+            object.__setattr__(self, "consistency_weight", CONSISTENCY_WEIGHTS[self.consistency])
+        if self.consistency == "simcut" and self.cut is None:
+            object.__setattr__(self, "cut", 0.05)
+        if self.consistency_weight is not None and self.consistency_weight < 0:
+            raise ValueError(f"consistency_weight must not be negative, found {self.consistency_weight}")
+        if self.cut is not None and not 0 < self.cut < 1:
+            raise ValueError(f"cut must be between 0 and 1, found {self.cut}")
+
+    @property
+    def passes(self) -> int:
+        """Forward and backward passes of the model over each batch."""
+        return 1 if self.consistency == "none" else 2
+
+    @property
+    def consistency_summary(self) -> str | None:
+        """The method with its settings, such as "simcut, weight 3, cut 0.05"; None without one."""
+        if self.consistency == "none":
+            return None
+        cut = "" if self.cut is None else f", cut {self.cut:g}"
+        return f"{self.consistency}, weight {self.consistency_weight:g}{cut}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class DecodeConfig:
     """Search settings, the same for every model."""
 
@@ -252,6 +299,8 @@ class Experiment:
     """Kind and size of the vocabularies."""
     train: TrainConfig
     """Training settings that all models share."""
+    regularization: RegularizationConfig = field(default_factory=RegularizationConfig)
+    """Regularisation that all models share."""
     decode: DecodeConfig
     """Search settings."""
     bench: BenchConfig

@@ -13,8 +13,8 @@ from compare.results.run_folder import RunFolder
 from compare.system.distributed import SINGLE, Processes
 from compare.system.numerics import set_numerics
 from compare.system.progress import MetricsCallback
+from compare.training.consistency import training_loss
 from compare.training.file_names import CHECKPOINTS, STATE
-from compare.training.loss import TranslationLoss
 from compare.training.trainer import Trainer
 from compare.training.trainer_state import Validation
 
@@ -49,7 +49,7 @@ def build_trainer(
     if not (folder.folder / CHECKPOINTS / STATE).is_file():
         load_initial_weights(model, run.train)
     model = model.to(device)
-    criterion = TranslationLoss(model, run.train.label_smoothing)
+    criterion = training_loss(model, run)
     translator = Translator(model, prepared.vocabularies, run.decode, device, processes=processes)
     validate = validate or task_of(run).validator(
         criterion, translator, prepared.corpus.splits["valid"], prepared.valid, run.train

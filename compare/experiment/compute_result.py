@@ -36,7 +36,7 @@ def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
         ValueError: a file is missing or damaged, or the weights are those of another model.
     """
     architecture = folder.run.model.architecture
-    flops = training_flops(architecture, prepared=prepared)
+    flops = training_flops(architecture, prepared=prepared, passes=folder.run.regularization.passes)
     size = size_figures(folder, architecture, prepared.vocabulary_sizes)
     metrics = read_metrics(folder.metrics)
     ensure_complete(metrics, str(folder.metrics))
@@ -94,13 +94,20 @@ def size_figures(folder: RunFolder, architecture: Architecture, vocabulary_sizes
     return {"params": params, "params_no_embedding": params - embedding}
 
 
-def training_flops(architecture: Architecture, *, prepared: PreparedData) -> float:
-    """Count the FLOPs of training per token, at the mean lengths of the corpus."""
+def training_flops(architecture: Architecture, *, prepared: PreparedData, passes: int = 1) -> float:
+    """Count the FLOPs of training per token, at the mean lengths of the corpus.
+
+    Args:
+        architecture: config of the model.
+        prepared: the corpus.
+        passes: of the model over each batch.
+    """
     return train_flops_per_token(
         architecture,
         src_len=float(prepared.train.src_lengths.mean()) + 1,
         tgt_len=float(prepared.train.tgt_lengths.mean()) + 1,
         tgt_vocabulary=len(prepared.vocabularies.tgt),
+        passes=passes,
     )
 
 

@@ -17,6 +17,7 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import read_result
 from compare.system.memory import is_out_of_memory
 from compare.system.numerics import set_numerics
+from compare.training.consistency import training_loss
 from compare.training.loss import TranslationLoss
 from compare.training.metrics_log import read_metrics
 from compare.training.step import add_gradients, update_weights
@@ -114,7 +115,7 @@ def _seconds_per_update(run: Run, prepared: PreparedData, memory_bytes: int) -> 
     if device.type == "cpu" and memory_bytes > MAX_CPU_BYTES:
         return None
     set_numerics(device, deterministic=run.train.deterministic)
-    flops = training_flops(run.model.architecture, prepared=prepared)
+    flops = training_flops(run.model.architecture, prepared=prepared, passes=run.regularization.passes)
     tokens = float((prepared.train.src_lengths + prepared.train.tgt_lengths).sum() + len(prepared.train))
     per_update = flops * tokens / len(prepared.stream.plan(1))
     part_flops = PART_FLOPS.get(device.type, PART_FLOPS["cuda"])
@@ -125,7 +126,7 @@ def _seconds_per_update(run: Run, prepared: PreparedData, memory_bytes: int) -> 
     try:
         torch.manual_seed(run.train.seed)
         model = build(run.model.architecture, *prepared.vocabulary_sizes).to(device)
-        return _time_updates(run, TranslationLoss(model, run.train.label_smoothing), prepared, parts)
+        return _time_updates(run, training_loss(model, run), prepared, parts)
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise

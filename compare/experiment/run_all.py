@@ -214,7 +214,8 @@ def announce(runs: Sequence[RunFolder], prepared: PreparedData, reporter: Report
     for run in runs:
         with suppress(ValueError):  # a damaged result is reported when its turn comes
             if not has_ended(run):
-                flops = training_flops(run.run.model.architecture, prepared=prepared)
+                passes = run.run.regularization.passes
+                flops = training_flops(run.run.model.architecture, prepared=prepared, passes=passes)
                 expected[run.name] = (run.run.train.max_updates, flops)
     reporter.expect(expected)
 

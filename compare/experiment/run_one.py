@@ -45,6 +45,7 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Resul
         valid_every=run.train.valid_every,
         average=run.train.average,
         label_smoothing=run.train.label_smoothing,
+        consistency=run.regularization.consistency_summary,
         clip_norm=run.train.clip_norm,
         precision=run.train.precision,
         data_hash=prepared.corpus.content_hash if prepared else None,

@@ -9,16 +9,24 @@ from compare.models.registry import Architecture, family_of
 
 
 def train_flops_per_token(
-    config: Architecture, *, src_len: float, tgt_len: float, tgt_vocabulary: int
+    config: Architecture, *, src_len: float, tgt_len: float, tgt_vocabulary: int, passes: int = 1
 ) -> float:
     """Count the FLOPs of a training update per token.
 
     The backward pass has two products for each one of the forward pass, for the gradients of its two factors:
     three times ``forward_flops`` in total. Tokens are those that throughput counts: the source without the
-    end of sentence, and the target with it. Arguments as for ``forward_flops``.
+    end of sentence, and the target with it.
+
+    Args:
+        config: the model.
+        src_len: as for ``forward_flops``.
+        tgt_len: as for ``forward_flops``.
+        tgt_vocabulary: as for ``forward_flops``.
+        passes: times that each token goes through the model forward and backward: 2 with consistency
+            regularisation, whose tokens count once.
     """
     forward = forward_flops(config, src_len=src_len, tgt_len=tgt_len, tgt_vocabulary=tgt_vocabulary)
-    return 3 * forward / (src_len - 1 + tgt_len)
+    return passes * 3 * forward / (src_len - 1 + tgt_len)
 
 
 def forward_flops(config: Architecture, *, src_len: float, tgt_len: float, tgt_vocabulary: int) -> float:

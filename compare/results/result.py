@@ -23,6 +23,7 @@ LEFT_OUT = (
     "char_perplexity",
     "init_hash",
     "extended_from",
+    "consistency",
 )
 """Fields that JSON lacks where they are None, as in versions without them."""
 
@@ -189,6 +190,8 @@ class Result:
     """Number of validations whose weights may be averaged."""
     label_smoothing: float | None = None
     """Probability mass spread over the vocabulary in the loss."""
+    consistency: str | None = None
+    """Consistency regularisation, such as "r-drop, weight 2.5"; None, and left out of JSON, without one."""
     clip_norm: float | None = None
     """Maximum total gradient norm."""
     precision: str | None = None

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from compare.protocol import EncoderDecoder
+from compare.protocol import EncoderDecoder, Features
 
 CHUNK_ELEMENTS = 1 << 22
 """Maximum number of logits in memory at once: 16 MB in fp32, which fits the last-level cache of a CPU."""
@@ -70,16 +70,12 @@ class TranslationLoss(nn.Module):
             src_lengths: number of real source tokens of each sentence, on the CPU, (B,); passed on to models
                 whose ``features`` has an argument of this name.
         """
-        lengths = {"src_lengths": src_lengths} if self.takes_lengths else {}
-        features = self.model.features(src, src_mask, tgt_in, **lengths)
-        output = self.model.output
-        mask = tgt_mask.flatten()
-        indices = mask.nonzero() if tgt_tokens is None else mask.nonzero_static(size=tgt_tokens)
-        real = indices.squeeze(1)  # (N,)
+        features = self.compute_features(src, src_mask, tgt_in, src_lengths)
+        real = find_real(tgt_mask, tgt_tokens)
         hidden = features.hidden.flatten(0, 1).index_select(0, real)  # (N, D): no logits for padding
         targets = tgt_out.flatten().index_select(0, real)
-        bias = output.bias if output.bias is not None else output.weight.new_zeros(output.out_features)
-        minimised, nll = linear_cross_entropy(hidden, output.weight, bias, targets, self.label_smoothing)
+        weight, bias = self.output_layer()
+        minimised, nll = linear_cross_entropy(hidden, weight, bias, targets, self.label_smoothing)
         if features.choice_logp is not None and features.value is not None:
             rewards = nll.new_zeros(tgt_mask.numel()).index_copy(0, real, -nll).view(tgt_mask.shape)
             minimised = minimised + reinforce(rewards, features.choice_logp, features.value, tgt_mask)
@@ -89,6 +85,31 @@ class TranslationLoss(nn.Module):
                 returns = _sum_from_each_position(rewards).detach().where(tgt_mask, 0.0)
                 average.lerp_((returns.sum() / max(real.numel(), 1)).to(average.dtype), AVERAGE_STEP)
         return LossSums(minimised, nll.sum(), int(real.numel()))
+
+    def compute_features(
+        self, src: Tensor, src_mask: Tensor, tgt_in: Tensor, src_lengths: Tensor | None
+    ) -> Features:
+        """Run the model up to its output layer; arguments as for ``forward``."""
+        lengths = {"src_lengths": src_lengths} if self.takes_lengths else {}
+        return self.model.features(src, src_mask, tgt_in, **lengths)
+
+    def output_layer(self) -> tuple[Tensor, Tensor]:
+        """Return weight (V, D) and bias (V,) of the output layer; a bias of zeros where it has none."""
+        output = self.model.output
+        bias = output.bias if output.bias is not None else output.weight.new_zeros(output.out_features)
+        return output.weight, bias
+
+
+def find_real(tgt_mask: Tensor, tgt_tokens: int | None) -> Tensor:
+    """Find the N real positions of a flattened mask (B, T): their indices, (N,).
+
+    Args:
+        tgt_mask: True at real target tokens, (B, T).
+        tgt_tokens: N, or None to count them, for which the host waits until a GPU has finished.
+    """
+    mask = tgt_mask.flatten()
+    indices = mask.nonzero() if tgt_tokens is None else mask.nonzero_static(size=tgt_tokens)
+    return indices.squeeze(1)
 
 
 def reinforce(rewards: Tensor, choice_logp: Tensor, value: Tensor, mask: Tensor) -> Tensor:
@@ -160,15 +181,15 @@ class _LinearCrossEntropy(torch.autograd.Function):
             cast_weight = weight.to(dtype)
             grads = [torch.zeros_like(tensor) for tensor in (hidden, weight, bias) if needs_grad]
             smoothed, nll = weight.new_zeros(()), weight.new_empty(hidden.size(0))
-            chunk_size = _chunk_rows(weight)
+            chunk_size = chunk_rows(weight)
             for start in range(0, hidden.size(0), chunk_size):
                 chunk = slice(start, start + chunk_size)
-                logits, inputs = _logits(hidden[chunk], cast_weight, bias)
-                nll[chunk], loss = _losses(logits, targets[chunk], smoothing)
+                logits, inputs = compute_logits(hidden[chunk], cast_weight, bias)
+                nll[chunk], loss = compute_losses(logits, targets[chunk], smoothing)
                 smoothed += loss
                 if needs_grad:
                     logits_grad = _subtract_target(logits, targets[chunk], smoothing)
-                    _accumulate(grads, chunk, logits_grad, inputs, cast_weight)
+                    add_output_gradients(grads, chunk, logits_grad, inputs, cast_weight)
         ctx.grads = grads
         ctx.mark_non_differentiable(nll)
         return smoothed, nll
@@ -184,20 +205,20 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return hidden, weight, bias, None, None
 
 
-def _chunk_rows(weight: Tensor) -> int:
+def chunk_rows(weight: Tensor) -> int:
     """Choose the number of rows of logits in memory at once, for the output matrix ``weight`` (V, D)."""
     if weight.device.type == "cpu":
         return max(1, CHUNK_ELEMENTS // weight.size(0))
     return max(1, min(GPU_CHUNK_ROWS, GPU_CHUNK_ELEMENTS // weight.size(0)))
 
 
-def _logits(hidden: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+def compute_logits(hidden: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     """Compute logits, in the dtype of ``bias``, and cast the inputs to the dtype of ``weight``."""
     inputs = hidden.to(weight.dtype)
     return (inputs @ weight.t()).to(bias.dtype).add_(bias), inputs
 
 
-def _losses(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+def compute_losses(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
     """Compute the nll (N,) and the summed smoothed loss of a chunk; ``logits`` become probabilities in place.
 
     Only softmax takes exponentials. log Z follows from the largest logit: log Z = max logit - log max p.
@@ -219,7 +240,7 @@ def _subtract_target(probabilities: Tensor, targets: Tensor, smoothing: float) -
     return probabilities.scatter_add_(1, targets.unsqueeze(1), reference)
 
 
-def _accumulate(
+def add_output_gradients(
     grads: list[Tensor], chunk: slice, logits_grad: Tensor, inputs: Tensor, weight: Tensor
 ) -> None:
     """Add the contribution of a chunk to the gradients of hidden, weight and bias."""

@@ -78,5 +78,5 @@ def test_lengths_from_the_mask_would_be_noticed(monkeypatch: pytest.MonkeyPatch)
 def test_chunks_of_logits_fit_the_device(device: str, vocabulary: int, rows: int):
     """A CPU's cache, or 4,096 rows and 512 MB: 10,000 target tokens are 3 chunks, where they were 77."""
     weight = torch.empty(vocabulary, 2, device=device if vocabulary < 1 << 23 else "cpu")
-    assert loss_module._chunk_rows(weight) == rows
+    assert loss_module.chunk_rows(weight) == rows
     assert device == "cpu" or rows * vocabulary * 4 <= 512 << 20

@@ -36,7 +36,8 @@ def match_budget(runs: Sequence[Run], prepared: PreparedData, seconds: Mapping[s
         amount = budget.amount or seconds[reference.label] * reference.train.max_updates
         matched = [_match_time(run, amount, seconds[run.label]) for run in runs]
     else:
-        measure = partial(_params if budget.match == "params" else training_flops, prepared=prepared)
+        flops = partial(training_flops, passes=runs[0].regularization.passes)
+        measure = partial(_params if budget.match == "params" else flops, prepared=prepared)
         amount = budget.amount or measure(reference.model.architecture)
         unchanged = () if budget.amount else (reference,)
         matched = [run if run in unchanged else match_widths(run, amount, measure) for run in runs]

@@ -15,6 +15,7 @@ from compare.results.trained_model import load_model
 from compare.system.machine import this_machine
 from compare.system.precision import precision_of
 from compare.system.timing import Speed, TimedRepeat, Workload
+from compare.training.consistency import training_loss
 from compare.training.loss import TranslationLoss
 from compare.training.timing import count_tokens, training_work
 from data.batch import Batch
@@ -49,7 +50,7 @@ class TimedModel:
         self.greedy = DecodingWork(translator, sources[: bench.sentences], 1)
         self.beam = DecodingWork(translator, sources[: bench.sentences], beam_size)
         self.latency = LatencyWork(translator, sources[: bench.latency_sentences], beam_size)
-        self.train = self._training(TranslationLoss(translator.model, run.run.train.label_smoothing))
+        self.train = self._training(training_loss(translator.model, run.run))
 
     def works(self) -> dict[str, Workload]:
         """Return the workloads by name, in the order of timing; of a language model training alone."""

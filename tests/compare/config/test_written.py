@@ -15,6 +15,7 @@ from compare.config.sections import (
     DecodeConfig,
     Experiment,
     ModelConfig,
+    RegularizationConfig,
     TrainConfig,
     VocabularyConfig,
 )
@@ -44,6 +45,17 @@ TRAIN = st.builds(
     label_smoothing=st.floats(0, 1, exclude_max=True),
     clip_norm=POSITIVE,
     patience=st.integers(0, 99),
+)
+WEIGHT = st.none() | st.floats(0, 1e300)
+REGULARIZATION = (
+    st.just(RegularizationConfig())
+    | st.builds(RegularizationConfig, consistency=st.just("r-drop"), consistency_weight=WEIGHT)
+    | st.builds(
+        RegularizationConfig,
+        consistency=st.just("simcut"),
+        consistency_weight=WEIGHT,
+        cut=st.none() | st.floats(0, 1, exclude_min=True, exclude_max=True),
+    )
 )
 OPTIM = st.fixed_dictionaries(
     {},
@@ -81,6 +93,7 @@ EXPERIMENTS = st.builds(
     data=DATA,
     vocabulary=st.builds(VocabularyConfig, size=st.integers(5, 10**7), joint=st.booleans(), min_count=COUNT),
     train=TRAIN,
+    regularization=REGULARIZATION,
     decode=st.builds(
         DecodeConfig,
         max_ratio=st.floats(0, 1000, exclude_min=True),

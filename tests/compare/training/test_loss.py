@@ -146,7 +146,7 @@ def test_the_nll_holds_no_graph(smoothing: float) -> None:
 def test_without_grad_mode_no_gradient_is_computed(mode: type, monkeypatch: pytest.MonkeyPatch) -> None:
     criterion, parts = TranslationLoss(TinyModel(), 0.1), batch()
     expected = criterion(*parts)
-    monkeypatch.delattr(compare.training.loss, "_accumulate")
+    monkeypatch.delattr(compare.training.loss, "add_output_gradients")
     with mode():
         loss = criterion(*parts)
     assert torch.equal(loss.minimised, expected.minimised)
@@ -157,13 +157,13 @@ def test_without_grad_mode_no_gradient_is_computed(mode: type, monkeypatch: pyte
 def test_no_logits_for_the_whole_batch_ever_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compare.training.loss, "CHUNK_ELEMENTS", 3 * TOKENS)
     seen: list[int] = []
-    losses = compare.training.loss._losses
+    losses = compare.training.loss.compute_losses
 
     def spy(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
         seen.append(logits.numel())
         return losses(logits, targets, smoothing)
 
-    monkeypatch.setattr(compare.training.loss, "_losses", spy)
+    monkeypatch.setattr(compare.training.loss, "compute_losses", spy)
     TranslationLoss(TinyModel(), 0.1)(*batch())
     assert seen == [3 * TOKENS] * 4  # 12 real tokens of 20 positions, 3 at once
 

@@ -1,0 +1,256 @@
+"""Consistency regularisation: a second pass over each batch, and a loss on what both passes predict.
+
+Shapes: as in ``compare.training.loss``.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from compare.config.run import Run
+from compare.config.sections import RegularizationConfig
+from compare.protocol import EncoderDecoder, Features
+from compare.training.loss import (
+    LossSums,
+    TranslationLoss,
+    add_output_gradients,
+    chunk_rows,
+    compute_logits,
+    compute_losses,
+    find_real,
+)
+from compare.training.token_cut import cut_embeddings, cut_tokens, may_cut_source, may_cut_target
+
+
+class PairWeights(NamedTuple):
+    """Weights of the parts of the loss of two passes, which predict p and q."""
+
+    second: float
+    """Weight of the cross-entropy of q; that of p has 1 minus this."""
+    forward: float
+    """Weight of KL(p || q)."""
+    backward: float
+    """Weight of KL(q || p)."""
+
+
+class ConsistencyLoss(TranslationLoss):
+    """Cross-entropy and, in training, the divergence between the predictions p and q of two passes.
+
+    - "r-drop": (CE(p) + CE(q)) / 2 + alpha (KL(p || q) + KL(q || p)) / 2, where p and q differ by their draws
+      of dropout. It is half of equation 4 of Liang et al. 2021, https://arxiv.org/abs/2106.14448, so that
+      loss and gradient keep their size: alpha is half of theirs.
+    - "simcut": CE(p) + alpha KL(p || q), where q lacks the embeddings of some tokens (``token_cut``): Gao et
+      al. 2022, https://arxiv.org/abs/2206.00368.
+
+    As in the code of both papers, gradients flow through p and q. CE is smoothed, KL compares the
+    distributions as they are; both are sums over the real target tokens, in nats. The ``nll`` is that of p.
+    Outside training there is one pass, and the loss is the ``TranslationLoss``.
+    """
+
+    def __init__(
+        self, model: EncoderDecoder[Any, Any], label_smoothing: float, settings: RegularizationConfig
+    ) -> None:
+        """Wrap a model.
+
+        Args:
+            model: trained without REINFORCE.
+            label_smoothing: probability spread over the vocabulary, in [0, 1).
+            settings: method and weights; ``consistency`` is not "none".
+        """
+        super().__init__(model, label_smoothing)
+        alpha, self.cut = settings.consistency_weight or 0.0, settings.cut
+        is_symmetric = settings.consistency == "r-drop"
+        self.weights = (
+            PairWeights(0.5, alpha / 2, alpha / 2) if is_symmetric else PairWeights(0.0, alpha, 0.0)
+        )
+
+    def forward(
+        self,
+        src: Tensor,
+        src_mask: Tensor,
+        tgt_in: Tensor,
+        tgt_out: Tensor,
+        tgt_mask: Tensor,
+        *,
+        tgt_tokens: int | None = None,
+        src_lengths: Tensor | None = None,
+    ) -> LossSums:
+        """Compute the loss of a batch; arguments as for ``TranslationLoss``.
+
+        Raises:
+            ValueError: the model is trained by REINFORCE, whose sampled choices no gradient of KL reaches.
+        """
+        if not self.training:
+            return super().forward(
+                src, src_mask, tgt_in, tgt_out, tgt_mask, tgt_tokens=tgt_tokens, src_lengths=src_lengths
+            )
+        first = self.compute_features(src, src_mask, tgt_in, src_lengths)
+        if first.choice_logp is not None:
+            raise ValueError(
+                "regularization.consistency cannot train by REINFORCE: no gradient reaches samples"
+            )
+        second = self._second_features(src, src_mask, tgt_in, src_lengths)
+        real = find_real(tgt_mask, tgt_tokens)
+        hidden = [each.hidden.flatten(0, 1).index_select(0, real) for each in (first, second)]  # (N, D) each
+        targets = tgt_out.flatten().index_select(0, real)
+        total, nll = consistent_cross_entropy(
+            *hidden, *self.output_layer(), targets, self.label_smoothing, self.weights
+        )
+        return LossSums(total, nll.sum(), int(real.numel()))
+
+    def _second_features(
+        self, src: Tensor, src_mask: Tensor, tgt_in: Tensor, src_lengths: Tensor | None
+    ) -> Features:
+        """Run the model again, with other dropout and, if tokens are cut, without some of them."""
+        if self.cut is None:
+            return self.compute_features(src, src_mask, tgt_in, src_lengths)
+        src = cut_tokens(src, may_cut_source(src_mask), self.cut)
+        tgt_in = cut_tokens(tgt_in, may_cut_target(tgt_in), self.cut)
+        with cut_embeddings(self.model):
+            return self.compute_features(src, src_mask, tgt_in, src_lengths)
+
+
+def training_loss(model: EncoderDecoder[Any, Any], run: Run) -> TranslationLoss:
+    """Build the loss that a run is trained with.
+
+    Args:
+        model: the run's model.
+        run: gives label smoothing and ``[regularization]``.
+    """
+    if run.regularization.consistency == "none":
+        return TranslationLoss(model, run.train.label_smoothing)
+    return ConsistencyLoss(model, run.train.label_smoothing, run.regularization)
+
+
+def consistent_cross_entropy(
+    first: Tensor,
+    second: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    targets: Tensor,
+    smoothing: float,
+    weights: PairWeights,
+) -> tuple[Tensor, Tensor]:
+    """Compute cross-entropies and divergences of p = softmax(first @ weight.T + bias) and q, of second.
+
+    Args:
+        first: inputs of the output layer in the first pass, (N, D).
+        second: inputs of the output layer in the second pass, (N, D).
+        weight: matrix of the output layer, (V, D).
+        bias: its bias, (V,).
+        targets: reference ids, (N,).
+        smoothing: probability spread over the vocabulary, in [0, 1).
+        weights: of the parts of the loss.
+
+    Returns:
+        The loss, summed over N, and, without gradient, the negative log-likelihoods by p, (N,).
+    """
+    if not torch.is_grad_enabled():  # ``ctx.needs_input_grad`` ignores no_grad
+        first, second, weight, bias = (part.detach() for part in (first, second, weight, bias))
+    total, nll = _ConsistentCrossEntropy.apply(  # type: ignore[no-untyped-call]
+        first, second, weight, bias, targets, smoothing, weights
+    )
+    return total, nll
+
+
+class _ConsistentCrossEntropy(torch.autograd.Function):
+    """Loss and gradients in one pass over chunks of N, so that no (N, V) tensor is ever stored."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        first: Tensor,
+        second: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        targets: Tensor,
+        smoothing: float,
+        weights: PairWeights,
+    ) -> tuple[Tensor, Tensor]:
+        device = first.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
+        needs_grad = any(ctx.needs_input_grad)
+        with torch.autocast(device, enabled=False):
+            cast_weight = weight.to(dtype)
+            grads = [torch.zeros_like(part) for part in (first, second, weight, bias) if needs_grad]
+            total, nll = weight.new_zeros(()), weight.new_empty(first.size(0))
+            chunk_size = max(1, chunk_rows(weight) // 2)  # of two passes
+            for start in range(0, first.size(0), chunk_size):
+                chunk = slice(start, start + chunk_size)
+                p, p_inputs = compute_logits(first[chunk], cast_weight, bias)
+                q, q_inputs = compute_logits(second[chunk], cast_weight, bias)
+                compared = _compare(p, q, targets[chunk], smoothing, weights)
+                nll[chunk] = compared.nll
+                total += compared.loss
+                if needs_grad:
+                    p_grad, q_grad = _logits_gradients(p, q, compared, targets[chunk], smoothing, weights)
+                    of_first, of_second, *of_layer = grads
+                    add_output_gradients([of_first, *of_layer], chunk, p_grad, p_inputs, cast_weight)
+                    add_output_gradients([of_second, *of_layer], chunk, q_grad, q_inputs, cast_weight)
+        ctx.grads = grads
+        ctx.mark_non_differentiable(nll)
+        return total, nll
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            raise RuntimeError("the training loss has no second derivatives: leave create_graph=True out")
+        first, second, weight, bias = (stored * grad for stored in ctx.grads)
+        return first, second, weight, bias, None, None, None
+
+
+class _Comparison(NamedTuple):
+    """Loss of a chunk of N positions, and what its gradient needs."""
+
+    loss: Tensor
+    """Weighted sum of cross-entropies and divergences, scalar."""
+    nll: Tensor
+    """Negative log-likelihoods of the references by p, (N,)."""
+    log_ratio: Tensor
+    """log p - log q, (N, V)."""
+    forward: Tensor
+    """KL(p || q), (N, 1)."""
+    backward: Tensor
+    """KL(q || p), (N, 1)."""
+
+
+def _compare(p: Tensor, q: Tensor, targets: Tensor, smoothing: float, weights: PairWeights) -> _Comparison:
+    """Compute the loss of logits p and q, (N, V), which become probabilities in place."""
+    log_ratio = p - q
+    reference = log_ratio.gather(1, targets.unsqueeze(1)).squeeze(1)
+    nll, loss = compute_losses(p, targets, smoothing)
+    second_nll, second_loss = compute_losses(q, targets, smoothing)
+    log_ratio -= (reference + nll - second_nll).unsqueeze(1)  # as log Z = reference logit + nll
+    forward = (p * log_ratio).sum(dim=1, keepdim=True)
+    backward = -(q * log_ratio).sum(dim=1, keepdim=True)
+    loss = (1 - weights.second) * loss + weights.second * second_loss
+    loss = loss + (weights.forward * forward + weights.backward * backward).sum()
+    return _Comparison(loss, nll, log_ratio, forward, backward)
+
+
+def _logits_gradients(
+    p: Tensor, q: Tensor, compared: _Comparison, targets: Tensor, smoothing: float, weights: PairWeights
+) -> tuple[Tensor, Tensor]:
+    """Compute the gradients with respect to the logits of probabilities p and q, (N, V) each.
+
+    KL(p || q) has the gradients p (log p - log q - KL) for the logits of p and q - p for those of q.
+    """
+    share, forward, backward = weights
+    p_grad = compared.log_ratio * forward
+    p_grad += 1 - share + backward - forward * compared.forward
+    p_grad.mul_(p).sub_(q, alpha=backward)
+    q_grad = compared.log_ratio.mul_(-backward)
+    q_grad += share + forward - backward * compared.backward
+    q_grad.mul_(q).sub_(p, alpha=forward)
+    return _subtract_share(p_grad, targets, smoothing, 1 - share), _subtract_share(
+        q_grad, targets, smoothing, share
+    )
+
+
+def _subtract_share(gradient: Tensor, targets: Tensor, smoothing: float, share: float) -> Tensor:
+    """Subtract ``share`` times the smoothed targets from a gradient (N, V), in place."""
+    if smoothing:
+        gradient -= share * smoothing / gradient.size(1)
+    reference = gradient.new_full((len(targets), 1), share * (smoothing - 1))
+    return gradient.scatter_add_(1, targets.unsqueeze(1), reference)
