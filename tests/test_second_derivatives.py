@@ -13,6 +13,7 @@ import compare
 import data
 import seq2seq
 import transformer
+from compare.training.consistency import PairWeights, consistent_cross_entropy
 from compare.training.loss import linear_cross_entropy
 from seq2seq.half_precision import _Tanh
 from seq2seq.stepwise_products import StepwiseLinear
@@ -111,6 +112,13 @@ def test_the_training_loss_refuses_second_derivatives():
             torch.autograd.grad(smoothed**power, parts, create_graph=True)
 
 
+def test_the_loss_of_two_passes_refuses_them_too():
+    parts = [torch.randn(shape, requires_grad=True) for shape in ((5, 3), (5, 3), (7, 3), (7,))]
+    loss, _ = consistent_cross_entropy(*parts, torch.arange(5), 0.1, PairWeights(0.5, 1.0, 1.0))
+    with pytest.raises(RuntimeError, match="training loss has no second derivatives"):
+        torch.autograd.grad(loss, parts, create_graph=True)
+
+
 def test_dropout_has_right_second_derivatives():
     x = torch.randn(3, 5, requires_grad=True)
 
@@ -142,6 +150,7 @@ def test_every_custom_function_is_tested_here():
         if function.__module__.split(".")[0] in packages
     }
     assert functions == {
+        "_ConsistentCrossEntropy",
         "_Entmax15",  # this and _Sparsemax: tests/seq2seq/test_normalisers.py
         "_LinearCrossEntropy",
         "_LinearScan",  # tests/seq2seq/test_min_rnn.py

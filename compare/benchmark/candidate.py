@@ -43,7 +43,8 @@ class Candidate:
         plan: BenchPlan,
         inputs: Inputs,
     ) -> None:
-        self.run, self.label, self.settings, self.plan = run, run.label, run.model, plan
+        self.label, self.settings, self.plan = run.label, run.model, plan
+        self.regularization = run.regularization
         self.train, self.decode, self.device = run.train, run.decode, torch.device(run.train.device)
         self.inputs, self.latency_sources = inputs, inputs.sources[: run.bench.latency_sentences]
         torch.manual_seed(self.train.seed)
@@ -69,7 +70,7 @@ class Candidate:
 
     def _training(self, precision: str) -> Task:
         """Train on all batches once per repeat."""
-        criterion = training_loss(self.model, self.run)
+        criterion = training_loss(self.model, self.train.label_smoothing, self.regularization)
         optimizer = build_optimizer(criterion.parameters(), self.settings.optim)
         batches = self.inputs.batches
         work = training_work(
@@ -156,7 +157,7 @@ class Candidate:
             src_len=src_len,
             tgt_len=tgt_len,
             tgt_vocabulary=self.inputs.vocabulary_sizes[1],
-            passes=self.run.regularization.passes,
+            passes=self.regularization.passes,
         )
 
 

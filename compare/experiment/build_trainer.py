@@ -49,7 +49,7 @@ def build_trainer(
     if not (folder.folder / CHECKPOINTS / STATE).is_file():
         load_initial_weights(model, run.train)
     model = model.to(device)
-    criterion = training_loss(model, run)
+    criterion = training_loss(model, run.train.label_smoothing, run.regularization)
     translator = Translator(model, prepared.vocabularies, run.decode, device, processes=processes)
     validate = validate or task_of(run).validator(
         criterion, translator, prepared.corpus.splits["valid"], prepared.valid, run.train

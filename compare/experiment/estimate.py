@@ -126,7 +126,8 @@ def _seconds_per_update(run: Run, prepared: PreparedData, memory_bytes: int) -> 
     try:
         torch.manual_seed(run.train.seed)
         model = build(run.model.architecture, *prepared.vocabulary_sizes).to(device)
-        return _time_updates(run, training_loss(model, run), prepared, parts)
+        criterion = training_loss(model, run.train.label_smoothing, run.regularization)
+        return _time_updates(run, criterion, prepared, parts)
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from compare.config.run import Run
 from compare.config.sections import RegularizationConfig
 from compare.protocol import EncoderDecoder, Features
 from compare.training.loss import (
@@ -111,16 +110,13 @@ class ConsistencyLoss(TranslationLoss):
             return self.compute_features(src, src_mask, tgt_in, src_lengths)
 
 
-def training_loss(model: EncoderDecoder[Any, Any], run: Run) -> TranslationLoss:
-    """Build the loss that a run is trained with.
-
-    Args:
-        model: the run's model.
-        run: gives label smoothing and ``[regularization]``.
-    """
-    if run.regularization.consistency == "none":
-        return TranslationLoss(model, run.train.label_smoothing)
-    return ConsistencyLoss(model, run.train.label_smoothing, run.regularization)
+def training_loss(
+    model: EncoderDecoder[Any, Any], label_smoothing: float, settings: RegularizationConfig
+) -> TranslationLoss:
+    """Build the loss that an experiment trains a model with; arguments as for ``ConsistencyLoss``."""
+    if settings.consistency == "none":
+        return TranslationLoss(model, label_smoothing)
+    return ConsistencyLoss(model, label_smoothing, settings)
 
 
 def consistent_cross_entropy(

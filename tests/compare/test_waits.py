@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from compare.config.sections import RegularizationConfig
 from compare.models.presets import PRESETS
 from compare.models.registry import build
 from compare.optim.optimizer import build_optimizer
 from compare.training import loss as loss_module
+from compare.training.consistency import training_loss
 from compare.training.loss import TranslationLoss
 from compare.training.step import compute_loss, train_step
 from compare.training.trainer_state import RunningMetrics
@@ -33,6 +35,18 @@ def test_an_update_waits_for_nothing(name: str, precision: str, monkeypatch: pyt
             metrics.add(loss.nll, norm, BATCH)
     assert counted.waits.total() == 0
     assert counted.launches > 100
+
+
+@pytest.mark.parametrize("consistency", ["r-drop", "simcut"])
+@pytest.mark.parametrize("name", ["bahdanau", "transformer"])
+def test_neither_does_one_of_two_passes(name: str, consistency: str, monkeypatch: pytest.MonkeyPatch):
+    settings = tiny(name)
+    regularization = RegularizationConfig(consistency=consistency)
+    criterion = training_loss(build(settings.architecture, 99, 99), 0.1, regularization).train()
+    optimizer = build_optimizer(criterion.parameters(), settings.optim)
+    with as_on_a_gpu(monkeypatch, [BATCH.src_lengths]) as counted:
+        train_step(criterion, optimizer, BATCH, precision="bf16", clip_norm=1.0)
+    assert counted.waits.total() == 0
 
 
 @pytest.mark.parametrize("name", ["bahdanau", "transformer"])

@@ -10,11 +10,11 @@ import torch
 from safetensors.torch import load_file
 
 from compare.config.parse import load_experiment
-from compare.config.sections import TrainConfig, VocabularyConfig
+from compare.config.sections import RegularizationConfig, TrainConfig, VocabularyConfig
 from compare.experiment.prepare import build_vocabularies, load_corpus
 from compare.models.registry import Architecture, build
 from compare.optim.config import OptimConfig
-from compare.training.loss import TranslationLoss
+from compare.training.consistency import training_loss
 from compare.training.trainer import Trainer
 from compare.training.trainer_state import Validation
 from data.encode import encode_split
@@ -50,6 +50,7 @@ def trainer(
     *,
     architecture: Architecture = SMALL,
     device: torch.device | str = "cpu",
+    regularization: RegularizationConfig | None = None,
     **settings: Any,
 ) -> Trainer:
     """Build a trainer whose n-th validation gives ``scores[n]``, and after the last score that one again."""
@@ -58,7 +59,10 @@ def trainer(
         **{"precision": "fp32", "max_updates": 10, "valid_every": 2, "log_every": 1, **settings}
     )
     torch.manual_seed(train.seed)
-    criterion = TranslationLoss(build(architecture, 18, 18), train.label_smoothing).to(device)
+    model = build(architecture, 18, 18)
+    criterion = training_loss(model, train.label_smoothing, regularization or RegularizationConfig()).to(
+        device
+    )
     return Trainer(
         criterion=criterion,
         train_batches=stream,

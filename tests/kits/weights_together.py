@@ -10,14 +10,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from compare.config.sections import TrainConfig
+import compare.training.consistency
+from compare.config.sections import RegularizationConfig, TrainConfig
 from compare.models.presets import PRESETS
 from compare.models.registry import build
 from compare.optim.config import OptimConfig
 from compare.system.distributed import Processes, join_processes
+from compare.training.consistency import training_loss
 from compare.training.file_names import CHECKPOINTS
-from compare.training.loss import TranslationLoss
 from compare.training.serialization import model_weights, save_weights
 from compare.training.trainer import Trainer
 from compare.training.trainer_state import Validation
@@ -36,9 +38,16 @@ FAMILIES: dict[str, Any] = {
         attention_dropout=0.0,
     )
 }
+FAMILIES["bahdanau-simcut"] = FAMILIES["bahdanau"]
+REGULARIZATION = {"bahdanau-simcut": RegularizationConfig(consistency="simcut")}
 UPDATES = 20
 JOBS = ((1, 1), (2, 1), (4, 1), (1, 3), (2, 2))
 """Numbers of processes, and of parts per share."""
+
+
+def cut_every_third(ids: Tensor, allowed: Tensor, probability: float) -> Tensor:
+    """Cut the tokens whose id is divisible by 3: the same ones, whichever process computes a sentence."""
+    return torch.where((ids % 3 == 0) & allowed, ~ids, ids)
 
 
 def train(folder: Path, family: str, accumulate: int, processes: Processes) -> None:
@@ -46,7 +55,8 @@ def train(folder: Path, family: str, accumulate: int, processes: Processes) -> N
     lengths = np.random.default_rng(5).integers(1, 12, size=(90, 2)).tolist()
     stream = BatchStream(random_split(lengths), batch_tokens=40, seed=3)
     torch.manual_seed(1)
-    criterion = TranslationLoss(build(FAMILIES[family], 99, 99).double(), 0.1)
+    model = build(FAMILIES[family], 99, 99).double()
+    criterion = training_loss(model, 0.1, REGULARIZATION.get(family, RegularizationConfig()))
     trainer = Trainer(
         criterion=criterion,
         train_batches=stream,
@@ -67,6 +77,7 @@ def train(folder: Path, family: str, accumulate: int, processes: Processes) -> N
 
 
 def main(root: Path) -> None:
+    compare.training.consistency.cut_tokens = cut_every_third  # type: ignore[assignment]
     for size, accumulate in JOBS:
 
         def work(size: int = size, accumulate: int = accumulate) -> int:

@@ -50,7 +50,8 @@ class TimedModel:
         self.greedy = DecodingWork(translator, sources[: bench.sentences], 1)
         self.beam = DecodingWork(translator, sources[: bench.sentences], beam_size)
         self.latency = LatencyWork(translator, sources[: bench.latency_sentences], beam_size)
-        self.train = self._training(training_loss(translator.model, run.run))
+        train, regularization = run.run.train, run.run.regularization
+        self.train = self._training(training_loss(translator.model, train.label_smoothing, regularization))
 
     def works(self) -> dict[str, Workload]:
         """Return the workloads by name, in the order of timing; of a language model training alone."""

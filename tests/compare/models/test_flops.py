@@ -8,10 +8,12 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from compare.config.sections import RegularizationConfig
 from compare.models.flops import forward_flops, train_flops_per_token
 from compare.models.hybrid_config import HybridConfig
 from compare.models.presets import PRESETS
 from compare.models.registry import Architecture, build
+from compare.training.consistency import ConsistencyLoss
 from seq2seq.config import AttentionConfig, RecurrentLanguageModelConfig, Seq2SeqConfig
 from seq2seq.scores import SCORES
 from transformer.config import DecoderOnlyConfig, LanguageModelConfig, TransformerConfig
@@ -141,3 +143,21 @@ def test_the_transformers_paper_size_by_hand():
     pairs = 18 * 2 * 512
     found = forward_flops(config, src_len=1, tgt_len=1, tgt_vocabulary=37_000)
     assert found == 2 * (weights + pairs + 512 * 37_000)
+
+
+@pytest.mark.parametrize("method", ["r-drop", "simcut"])
+def test_consistency_costs_two_passes(method: str):
+    """The output layer included, whose logits are computed once for each pass."""
+    config = transformer()
+    settings = RegularizationConfig(consistency=method)
+    criterion = ConsistencyLoss(build(config, V, V), 0.1, settings).train()
+    src, tgt = torch.randint(V, (B, S)), torch.randint(V, (B, T))
+    mask, tgt_mask = torch.ones_like(src, dtype=torch.bool), torch.ones_like(tgt, dtype=torch.bool)
+    with (
+        torch.backends.mkldnn.flags(enabled=False),
+        sdpa_kernel(SDPBackend.MATH),
+        FlopCounterMode(display=False) as counter,
+    ):
+        criterion(src, mask, tgt, tgt, tgt_mask).minimised.backward()
+    formula = B * (S - 1 + T) * train_flops_per_token(config, **SIZES, passes=settings.passes)
+    assert formula == pytest.approx(counter.get_total_flops(), rel=1e-12)
