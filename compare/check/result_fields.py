@@ -44,6 +44,7 @@ def check_result(run: CheckedRun) -> Iterator[ComparedValue | Gap]:
     """
     begun = dataclasses.asdict(unfinished_result(run.folder, run.prepared))
     derived = {name: value for name, value in begun.items() if value is not None and name not in NOT_DERIVED}
+    derived["consistency"] = begun["consistency"]  # None is a value of it
     if not run.is_current:
         derived.pop("settings_hash", None)  # that version had other settings
     recorded = run.result.flat()

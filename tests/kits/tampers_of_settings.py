@@ -29,6 +29,11 @@ TAMPERS_OF_SETTINGS = (
         "luong-seed1: label_smoothing: recorded …, found …",
     ),
     Tamper(
+        "`consistency` of a row",
+        row(consistency="r-drop, weight 2.5"),
+        "luong-seed1: consistency: recorded r-drop, weight …, found None",
+    ),
+    Tamper(
         "`settings_hash` of a row",
         row(settings_hash="0" * 64),
         "luong-seed1: settings_hash: recorded …, found …",
