@@ -91,10 +91,11 @@ class ConsistencyLoss(TranslationLoss):
             )
         second = self._second_features(src, src_mask, tgt_in, src_lengths)
         real = find_real(tgt_mask, tgt_tokens)
-        hidden = [each.hidden.flatten(0, 1).index_select(0, real) for each in (first, second)]  # (N, D) each
+        p_hidden, q_hidden = (each.hidden.flatten(0, 1).index_select(0, real) for each in (first, second))
+        weight, bias = self.output_layer()
         targets = tgt_out.flatten().index_select(0, real)
         total, nll = consistent_cross_entropy(
-            *hidden, *self.output_layer(), targets, self.label_smoothing, self.weights
+            p_hidden, q_hidden, weight, bias, targets, self.label_smoothing, self.weights
         )
         return LossSums(total, nll.sum(), int(real.numel()))
 

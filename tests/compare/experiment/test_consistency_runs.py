@@ -30,7 +30,7 @@ def test_a_regularised_experiment(
         assert found["train_flops_per_token"] == 2 * plain["train_flops_per_token"]
     assert main(["check", str(folder), "-q"]) == 0
     capsys.readouterr()
-    assert main(["table", str(folder), str(finished), "-q"]) == 0
+    assert main(["table", str(folder), str(finished)]) == 0
     printed = capsys.readouterr().out
     assert "consistency simcut, weight 3, cut 0.05" in printed
     warning = next(line for line in printed.splitlines() if "do not share their settings" in line)
