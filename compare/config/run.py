@@ -15,6 +15,7 @@ from compare.config.sections import (
     DataConfig,
     DecodeConfig,
     Experiment,
+    RegularizationConfig,
     TrainConfig,
     VocabularyConfig,
     run_name,
@@ -41,6 +42,8 @@ class Run:
     """Kind and size of the vocabularies."""
     train: TrainConfig
     """Device and precision are decided: never "auto"."""
+    regularization: RegularizationConfig
+    """Regularisation that all models share."""
     decode: DecodeConfig
     """Search settings; ``batch_tokens`` is decided: never 0."""
     bench: BenchConfig

@@ -140,6 +140,21 @@ class TrainConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RegularizationConfig:
+    """Regularisation that all models share; the dropouts of one model are in ``[[models]]``."""
+
+    subword_sampling: float = 0.0
+    """Segment the training text anew for each epoch: of a bpe vocabulary the probability that a merge is
+    dropped (BPE-dropout, Provilkov et al. 2020), of a unigram one the exponent alpha of the probabilities
+    that a segmentation is drawn by (Kudo 2018); 0: never."""
+
+    def __post_init__(self) -> None:
+        """Reject invalid values."""
+        if not 0 <= self.subword_sampling < 1:
+            raise ValueError(f"subword_sampling must be in [0, 1), found {self.subword_sampling}")
+
+
+@dataclass(frozen=True, kw_only=True)
 class DecodeConfig:
     """Search settings, the same for every model."""
 
@@ -252,6 +267,8 @@ class Experiment:
     """Kind and size of the vocabularies."""
     train: TrainConfig
     """Training settings that all models share."""
+    regularization: RegularizationConfig = field(default_factory=RegularizationConfig)
+    """Regularisation that all models share."""
     decode: DecodeConfig
     """Search settings."""
     bench: BenchConfig

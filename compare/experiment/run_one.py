@@ -32,6 +32,7 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Resul
         prepared: its data; None leaves their hashes out.
     """
     run = folder.run
+    sampling = run.regularization.subword_sampling
     return Result(
         label=run.label,
         preset=run.preset,
@@ -45,6 +46,7 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Resul
         valid_every=run.train.valid_every,
         average=run.train.average,
         label_smoothing=run.train.label_smoothing,
+        subword_sampling=f"{run.vocabulary.kind} {sampling:g}" if sampling else None,
         clip_norm=run.train.clip_norm,
         precision=run.train.precision,
         data_hash=prepared.corpus.content_hash if prepared else None,

@@ -67,6 +67,7 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
                 if number != "1"
             ),
             *(f"label smoothing {mass}" for mass in distinct(rows, "label_smoothing")),
+            *(f"subword sampling {setting}" for setting in distinct(rows, "subword_sampling")),
             *(f"gradient norm at most {norm}" for norm in distinct(rows, "clip_norm")),
             *(f"weights reproducible {how}" for how in distinct(rows, "reproducible")),
         ],
@@ -120,6 +121,8 @@ def find_warnings(rows: Sequence[Row]) -> list[str]:
             lines.append(f"Warning: rows of seed {seed} saw different batches ({', '.join(hashes)})")
     hashes = distinct(rows, "settings_hash", 12)
     names = [name for name in SHARED if len(distinct(rows, name)) > 1]
+    if len({row.get("subword_sampling") for row in rows}) > 1:  # None is without, as in earlier versions
+        names.append("subword_sampling")
     if len(hashes) > 1:
         text = f": {', '.join(names)}" if names else ""
         lines.append(f"Warning: these rows do not share their settings ({', '.join(hashes)}{text})")

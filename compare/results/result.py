@@ -23,6 +23,7 @@ LEFT_OUT = (
     "char_perplexity",
     "init_hash",
     "extended_from",
+    "subword_sampling",
 )
 """Fields that JSON lacks where they are None, as in versions without them."""
 
@@ -189,6 +190,9 @@ class Result:
     """Number of validations whose weights may be averaged."""
     label_smoothing: float | None = None
     """Probability mass spread over the vocabulary in the loss."""
+    subword_sampling: str | None = None
+    """Kind of vocabulary and strength of subword sampling, such as "bpe 0.1"; None, and left out of JSON,
+    without it."""
     clip_norm: float | None = None
     """Maximum total gradient norm."""
     precision: str | None = None
