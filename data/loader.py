@@ -40,15 +40,15 @@ class BatchStream:
     """
 
     def __init__(self, split: EncodedSplit | SampledSplit, *, batch_tokens: int, seed: int) -> None:
-        sampled = isinstance(split, SampledSplit)
-        longest = 1 + (split.max_tokens if sampled else int(split.tgt_lengths.max()))
+        self._sampled = split if isinstance(split, SampledSplit) else None
+        self._split = split.split if isinstance(split, SampledSplit) else split
+        longest = 1 + (self._sampled.max_tokens if self._sampled else int(self._split.tgt_lengths.max()))
         if batch_tokens < longest:
+            limit = ", as long as sampling may make it" if self._sampled else ""
             raise ValueError(
                 f"batch_tokens ({batch_tokens}) must hold the longest target "
-                f"({longest} tokens with EOS{', as long as max_tokens allows' if sampled else ''}); "
-                f"raise it, or {'lower max_tokens' if sampled else 'drop long pairs by max_tokens'}"
+                f"({longest} tokens with EOS{limit}); raise it, or drop long pairs by max_tokens"
             )
-        self._split = split
         self.batch_tokens, self._src_tokens = batch_tokens, int(SRC_BUDGET_FACTOR * batch_tokens)
         self.seed = seed
         self._last_plan: tuple[int | None, list[Ints]] = (None, [])
@@ -56,23 +56,22 @@ class BatchStream:
 
     def with_seed(self, seed: int) -> "BatchStream":
         """Return the stream of the same pairs with another seed, which also has other samples."""
-        sampled = isinstance(self._split, SampledSplit)
-        split = self._split.with_seed(seed) if sampled else self._split
+        split = self._sampled.with_seed(seed) if self._sampled else self._split
         return BatchStream(split, batch_tokens=self.batch_tokens, seed=seed)
 
     def split(self, epoch: int) -> EncodedSplit:
         """Return the pairs as they are in an epoch: the same in each, unless they are sampled."""
-        return self._split.epoch(epoch) if isinstance(self._split, SampledSplit) else self._split
+        return self._sampled.epoch(epoch) if self._sampled else self._split
 
     def request(self, epoch: int) -> None:
         """Let other processes prepare an epoch that takes long to prepare; they stay until ``close``."""
-        if isinstance(self._split, SampledSplit):
-            self._split.request(epoch)
+        if self._sampled:
+            self._sampled.request(epoch)
 
     def close(self) -> None:
         """End the processes of ``request``, if there are any."""
-        if isinstance(self._split, SampledSplit):
-            self._split.close()
+        if self._sampled:
+            self._sampled.close()
 
     def plan(self, epoch: int) -> list[Ints]:
         """Divide the pairs of the split into batches.
@@ -200,21 +199,19 @@ class BatchStream:
         def compute() -> str:
             return known or self.stream_hash(epoch)
 
-        sampled = isinstance(self._split, SampledSplit)
-        encoded = self._split.split if sampled else self._split
-        if encoded.folder is None:
+        if self._split.folder is None:
             return compute()
         key: dict[str, str | int] = {
-            "arrays": encoded.content_hash,
+            "arrays": self._split.content_hash,
             "batch_tokens": self.batch_tokens,
             "seed": self.seed,
             "epoch": epoch,
             "numpy": np.__version__,
             "code": hash_texts(path.read_text("utf-8") for path in SOURCE_FILES),
         }
-        if sampled:
-            key["sampling"] = self._split.settings
-        return kept_hash(encoded.folder, key, compute, keep=keep)
+        if self._sampled:
+            key["sampling"] = self._sampled.settings
+        return kept_hash(self._split.folder, key, compute, keep=keep)
 
     def padding(self, epoch: int = 1) -> tuple[float, float]:
         """Compute the share of positions that are padding, from 0 to 1.
