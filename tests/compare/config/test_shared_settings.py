@@ -28,6 +28,7 @@ OTHER = {
         "patience": 2,
         "average": 7,
     },
+    "regularization": {"subword_sampling": 0.1},
     "decode": {
         "beam_size": 4,
         "max_ratio": 1.25,

@@ -15,6 +15,7 @@ from compare.config.sections import (
     DecodeConfig,
     Experiment,
     ModelConfig,
+    RegularizationConfig,
     TrainConfig,
     VocabularyConfig,
 )
@@ -81,6 +82,7 @@ EXPERIMENTS = st.builds(
     data=DATA,
     vocabulary=st.builds(VocabularyConfig, size=st.integers(5, 10**7), joint=st.booleans(), min_count=COUNT),
     train=TRAIN,
+    regularization=st.builds(RegularizationConfig, subword_sampling=st.floats(0, 1, exclude_max=True)),
     decode=st.builds(
         DecodeConfig,
         max_ratio=st.floats(0, 1000, exclude_min=True),
