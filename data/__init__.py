@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from data.prepare.first_pass import PreparationPlan
     from data.prepare.prepare_corpus import prepare_corpus
     from data.prepare.sources import find_sources, folder_sources
+    from data.sampled_split import SampledSplit
     from data.vocabulary import VocabularyPair, build_pair, load_pair
 
 _MODULES = {
@@ -31,6 +32,7 @@ _MODULES = {
     "Filters": "data.prepare.filters",
     "Pairs": "data.corpus",
     "PreparationPlan": "data.prepare.first_pass",
+    "SampledSplit": "data.sampled_split",
     "VocabularyPair": "data.vocabulary",
     "build_pair": "data.vocabulary",
     "check_corpus": "data.prepare.checks",
@@ -73,6 +75,7 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "VocabularyPair",
     "encode_split",
     "EncodedSplit",
+    "SampledSplit",
     "BatchStream",
     "Batch",
     "make_batch",

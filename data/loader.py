@@ -1,4 +1,4 @@
-"""The stream of training batches, a function of (split, token budget, seed, epoch) alone.
+"""The stream of training batches, a function of (split, sampling, token budget, seed, epoch) alone.
 
 Token counts include EOS: a batch of n pairs takes n x (its longest target + 1) target positions.
 """
@@ -13,10 +13,12 @@ import numpy as np
 from data.batch import Batch, GlobalBatch, make_batch
 from data.encoded_split import EncodedSplit, Ints
 from data.kept_hash import kept_hash
+from data.sampled_split import SampledSplit
 from data.text.lines import hash_texts
 
 SOURCE_FILES = [
-    Path(__file__).with_name(f"{name}.py") for name in ("loader", "batch", "encoded_split", "symbols")
+    Path(__file__).with_name(f"{name}.py")
+    for name in ("loader", "batch", "encoded_split", "sampled_split", "subword_sampling", "symbols")
 ]
 """The code that the batches depend on."""
 SRC_BUDGET_FACTOR = 1.5
@@ -27,26 +29,49 @@ class BatchStream:
     """Batches of pairs of similar length, in an order that is drawn again for each epoch.
 
     Args:
-        split: the encoded pairs.
+        split: the encoded pairs, the same or sampled for each epoch.
         batch_tokens: upper bound on the target positions of a batch, EOS and padding included. The bound on
             its source positions is ``SRC_BUDGET_FACTOR`` times as large, so that training memory is bounded.
         seed: seed of the order, together with the number of the epoch.
 
     Raises:
-        ValueError: ``batch_tokens`` is smaller than the longest target with EOS.
+        ValueError: ``batch_tokens`` is smaller than the longest target with EOS, or than the longest that
+            sampling allows.
     """
 
-    def __init__(self, split: EncodedSplit, *, batch_tokens: int, seed: int) -> None:
-        longest = int(split.tgt_lengths.max()) + 1
+    def __init__(self, split: EncodedSplit | SampledSplit, *, batch_tokens: int, seed: int) -> None:
+        self._sampled = split if isinstance(split, SampledSplit) else None
+        self._split = split.split if isinstance(split, SampledSplit) else split
+        longest = 1 + (self._sampled.max_tokens if self._sampled else int(self._split.tgt_lengths.max()))
         if batch_tokens < longest:
+            limit = ", as long as sampling may make it" if self._sampled else ""
             raise ValueError(
-                f"batch_tokens ({batch_tokens}) must hold the longest target ({longest} tokens with EOS); "
-                "raise it, or drop long pairs by max_tokens"
+                f"batch_tokens ({batch_tokens}) must hold the longest target "
+                f"({longest} tokens with EOS{limit}); raise it, or drop long pairs by max_tokens"
             )
-        self._split = split
         self.batch_tokens, self._src_tokens = batch_tokens, int(SRC_BUDGET_FACTOR * batch_tokens)
         self.seed = seed
         self._last_plan: tuple[int | None, list[Ints]] = (None, [])
+        self._token_counts: dict[int, Ints] = {}
+
+    def with_seed(self, seed: int) -> "BatchStream":
+        """Return the stream of the same pairs with another seed, which also has other samples."""
+        split = self._sampled.with_seed(seed) if self._sampled else self._split
+        return BatchStream(split, batch_tokens=self.batch_tokens, seed=seed)
+
+    def split(self, epoch: int) -> EncodedSplit:
+        """Return the pairs as they are in an epoch: the same in each, unless they are sampled."""
+        return self._sampled.epoch(epoch) if self._sampled else self._split
+
+    def request(self, epoch: int) -> None:
+        """Let other processes prepare an epoch that takes long to prepare; they stay until ``close``."""
+        if self._sampled:
+            self._sampled.request(epoch)
+
+    def close(self) -> None:
+        """End the processes of ``request``, if there are any."""
+        if self._sampled:
+            self._sampled.close()
 
     def plan(self, epoch: int) -> list[Ints]:
         """Divide the pairs of the split into batches.
@@ -67,15 +92,16 @@ class BatchStream:
 
     def _plan(self, epoch: int) -> list[Ints]:
         generator = np.random.default_rng([self.seed, epoch])
-        tgt_tokens = _rounded_up(np.arange(int(self._split.tgt_lengths.max()) + 2, dtype=np.int32))
-        tgt_tokens = np.minimum(tgt_tokens, self.batch_tokens)[self._split.tgt_lengths + 1]
+        split = self.split(epoch)
+        tgt_tokens = _rounded_up(np.arange(int(split.tgt_lengths.max()) + 2, dtype=np.int32))
+        tgt_tokens = np.minimum(tgt_tokens, self.batch_tokens)[split.tgt_lengths + 1]
         groups = np.flatnonzero(np.bincount(tgt_tokens))
         # Pairs of equal (rounded) target length form a group. Groups are sorted by source length, ascending
         # and descending in turn, so that a batch across two groups also holds similar sources. Epochs differ
         # in the contents of their batches, not in order alone: the direction of a group alternates between
         # epochs, ties are broken at random, and a first batch of random size moves all later cuts.
         src_order = generator.random(len(tgt_tokens))
-        src_order += self._split.src_lengths
+        src_order += split.src_lengths
         parts = []
         for number, tokens in reversed(list(enumerate(groups))):
             indices = np.flatnonzero(tgt_tokens == tokens)
@@ -83,7 +109,7 @@ class BatchStream:
             parts.append(indices[np.argsort(sign * src_order[indices], kind="stable")])
         order = np.concatenate(parts)
         first = int(generator.integers(1, self.batch_tokens // int(tgt_tokens[order[0]]), endpoint=True))
-        sides = (tgt_tokens, self.batch_tokens), (self._split.src_lengths + 1, self._src_tokens)
+        sides = (tgt_tokens, self.batch_tokens), (split.src_lengths + 1, self._src_tokens)
         batches = [*_cut(order[:first], *sides), *_cut(order[first:], *sides)]
         return [batches[i] for i in generator.permutation(len(batches))]
 
@@ -97,9 +123,10 @@ class BatchStream:
         Returns:
             The batches, on the CPU.
         """
+        split = self.split(epoch)
         for indices in self.plan(epoch)[start:]:
-            yield make_batch(self._split, indices)
-            self._split.release_pages()
+            yield make_batch(split, indices)
+            split.release_pages()
 
     def global_batches(
         self, epoch: int, start: int = 0, *, rank: int = 0, processes: int = 1, accumulate: int = 1
@@ -116,16 +143,33 @@ class BatchStream:
             processes: number of processes.
             accumulate: number of parts that each process's share is divided into.
         """
-        src, tgt = self._split.src_lengths, self._split.tgt_lengths
+        split = self.split(epoch)
+        src, tgt = split.src_lengths, split.tgt_lengths
         for indices in self.plan(epoch)[start:]:
             shares = deal((src[indices] + tgt[indices]), processes * accumulate)
             mine = [indices[share] for share in shares[rank::processes] if len(share)]
             yield GlobalBatch(
-                parts=tuple(make_batch(self._split, rows) for rows in mine),
+                parts=tuple(make_batch(split, rows) for rows in mine),
                 src_tokens=int(src[indices].sum()),
                 tgt_tokens=int(tgt[indices].sum()) + len(indices),
             )
-            self._split.release_pages()
+            split.release_pages()
+
+    def token_counts(self, epoch: int) -> Ints:
+        """Count the tokens of the batches of an epoch; the counts of every epoch asked for are kept.
+
+        Args:
+            epoch: number of the epoch.
+
+        Returns:
+            The number of source tokens without EOS, and that of target tokens with EOS, (batches, 2).
+        """
+        if epoch not in self._token_counts:
+            plan, split = self.plan(epoch), self.split(epoch)
+            src, tgt = split.src_lengths, split.tgt_lengths + 1
+            counts = [(int(src[indices].sum()), int(tgt[indices].sum())) for indices in plan]
+            self._token_counts[epoch] = np.array(counts)
+        return self._token_counts[epoch]
 
     def stream_hash(self, epoch: int = 1) -> str:
         """Compute the sha256 over all ids of an epoch's batches, padding and order included.
@@ -165,6 +209,8 @@ class BatchStream:
             "numpy": np.__version__,
             "code": hash_texts(path.read_text("utf-8") for path in SOURCE_FILES),
         }
+        if self._sampled:
+            key["sampling"] = self._sampled.settings
         return kept_hash(self._split.folder, key, compute, keep=keep)
 
     def padding(self, epoch: int = 1) -> tuple[float, float]:
@@ -176,8 +222,8 @@ class BatchStream:
         Returns:
             The share in the target, and that in source and target together.
         """
-        src, tgt = self._split.src_lengths + 1, self._split.tgt_lengths + 1
-        plan = self.plan(epoch)
+        plan, split = self.plan(epoch), self.split(epoch)
+        src, tgt = split.src_lengths + 1, split.tgt_lengths + 1
         src_positions = sum(len(indices) * int(src[indices].max()) for indices in plan)
         tgt_positions = sum(len(indices) * int(tgt[indices].max()) for indices in plan)
         total = 1 - (src.sum() + tgt.sum()) / (src_positions + tgt_positions)

@@ -69,10 +69,10 @@ def map_blocks(
         yield from map(function, blocks)
         return
     with ExitStack() as stack:
-        busy = deque[_Worker]()
+        busy = deque[Worker]()
         for block in blocks:
             if len(busy) < workers:
-                worker, result = stack.enter_context(_Worker(function)), []
+                worker, result = stack.enter_context(Worker(function)), []
             else:
                 worker = busy.popleft()
                 result = [worker.receive()]
@@ -83,7 +83,7 @@ def map_blocks(
             yield worker.receive()
 
 
-class _Worker:
+class Worker:
     """A process that applies a function to one block at a time."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
@@ -101,7 +101,7 @@ class _Worker:
         self._requests, self._results = self._process.stdin, self._process.stdout
         self._start: tuple[Any, ...] = (sys.path, function)
 
-    def __enter__(self) -> "_Worker":
+    def __enter__(self) -> "Worker":
         return self
 
     def __exit__(self, *_: object) -> None:

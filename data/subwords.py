@@ -84,6 +84,34 @@ class SubwordVocabulary(Vocabulary):
         ids = self.encode_all(words)
         return [each if word else None for word, each in zip(words, ids, strict=True)]
 
+    def scores(self) -> dict[str, float]:
+        """Return the score of each piece of text, ▁ standing for a space.
+
+        The score is its log-probability (unigram), or minus the number of the merge that makes it (BPE).
+        """
+        processor = self._processor
+        texts = (i for i in range(len(self)) if not (processor.is_byte(i) or processor.is_control(i)))
+        return {
+            processor.id_to_piece(i): processor.get_score(i) for i in texts if not processor.is_unknown(i)
+        }
+
+    def piece_ids(self, pieces: Iterable[str]) -> list[int]:
+        """Return the ids of pieces, which may be characters that the vocabulary writes as bytes."""
+        ids = []
+        for piece in pieces:
+            index = self._processor.piece_to_id(piece)
+            parts = [piece] if index != UNK else [f"<0x{byte:02X}>" for byte in piece.encode()]
+            ids += self._processor.piece_to_id(parts)
+        return ids
+
+    def marked_texts(self, sentences: Sequence[Sequence[int]]) -> list[str]:
+        """Return the texts that these ids stand for as SentencePiece sees them, with ▁ before each word."""
+        texts = self._processor.decode(sentences, num_threads=1)
+        return [
+            SPACE + text.replace(" ", SPACE) if len(ids) else ""
+            for ids, text in zip(sentences, texts, strict=True)
+        ]
+
     def __reduce__(self) -> tuple[type["SubwordVocabulary"], tuple[str, bytes]]:
         return SubwordVocabulary, (self.kind, self._model)
 

@@ -9,13 +9,12 @@ from compare.check.findings import ComparedValue, Gap
 from compare.config.run import Run
 from compare.config.schema import SCHEMA
 from compare.config.toml_text import read_toml
-from compare.experiment.prepare import PreparedData, prepare_data
+from compare.experiment.prepare import PreparedData, prepare_data, training_batches
 from compare.results.result import Result
 from compare.results.run_folder import RunFolder
 from compare.system.log import no_messages
 from compare.system.version import code_version
 from compare.training.metrics_log import read_metrics
-from data.loader import BatchStream
 from data.vocabulary import load_pair
 
 
@@ -88,10 +87,10 @@ class DataCache:
         return self._with_batches(prepared, run, settings)
 
     def _with_batches(self, prepared: PreparedData, run: Run, settings: object) -> PreparedData:
-        """Return ``prepared`` with the batches of the run's budget of tokens and seed."""
-        key = (settings, run.train.batch_tokens, run.train.seed)
+        """Return ``prepared`` with the batches of the run's budget of tokens, sampling and seed."""
+        key = (settings, run.regularization, run.train.batch_tokens, run.train.seed)
         if key not in self._streams:
-            stream = BatchStream(prepared.train, batch_tokens=run.train.batch_tokens, seed=run.train.seed)
+            stream = training_batches(prepared.train, prepared.vocabularies, run)
             self._streams[key] = replace(prepared, stream=stream, batch_hash=stream.stream_hash(1))
         return self._streams[key]
 
@@ -143,13 +142,10 @@ def tokens_by_update(prepared: PreparedData, updates: int) -> list[BatchTokens]:
     Returns:
         The cumulative counts after update 0, 1, ..., ``updates``.
     """
-    src, tgt = prepared.train.src_lengths, prepared.train.tgt_lengths + 1  # only the target's EOS is counted
     counts, epoch = [BatchTokens(1, 0, 0)], 0
     while len(counts) <= updates:
         epoch += 1
-        batches = prepared.stream.plan(epoch)[: updates - len(counts) + 1]
-        for indices in batches:
+        for src, tgt in prepared.stream.token_counts(epoch)[: updates - len(counts) + 1].tolist():
             _, src_tokens, tgt_tokens = counts[-1]
-            sums = src_tokens + int(src[indices].sum()), tgt_tokens + int(tgt[indices].sum())
-            counts.append(BatchTokens(epoch, *sums))
+            counts.append(BatchTokens(epoch, src_tokens + src, tgt_tokens + tgt))
     return counts

@@ -26,6 +26,7 @@ from compare.config.sections import (
 from compare.config.shipped import find_experiment
 from compare.config.toml_text import read_toml
 from compare.system.hints import abbreviate, did_you_mean
+from data.subwords import KINDS as SUBWORD_KINDS
 
 Section = TypeVar("Section")
 
@@ -100,6 +101,12 @@ def experiment_from(table: Mapping[str, Any], *, name: str, context: str) -> Exp
     sections: dict[str, Any] = {
         key: build_section(kind, table.get(key, {}), context, key) for key, kind in SECTIONS.items()
     }
+    kind = sections["vocabulary"].kind
+    if sections["regularization"].subword_sampling and kind not in SUBWORD_KINDS:
+        raise ValueError(
+            f"{context}: regularization.subword_sampling needs a vocabulary of several segmentations: "
+            f'set vocabulary.kind to {" or ".join(SUBWORD_KINDS)}, found "{kind}"'
+        )
     models = table.get("models", [])
     if not isinstance(models, list) or not models or not all(isinstance(row, dict) for row in models):
         raise ValueError(f"{context}: no [[models]] table: name at least one, such as preset = 'bahdanau'")

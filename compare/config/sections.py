@@ -155,6 +155,10 @@ class RegularizationConfig:
     cut: float | None = None
     """Probability of a source or target token to lack its embedding in the second pass of simcut; by default
     0.05."""
+    subword_sampling: float = 0.0
+    """Segment the training text anew for each epoch: of a bpe vocabulary the probability that a merge is
+    dropped (BPE-dropout, Provilkov et al. 2020), of a unigram one the exponent alpha of the probabilities
+    that a segmentation is drawn by (Kudo 2018); 0: never."""
 
     def __post_init__(self) -> None:
         """Reject invalid values and settings that would have no effect, and fill in the defaults."""
@@ -171,6 +175,8 @@ class RegularizationConfig:
             raise ValueError(f"consistency_weight must not be negative, found {self.consistency_weight}")
         if self.cut is not None and not 0 < self.cut < 1:
             raise ValueError(f"cut must be between 0 and 1, found {self.cut}")
+        if not 0 <= self.subword_sampling < 1:
+            raise ValueError(f"subword_sampling must be in [0, 1), found {self.subword_sampling}")
 
     @property
     def passes(self) -> int:

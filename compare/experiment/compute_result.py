@@ -159,7 +159,7 @@ def together_figures(windows: Sequence[Mapping[str, Any]]) -> Figures:
 def _epochs(stream: BatchStream, updates: int) -> float:
     """Return the number of epochs, a fraction included, that ``updates`` batches cover."""
     for epoch in count():
-        batches = len(stream.plan(epoch + 1))
+        batches = len(stream.token_counts(epoch + 1))
         if updates <= batches:
             return epoch + updates / batches
         updates -= batches

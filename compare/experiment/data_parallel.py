@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from compare.experiment.build_trainer import build_trainer
-from compare.experiment.prepare import PreparedData
+from compare.experiment.prepare import PreparedData, training_batches
 from compare.experiment.task import task_of
 from compare.results.run_folder import RunFolder
 from compare.system.distributed import Processes
 from compare.training.trainer_state import Validation
 from data.corpus import Corpus, Pairs
 from data.encode import open_split
-from data.loader import BatchStream
 from data.vocabulary import VocabularyPair
 
 logger = logging.getLogger(__name__)
@@ -39,14 +38,14 @@ class Announcement:
 
     def open_data(self) -> PreparedData:
         """Map the data of the run, without its text."""
-        train, task = self.folder.run.train, task_of(self.folder.run)
+        task = task_of(self.folder.run)
         split = task.select_sides(open_split(self.train))
         return PreparedData(
             corpus=Corpus(name="", src_lang="", tgt_lang="", splits={"valid": Pairs((), ())}),
             vocabularies=self.vocabularies,
             train=split,
             valid=task.select_sides(open_split(self.valid)),
-            stream=BatchStream(split, batch_tokens=train.batch_tokens, seed=train.seed),
+            stream=training_batches(split, self.vocabularies, self.folder.run),
             batch_hash=self.batch_hash,
         )
 

@@ -116,8 +116,9 @@ def _seconds_per_update(run: Run, prepared: PreparedData, memory_bytes: int) -> 
         return None
     set_numerics(device, deterministic=run.train.deterministic)
     flops = training_flops(run.model.architecture, prepared=prepared, passes=run.regularization.passes)
-    tokens = float((prepared.train.src_lengths + prepared.train.tgt_lengths).sum() + len(prepared.train))
-    per_update = flops * tokens / len(prepared.stream.plan(1))
+    counts = prepared.stream.token_counts(1)
+    tokens = float(counts.sum())
+    per_update = flops * tokens / len(counts)
     part_flops = PART_FLOPS.get(device.type, PART_FLOPS["cuda"])
     if flops * tokens / len(prepared.train) > MAX_SENTENCE_PARTS * part_flops:
         return None

@@ -16,6 +16,7 @@ from data.corpus import Corpus, Pairs, embedded_corpus, read_corpus
 from data.encode import encode_split
 from data.encoded_split import EncodedSplit
 from data.loader import BatchStream
+from data.sampled_split import SampledSplit
 from data.vocabulary import VocabularyPair, build_pair
 
 logger = logging.getLogger(__name__)
@@ -28,6 +29,7 @@ class PreparedData:
     corpus: Corpus
     vocabularies: VocabularyPair
     train: EncodedSplit
+    """The training set with one segmentation per text, whatever its batches have."""
     valid: EncodedSplit
     stream: BatchStream
     batch_hash: str
@@ -45,7 +47,7 @@ class PreparedData:
         """Return the same data with the batches of another seed."""
         if seed == self.stream.seed:
             return self
-        stream = BatchStream(self.train, batch_tokens=self.stream.batch_tokens, seed=seed)
+        stream = self.stream.with_seed(seed)
         return replace(self, stream=stream, batch_hash=stream.kept_hash(1))
 
 
@@ -82,7 +84,8 @@ def prepare_data(
     """Read, check and encode the corpus, and plan the batches of the first epoch.
 
     Args:
-        settings: an experiment or a run: its sections ``data``, ``vocabulary`` and ``train``, and its task.
+        settings: an experiment or a run: its sections ``data``, ``vocabulary``, ``train`` and
+            ``regularization``, and its task.
         folder: cache of encoded splits; a split encoded before with the same vocabulary is taken from it.
         tests: whether to read the test sets; what is chosen on validation must not see them.
         vocabularies: those of the run, if they have been built or loaded before; by default those of the run
@@ -114,8 +117,7 @@ def prepare_data(
         )
     task = TASKS[find_task(settings)]
     encoded, valid = task.select_sides(encoded), task.select_sides(valid)
-    train = settings.train
-    stream = BatchStream(encoded, batch_tokens=train.batch_tokens, seed=train.seed)
+    stream = training_batches(encoded, vocabularies, settings)
     logger.info(
         f"vocabulary {len(vocabularies.src)}/{len(vocabularies.tgt)}, {len(stream.plan(1))} batches per epoch"
     )
@@ -131,6 +133,28 @@ def prepare_data(
         stream=stream,
         batch_hash=batch_hash,
     )
+
+
+def training_batches(
+    split: EncodedSplit, vocabularies: VocabularyPair, settings: Experiment | Run
+) -> BatchStream:
+    """Return the stream of the training batches.
+
+    Args:
+        split: the encoded training set.
+        vocabularies: those that it was encoded with.
+        settings: an experiment or a run: its sections ``data``, ``train`` and ``regularization``.
+
+    Raises:
+        ValueError: a batch cannot hold the longest target, or the text cannot be sampled.
+    """
+    train, strength = settings.train, settings.regularization.subword_sampling
+    if not strength:
+        return BatchStream(split, batch_tokens=train.batch_tokens, seed=train.seed)
+    sampled = SampledSplit(
+        split, vocabularies, strength=strength, seed=train.seed, max_tokens=settings.data.max_tokens
+    )
+    return BatchStream(sampled, batch_tokens=train.batch_tokens, seed=train.seed)
 
 
 def build_vocabularies(train: Pairs, config: VocabularyConfig) -> VocabularyPair:

@@ -32,6 +32,7 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Resul
         prepared: its data; None leaves their hashes out.
     """
     run = folder.run
+    sampling = run.regularization.subword_sampling
     return Result(
         label=run.label,
         preset=run.preset,
@@ -46,6 +47,7 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Resul
         average=run.train.average,
         label_smoothing=run.train.label_smoothing,
         consistency=run.regularization.consistency_summary,
+        subword_sampling=f"{run.vocabulary.kind} {sampling:g}" if sampling else None,
         clip_norm=run.train.clip_norm,
         precision=run.train.precision,
         data_hash=prepared.corpus.content_hash if prepared else None,

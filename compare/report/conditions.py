@@ -68,6 +68,7 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
             ),
             *(f"label smoothing {mass}" for mass in distinct(rows, "label_smoothing")),
             *(f"consistency {method}" for method in distinct(rows, "consistency")),
+            *(f"subword sampling {setting}" for setting in distinct(rows, "subword_sampling")),
             *(f"gradient norm at most {norm}" for norm in distinct(rows, "clip_norm")),
             *(f"weights reproducible {how}" for how in distinct(rows, "reproducible")),
         ],
@@ -123,6 +124,8 @@ def find_warnings(rows: Sequence[Row]) -> list[str]:
     names = [name for name in SHARED if len(distinct(rows, name)) > 1]
     if len({row.get("consistency") for row in rows}) > 1:  # None, as in rows of earlier versions, is without
         names.append("consistency")
+    if len({row.get("subword_sampling") for row in rows}) > 1:  # None is without, as in earlier versions
+        names.append("subword_sampling")
     if len(hashes) > 1:
         text = f": {', '.join(names)}" if names else ""
         lines.append(f"Warning: these rows do not share their settings ({', '.join(hashes)}{text})")

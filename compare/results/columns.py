@@ -385,6 +385,12 @@ COLUMNS: Mapping[str, Column] = {
             Group.CONDITIONS,
             help="loss on the divergence of two passes",
         ),
+        Column(
+            "subword_sampling",
+            "subword sampling",
+            Group.CONDITIONS,
+            help="training text is segmented anew in each epoch",
+        ),
         Column("clip_norm", "gradient clipping", Group.CONDITIONS, help="maximum total norm"),
         Column("precision", "precision of training", Group.CONDITIONS, help="fp32, or bf16 (autocast)"),
         Column("recurrent_precision", "precision of recurrent layers", Group.CONDITIONS, help="on a GPU"),

@@ -24,6 +24,7 @@ LEFT_OUT = (
     "init_hash",
     "extended_from",
     "consistency",
+    "subword_sampling",
 )
 """Fields that JSON lacks where they are None, as in versions without them."""
 
@@ -192,6 +193,9 @@ class Result:
     """Probability mass spread over the vocabulary in the loss."""
     consistency: str | None = None
     """Consistency regularisation, such as "r-drop, weight 2.5"; None, and left out of JSON, without one."""
+    subword_sampling: str | None = None
+    """Kind of vocabulary and strength of subword sampling, such as "bpe 0.1"; None, and left out of JSON,
+    without it."""
     clip_norm: float | None = None
     """Maximum total gradient norm."""
     precision: str | None = None

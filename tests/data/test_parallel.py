@@ -30,7 +30,7 @@ def test_results_come_in_order(workers: int, count: int) -> None:
 
 def test_a_small_corpus_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel, "available_cores", lambda: 2)
-    monkeypatch.setattr(parallel, "_Worker", None)  # calling it would fail
+    monkeypatch.setattr(parallel, "Worker", None)  # calling it would fail
     blocks = range(parallel.SERIAL_BLOCKS)
     assert list(map_blocks(partial(add, 1), blocks)) == list(range(1, parallel.SERIAL_BLOCKS + 1))
 

@@ -43,8 +43,7 @@ def calibrate(
             tokens[run.label] += line["src_tokens"] + line["tgt_tokens"]
         rate = tokens[run.label] / spent[run.label]
         logger.info(f"calibrating, round {number + 1} of {ROUNDS}: {run.label} {rate:,.0f} tokens/s")
-    per_epoch = int(prepared.train.src_lengths.sum() + prepared.train.tgt_lengths.sum()) + len(prepared.train)
-    per_update = per_epoch / len(prepared.stream.plan(1))
+    per_update = float(prepared.stream.token_counts(1).sum(axis=1).mean())
     return {**known, **{label: per_update * spent[label] / tokens[label] for label in spent}}
 
 

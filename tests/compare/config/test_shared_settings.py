@@ -28,7 +28,7 @@ OTHER = {
         "patience": 2,
         "average": 7,
     },
-    "regularization": {"consistency": "r-drop"},
+    "regularization": {"consistency": "r-drop", "subword_sampling": 0.1},
     "decode": {
         "beam_size": 4,
         "max_ratio": 1.25,

@@ -49,6 +49,7 @@ TRAIN = st.builds(
 WEIGHT = st.none() | st.floats(0, 1e300)
 REGULARIZATION = (
     st.just(RegularizationConfig())
+    | st.builds(RegularizationConfig, subword_sampling=st.floats(0, 1, exclude_max=True))
     | st.builds(RegularizationConfig, consistency=st.just("r-drop"), consistency_weight=WEIGHT)
     | st.builds(
         RegularizationConfig,
