@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from compare.check.convergence import check_convergence
 from compare.check.ensembles import check_ensembles
 from compare.check.experiment_files import REGISTRY, check_registry, check_sources, check_tables
+from compare.check.external_scores import check_external
 from compare.check.findings import CheckResult, ComparedValue, Gap
 from compare.check.likelihoods import check_likelihoods
 from compare.check.not_checked import files_not_read, general_limits, group_by_subject
@@ -101,7 +102,7 @@ def check_run(run: CheckedRun, decode: int) -> Iterator[ComparedValue | Gap]:
         checks.insert(0, check_result)
     if run.result.status == "done":
         checks = [check_hashes, *checks, check_vocabulary, check_snapshots, check_selection]
-        checks += [check_likelihoods, check_against_references]
+        checks += [check_likelihoods, check_external, check_against_references]
         if decode:
             checks.append(partial(check_weights, number=decode))
     else:
