@@ -82,6 +82,9 @@ def translate(
         texts = [json.dumps(without_nan(records), indent=2, ensure_ascii=False)]
     for text in texts:
         print(text)  # the text itself, whatever it holds
+    if unknown := model.count_unknown(lines):  # translations read as if these words had been understood
+        text = f"warning: {unknown:,} of {len(lines):,} lines have words that the vocabulary lacks: the model"
+        print_visible(f"{text} reads <unk> in their place", file=sys.stderr)
     return 0
 
 
