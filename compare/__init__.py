@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from compare.integrations.export import Export, export_model
     from compare.integrations.external_metrics import add_external_scores
     from compare.integrations.pretrained import from_pretrained, push_to_hub, save_pretrained
+    from compare.integrations.run_scores import add_run_scores
     from compare.integrations.trackers import track_metrics
     from compare.integrations.verify import Verdict, verify_preset
     from compare.models.catalogue import catalogue_presets, describe_preset
@@ -118,6 +119,7 @@ _MODULES = {
     "TuningPlan": "compare.experiment.tune.plan",
     "Verdict": "compare.integrations.verify",
     "add_external_scores": "compare.integrations.external_metrics",
+    "add_run_scores": "compare.integrations.run_scores",
     "build": "compare.models.registry",
     "save_pretrained": "compare.integrations.pretrained",
     "push_to_hub": "compare.integrations.pretrained",
@@ -255,6 +257,7 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "score_texts",
     "score_files",
     "add_external_scores",
+    "add_run_scores",
     "score_runs",
     "score_model",
     "score_translations",

@@ -13,6 +13,7 @@ from .attention import AttentionOutput
 from .config import Seq2SeqConfig
 from .decoder import Decoder
 from .encoder import Encoder
+from .masks import check_target
 from .state import Memory, State
 from .weights import initialise_weights
 
@@ -106,9 +107,11 @@ class Seq2Seq(nn.Module):
                 the mask, which waits for a GPU.
 
         Raises:
-            ValueError: ``src_mask`` is not such a mask.
+            ValueError: ``src_mask`` is not such a mask, or ``tgt_in`` is of another number of sentences.
         """
-        readout, attention, _ = self.decoder(tgt_in, self.encode(src, src_mask, src_lengths))
+        memory = self.encode(src, src_mask, src_lengths)
+        check_target(src, tgt_in)
+        readout, attention, _ = self.decoder(tgt_in, memory)
         return collect_features(self._dropout(readout), attention, self.decoder)
 
     def encode(

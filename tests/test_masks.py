@@ -97,6 +97,15 @@ def test_sources_of_another_shape_are_refused(model: nn.Module):
             model.encode(src, None)
 
 
+@pytest.mark.parametrize("name", ["bahdanau", "transformer", "decoder-only"])
+def test_targets_of_other_sentences_are_refused(name: str):
+    model, (src, mask), tgt = make(name).eval(), sources(), targets()
+    for wrong in (tgt[:1], tgt[0]):
+        message = r"tgt_in must be token ids of shape .* sentences of src, \(4, 5\): got"
+        with pytest.raises(ValueError, match=message):
+            model(src, mask, wrong)
+
+
 def test_search_checks_the_mask_once(model: nn.Module, monkeypatch: pytest.MonkeyPatch):
     calls = []
     for module in CHECKS:

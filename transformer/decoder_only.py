@@ -11,7 +11,7 @@ from .attention import Attend, KeysValues, fused_attention, record_weights
 from .config import DecoderOnlyConfig
 from .encoder import LayerStack
 from .mask_patterns import SequencePatterns
-from .masks import prefix_mask, real_tokens, restrict
+from .masks import check_target, prefix_mask, real_tokens, restrict
 from .parts import STANDARD, Parts
 from .positions import place_below
 from .state import Features, Memory, State, empty_state
@@ -153,7 +153,9 @@ class DecoderOnly(LayerStack):
         self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor, attend: Attend | None = None
     ) -> Tensor:
         """Compute the states of source and target, (B, S + T, D)."""
-        tgt_len, src_mask = tgt_in.size(1), real_tokens(src, src_mask)
+        src_mask = real_tokens(src, src_mask)
+        check_target(src, tgt_in)
+        tgt_len = tgt_in.size(1)
         positions = src_mask.sum(1, keepdim=True) + torch.arange(tgt_len, device=src.device)  # (B, T)
         target = place_below(src.size(1) + tgt_len, self.place, self.table(tgt_in), positions)
         sequence = torch.cat((self._embed_source(src), target), dim=1)

@@ -157,6 +157,23 @@ def real_tokens(src: Tensor, src_mask: Tensor | None) -> Tensor:
     return real
 
 
+def check_target(src: Tensor, tgt_in: Tensor) -> None:
+    """Reject targets that are not one row of token ids per source sentence.
+
+    Args:
+        src: source token ids, (B, S).
+        tgt_in: target token ids, (B, T).
+
+    Raises:
+        ValueError: another shape.
+    """
+    if tgt_in.dim() != 2 or tgt_in.size(0) != src.size(0):
+        raise ValueError(
+            f"tgt_in must be token ids of shape (sentences, tokens) with the sentences of src, "
+            f"{tuple(src.shape)}: got {tuple(tgt_in.shape)}"
+        )
+
+
 def _describe_fault(real: Tensor, src_mask: Tensor) -> str:
     """Describe the first sentence whose mask breaks a rule, and the remedy."""
     other = (src_mask != real).nonzero()

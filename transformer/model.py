@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from .config import TransformerConfig
 from .decoder import Decoder
 from .encoder import Encoder
+from .masks import check_target
 from .parts import STANDARD, Parts
 from .state import Features, Memory, State
 from .weights import build_embeddings, build_output_layer, initialise
@@ -73,7 +74,9 @@ class Transformer(nn.Module):
 
     def features(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Features:
         """Compute the input (B, T, D) of ``output`` at all positions; arguments as for ``forward``."""
-        return Features(self.decoder(tgt_in, self.encode(src, src_mask)))
+        memory = self.encode(src, src_mask)
+        check_target(src, tgt_in)
+        return Features(self.decoder(tgt_in, memory))
 
     def attention(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> dict[str, Tensor]:
         """Compute the attention weights of every layer; arguments as for ``forward``.

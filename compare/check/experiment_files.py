@@ -18,12 +18,15 @@ MAX_BYTES = 1_000_000_000
 """Size that no test.src reaches."""
 
 
-def check_registry(registry: dict[str, Any], runs: Sequence[CheckedRun]) -> Iterator[ComparedValue]:
+def check_registry(
+    registry: dict[str, Any], runs: Sequence[CheckedRun], stored: Sequence[str] = ()
+) -> Iterator[ComparedValue]:
     """Compare experiment.json with the folders of runs, the seeds that were asked for, and the data.
 
     Args:
         registry: the content of experiment.json.
         runs: the runs that are there.
+        stored: names of further ones, whose settings cannot be read.
     """
     listed = registry.get("runs", [])
     asked = {
@@ -31,7 +34,7 @@ def check_registry(registry: dict[str, Any], runs: Sequence[CheckedRun]) -> Iter
         for label, seeds in registry.get("asked_seeds", {}).items()
         for seed in seeds
     }
-    present = [run.name for run in runs]
+    present = [*(run.name for run in runs), *stored]
     for name in dict.fromkeys([*asked, *listed, *present]):
         if name not in listed:
             yield ComparedValue(REGISTRY, f"runs, {name}", "not listed", asked.get(name, "a folder"))

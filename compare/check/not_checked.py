@@ -44,14 +44,22 @@ def general_limits(*, decoded: int, has_asked_seeds: bool) -> Iterator[str]:
         yield "whether runs were left out: experiment.json does not say which seeds were asked for"
 
 
-def files_not_read(folder: Path, runs: Sequence[CheckedRun]) -> Iterator[str]:
-    """Name the files of the folder that no check reads: plots, reports, caches, logs for people."""
+def files_not_read(folder: Path, runs: Sequence[CheckedRun], stored: Sequence[str] = ()) -> Iterator[str]:
+    """Name the files of the folder that no check reads: plots, reports, caches, logs for people.
+
+    Args:
+        folder: the folder of the experiment.
+        runs: the runs that are checked.
+        stored: names of those of which only hashes are.
+    """
     read = {folder / name for name in (REGISTRY, SOURCES, *VIEWS)}
     read |= {path for path in (folder / FOLDER).glob("*/*") if path.name == NAME or path.suffix == ".hyp"}
     for run in runs:
         checkpoints = run.folder.folder / CHECKPOINTS
         read |= {run.folder.folder / "result.json", checkpoints / STATE, *run.folder.files().values()}
         read |= set(checkpoints.glob("update-*.safetensors"))
+    for name in stored:
+        read |= set((folder / name).rglob("*"))
     others = (path for path in sorted(folder.rglob("*")) if path.is_file() and path not in read)
     kinds = dict.fromkeys(_kind(path.relative_to(folder)) for path in others)
     if kinds:

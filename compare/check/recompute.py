@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from compare.check.convergence import check_convergence
 from compare.check.ensembles import check_ensembles
 from compare.check.experiment_files import REGISTRY, check_registry, check_sources, check_tables
+from compare.check.external_scores import check_external
 from compare.check.findings import CheckResult, ComparedValue, Gap
 from compare.check.likelihoods import check_likelihoods
 from compare.check.not_checked import files_not_read, general_limits, group_by_subject
@@ -17,9 +18,11 @@ from compare.check.result_fields import DAMAGE, check_name, check_result, check_
 from compare.check.run_data import CheckedRun, DataCache, read_run
 from compare.check.run_files import check_hashes, check_initial_weights, check_snapshots, check_vocabulary
 from compare.check.selection import check_selection
+from compare.check.stored_run import check_stored
 from compare.check.timings import check_timings
 from compare.check.training_log import check_log
 from compare.check.translations import check_against_references, check_weights
+from compare.config.plugins import plugin_problem
 from compare.results.store import read_registry, read_results
 from compare.system.version import code_version
 
@@ -54,6 +57,7 @@ def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = ""
     registry = read_registry(folder / REGISTRY) if (folder / REGISTRY).is_file() else {}
     findings: list[ComparedValue | Gap] = []
     runs: list[CheckedRun] = []
+    stored = [result.run for result in results if plugin_problem(folder / result.run)]
     with TemporaryDirectory() as encoded:
         cache = DataCache(Path(encoded), data_root)
         for result in results:
@@ -61,6 +65,9 @@ def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = ""
                 findings.append(Gap("a run that has not begun", result.run))
                 continue
             logger.info(f"checking {result.run}")
+            if result.run in stored:
+                findings += check_stored(folder / result.run, result)
+                continue
             run, problems = read_run(folder / result.run, result, cache)
             runs.append(run)
             findings += [*problems, *check_run(run, decode)]
@@ -68,11 +75,11 @@ def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = ""
         finished = [run for run in runs if run.result.status == "done"]
         findings += check_copies(finished)
         findings += check_timings(finished)
-        findings += check_convergence(folder)
-        findings += check_registry(registry, runs)
+        findings += check_registry(registry, runs, stored)
         findings += check_sources(folder, runs)
-        findings += check_tables(folder, results)
-        findings += check_ensembles(folder, runs)
+        if not stored:  # these need every run
+            findings += [*check_convergence(folder), *check_tables(folder, results)]
+            findings += check_ensembles(folder, runs)
     versions = {(run.result.code_version, code_version(run.folder.run.plugins)) for run in runs}
     return CheckResult(
         findings=[finding for finding in findings if isinstance(finding, ComparedValue)],
@@ -83,7 +90,7 @@ def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = ""
         ],
         not_checked=[
             *group_by_subject(finding for finding in findings if isinstance(finding, Gap)),
-            *files_not_read(folder, runs),
+            *files_not_read(folder, runs, stored),
             *general_limits(decoded=decode, has_asked_seeds="asked_seeds" in registry),
         ],
     )
@@ -101,7 +108,7 @@ def check_run(run: CheckedRun, decode: int) -> Iterator[ComparedValue | Gap]:
         checks.insert(0, check_result)
     if run.result.status == "done":
         checks = [check_hashes, *checks, check_vocabulary, check_snapshots, check_selection]
-        checks += [check_likelihoods, check_against_references]
+        checks += [check_likelihoods, check_external, check_against_references]
         if decode:
             checks.append(partial(check_weights, number=decode))
     else:

@@ -29,7 +29,7 @@ Files = Annotated[
 Corpus = Annotated[list[Path] | None, typer.Argument(help="As in `data check`, or a corpus of `data list`.")]
 SrcFiles = Annotated[list[Path] | None, typer.Option("--src", help="Source files; may be repeated.")]
 TgtFiles = Annotated[list[Path] | None, typer.Option("--tgt", help="Their target files, in the same order.")]
-Columns = Annotated[str, typer.Option(help="Columns of a table, source and target [default: 1,2 for .tsv].")]
+Columns = Annotated[str, typer.Option(help="Two columns of a table: 1,2, or en,de by its first line.")]
 Fields = Annotated[str, typer.Option(help="Fields of JSON lines, such as translation.en,translation.de.")]
 Langs = Annotated[str, typer.Option(help="Languages, such as en,de [default: from the file names].")]
 

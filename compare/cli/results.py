@@ -53,7 +53,9 @@ def table(
     from compare.report.tables.shapes import TableShape, default_shape, load_table
     from compare.report.tables.table import render_table
     from compare.report.views import refresh_views
+    from compare.system.log import show_messages
 
+    show_messages()
     for folder in folders:
         refresh_views(folder)
     form = "json" if as_json else form

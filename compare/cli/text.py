@@ -1,4 +1,4 @@
-"""Commands on text: translate, score, score-run, score-model, contrast."""
+"""Commands on text: translate, score, add-scores, score-run, score-model, contrast."""
 
 import json
 import sys
@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperOption
 
-from compare.cli.app import AsJson, PluginModules, Quiet, app, load_all_plugins, print_visible
+from compare.cli.app import (
+    AsJson,
+    CorpusFolder,
+    Folders,
+    PluginModules,
+    Quiet,
+    app,
+    corpus_folder,
+    load_all_plugins,
+    print_visible,
+)
 
 if TYPE_CHECKING:
     from compare.decoding.sampling import Sampling
@@ -72,6 +82,9 @@ def translate(
         texts = [json.dumps(without_nan(records), indent=2, ensure_ascii=False)]
     for text in texts:
         print(text)  # the text itself, whatever it holds
+    if unknown := model.count_unknown(lines):  # translations read as if these words had been understood
+        text = f"warning: {unknown:,} of {len(lines):,} lines have words that the vocabulary lacks: the model"
+        print_visible(f"{text} reads <unk> in their place", file=sys.stderr)
     return 0
 
 
@@ -153,6 +166,32 @@ def score(
         scores = add_external_scores(scores, external, ref, src)
     elif src is not None:
         raise ValueError("--src has no effect without --external: leave it out")
+    print_visible(render_scores(scores, as_json=as_json))
+    return 0
+
+
+@app.command("add-scores")
+def add_scores(
+    folders: Folders,
+    external: Annotated[
+        list[str], typer.Option(help="comet, NAME=COMMAND with {hyp}, or NAME=FILE. May be repeated.")
+    ],
+    test: Annotated[str, typer.Option(help="Test set [default: the first].")] = "",
+    corpus: CorpusFolder = None,
+    as_json: AsJson = False,
+) -> int:
+    """Add a metric from outside to finished runs.
+
+    Scores translations as `score --external` does, with source and reference of the corpus, and keeps the
+    scores in the runs: tables and report have a column NAME, and check computes its mean again. {run} in the
+    name of a file stands for the name of each run.
+
+    Example: attnbench add-scores runs/demo --external comet
+    """
+    from compare.integrations.run_scores import add_run_scores
+    from compare.report.tables.scores import render_scores
+
+    scores = add_run_scores(folders, external, test=test, data_root=corpus_folder(corpus))
     print_visible(render_scores(scores, as_json=as_json))
     return 0
 

@@ -68,6 +68,19 @@ def load_plugins_of_run(folder: Path) -> None:
     load_plugins(names, str(path))
 
 
+def plugin_problem(folder: Path) -> str:
+    """Import the plug-ins of a run; return why that is impossible, "" if it is not.
+
+    Args:
+        folder: the folder of the run.
+    """
+    try:
+        load_plugins_of_run(folder)
+    except ValueError as error:
+        return str(error).removeprefix(f"{folder / 'config.toml'}: ")
+    return ""
+
+
 def _import(name: str, context: str) -> Plugin:
     """Import a plug-in, or leave everything as it was; see ``load_plugins``."""
     root = name.partition(".")[0]
@@ -78,7 +91,7 @@ def _import(name: str, context: str) -> Plugin:
     importlib.invalidate_caches()
     try:
         if root not in sys.modules and find_spec(root) is None:
-            raise ValueError("it is not installed here: install it, or put its folder on PYTHONPATH")
+            raise ValueError(f"it is not installed here: {_remedy(root)}")
         importlib.import_module(name)
         # The program itself may have imported it before, whose entries are then those of no other plug-in.
         registered = changes.added() if name not in loaded else changes.unclaimed()
@@ -94,6 +107,13 @@ def _import(name: str, context: str) -> Plugin:
         text = first_line(error) if isinstance(error, Exception) else f"status {error.code!r}"
         raise ValueError(f"{context}: plug-in {name!r} cannot be used: {kind}{text}") from error
     return Plugin(module=name, version=version, registered=registered)
+
+
+def _remedy(root: str) -> str:
+    """Say how a module can be found; the command ``attnbench`` does not look into the working directory."""
+    if (Path(root) / "__init__.py").is_file() or Path(f"{root}.py").is_file():
+        return f"it is in the working directory, so set PYTHONPATH={Path.cwd()}, or install it"
+    return "install it, or put its folder on PYTHONPATH"
 
 
 def _sources(package: ModuleType) -> Iterator[tuple[Path, Path]]:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from compare.decoding.beams import Hypothesis, SpecialIds
@@ -16,7 +17,7 @@ def generate(
     src: Tensor,
     src_mask: Tensor,
     *,
-    limits: Tensor,
+    limits: Tensor | int,
     special: SpecialIds,
     beam_size: int | None = None,
     n_best: int = 1,
@@ -29,7 +30,7 @@ def generate(
         model: the model, in eval mode.
         src: source ids with their end of sentence, padded on the right, (B, S).
         src_mask: True at real source tokens, (B, S).
-        limits: maximum length of each translation, end of sentence not counted, (B,).
+        limits: maximum length of each translation, end of sentence not counted, (B,); or one number for all.
         special: ids of padding, begin and end of sentence.
         beam_size: open hypotheses per sentence of beam search; None: ``n_best``, so that 1 is greedy search.
         n_best: hypotheses per sentence.
@@ -43,6 +44,8 @@ def generate(
     Raises:
         ValueError: options that do not go together, or as ``search_n_best`` and ``sample``.
     """
+    if isinstance(limits, int):
+        limits = torch.full((src.size(0),), limits, device=src.device)
     if sampling is None:
         return search_n_best(
             model,

@@ -22,7 +22,7 @@ from compare.system.distributed import SINGLE, Processes
 from data.batch import make_source_batch
 from data.encoded_split import Ints
 from data.loader import decode_batches
-from data.vocabulary import BOS, EOS, VocabularyPair
+from data.vocabulary import BOS, EOS, UNK, VocabularyPair
 
 if TYPE_CHECKING:
     from compare.models.registry import Model
@@ -76,6 +76,12 @@ class Translator:
         self.model, self.vocabularies, self.decode, self.device = model, vocabularies, decode, device
         self.penalty, self.processes = penalty or length_penalties(decode)[0], processes
         self.folder, self.label = folder, label
+
+    def __repr__(self) -> str:
+        """Name the model and its size."""
+        weights = sum(parameter.numel() for parameter in self.model.parameters())
+        label = self.label or type(self.model).__name__
+        return f"Translator({label}, {weights:,} weights, on {self.device})"
 
     def lead(self, work: Callable[[], T]) -> T:
         """Run ``work`` in process 0, while the other processes take their shares of its searches.
@@ -293,6 +299,10 @@ class Translator:
         self.model.eval()
         return search(self.model, src, src_mask, limits=torch.tensor(limits), rows=rows)
 
+    def count_unknown(self, lines: Sequence[str]) -> int:
+        """Count the lines with words that the source vocabulary lacks: the model reads <unk> for them."""
+        return sum(UNK in self.vocabularies.src.encode(line) for line in lines)
+
     @torch.inference_mode()
     def attend(self, line: str) -> SentenceAttention:
         """Translate one line and compute the attention weights of every piece of the translation.
@@ -303,7 +313,12 @@ class Translator:
         Returns:
             The translation with source pieces, target pieces, and weights by name, (heads, T, S); ``plot()``
             draws them, and a notebook shows them in a viewer.
+
+        Raises:
+            TypeError: not one string.
         """
+        if not isinstance(line, str):
+            raise TypeError(f"attend takes one sentence as a string, found {type(line).__name__}")
         ids = self.search([line])[0].tokens
         src, src_mask = (
             part.to(self.device) for part in make_source_batch([self.vocabularies.src.encode(line)])

@@ -18,6 +18,7 @@ from compare.experiment.timing.speed_figures import Figures, log_speed, speed_fi
 from compare.models.flops import train_flops_per_token
 from compare.models.meta_model import build_meta_model
 from compare.models.registry import Architecture
+from compare.results.external_file import external_columns
 from compare.results.likelihood_file import read_likelihoods
 from compare.results.run_folder import RunFolder
 from compare.results.speed_file import read_speed
@@ -167,8 +168,14 @@ def _epochs(stream: BatchStream, updates: int) -> float:
 
 
 def quality_figures(folder: RunFolder, corpus: Corpus) -> Figures:
-    """Score the translations, if there are any; the first test set gives the headline figures."""
-    scores = task_of(folder.run).score_tests(folder, corpus)
+    """Score the translations, if there are any; the first test set gives the headline figures.
+
+    Scores of metrics from outside are taken from external.json, where they are of these translations.
+    """
+    scores = {
+        test: dataclasses.replace(found, scores={**found.scores, **external_columns(folder, test)})
+        for test, found in task_of(folder.run).score_tests(folder, corpus).items()
+    }
     first, *further = corpus.tests
     names = {item.name for item in dataclasses.fields(Result)}
     headline = dataclasses.asdict(scores[first]) if scores else {}

@@ -158,7 +158,7 @@ def _change_settings(folder: Path, runs: Sequence[RunFolder], updates: int) -> N
         for run in runs:
             (run.folder / "result.json").unlink(missing_ok=True)
             write_atomically(run.config, run.run.to_toml())
-            for made in (run.weights, run.selection, run.likelihoods, run.speed):
+            for made in (run.weights, run.selection, run.likelihoods, run.external, run.speed):
                 made.unlink(missing_ok=True)
             for test in run.tests:
                 run.plain_output(test).unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -78,21 +79,17 @@ def fit(
     """
     folder = Path(folder)
     check_output_folder(folder)
+    is_new = not (folder / PAIRS).exists()
+    kept = _keep_pairs(pairs, folder)
     plan = PreparationPlan(
-        sources=[Records(path=_keep_pairs(pairs, folder), fields=("src", "tgt"))],
-        langs=langs,
-        valid=valid,
-        test=test,
+        sources=[Records(path=kept, fields=("src", "tgt"))], langs=langs, valid=valid, test=test
     )
-    first_pass = run_first_pass(plan)
-    text = starter_experiment(langs, first_pass, first_pass.sizes, [preset])
-    corpus = folder / CORPUS
-    if not corpus.exists():
-        prepare_corpus(plan, corpus)
-    elif not summary(plan, first_pass).items() <= _read_manifest(corpus).items():
-        raise ValueError(f"{corpus} has other languages or sizes of valid and test: choose another folder")
-    path = corpus / f"{preset}.toml"
-    write_atomically(path, text)
+    try:
+        path = _prepare(plan, folder / CORPUS, preset)
+    except (ValueError, OSError):
+        if is_new:
+            kept.unlink(missing_ok=True)
+        raise
     experiment = load_experiment(path, overrides)
     (model,) = experiment.models
     model = dataclasses.replace(model, overrides={**model.overrides, **(settings or {})})
@@ -102,6 +99,33 @@ def fit(
     if result.status != "done":
         raise ValueError(f"{run}: training {result.status}: {result.reason or 'call fit again to continue'}")
     return load_model(run, RunFolder.read(run).run.train.device)
+
+
+def _prepare(plan: PreparationPlan, corpus: Path, preset: str) -> Path:
+    """Divide the pairs, unless that has been done, and write the experiment's file; return its path.
+
+    Raises:
+        ValueError: the pairs cannot be used, or there are runs on a corpus that was divided otherwise.
+    """
+    first_pass = run_first_pass(plan)
+    text = starter_experiment(plan.langs, first_pass, first_pass.sizes, [preset])
+    same = summary(plan, first_pass).items() <= _read_manifest(corpus).items()
+    if corpus.exists() and not same and not _discard(corpus):
+        raise ValueError(f"{corpus} has other languages or sizes of valid and test: choose another folder")
+    if not corpus.exists():
+        prepare_corpus(plan, corpus)
+    path = corpus / f"{preset}.toml"
+    write_atomically(path, text)
+    return path
+
+
+def _discard(corpus: Path) -> bool:
+    """Delete a corpus that an earlier, mistaken call made and no run has used; return whether it was one."""
+    made_of = [Path(str(each["path"])).name for each in _read_manifest(corpus).get("inputs", [])]
+    if made_of != [PAIRS] or any(corpus.parent.glob("*/config.toml")):
+        return False
+    shutil.rmtree(corpus)
+    return True
 
 
 def _read_manifest(corpus: Path) -> dict[str, Any]:
@@ -124,15 +148,23 @@ def _keep_pairs(pairs: Iterable[Sequence[str]], folder: Path) -> Path:
     try:
         with temporary.open("xb") as file:
             for number, pair in enumerate(pairs):
-                if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(t, str) for t in pair):
+                if (
+                    isinstance(pair, str | Mapping)
+                    or len(pair) != 2
+                    or not all(isinstance(t, str) for t in pair)
+                ):
                     raise ValueError(
                         f"pairs[{number}] must be a source and its target, found {abbreviate(pair)}"
                     )
                 file.write(json_bytes({"src": pair[0], "tgt": pair[1]}) + b"\n")
-        if not path.exists():
+        if temporary.stat().st_size == 0:
+            raise ValueError("no pairs: give (source, target) texts")
+        if not path.exists() or (hash_file(path) != hash_file(temporary) and _discard(folder / CORPUS)):
             temporary.replace(path)
         elif hash_file(path) != hash_file(temporary):
-            raise ValueError(f"{folder} holds other pairs than these: choose another folder")
+            raise ValueError(
+                f"{folder} holds other pairs than these: choose another folder, such as folder='runs/fit2'"
+            )
     finally:
         temporary.unlink(missing_ok=True)
     return path

@@ -9,13 +9,14 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
-from statistics import fmean
 from tempfile import TemporaryDirectory
 
-from compare.scoring.metrics import METRICS
+from compare.results.external_file import SegmentScores
+from compare.results.result import Result
+from compare.scoring.metrics import METRICS, metric_of
 from compare.scoring.score import SystemScores
 from compare.system.hints import abbreviate
 from data.text.files import parse_json
@@ -25,21 +26,8 @@ COMET_PACKAGE = "unbabel-comet==2.2.6"
 """What uvx installs, for itself alone."""
 COMET_MODEL = "Unbabel/wmt22-comet-da"
 """Rei et al. 2022; it needs the source and a reference."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SegmentScores:
-    """Scores of one text by a metric from outside."""
-
-    segments: Sequence[float]
-    """One score per line."""
-    signature: str
-    """Version and settings of the metric; scores compare only under the same signature."""
-
-    @property
-    def score(self) -> float:
-        """The score of the text: the mean of its segments."""
-        return fmean(self.segments)
+FIELDS = frozenset(field.name for field in fields(Result))
+"""Columns that every result has."""
 
 
 def add_external_scores(
@@ -65,38 +53,71 @@ def add_external_scores(
         ValueError: a name that is taken, a program that fails or is missing, no source or several references
             where one is needed, or scores that are no numbers or not one per line.
     """
-    systems = [Path(system) for system in scores]
+    found = score_externally(metrics, [Path(system) for system in scores], references, src)
     result = dict(scores)
+    for number, (system, own) in enumerate(scores.items()):
+        columns = dict(own.scores)
+        for name, of_systems in found.items():
+            columns |= of_systems[number].columns(name)
+        result[system] = replace(own, scores=columns)
+    return result
+
+
+def score_externally(
+    metrics: Sequence[str],
+    systems: Sequence[Path],
+    references: Sequence[str | Path],
+    src: str | Path | None = None,
+) -> dict[str, list[SegmentScores]]:
+    """Score files of translations by metrics from outside.
+
+    Args:
+        metrics: as for ``add_external_scores``.
+        systems: files of translations.
+        references: files of references.
+        src: the file of the source text.
+
+    Returns:
+        By name of the metric, the scores of each system.
+
+    Raises:
+        ValueError: see ``add_external_scores``.
+    """
     lengths = [len(read_lines(system, allow_blank=True)) for system in systems]
+    found: dict[str, list[SegmentScores]] = {}
     for text in metrics:
         name, _, value = text.partition("=")
-        if not re.fullmatch("[a-z][a-z0-9_]*", name) or name in METRICS:
-            raise ValueError(
-                f"--external {text}: the name must be of lower-case letters, digits and underscores, "
-                f"and none of {', '.join(METRICS)}"
-            )
+        _check_name(name, text, found)
         if not value and name != "comet":
             raise ValueError(
                 f"--external {text}: known is comet; else give NAME=COMMAND with {{hyp}}, or NAME=FILE"
             )
         if value and "{hyp}" not in value:
-            found = _read_files(name, value.split(","), len(systems))
+            found[name] = _read_files(name, value.split(","), len(systems))
         else:
-            found = _run_program(name, value, systems, [Path(path) for path in references], src)
-        for system, each, lines in zip(scores, found, lengths, strict=True):
+            found[name] = _run_program(name, value, systems, [Path(path) for path in references], src)
+        for system, each, lines in zip(systems, found[name], lengths, strict=True):
             if len(each.segments) != lines:
                 raise ValueError(f"{name}: {len(each.segments)} scores for {lines} lines of {system}")
-            columns: dict[str, float | str] = {name: each.score, f"{name}_signature": each.signature}
-            result[system] = replace(result[system], scores={**result[system].scores, **columns})
-    return result
+    return found
+
+
+def _check_name(name: str, text: str, found: Collection[str]) -> None:
+    """Reject a name that cannot be that of a column, or is one already."""
+    if not re.fullmatch("[a-z][a-z0-9_]*", name) or name in METRICS:
+        raise ValueError(
+            f"--external {text}: the name must be of lower-case letters, digits and underscores, "
+            f"and none of {', '.join(METRICS)}"
+        )
+    if metric_of(name) or name in FIELDS or name in found:
+        raise ValueError(f"--external {text}: there is a column {name!r} already: choose another name")
 
 
 def _read_files(name: str, paths: Sequence[str], systems: int) -> list[SegmentScores]:
     if len(paths) != systems:
         raise ValueError(f"--external {name}: {len(paths)} files of scores for {systems} systems")
     return [
-        _parse(Path(path).read_text(encoding="utf-8"), path, f"{name}|file:{Path(path).name}")
-        for path in paths
+        _parse(Path(path).read_text(encoding="utf-8"), path, f"{name}|scores:from a file") for path in paths
     ]
 
 

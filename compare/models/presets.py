@@ -1,6 +1,7 @@
 """Presets: models of the literature under the names used there."""
 
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import Any
 
 from compare.models.departures import DEPARTURES, Departure
@@ -9,7 +10,7 @@ from compare.models.ladder_config import LadderConfig
 from compare.models.registry import Architecture, family_of
 from compare.models.resolved_model import ResolvedModel
 from compare.optim.config import OptimConfig
-from compare.system.hints import abbreviate, did_you_mean
+from compare.system.hints import MAX_COMPARED, abbreviate, did_you_mean
 from compare.system.plugins import track_registry
 from seq2seq.config import AttentionConfig, Cell, RecurrentLanguageModelConfig, Seq2SeqConfig
 from transformer.config import DecoderOnlyConfig, LanguageModelConfig, TransformerConfig
@@ -396,7 +397,10 @@ def find_preset(name: str, context: str = "") -> Preset:
     """
     if name in PRESETS:
         return PRESETS[name]
-    raise ValueError(f"{context}unknown preset {abbreviate(name)}; {did_you_mean(name, PRESETS)}")
+    text = f"{context}unknown preset {abbreviate(name)}; {did_you_mean(name, PRESETS)}"
+    if not get_close_matches(name[:MAX_COMPARED], PRESETS, cutoff=0.7):
+        text += " (attnbench models lists all; one of your own needs its plug-in: docs/plugins.md)"
+    raise ValueError(text)
 
 
 def list_presets() -> list[str]:

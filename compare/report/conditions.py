@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from compare.report.convergence import list_ends_of_training
 from compare.results.column import Row
-from compare.results.score_columns import further_tests
+from compare.results.score_columns import external_metrics, further_tests
 from compare.scoring.metrics import METRICS
 from compare.system.cpu_share import DISTURBED
 
@@ -32,7 +32,7 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
     """List metric signatures, hardware, search and data as (name, values); unknown ones are left out."""
     lines = {
         **{
-            METRICS[metric].heading: list(
+            metric_heading(metric): list(
                 dict.fromkeys(signature for column in columns for signature in distinct(rows, column))
             )
             for metric, columns in signature_columns(rows[0]).items()
@@ -102,13 +102,22 @@ def _smallest_differences(rows: Sequence[Row]) -> list[str]:
 
 
 def signature_columns(columns: Iterable[str]) -> dict[str, list[str]]:
-    """List the signature columns of all test sets by metric, for metrics that record one for the first."""
+    """List the signature columns of all test sets by metric.
+
+    Registered metrics must record one for the first test set; those from outside may have scored any.
+    """
     names = list(columns)
+    metrics = [metric for metric in METRICS if f"{metric}_signature" in names]
+    metrics += [metric for test in ("", *further_tests(names)) for metric in external_metrics(names, test)]
     return {
         metric: [name for name in names if name.startswith(f"{metric}_signature")]
-        for metric in METRICS
-        if f"{metric}_signature" in names
+        for metric in dict.fromkeys(metrics)
     }
+
+
+def metric_heading(metric: str) -> str:
+    """Return the heading of a registered metric, or the name of one from outside."""
+    return METRICS[metric].heading if metric in METRICS else metric
 
 
 def find_warnings(rows: Sequence[Row]) -> list[str]:

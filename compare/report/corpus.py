@@ -7,6 +7,9 @@ from data.prepare.checks import CorpusCheck
 from data.prepare.findings import QUANTILES, Finding
 from data.prepare.split_check import SplitCheck
 
+BROKEN = ": not text"
+"""End of the label of lines that no run can read."""
+
 
 def render_check(check: CorpusCheck) -> str:
     """Render the measurements and findings of a check, one block of lines per split."""
@@ -64,4 +67,6 @@ def _line(label: str, finding: Finding) -> str:
     more = ", ..." if finding.count > len(finding.lines) else ""
     characters = ", ".join(f"{code} x{count:,}" for code, count in common.items())
     lines = f"line {', '.join(map(str, finding.lines))}{more}"
+    if label.endswith(BROKEN):
+        characters = "bytes that are not UTF-8: save the file as UTF-8, or drop these lines by --drop-broken"
     return f"  {label:<26}{finding.count:>8,}  {lines}{f'  ({characters})' if characters else ''}"

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+from compare.config.plugins import plugin_problem
 from compare.experiment.task import task_of
 from compare.report.plots.attention import draw_test_line
 from compare.report.plots.plots import learning_curves, plots_folder, save_figure
@@ -30,11 +31,14 @@ def render_views(results: Sequence[Result]) -> dict[str, str]:
 def refresh_views(folder: Path) -> None:
     """Write those tables and results.jsonl of an experiment again that exist but are out of date.
 
-    A published or a read-only folder is left as it is.
+    A published or a read-only folder is left as it is, and so is one with a plug-in that is not here.
     """
     if not (folder / "experiment.json").is_file() or write_protection(folder):
         return
-    for name, text in render_views(read_results(folder)).items():
+    results = read_results(folder)
+    if any(plugin_problem(folder / result.run) for result in results):
+        return
+    for name, text in render_views(results).items():
         path = folder / name
         if path.is_file() and path.read_text(encoding="utf-8", errors="replace") != text:
             write_atomically(path, text)

@@ -17,6 +17,10 @@ from compare.scoring.metrics import METRICS
 
 FURTHER_FIELDS = (
     ("METRIC_signature", "sacreBLEU's signature of a metric"),
+    (
+        "NAME, NAME_signature",
+        "score and signature of a metric from outside, such as comet (attnbench add-scores); where known",
+    ),
     ("METRIC_ci_low, METRIC_ci_high", "95% bootstrap interval of one run, for other sentences"),
     ("FIELD_sd", "standard deviation of a field over seeds, in aggregated tables"),
     ("FIELD_TEST", "a score, interval, length or perplexity on a further test set, such as bleu_test_long"),

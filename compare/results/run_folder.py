@@ -87,6 +87,11 @@ class RunFolder:
         """The likelihood of the references of the test sets; absent in runs of earlier versions."""
         return self.folder / "perplexity.json"
 
+    @property
+    def external(self) -> Path:
+        """Scores by metrics from outside; absent where none has scored the run."""
+        return self.folder / "external.json"
+
     def penalty(self) -> LengthPenalty:
         """Return the length penalty of the run: the one chosen on validation, or the only one of its config.
 
@@ -127,7 +132,7 @@ class RunFolder:
         The files of ``masks`` may be elsewhere and stand here under the names of their copies.
         """
         names = [self.config, self.folder / FILE_NAME, self.metrics, self.speed, self.weights, self.selection]
-        names.append(self.likelihoods)
+        names += [self.likelihoods, self.external]
         names += [self.plain_output(test) for test in self.tests]
         files = {name.relative_to(self.folder).as_posix(): plain_or_gzip(name) for name in sorted(names)}
         return {name: path for name, path in (files | self.masks()).items() if path.exists()}

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from compare.results.column import Column, Group, IntervalColumn, Row, Shown
-from compare.scoring.metrics import METRICS
+from compare.scoring.metrics import METRICS, metric_of
 from compare.scoring.score import HEADLINE
 
 PRIMARY = "bleu"
@@ -121,6 +121,39 @@ def bleu_interval_column(kind: str, test: str = "") -> Column:
         intervals=(kind, "ci") if kind == "test_set" else (kind,),
         test=test,
     )
+
+
+def external_metrics(columns: Iterable[str], test: str = "") -> list[str]:
+    """List the metrics of a row that are not registered: those of programs outside, or of missing plug-ins.
+
+    Args:
+        columns: columns of the row.
+        test: a further test set; empty: the first.
+    """
+    names, suffix = list(columns), f"_{test}" if test else ""
+    end = f"_signature{suffix}"
+    found = [name.removesuffix(end) for name in names if name.endswith(end) and metric_of(name) is None]
+    return [metric for metric in found if f"{metric}{suffix}" in names]
+
+
+def external_columns(columns: Iterable[str]) -> list[Column]:
+    """Return the columns of ``external_metrics``, of all test sets.
+
+    Args:
+        columns: columns of one row, or of all.
+    """
+    names = list(dict.fromkeys(columns))
+    return [
+        Column(
+            f"{metric}_{test}" if test else metric,
+            f"{metric} {test}".strip(),
+            Group.QUALITY,
+            help="by a program or file from outside (attnbench add-scores); check recomputes only the mean",
+            shown=Shown.IF_KNOWN,
+        )
+        for test in ("", *further_tests(names))
+        for metric in external_metrics(names, test)
+    ]
 
 
 def further_tests(columns: Iterable[str]) -> list[str]:

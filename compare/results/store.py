@@ -3,13 +3,15 @@
 result.json is the only source of a run's result; results.jsonl, data frames, tables and plots derive from it.
 """
 
+import logging
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compare.config.plugins import load_plugins_of_run
+from compare.config.plugins import plugin_problem
 from compare.config.sections import run_name
 from compare.config.toml_text import read_toml
 from compare.results.result import Result, Status
@@ -32,6 +34,8 @@ __all__ = [
     "to_json_lines",
     "write_json_lines",
 ]
+logger = logging.getLogger(__name__)
+
 DTYPES: dict[Any, str] = {int: "int64", int | None: "Int64", float | None: "float64"}
 MAX_BYTES = 1_000_000
 """Size that no result.json and no experiment.json reaches."""
@@ -135,9 +139,11 @@ def to_frame(results: Iterable[Result]) -> "pd.DataFrame":
 def _read_own_result(folder: Path) -> Result:
     """Read the result of a run, whose folder must bear its label and seed; import the plug-ins it names.
 
-    Tables, plots and ``check`` find the other files of a run by its label and seed.
+    Tables, plots and ``check`` find the other files of a run by its label and seed. Without its plug-ins, a
+    result is what it is, but their metrics have no headings.
     """
-    load_plugins_of_run(folder)  # their metrics have columns
+    if problem := plugin_problem(folder):
+        _warn(f"{problem}; the stored figures are shown")
     result = read_result(folder)
     if result.run not in (folder.name, run_name(*_label_and_seed(folder.name))):
         raise ValueError(
@@ -145,6 +151,12 @@ def _read_own_result(folder: Path) -> Result:
             f"but its folder is not {abbreviate(result.run)}: put the run's own back"
         )
     return result
+
+
+@cache
+def _warn(text: str) -> None:
+    """Log a warning, once for all runs."""
+    logger.warning(text)
 
 
 def read_registry(path: Path) -> dict[str, Any]:

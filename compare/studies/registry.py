@@ -190,7 +190,7 @@ def run_study(
         ValueError: unknown study, or ``runs`` for a study that reads none.
     """
     if name not in STUDIES:
-        raise ValueError(f"unknown study {name!r}; {did_you_mean(name, STUDIES)}")
+        raise ValueError(f"unknown study {name!r}; {did_you_mean(name, STUDIES)} (attnbench study lists all)")
     study = STUDIES[name]
     folder, runs = Path(folder), None if runs is None else Path(runs)
     if runs is not None and not study.reads_runs:

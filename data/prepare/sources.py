@@ -29,7 +29,8 @@ def find_sources(
         files: tables, JSON lines, or pairs of files: source, target, source, target, ...
         src: source files, instead of ``files``.
         tgt: their target files, in the same order.
-        columns: the two columns of tables, from 1; empty: "1,2" for .tsv and .tab files.
+        columns: the two columns of tables, by number from 1 ("1,2"), or by their names in the first line
+            ("en,de"); empty: the only two columns of .tsv and .tab files.
         fields: the two fields of JSON lines, such as "en,de" or "translation.en,translation.de".
 
     Returns:
@@ -54,7 +55,7 @@ def find_sources(
     if fields or (suffixes and suffixes <= {*RECORDS}):
         return tuple(Records(path=path, fields=_parse_fields(fields)) for path in paths)
     if columns or (suffixes and suffixes <= {*TABLES}):
-        return tuple(Table(path=path, columns=_parse_columns(columns or "1,2")) for path in paths)
+        return tuple(Table(path=path, columns=_parse_columns(columns)) for path in paths)
     return _file_pairs(paths)
 
 
@@ -87,6 +88,8 @@ def languages(sources: Sequence[Source]) -> tuple[str, str]:
             first, second = (Path(plain_name(path)).suffix.removeprefix(".") for path in (src, tgt))
         case Records(fields=fields):
             first, second = (field.rpartition(".")[2] for field in fields)
+        case Table(columns=(str(first), str(second))):
+            pass
         case _:
             return UNNAMED
     return (first, second) if first != second and is_language(first) and is_language(second) else UNNAMED
@@ -129,12 +132,21 @@ def _file_pairs(files: Sequence[Path]) -> tuple[Source, ...]:
     return tuple(sources)
 
 
-def _parse_columns(text: str) -> tuple[int, int]:
-    """Split "1,2" into its two numbers."""
+def _parse_columns(text: str) -> tuple[int, int] | tuple[str, str] | None:
+    """Split "1,2" into its two numbers, "en,de" into its two names; None for an empty text."""
+    if not text:
+        return None
     parts = text.split(",")
-    if len(parts) != 2 or not all(part.isdecimal() and int(part) for part in parts) or parts[0] == parts[1]:
-        raise ValueError(f"--columns {text}: must be two different numbers from 1 on, such as 1,2")
-    return int(parts[0]), int(parts[1])
+    if len(parts) == 2 and parts[0] != parts[1]:
+        first, second = parts
+        if all(part.isdecimal() and int(part) for part in parts):
+            return int(first), int(second)
+        if not any(part.isdecimal() or not part for part in parts):
+            return first, second
+    raise ValueError(
+        f"--columns {text}: must be two different numbers from 1 on, such as 1,2, or two names of the first "
+        "line, such as en,de"
+    )
 
 
 def _parse_fields(text: str) -> tuple[str, str]:

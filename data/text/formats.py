@@ -114,12 +114,13 @@ class _Lines:
 
 @dataclass(frozen=True, kw_only=True)
 class Table(_Rows):
-    """A file of columns separated by tabs, without quotes and without a header line."""
+    """A file of columns separated by tabs, without quotes."""
 
     path: Path
     """The file; see ``iter_lines`` for the supported kinds."""
-    columns: tuple[int, int]
-    """Numbers of the source column and the target column, from 1."""
+    columns: tuple[int, int] | tuple[str, str] | None = None
+    """Source column and target column: their numbers, from 1, where there is no header line; or their names
+    in the header line; None: the only two of a table without a header line."""
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -127,26 +128,50 @@ class Table(_Rows):
         return (self.path,)
 
     def blocks(self, *, keep_broken: bool = False) -> Iterator[PairBlock]:
-        """Stream the pairs in lists; a blank line gives a blank pair.
+        """Stream the pairs in lists; a blank line gives a blank pair, a header line none.
 
         Args:
             keep_broken: see ``iter_lines``.
 
         Raises:
-            ValueError: a line has too few columns; see ``iter_lines`` for others.
+            ValueError: a line has too few columns, the header has no such names, or the columns are not given
+                and the first line has more than two; see ``iter_lines`` for others.
         """
-        return _parsed_blocks(self.path, self._parse, keep_broken=keep_broken)
+        numbers: list[int] = []
 
-    def _parse(self, line: str, context: str) -> tuple[str, str]:
-        """Return the two cells of a line; ``context`` begins the message of an error."""
-        cells = line.split("\t")
-        if len(cells) < max(self.columns):
+        def parse(line: str, context: str) -> tuple[str, str] | None:
+            cells = line.split("\t")
+            if not numbers:
+                numbers.extend(self._numbers(cells, context))
+                if self.columns is not None and isinstance(self.columns[0], str):
+                    return None  # the header line
+            if len(cells) < max(numbers):
+                raise ValueError(
+                    f"{context}: column {max(numbers)} is asked for, found {len(cells)}; "
+                    + ("correct the line, or give other --columns" if len(cells) > 1 else NO_TABS)
+                )
+            src, tgt = (cells[number - 1] for number in numbers)
+            return src, tgt
+
+        return _parsed_blocks(self.path, parse, keep_broken=keep_broken)
+
+    def _numbers(self, cells: list[str], context: str) -> Iterator[int]:
+        """Yield the numbers of the two columns, by the cells of the first line."""
+        if self.columns is None and len(cells) > 2:
             raise ValueError(
-                f"{context}: column {max(self.columns)} is asked for, "
-                f"found {len(cells)}; correct the line, or give other --columns"
+                f"{context}: {len(cells)} columns, of which two are needed: name them by --columns, such as "
+                "--columns 1,2, or en,de if the first line has these names"
             )
-        first, second = self.columns
-        return cells[first - 1], cells[second - 1]
+        for column in self.columns or (1, 2):
+            if isinstance(column, int):
+                yield column
+            elif column in cells:
+                yield cells.index(column) + 1
+            else:
+                raise ValueError(f"{context}: no column {column!r} in the header line {cells!r:.200}")
+
+
+NO_TABS = "there is no tab in it, and columns are separated by tabs, not by commas or spaces"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,14 +212,14 @@ Source = TwoFiles | Table | Records
 
 
 def _parsed_blocks(
-    path: Path, parse: Callable[[str, str], tuple[str, str]], *, keep_broken: bool
+    path: Path, parse: Callable[[str, str], tuple[str, str] | None], *, keep_broken: bool
 ) -> Iterator[PairBlock]:
     """Stream the pairs of a file of one pair per line.
 
     Args:
         path: the file.
-        parse: returns the two sides of a line that is not blank; its second argument begins the message of an
-            error.
+        parse: returns the two sides of a line that is not blank, or None for a header; its second argument
+            begins the message of an error.
         keep_broken: see ``iter_lines``.
     """
     name, number = display_name(path), 0
@@ -204,6 +229,8 @@ def _parsed_blocks(
             for line in lines:
                 number += 1
                 pair = parse(line, f"{name}, line {number}") if line.strip() else ("", "")
+                if pair is None:
+                    continue
                 for side, text in zip(block, pair, strict=True):
                     side.append(text)
         except ValueError:

@@ -79,6 +79,9 @@ class Echo:
     def translate(self, lines: Sequence[str], beam_size: int | None) -> Sequence[str]:
         return lines
 
+    def count_unknown(self, lines: Sequence[str]) -> int:
+        return 0
+
 
 def test_translations_are_utf8_on_any_terminal(monkeypatch: pytest.MonkeyPatch):
     sentences = "Das Öl heißt 油.\n😀\n\nx\u2028y\n"

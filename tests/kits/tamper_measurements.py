@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from compare import add_run_scores
 from compare.results.run_folder import RunFolder
 from tests.kits.forgery import edit_json, edit_text
 from tests.kits.tamper_actions import OTHER, RUN
@@ -55,6 +56,25 @@ def hide_convergence(folder: Path) -> None:
     """Leave a longer run without its gain."""
     shutil.copytree(folder / RUN, folder / "longer" / RUN)
     (folder / "longer" / RUN / "result.json").unlink()
+
+
+def claim_score(folder: Path) -> None:
+    """Raise the score of a metric from outside, but not its segments."""
+    _score_from_outside(folder)
+    edit_json(folder / RUN / "result.json", lambda record: record["scores"].update(human=99.5))
+
+
+def borrow_scores(folder: Path) -> None:
+    """Give the scores of one run by a metric from outside to another."""
+    _score_from_outside(folder)
+    shutil.copy(folder / OTHER / "external.json", folder / RUN / "external.json")
+
+
+def _score_from_outside(folder: Path) -> None:
+    """Add a metric from outside to all runs, honestly."""
+    scores = folder.parent / "human.scores"
+    scores.write_text("# human|raters:3\n" + "0.5\n" * 30)
+    add_run_scores([folder / RUN, folder / OTHER], [f"human={scores},{scores}"])
 
 
 def set_length_ratios(content: dict[str, Any]) -> None:

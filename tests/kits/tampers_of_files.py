@@ -20,7 +20,9 @@ from tests.kits.tamper_actions import (
     swap,
 )
 from tests.kits.tamper_measurements import (
+    borrow_scores,
     choose_longest,
+    claim_score,
     double_tokens,
     halve_loss,
     likelihoods,
@@ -157,6 +159,17 @@ TAMPERS_OF_FILES = (  # The log.
         "the perplexity of another seed",
         copy_files(OTHER, RUN, "perplexity.json"),
         "luong-seed1: perplexity.json: weights: recorded …, found …",
+        figures=True,
+    ),
+    Tamper(
+        "a score of a metric from outside",
+        claim_score,
+        "luong-seed1: human: recorded …, found …",
+    ),
+    Tamper(
+        "segment scores of a metric from outside, of the translations of another seed",
+        borrow_scores,
+        "luong-seed1: external.json: human of test: translations: recorded …, found …",
         figures=True,
     ),
     Tamper(

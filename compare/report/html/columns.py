@@ -17,6 +17,7 @@ from compare.results.score_columns import (
     INTERVALS,
     PRIMARY,
     bleu_interval_column,
+    external_columns,
     length_columns,
     likelihood_columns,
     score_column,
@@ -86,6 +87,9 @@ def columns_of(
     columns += _verdicts(comparisons, first, f"against {reference}", reference)
     scores = [score_column(metric) for metric in METRICS if metric != PRIMARY]
     columns += [report_column(column, rows, f"on {first}") for column in scores if _is_known(column, rows)]
+    columns += [
+        report_column(column, rows) for column in external_columns(name for row in rows for name in row)
+    ]
     for test in further:
         if translated:
             columns.append(report_column(score_column(PRIMARY, test), rows))

@@ -13,6 +13,7 @@ from compare.results.score_columns import (
     PRIMARY,
     are_language_models,
     bleu_interval_column,
+    external_columns,
     further_tests,
     length_columns,
     likelihood_columns,
@@ -72,7 +73,7 @@ def _default_columns(rows: Sequence[Row]) -> list[Column]:
     else:
         primary = [score_and_interval_column(PRIMARY, test) for test in ("", *tests)]
     others = [score_column(metric) for metric in METRICS if metric != PRIMARY]
-    return [*before, *primary, *others, *lengths, *after]
+    return [*before, *primary, *others, *external_columns(rows[0]), *lengths, *after]
 
 
 def _is_shown(column: Column, rows: Sequence[Row]) -> bool:

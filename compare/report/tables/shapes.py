@@ -6,7 +6,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compare.results.store import load_results
+from compare.config.plugins import plugin_problem
+from compare.results.store import load_results, read_results
 from data.text.paths import as_paths
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def default_shape(folders: Sequence[Path]) -> TableShape:
     """Return the shape of a table for people: aggregated where a model has several seeds, else rows.
 
     Rows that have not ended, or failed, have no place in means and must be seen, so that a table with one of
-    them has all rows.
+    them has all rows. So has one of runs whose plug-ins are not here: means need their settings.
 
     Args:
         folders: folders of experiments or of single runs.
@@ -71,7 +72,8 @@ def default_shape(folders: Sequence[Path]) -> TableShape:
     several = frame.groupby(["experiment", "label"])["seed"].nunique().max() > 1
     are_experiments = all((folder / "experiment.json").is_file() for folder in folders)
     if several and are_experiments and (frame["status"] == "done").all():
-        return TableShape.AGGREGATED
+        runs = [folder / result.run for folder in folders for result in read_results(folder)]
+        return TableShape.ROWS if any(map(plugin_problem, runs)) else TableShape.AGGREGATED
     return TableShape.ROWS
 
 

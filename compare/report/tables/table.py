@@ -11,14 +11,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from compare.analysis.table import Row
-from compare.report.conditions import signature_columns
+from compare.report.conditions import metric_heading, signature_columns
 from compare.report.tables.latex import latex
 from compare.report.tables.layout import layout_table
 from compare.report.tables.markdown import markdown
 from compare.results.column_catalogue import stored_fields
 from compare.results.csv_table import csv_table
 from compare.results.store import Result, to_frame
-from compare.scoring.metrics import METRICS
 from data.text.control_characters import visible_lines
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ def _check_signatures(frame: "pd.DataFrame") -> None:
             signatures = frame[column].dropna().unique()
             if len(signatures) > 1:
                 raise ValueError(
-                    f"{column}: {METRICS[metric].heading} is comparable under one signature only, "
+                    f"{column}: {metric_heading(metric)} is comparable under one signature only, "
                     f"found {signatures[0]} and {signatures[1]}; put these rows into tables of their own"
                 )
 

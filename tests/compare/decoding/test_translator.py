@@ -95,6 +95,13 @@ def test_a_string_is_one_line(sharp: Translator):
     assert sharp.translate(iter(LINES)) == sharp.translate(LINES)  # type: ignore[call-overload]
 
 
+def test_a_translator_says_what_it_is(sharp: Translator):
+    weights = sum(weight.numel() for weight in sharp.model.parameters())
+    assert repr(sharp).startswith(f"Translator({sharp.label}, {weights:,} weights, on cpu")
+    with pytest.raises(TypeError, match="attend takes one sentence as a string, found list"):
+        sharp.attend(["red dog"])  # type: ignore[arg-type]
+
+
 def test_words_never_seen_and_signs_are_no_error(translator: Translator):
     found = translator.translate(["zebra ☃ 漢字", "\x00", "a\u2028b", "😀" * 9])
     assert len(found) == 4
@@ -172,6 +179,17 @@ def test_the_command_translates_standard_input(
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content), encoding="ascii"))
         assert main(["translate", str(row)]) == 0
         assert capsys.readouterr().out.splitlines() == translator.translate(LINES)
+
+
+def test_the_command_says_that_words_are_unknown(
+    row: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    for text, warned in (("red dog\n", ""), ("red dog\nred xylophone\n", "warning: 1 of 2 lines have words")):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        assert main(["translate", str(row)]) == 0
+        printed = capsys.readouterr().err
+        assert printed.startswith(warned)
+        assert bool(printed) == bool(warned)
 
 
 @pytest.mark.gpu

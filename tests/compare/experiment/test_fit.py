@@ -72,7 +72,8 @@ def test_it_trains_as_the_commands_do(tmp_path: Path, capsys: pytest.CaptureFixt
         ([("a", "b", "c")], {}, r"pairs\[0\] must be a source and its target"),
         ([("a", None)], {}, r"pairs\[0\] must be a source and its target, found \('a', None\)"),
         ([("a", "b")], {}, "give at least 3 different pairs"),
-        ([], {}, "pairs"),
+        ([], {}, "no pairs: give"),
+        ([{"de": "a", "en": "b"}], {}, r"pairs\[0\] must be a source and its target, found {'de'"),
         (PAIRS, {"preset": "transfomer"}, "unknown preset 'transfomer'; did you mean 'transformer'"),
         (PAIRS, {"settings": {"d_modle": 8}}, "unknown key 'd_modle'; did you mean 'd_model'"),
         (PAIRS, {"overrides": ["train.updates=1"]}, "unknown key 'train.updates'"),
@@ -82,3 +83,35 @@ def test_mistakes_are_one_line(pairs, changes: dict, message: str, tmp_path: Pat
     with pytest.raises(ValueError, match=message) as caught:
         quick_fit(tmp_path / "fit", pairs, **changes)
     assert "\n" not in str(caught.value)
+
+
+def test_a_mistaken_call_does_not_block_the_folder(tmp_path: Path):
+    """Nothing was trained on what it prepared, so that the corrected call replaces it."""
+    folder = tmp_path / "fit"
+    for pairs, changes in (
+        ([("a", "b")], {}),  # too few
+        (PAIRS[:20], {"settings": {"d_modle": 8}}),
+        (PAIRS, {"langs": ("src", "tgt"), "overrides": ["train.updates=1"]}),
+    ):
+        with pytest.raises(ValueError, match=r"give at least 3|unknown key"):
+            quick_fit(folder, pairs, **changes)
+    with pytest.raises(ValueError, match=r"unknown key 'train\.updates'"):  # reached with the right pairs
+        quick_fit(folder, overrides=["train.updates=1"])
+    assert len((folder / "pairs.jsonl").read_text().splitlines()) == 60
+    assert {path.suffix for path in (folder / "corpus").glob("train.*")} == {".de", ".en"}
+
+    (folder / "lstm-seed1").mkdir()
+    (folder / "lstm-seed1" / "config.toml").touch()
+    with pytest.raises(ValueError, match="holds other pairs than these: choose another folder"):
+        quick_fit(folder, PAIRS[1:])
+    with pytest.raises(ValueError, match="has other languages or sizes of valid and test"):
+        quick_fit(folder, test=2)
+
+
+def test_a_corpus_of_the_users_own_is_not_touched(tmp_path: Path):
+    own = tmp_path / "corpus" / "train.de"
+    own.parent.mkdir()
+    own.write_text("mine")
+    with pytest.raises(ValueError, match="has other languages"):
+        quick_fit(tmp_path)
+    assert own.read_text() == "mine"

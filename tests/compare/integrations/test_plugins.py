@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from compare.experiment.tune.trial_log import TrialResult
 from compare.integrations.entry_points import load_installed_plugins
 from compare.models.presets import PRESETS
 from compare.results.run_folder import RunFolder
+from compare.results.store import _warn, read_result
 from compare.scoring.metrics import METRICS
 from compare.studies.registry import STUDIES
 from compare.system.plugins import PLUGINS
@@ -155,11 +157,57 @@ def test_its_metric_scores_files(example: None, tmp_path: Path, capsys: pytest.C
 
 def test_a_missing_plug_in_is_named(plugin_run: Path, refusal: Refusal):
     config = plugin_run / "conv-gru-seed1" / "config.toml"
-    for command in (["translate", config.parent], ["table", plugin_run], ["check", plugin_run]):
+    for command in (["translate", config.parent], ["report", plugin_run, "-q"]):
         assert refusal(*command) == (
             f"{config}: plug-in '{NAME}' cannot be used: it is not installed here: "
             "install it, or put its folder on PYTHONPATH"
         )
+
+
+def test_a_plug_in_in_the_working_directory_can_be_found(
+    plugin_run: Path, tmp_path: Path, refusal: Refusal, monkeypatch: pytest.MonkeyPatch
+):
+    shutil.copytree(EXAMPLE / NAME, tmp_path / NAME)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if each])  # as the command attnbench has it
+    said = refusal("translate", plugin_run / "conv-gru-seed1")
+    assert f"it is in the working directory, so set PYTHONPATH={tmp_path}, or install it" in said
+
+
+@pytest.fixture
+def without_plugin(plugin_run: Path, tmp_path: Path) -> Path:
+    """A copy of the experiment, where its plug-in is not installed."""
+    _warn.cache_clear()
+    return Path(shutil.copytree(plugin_run, tmp_path / "copy"))
+
+
+def test_without_the_plug_in_a_table_shows_the_stored_figures(
+    without_plugin: Path, capsys: pytest.CaptureFixture[str]
+):
+    (without_plugin / "table.md").write_text("with the headings of the plug-in")
+    assert main(["table", str(without_plugin), "--columns", "label,repetition"]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == (
+        f"warning: plug-in '{NAME}' cannot be used: it is not installed here: install it, or put its folder "
+        "on PYTHONPATH; the stored figures are shown\n"
+    )
+    for run in ("conv-gru", "cosine-rnn"):
+        score = read_result(without_plugin / f"{run}-seed1").scores["repetition"]
+        assert re.search(rf"{run} +\| +{score:,.6g} \|", shown.out)
+    assert (without_plugin / "table.md").read_text() == "with the headings of the plug-in"
+
+
+def test_without_the_plug_in_check_compares_the_hashes(
+    without_plugin: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["check", str(without_plugin), "-q"]) == 0
+    printed = capsys.readouterr().out
+    assert f"not checked: all but the hashes of files, and all tables: plug-in '{NAME}' cannot" in printed
+    assert "(conv-gru-seed1, cosine-rnn-seed1)" in printed
+    assert " 0 differ" in printed
+    (without_plugin / "conv-gru-seed1" / "test.hyp").write_text("forged\n")
+    assert main(["check", str(without_plugin), "-q"]) == 1
+    assert capsys.readouterr().out.startswith("conv-gru-seed1: test.hyp: recorded ")
 
 
 PRESET = "from compare import Preset, register_preset\nfrom seq2seq.config import Seq2SeqConfig\n"

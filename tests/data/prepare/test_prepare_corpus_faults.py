@@ -72,6 +72,7 @@ def test_a_named_pipe_can_be_read(tmp_path: Path):
         (["a.jsonl", "--fields", "en"], ["--fields en:"]),
         (["a.tsv", "--columns", "0,1"], ["--columns 0,1:", "from 1 on"]),
         (["a.tsv", "--columns", "1,1"], ["different"]),
+        (["a.tsv", "--columns", "1,en"], ["--columns 1,en:", "names of the first line"]),
         (["a.tsv", "--columns", "1,2", "--fields", "a,b"], ["give one of them"]),
         (["a.en", "a.de", "--langs", "en"], ["--langs en:"]),
         (["a.en", "a.de", "--langs", "en,../de"], ["--langs en,../de:"]),

@@ -138,6 +138,17 @@ def test_a_line_with_too_few_columns_is_refused(tmp_path: Path):
     )
 
 
+def test_columns_are_named_by_a_header_line(tmp_path: Path):
+    path = write(tmp_path / "t.tsv", b"id\tde\ten\n1\teins\tone\n2\tzwei\ttwo\n")
+    assert rows(Table(path=path, columns=("en", "de"))) == [(1, "one", "eins"), (2, "two", "zwei")]
+    refused(lambda: rows(Table(path=path, columns=("en", "fr"))), "line 1: no column 'fr' in the header")
+    refused(lambda: rows(Table(path=path)), "line 1: 3 columns, of which two are needed", "--columns 1,2")
+    two = write(tmp_path / "two.tsv", b"one\teins\n")
+    assert rows(Table(path=two)) == [(1, "one", "eins")]
+    commas = write(tmp_path / "c.tsv", b"one,eins\n")
+    refused(lambda: rows(Table(path=commas)), "line 1: column 2 is asked for, found 1", "no tab in it")
+
+
 @pytest.mark.parametrize("damage", ["cut", "flipped", "rest", "plain"])
 def test_a_damaged_zst_is_refused(tmp_path: Path, damage: str):
     whole = zstandard.ZstdCompressor(write_checksum=True).compress(b"a line of text\n" * 100)

@@ -1,0 +1,156 @@
+"""``add-scores``: metrics from outside as columns of finished runs, in tables, report and publication."""
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from statistics import fmean
+
+import pandas as pd
+import pytest
+
+from compare import add_run_scores, build_report, check_experiment, load_results, publish_experiment
+from compare.cli import main
+from compare.results.store import read_result
+from tests.kits.cli import Refusal
+from tests.kits.forgery import edit_json, renew_figures, renew_hashes, renew_views
+from tests.kits.runs import ROWS
+
+PROGRAM = """
+import sys
+source, reference, hypothesis = (open(path, encoding="utf-8").read().splitlines() for path in sys.argv[1:])
+print("# words|version:7")
+for one, two, three in zip(source, reference, hypothesis, strict=True):
+    assert len(one.split()) == len(two.split())  # the corpus is translated word for word
+    print(len(three.split()) / len(two.split()))
+"""
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> str:
+    """A metric that a program computes from source, reference and translations."""
+    (tmp_path / "words.py").write_text(PROGRAM)
+    program = f"{shlex.quote(sys.executable)} {shlex.quote(str(tmp_path / 'words.py'))}"
+    return f"words={program} {{src}} {{ref}} {{hyp}}"
+
+
+@pytest.fixture
+def write_scores(copy: Path, tmp_path: Path) -> Callable[..., str]:
+    """Writes a file of segment scores per run, those of run i from i on; gives NAME=FILE."""
+
+    def write(signature: str = "", lines: int = 8) -> str:
+        for number, row in enumerate(ROWS):
+            scores = "".join(f"{number + line}\n" for line in range(lines))
+            (tmp_path / f"{row}.scores").write_text(signature + scores)
+        return f"human={tmp_path}/{{run}}.scores"
+
+    return write
+
+
+def changes(folder: Path) -> list[str]:
+    """The differences that check finds."""
+    return [f"{each.context}: {each.name}" for each in check_experiment(folder).differences]
+
+
+def test_a_program_gives_a_column_of_every_view(
+    copy: Path, command: str, tiny_toml: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["add-scores", str(copy), "--external", command, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    reference = (tiny_toml.parent / "corpus" / "test.de").read_text().splitlines()
+    for name, row in zip(ROWS, rows, strict=True):
+        translations = (copy / name / "test.hyp").read_text().splitlines()
+        ratios = [len(a.split()) / len(b.split()) for a, b in zip(translations, reference, strict=True)]
+        assert row["system"] == str(copy / name)
+        assert row["words"] == read_result(copy / name).scores["words"] == pytest.approx(fmean(ratios))
+    assert rows[0]["words_signature"] == "words|version:7"
+    assert main(["table", str(copy)]) == 0
+    table = capsys.readouterr().out
+    heading, _, first, *_ = table.splitlines()
+    cells = dict(zip(*[[cell.strip() for cell in line.split("|")] for line in (heading, first)], strict=True))
+    assert float(cells["words"]) == pytest.approx(rows[0]["words"], rel=1e-3)
+    assert "- words: words|version:7" in table.replace("\\|", "|")
+    assert main(["table", str(copy), "--columns", "model,words", "--form", "csv"]) == 0
+    assert capsys.readouterr().out.startswith("label,words\n")
+    page = build_report(copy).read_text()
+    assert "words|version:7" in page
+    assert len(re.findall(r"<th[^>]*>(?:<[^>]*>)*words<", page)) == 1
+    found = check_experiment(copy)
+    assert not found.differences
+    assert any("segment scores of words, a metric from outside" in line for line in found.not_checked)
+
+
+def test_files_of_scores_of_one_run_or_all(copy: Path, write_scores: Callable[..., str]):
+    human = write_scores("# human|raters:3\n")
+    add_run_scores(copy / ROWS[1], [human])
+    assert load_results(copy)["human"].isna().tolist() == [True, False]
+    add_run_scores(copy, [human])
+    assert load_results(copy)["human"].tolist() == [3.5, 4.5]
+    assert changes(copy) == []
+
+
+def test_scores_are_published_and_checked_there(
+    copy: Path, write_scores: Callable[..., str], tmp_path: Path, refusal: Refusal
+):
+    add_run_scores(copy, [write_scores()])
+    published = publish_experiment(copy, tmp_path / "published")
+    pd.testing.assert_series_equal(load_results(published)["human"], load_results(copy)["human"])
+    assert changes(published) == []
+    edit_json(published / ROWS[0] / "external.json", lambda all: all["test"]["human"]["segments"].reverse())
+    assert changes(published) == [f"{ROWS[0]}: external.json"]  # the same mean
+    edit_json(published / ROWS[0] / "external.json", lambda all: all["test"]["human"]["segments"].append(9))
+    assert f"{ROWS[0]}: human of test" in changes(published)
+    assert f"{ROWS[0]}: external.json: human of test: lines" in changes(published)
+    assert "is published: add scores to the experiment itself" in refusal(
+        "add-scores", published, "--external", "comet"
+    )
+
+
+def test_scores_of_other_translations_are_not_shown(
+    copy: Path, write_scores: Callable[..., str], refusal: Refusal
+):
+    human = write_scores()
+    add_run_scores(copy, [human])
+    run = copy / ROWS[0]
+    text = (run / "test.hyp").read_text()
+    (run / "test.hyp").write_text("".join(f"{line}\n" for line in reversed(text.splitlines())))
+    assert f"{ROWS[0]}: external.json: human of test: translations" in changes(copy)
+    assert "is not what the run's result was computed from" in refusal("add-scores", run, "--external", human)
+    (run / "test.hyp").write_text(text)
+    edit_json(run / "external.json", lambda all: all["test"]["human"].update(translations="0" * 64))
+    renew_hashes(copy)
+    renew_figures(copy)
+    renew_views(copy)
+    assert load_results(copy)["human"].isna().tolist() == [True, False]
+    assert changes(copy) == [f"{ROWS[0]}: external.json: human of test: translations"]
+    add_run_scores(run, [human])
+    assert changes(copy) == []
+
+
+def test_a_score_without_segments_is_a_difference(copy: Path, write_scores: Callable[..., str]):
+    add_run_scores(copy, [write_scores()])
+    (copy / ROWS[0] / "external.json").unlink()
+    edit_json(copy / ROWS[0] / "result.json", lambda result: result["files"].pop("external.json"))
+    assert f"{ROWS[0]}: external.json: human" in changes(copy)
+    (copy / ROWS[0] / "external.json").write_text('{"test": {"human": {"segments": ["x"]}}}')
+    assert f"{ROWS[0]}: files" in changes(copy)  # damaged
+
+
+def test_mistakes_change_nothing(copy: Path, write_scores: Callable[..., str], refusal: Refusal):
+    human = write_scores("# human|raters:3\n")
+    add_run_scores(copy, [human])
+    before = [(copy / row / "result.json").read_bytes() for row in ROWS]
+    add = ("add-scores", copy, "--external")
+    assert "--test other: the corpus has the test sets test" in refusal(*add, human, "--test", "other")
+    assert "there is a column 'params' already" in refusal(*add, human.replace("human", "params"))
+    assert "there is a column 'human' already" in refusal(*add, human, "--external", human)
+    assert "2 files of scores for 1 systems" in refusal(
+        "add-scores", copy / ROWS[0], "--external", "human=a,b"
+    )
+    write_scores("# human|raters:4\n")
+    assert "human|raters:4" in refusal("add-scores", copy / ROWS[0], "--external", human)
+    write_scores(lines=7)
+    assert "human: 7 scores for 8 lines" in refusal(*add, human)
+    assert [(copy / row / "result.json").read_bytes() for row in ROWS] == before
