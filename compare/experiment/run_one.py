@@ -44,6 +44,8 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Resul
         **task_of(run).search_settings(run),
         valid_every=run.train.valid_every,
         average=run.train.average,
+        average_every=run.train.average_every or None,
+        ema=run.train.ema or None,
         label_smoothing=run.train.label_smoothing,
         clip_norm=run.train.clip_norm,
         precision=run.train.precision,
