@@ -89,9 +89,9 @@ def _compare_weights(
     """Compare the final weights with an average, which ``compute`` reads from the files of training."""
     try:
         weights, mean = load_weights(run.folder.weights), compute()
+        same = weights.keys() == mean.keys() and all(torch.equal(weights[key], mean[key]) for key in weights)
     except (ValueError, LookupError, TypeError, RuntimeError) as error:
         return ComparedValue(run.name, name, f"the {chosen}", str(error))
-    same = weights.keys() == mean.keys() and all(torch.equal(weights[key], mean[key]) for key in weights)
     return ComparedValue(run.name, name, f"the {chosen}", f"the {chosen}" if same else "other weights")
 
 
