@@ -4,7 +4,7 @@
 #   make DATA=FOLDER bench            times on your copy of Multi30k instead of random ids
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compare results bench bench-gpu test test-all kill-test lint docs clean
+.PHONY: help setup compare results campaign bench bench-gpu test test-all kill-test lint docs clean
 
 ifdef PYTHON
 PY := $(PYTHON)
@@ -27,6 +27,10 @@ compare: $(STAMP) ## Compare four families on the embedded corpus (5 to 10 minut
 
 results: $(STAMP) ## List the published results; NAME=demo [DATA=FOLDER] makes one of them again
 	@$(PY) benchmarks/results.py $(NAME) $(if $(DATA),--data '$(DATA)')
+
+campaign: $(STAMP) ## Train the queue of configs/campaign (30 hours of one core); again to continue; ARGS=--list shows it
+	@$(PY) -m benchmarks.campaign $(if $(DATA),--data '$(DATA)') $(if $(RUNS),--runs '$(RUNS)') \
+	    $(if $(ROWS),--rows '$(ROWS)') $(if $(JOBS),--jobs $(JOBS)) $(ARGS)
 
 bench: $(STAMP) ## Time training and decoding at the sizes of configs/speed.toml (about 4 minutes on 2 cores)
 	$(BENCH) configs/speed.toml $(CORPUS) --phase train --out runs/bench/fp32.json $(ARGS)

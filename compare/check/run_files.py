@@ -1,16 +1,18 @@
 """Check of a run's files: every hash that must be recorded, vocabulary, and snapshots of the weights."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from compare.check.findings import ComparedValue, Gap
 from compare.check.run_data import CheckedRun
 from compare.experiment.task import task_of
-from compare.training.file_names import CHECKPOINTS, WEIGHTS
-from compare.training.serialization import average, load_weights
+from compare.training.checkpoints import EMA
+from compare.training.file_names import CHECKPOINTS, STATE, WEIGHTS
+from compare.training.serialization import average, load_state, load_weights
 from data.text.files import hash_file
 from data.vocabulary import load_pair
 
@@ -69,20 +71,34 @@ def check_snapshots(run: CheckedRun) -> Iterator[ComparedValue]:
     """Compare the final weights with the snapshots that they were chosen from, if these are still there."""
     folder, final = run.folder.folder / CHECKPOINTS, run.folder.weights
     chosen = "" if run.final is None else str(run.final.get("chosen"))
+    name = f"{CHECKPOINTS}/{final.name}"
+    if chosen == EMA and final.is_file() and (folder / STATE).is_file():
+        yield _compare_weights(run, name, chosen, lambda: _moving_average(folder / STATE))
     snapshots = [folder / f"update-{int(n):07d}.safetensors" for n in re.findall(r"\d{1,18}", chosen)]
     if not snapshots or not all(path.is_file() for path in (final, *snapshots)):
         return
-    name = f"{CHECKPOINTS}/{final.name}"
     if len(snapshots) == 1:
         yield ComparedValue(run.name, f"{name}, {chosen}", hash_file(final), hash_file(snapshots[0]))
         return
+    yield _compare_weights(run, name, chosen, lambda: average(snapshots))
+
+
+def _compare_weights(
+    run: CheckedRun, name: str, chosen: str, compute: Callable[[], Mapping[str, Tensor]]
+) -> ComparedValue:
+    """Compare the final weights with an average, which ``compute`` reads from the files of training."""
     try:
-        weights, mean = load_weights(final), average(snapshots)
-    except (ValueError, LookupError, RuntimeError) as error:
-        yield ComparedValue(run.name, name, f"the {chosen}", str(error))
-        return
-    same = weights.keys() == mean.keys() and all(torch.equal(weights[key], mean[key]) for key in weights)
-    yield ComparedValue(run.name, name, f"the {chosen}", f"the {chosen}" if same else "other weights")
+        weights, mean = load_weights(run.folder.weights), compute()
+        same = weights.keys() == mean.keys() and all(torch.equal(weights[key], mean[key]) for key in weights)
+    except (ValueError, LookupError, TypeError, RuntimeError) as error:
+        return ComparedValue(run.name, name, f"the {chosen}", str(error))
+    return ComparedValue(run.name, name, f"the {chosen}", f"the {chosen}" if same else "other weights")
+
+
+def _moving_average(path: Path) -> Mapping[str, Tensor]:
+    """Read the moving average from a trainer state."""
+    state = load_state(path) or {}
+    return dict(state["ema"])
 
 
 def _in_folder(run: CheckedRun, path: Path) -> str:

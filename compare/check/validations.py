@@ -5,6 +5,8 @@ from typing import Any
 
 from compare.check.findings import ComparedValue
 from compare.check.run_data import CheckedRun
+from compare.config.sections import TrainConfig
+from compare.training.checkpoints import EMA
 from compare.training.file_names import CHECKPOINTS, STATE
 from compare.training.serialization import load_state
 from compare.training.trainer_state import Validation
@@ -43,23 +45,37 @@ def check_choice(run: CheckedRun) -> Iterator[ComparedValue]:
     validations = list(best_validations(run.lines))
     if run.final is None or not validations:
         return
+    train = run.folder.run.train
     validated, best = [line["update"] for line, _, _ in validations], validations[-1][1]
-    averaged = validated[-run.folder.run.train.average :]
-    mean = next((line for line in run.lines if line["kind"] == "average"), None)
-    name = "metrics.jsonl: validation of averaged weights"
-    yield ComparedValue(run.name, name, int(mean is not None), int(len(averaged) > 1))
-    takes_mean = mean is not None and _scores(mean).quality > _scores(best).quality
-    scores = mean if mean is not None and takes_mean else best
+    averaged = _averaged_updates(train, validated)
+    averages = {
+        "average": ("averaged weights", len(averaged) > 1, f"average of updates {averaged}"),
+        "ema": ("the moving average", train.ema > 0, EMA),
+    }
+    scores, chosen = best, f"update {best['update']}"
+    for kind, (weights, expected_line, name) in averages.items():
+        line = next((line for line in run.lines if line["kind"] == kind), None)
+        context = f"metrics.jsonl: validation of {weights}"
+        yield ComparedValue(run.name, context, int(line is not None), int(expected_line))
+        if line is not None and _scores(line).quality > _scores(scores).quality:
+            scores, chosen = line, name
     expected = {
         "update": validated[-1],
         "best_update": best["update"],
-        "chosen": f"average of updates {averaged}" if takes_mean else f"update {best['update']}",
+        "chosen": chosen,
         "loss": scores["loss"],
         "bleu": scores["bleu"],
     }
     for name, value in expected.items():
         yield ComparedValue(run.name, f"metrics.jsonl: {name} of the final line", run.final.get(name), value)
     yield from _check_state(run, best)
+
+
+def _averaged_updates(train: TrainConfig, validated: Sequence[int]) -> list[int]:
+    """List the updates whose weights were averaged: the last at even distances, or the last validated."""
+    every = train.average_every
+    updates = range(every, validated[-1] + 1, every) if every else validated
+    return list(updates[-train.average :])
 
 
 def _check_state(run: CheckedRun, best: Line) -> Iterator[ComparedValue]:

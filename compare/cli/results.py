@@ -261,6 +261,9 @@ def publish(
     unfinished: Annotated[
         bool, typer.Option("--unfinished", help="Publish runs that have not ended, too.")
     ] = False,
+    finished_only: Annotated[
+        bool, typer.Option("--finished-only", help="Leave out runs that have not ended.")
+    ] = False,
 ) -> int:
     """Copy results and translations, without weights, for others.
 
@@ -270,7 +273,12 @@ def publish(
     """
     from compare.experiment.publish import publish_experiment
 
-    print_visible(publish_experiment(folder, out, tuning=tuning, replace=replace, unfinished=unfinished))
+    if unfinished and finished_only:
+        raise ValueError("--unfinished takes the runs that --finished-only leaves out: give one of the two")
+    published = publish_experiment(
+        folder, out, tuning=tuning, replace=replace, unfinished=unfinished, finished_only=finished_only
+    )
+    print_visible(published)
     return 0
 
 

@@ -13,6 +13,8 @@ MAX_BEAM_SIZE = 1_000
 """The largest beam that the literature tries (Koehn and Knowles 2017, section 3.6)."""
 EMBEDDED_TRAIN_SIZE = 20_000
 """Training pairs of the built-in corpus, unless the config says otherwise."""
+MAX_AVERAGED = 1_000
+"""The most weights, at even distances, of which one average is made."""
 MAX_PENALTIES = 50
 """Length penalties that one search serves: it keeps the best translation for each."""
 CONSISTENCY_WEIGHTS = {"none": None, "r-drop": 2.5, "simcut": 3.0}
@@ -79,7 +81,30 @@ class VocabularyConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainConfig:
+class AverageOptions:
+    """Averages of the weights of one training, each used if it is better on validation."""
+
+    average: int = 1
+    """Average the weights of the last N validations; used if better on validation."""
+    average_every: int = 0
+    """Updates between the weights that are averaged, instead of those of validations; 0: of validations."""
+    ema: float = 0.0
+    """Decay per update of a moving average of all weights, used if better on validation; 0: none."""
+
+    def __post_init__(self) -> None:
+        """Reject averages that cannot be formed, and a distance between the members of none."""
+        _at_least(1, average=self.average)
+        _at_least(0, average_every=self.average_every)
+        if not 0 <= self.ema < 1:
+            raise ValueError(f"ema must be in [0, 1), found {self.ema}")
+        if self.average_every and not 1 < self.average <= MAX_AVERAGED:
+            raise ValueError(
+                f"average must be from 2 to {MAX_AVERAGED:,} where average_every is set, found {self.average}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig(AverageOptions):
     """Training settings that all models share; those of one model are in ``[[models]]``."""
 
     seed: int = 1
@@ -105,8 +130,6 @@ class TrainConfig:
     patience: int = 0
     """Stop after this many validations without a better one, by BLEU, of language models by likelihood; 0:
     never stop early."""
-    average: int = 1
-    """Average the weights of the last N validations; used if better on validation."""
     log_every: int = 50
     """Updates between lines of metrics.jsonl."""
     checkpoint_every: int = 500
@@ -119,6 +142,7 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         """Reject invalid values before training."""
+        super().__post_init__()
         if not re.fullmatch(r"cuda:\d{1,3}", self.device):
             _one_of(device=(self.device, ("auto", "cpu", "cuda", "cuda:0", "mps")))
         _one_of(precision=(self.precision, ("auto", "fp32", "bf16")))
@@ -128,7 +152,6 @@ class TrainConfig:
             accumulate=self.accumulate,
             max_updates=self.max_updates,
             valid_every=self.valid_every,
-            average=self.average,
             log_every=self.log_every,
             checkpoint_every=self.checkpoint_every,
         )

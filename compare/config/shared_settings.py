@@ -23,11 +23,13 @@ NOT_SHARED = {
 """Settings that rows may differ in, besides [bench] and the model: they change no score, or are the seed."""
 NOT_HASHED = {
     "task": "translation",
+    "train.average_every": 0,
+    "train.ema": 0.0,
     "regularization.consistency": "none",
     "regularization.subword_sampling": 0.0,
 }
 """Settings that earlier versions did not have, with the value that has their meaning."""
-DECIDED_BY_TIME = {"train.max_updates", "train.valid_every"}
+DECIDED_BY_TIME = {"train.max_updates", "train.valid_every", "train.average_every"}
 """Settings that a budget of time decides for each model."""
 
 

@@ -35,6 +35,7 @@ def publish_experiment(
     tuning: str | Path | None = None,
     replace: bool = False,
     unfinished: bool = False,
+    finished_only: bool = False,
 ) -> Path:
     """Copy the results of an experiment, without its weights, into a new folder that others can check.
 
@@ -49,6 +50,7 @@ def publish_experiment(
             it has one. Its trials are copied.
         replace: delete the published results that ``out`` holds.
         unfinished: accept runs that have not ended; the files that they have are copied.
+        finished_only: leave out the runs that have not ended, as while an experiment is still running.
 
     Returns:
         ``out``.
@@ -64,11 +66,13 @@ def publish_experiment(
     if replace:
         _refuse_other_content(out)
     results = read_results(folder)
+    left_out = [each for each in results if finished_only and each.status == "unfinished"]
+    results = [each for each in results if each not in left_out]
     runs = [_open_run(folder / result.run, result, unfinished=unfinished) for result in results]
     begun = [run for run in runs if run is not None]
     if not begun:
-        raise ValueError(f"{folder}: no run has begun: there is nothing to publish")
-    texts = _describe_experiment(folder, out.resolve().name, results, begun)
+        raise ValueError(f"{folder}: no run has {'ended' if finished_only else 'begun'}: nothing to publish")
+    texts = _describe_experiment(folder, out.resolve().name, results, begun, left_out)
     search = _search_files(folder, None if tuning is None else Path(tuning))
     with new_folder(out, replace=replace) as target:
         for run, result in zip(runs, results, strict=True):
@@ -82,15 +86,20 @@ def publish_experiment(
 
 
 def _describe_experiment(
-    folder: Path, name: str, results: Sequence[Result], runs: Sequence[RunFolder]
+    folder: Path,
+    name: str,
+    results: Sequence[Result],
+    runs: Sequence[RunFolder],
+    left_out: Sequence[Result],
 ) -> dict[str, str]:
     """Compose the files of the whole experiment.
 
     Args:
         folder: the folder of the experiment.
         name: the name of the published folder.
-        results: the results of all runs.
+        results: the results of all runs that are published.
         runs: the folders of those that have begun.
+        left_out: the results of the others.
 
     Returns:
         The texts by name of the file.
@@ -107,7 +116,7 @@ def _describe_experiment(
     return {
         "experiment.json": json.dumps(content, indent=2) + "\n",
         EXPERIMENT: without_path(f"schema = {SCHEMA}\n\n{runs_to_toml(list(models.values()))}", corpus),
-        "README.md": source_note(name, results, runs, corpus),
+        "README.md": source_note(name, results, runs, corpus, [each.run for each in left_out]),
         **_convergence(folder, runs),
     }
 

@@ -45,6 +45,8 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Resul
         **task_of(run).search_settings(run),
         valid_every=run.train.valid_every,
         average=run.train.average,
+        average_every=run.train.average_every or None,
+        ema=run.train.ema or None,
         label_smoothing=run.train.label_smoothing,
         consistency=run.regularization.consistency_summary,
         subword_sampling=f"{run.vocabulary.kind} {sampling:g}" if sampling else None,

@@ -29,7 +29,13 @@ it was measured the likelihood of the references (`perplexity.json`).
 {score}"""
 
 
-def source_note(name: str, results: Sequence[Result], runs: Sequence[RunFolder], corpus: str) -> str:
+def source_note(
+    name: str,
+    results: Sequence[Result],
+    runs: Sequence[RunFolder],
+    corpus: str,
+    left_out: Sequence[str] = (),
+) -> str:
     """Write the README of a published folder.
 
     Args:
@@ -37,6 +43,7 @@ def source_note(name: str, results: Sequence[Result], runs: Sequence[RunFolder],
         results: the results of all runs.
         runs: the folders of those that have begun.
         corpus: the name of the corpus; empty: the built-in one.
+        left_out: names of the runs that had not ended and are not in the folder.
     """
     data, (first_test, *_) = runs[0].run.data, [*runs[0].tests, "test"]
     hashes = "".join(f"; sha256 {value}" for value in _distinct(results, "data_hash"))
@@ -46,7 +53,7 @@ def source_note(name: str, results: Sequence[Result], runs: Sequence[RunFolder],
     return NOTE.format(
         name=escape_markdown(name),
         corpus=f"{escape_markdown(corpus) or 'built in'}, {data.src} to {data.tgt}{hashes}",
-        runs=_count_runs(results),
+        runs=", ".join([_count_runs(results), *(f"{run} not ended, left out" for run in left_out)]),
         conditions=escape_markdown(", ".join(_conditions(results))),
         experiment=EXPERIMENT,
         seeds=",".join(_distinct(results, "seed")),

@@ -15,6 +15,8 @@ SHARED = (
     "batch_tokens",
     "valid_every",
     "average",
+    "average_every",
+    "ema",
     "label_smoothing",
     "clip_norm",
     "beam",
@@ -61,11 +63,7 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
             *(f"{tokens} target tokens per batch" for tokens in distinct(rows, "batch_tokens")),
             *(f"each share of a batch in {parts} parts" for parts in distinct(rows, "accumulate")),
             *(f"validated every {updates} updates" for updates in distinct(rows, "valid_every")),
-            *(
-                f"up to {number} validations averaged"
-                for number in distinct(rows, "average")
-                if number != "1"
-            ),
+            *_averages(rows),
             *(f"label smoothing {mass}" for mass in distinct(rows, "label_smoothing")),
             *(f"consistency {method}" for method in distinct(rows, "consistency")),
             *(f"subword sampling {setting}" for setting in distinct(rows, "subword_sampling")),
@@ -87,6 +85,15 @@ def _processes(rows: Sequence[Row]) -> list[str]:
     counts = distinct(rows, "processes")
     texts = [f"{count} trained a model together" for count in counts]
     return [*texts, "dropout seeded by process and update", "speeds timed in one process"] if counts else []
+
+
+def _averages(rows: Sequence[Row]) -> list[str]:
+    """Describe the averages of weights that training may have chosen."""
+    counts = [number for number in distinct(rows, "average") if number != "1"]
+    distances = distinct(rows, "average_every")
+    weights = f"weights {' or '.join(distances)} updates apart" if distances else "validations"
+    decays = [f"moving average of decay {decay}" for decay in distinct(rows, "ema")]
+    return [*(f"up to {number} {weights} averaged" for number in counts), *decays]
 
 
 def _smallest_differences(rows: Sequence[Row]) -> list[str]:

@@ -371,7 +371,20 @@ COLUMNS: Mapping[str, Column] = {
             "average",
             "averaged validations",
             Group.CONDITIONS,
-            help="weights of so many validations may be averaged",
+            help="weights of so many validations, or of updates at even distances, may be averaged",
+        ),
+        Column(
+            "average_every",
+            "updates per averaged weights",
+            Group.CONDITIONS,
+            help="distance of the averaged weights; a dash: those of validations",
+            decimals=0,
+        ),
+        Column(
+            "ema",
+            "moving average",
+            Group.CONDITIONS,
+            help="decay per update of the average of all weights, which may be used",
         ),
         Column(
             "label_smoothing",

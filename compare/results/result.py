@@ -23,6 +23,8 @@ LEFT_OUT = (
     "char_perplexity",
     "init_hash",
     "extended_from",
+    "average_every",
+    "ema",
     "consistency",
     "subword_sampling",
 )
@@ -188,7 +190,11 @@ class Result:
     valid_every: int | None = None
     """Updates between validations."""
     average: int | None = None
-    """Number of validations whose weights may be averaged."""
+    """Number of validations, or of other updates, whose weights may be averaged."""
+    average_every: int | None = None
+    """Updates between the weights that may be averaged; None: those of validations."""
+    ema: float | None = None
+    """Decay per update of the moving average of the weights, which may be used; None: there is none."""
     label_smoothing: float | None = None
     """Probability mass spread over the vocabulary in the loss."""
     consistency: str | None = None

@@ -1,17 +1,18 @@
-"""Checkpoints of a training run: trainer state, weights of each validation, weights chosen at the end."""
+"""Checkpoints of a training run: trainer state, weights to choose from or to average, chosen weights."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from compare.system.device import device_name, rng_state, set_rng_state
 from compare.system.hints import abbreviate, first_line
 from compare.training.file_names import CHECKPOINTS, FINAL, STATE
-from compare.training.metrics_log import MetricsLog
+from compare.training.metrics_log import AVERAGES, MetricsLog
+from compare.training.moving_average import MovingAverage
 from compare.training.serialization import (
     average,
     load_state,
@@ -23,6 +24,9 @@ from compare.training.serialization import (
     set_weights,
 )
 from compare.training.trainer_state import RunningMetrics, TrainerState, Validation
+
+EMA = "exponential moving average"
+"""What the last line of the metrics log calls these weights, if they are chosen."""
 
 
 class Checkpoints:
@@ -40,6 +44,8 @@ class Checkpoints:
         optimizer: torch.optim.Optimizer,
         running_metrics: RunningMetrics,
         metrics: MetricsLog,
+        *,
+        ema: MovingAverage | None = None,
     ) -> None:
         """Prepare saving and restoring; no file is read or written yet.
 
@@ -49,10 +55,11 @@ class Checkpoints:
             optimizer: of the model.
             running_metrics: of the updates since the last line of ``metrics``.
             metrics: the metrics log of the run.
+            ema: the moving average of the weights, if there is one.
         """
         self.folder = run_folder / CHECKPOINTS
         self.model, self.optimizer, self.running_metrics = model, optimizer, running_metrics
-        self.metrics, self.device = metrics, running_metrics.device
+        self.metrics, self.device, self.ema = metrics, running_metrics.device, ema
 
     def save(self, state: TrainerState) -> None:
         """Save all that ``restore`` needs, then delete the snapshots no longer needed."""
@@ -66,6 +73,8 @@ class Checkpoints:
                 "device": device_name(self.device),
                 "rng_cuda": rng_state(self.device),
             }
+            if self.ema:
+                saved["ema"] = self.ema.weights
             self.metrics.sync()  # a power failure must not leave a state without its log lines
             save_state(self.folder / STATE, saved)
             needed = {self.snapshot(update) for update in (*state.snapshots, state.best_update)}
@@ -91,6 +100,8 @@ class Checkpoints:
             self.running_metrics.restore(saved["running_metrics"])
             set_weights(self.model, saved["weights"], "weights")
             restore_optimizer(self.optimizer, saved["optimizer"])
+            if self.ema:
+                self.ema.restore(saved["ema"])
             torch.set_rng_state(saved["rng"])
             set_rng_state(saved["rng_cuda"], self.device)
         except (LookupError, TypeError, ValueError, RuntimeError, AttributeError, ArithmeticError) as error:
@@ -133,39 +144,53 @@ class Checkpoints:
             )
 
     def snapshot(self, update: int) -> Path:
-        """Return the path of the weights validated at ``update``."""
+        """Return the path of the weights after ``update``."""
         return self.folder / f"update-{update:07d}.safetensors"
 
-    def save_snapshot(self, state: TrainerState, result: Validation) -> None:
-        """Save the weights that were validated, and log the result."""
+    def save_snapshot(self, state: TrainerState, result: Validation | None = None) -> None:
+        """Save the weights after the current update, and log their validation if they were validated."""
         with state.timed("checkpoint"):
             save_weights(self.snapshot(state.update), model_weights(self.model))
-        self.metrics.append({"kind": "valid", **state.log_fields(), "loss": result.loss, "bleu": result.bleu})
+        if result is not None:
+            self._log("valid", state, result)
 
-    def set_average(self, state: TrainerState) -> None:
-        """Give the model the average of the latest snapshots."""
-        mean = average([self.snapshot(update) for update in state.snapshots])
-        set_weights(self.model, mean, "average")
+    def averages(self, state: TrainerState) -> list[str]:
+        """List the averages that there are, by the kind of their line in the metrics log."""
+        exist = {"average": len(state.snapshots) > 1, "ema": self.ema is not None}
+        return [kind for kind in AVERAGES if exist[kind]]
 
-    def save_final(self, state: TrainerState, averaged: Validation | None) -> None:
-        """Save the best snapshot, or the average if its quality is higher; the model gets these weights.
+    def set_average(self, kind: str, state: TrainerState) -> None:
+        """Give the model the weights of an average: of the latest snapshots, or the moving one."""
+        set_weights(self.model, self._average(kind, state), kind)
+
+    def save_final(self, state: TrainerState, averages: Mapping[str, Validation]) -> None:
+        """Save the best snapshot, or the average whose quality is higher; the model gets these weights.
 
         Args:
             state: of the end of training; its best loss and BLEU become those of the weights saved.
-            averaged: validation of the average, which the model then holds; None if there is no average.
+            averages: validations of the averages that there are, by kind.
 
         Raises:
             ValueError: the best snapshot is missing or damaged.
         """
         final, fields = self.folder / FINAL, state.log_fields()
         weights, chosen = load_weights(self.snapshot(state.best_update)), f"update {state.best_update}"
-        if averaged is not None:
-            self.metrics.append({"kind": "average", **fields, "loss": averaged.loss, "bleu": averaged.bleu})
-            if averaged.quality > state.best.quality:
-                weights, chosen = model_weights(self.model), f"average of updates {state.snapshots}"
-                state.best_bleu, state.best_loss = averaged.bleu, averaged.loss
+        names = {"average": f"average of updates {state.snapshots}", "ema": EMA}
+        for kind, result in averages.items():
+            self._log(kind, state, result)
+            if result.quality > state.best.quality:
+                weights, chosen = self._average(kind, state), names[kind]
+                state.best_bleu, state.best_loss = result.bleu, result.loss
         save_weights(final, weights)
         set_weights(self.model, weights, str(final))
         scores = {"loss": state.best_loss, "bleu": state.best_bleu, "best_update": state.best_update}
         seconds = {f"{phase}_s": state.seconds[phase] for phase in ("validation", "checkpoint")}
         self.metrics.append({"kind": "final", **fields, "chosen": chosen, **scores, **seconds})
+
+    def _average(self, kind: str, state: TrainerState) -> dict[str, Tensor]:
+        if kind == "ema" and self.ema:
+            return self.ema.weights
+        return average([self.snapshot(update) for update in state.snapshots])
+
+    def _log(self, kind: str, state: TrainerState, result: Validation) -> None:
+        self.metrics.append({"kind": kind, **state.log_fields(), "loss": result.loss, "bleu": result.bleu})

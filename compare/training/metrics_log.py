@@ -16,10 +16,12 @@ COUNTS = (
     *("processes", "devices", "nodes"),
 )
 """Fields that are whole numbers from 0 on."""
+AVERAGES = ("average", "ema")
+"""Kinds of the lines about averages of the weights, in the order in which these are validated."""
 REQUIRED = {
     "train": ("update", "src_tokens", "tgt_tokens"),
     "valid": ("update", "seconds", "loss", "bleu"),
-    "average": ("update",),
+    **dict.fromkeys(AVERAGES, ("update",)),
     "final": ("update",),
 }
 """Fields that plots and analyses read, by kind of line."""
@@ -126,7 +128,7 @@ def _check(line: Any, context: str) -> dict[str, Any]:
             raise ValueError(
                 f"{context}: {abbreviate(name)} must be a whole number, found {abbreviate(value)}"
             )
-        if not is_finite(value) and kind != "average":  # the average of good weights may be a bad model
+        if not is_finite(value) and kind not in AVERAGES:  # an average of good weights may be a bad model
             raise ValueError(
                 f"{context}: {abbreviate(name)} must be a finite number, found {abbreviate(value)}"
             )

@@ -21,6 +21,7 @@ from compare.training.file_names import METRICS
 from compare.training.gradient_sum import GradientSum, dropout_seed
 from compare.training.loss import TranslationLoss
 from compare.training.metrics_log import MetricsLog
+from compare.training.moving_average import MovingAverage
 from compare.training.step import add_gradients, update_weights
 from compare.training.trainer_state import RunningMetrics, TrainerState, Validation
 from data.batch import GlobalBatch
@@ -73,8 +74,9 @@ class Trainer:
         self.running_metrics = RunningMetrics(self.device)
         self.energy = EnergyMeter(self.device)
         self.metrics = MetricsLog(run_folder / METRICS, report)
+        self.ema = MovingAverage(self.model, train_config.ema) if train_config.ema else None
         self.checkpoints = Checkpoints(
-            run_folder, self.model, self.optimizer, self.running_metrics, self.metrics
+            run_folder, self.model, self.optimizer, self.running_metrics, self.metrics, ema=self.ema
         )
         if processes.is_main:
             self.checkpoints.folder.mkdir(parents=True, exist_ok=True)
@@ -146,6 +148,8 @@ class Trainer:
             nll = self.gradients.compute(partial(self._add_gradients, batch), stop)
             step = partial(update_weights, self.criterion, self.optimizer, self.train_config.clip_norm)
             grad_norm = self.gradients.attempt(step)
+            if self.ema:
+                self.ema.add(state.update)
         state.tokens += batch.src_tokens + batch.tgt_tokens
         if grad_norm is not None:
             self.running_metrics.add(nll, grad_norm, batch)
@@ -160,16 +164,21 @@ class Trainer:
         return sum(nlls[1:], nlls[0]) if nlls else torch.zeros((), device=self.device)
 
     def _after_update(self, stop: StopRequest) -> None:
-        """Log, validate, save and stop, each if it is due."""
+        """Log, validate, keep weights to average, save and stop, each if it is due."""
         state, config = self.state, self.train_config
         is_last = state.update == config.max_updates
         must_validate = state.update % config.valid_every == 0 or is_last
         must_log = must_validate or state.update % config.log_every == 0
-        must_save = must_validate or state.update % config.checkpoint_every == 0
+        must_average = state.update % config.average_every == 0 if config.average_every else must_validate
+        must_save = must_validate or must_average or state.update % config.checkpoint_every == 0
         if must_log:
             self.processes.on_main(self._log_running_metrics)
         if must_validate:
             self._validate()
+        elif must_average:
+            self.processes.on_main(partial(self.checkpoints.save_snapshot, state))
+        if must_average:
+            state.add_snapshot(config.average)
         signum = self.gradients.stop_signal(stop, must_know=must_save)  # once: what stops here has been saved
         if must_save or signum:
             if not must_log:
@@ -214,7 +223,7 @@ class Trainer:
             result = self.validate()
             self.criterion.train()
         self.processes.on_main(partial(self._ensure_finite, result))
-        state.add_validation(result, self.train_config.average)
+        state.add_validation(result)
         self.processes.on_main(partial(self.checkpoints.save_snapshot, state, result))
 
     def _ensure_finite(self, result: Validation) -> None:
@@ -224,15 +233,15 @@ class Trainer:
             )
 
     def _choose(self) -> None:
-        """Choose the best weights, or the average of the last ones if it is better on validation."""
-        result = None
-        if len(self.state.snapshots) > 1:
-            self.processes.on_main(partial(self.checkpoints.set_average, self.state))
+        """Choose the weights of the best validation, or an average that is better on validation."""
+        averages: dict[str, Validation] = {}
+        for kind in self.checkpoints.averages(self.state):
+            self.processes.on_main(partial(self.checkpoints.set_average, kind, self.state))
             self.gradients.share_weights()
             with self.state.timed("validation"):
                 self.criterion.eval()
-                result = self.validate()
-        self.processes.on_main(partial(self.checkpoints.save_final, self.state, result))
+                averages[kind] = self.validate()
+        self.processes.on_main(partial(self.checkpoints.save_final, self.state, averages))
         self.gradients.share_weights()
 
     def _resume(self) -> None:

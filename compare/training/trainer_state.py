@@ -55,7 +55,7 @@ class TrainerState:
     worse: int = 0
     """Validations since the best one."""
     snapshots: list[int] = field(default_factory=list)
-    """Updates of the latest validations, whose weights are kept for averaging; oldest first."""
+    """Latest updates whose weights are kept for averaging; oldest first."""
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
     """Wall time by phase."""
 
@@ -83,17 +83,15 @@ class TrainerState:
         """The best validation, once there is one."""
         return Validation(loss=self.best_loss, bleu=self.best_bleu)
 
-    def add_validation(self, result: Validation, average: int) -> None:
-        """Count the validation of the current update.
-
-        Args:
-            result: its scores.
-            average: number of latest validations whose weights are kept for averaging.
-        """
+    def add_validation(self, result: Validation) -> None:
+        """Count the validation of the current update, whose scores are ``result``."""
         better = self.best_update == 0 or result.is_better(self.best)
         self.worse = 0 if better else self.worse + 1
         if better:
             self.best_update, self.best_bleu, self.best_loss = self.update, result.bleu, result.loss
+
+    def add_snapshot(self, average: int) -> None:
+        """Add the current update to those whose weights are averaged; the latest ``average`` of them stay."""
         self.snapshots = [*self.snapshots, self.update][-average:]
 
     def log_fields(self) -> dict[str, Any]:

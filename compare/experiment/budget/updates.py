@@ -9,9 +9,10 @@ from compare.config.run import Run
 def with_updates(run: Run, updates: int) -> Run:
     """Return ``run`` with another number of updates and the same plan of training.
 
-    Warm-up, validations and saves of the state keep their share of the training, so that the learning rate
-    follows the same curve and the best checkpoint is chosen from as many validations. Patience and averaging
-    count validations and stay as they are. With fewer updates than the square of the number of validations,
+    Warm-up, validations, saves of the state and the distance of averaged weights keep their share of the
+    training, so that the learning rate follows the same curve and the best checkpoint is chosen from as many
+    validations. Patience and the number of averaged weights stay as they are, and so does the decay of a
+    moving average. With fewer updates than the square of the number of validations,
     rounding can change that number.
 
     Args:
@@ -28,6 +29,7 @@ def with_updates(run: Run, updates: int) -> Run:
             max_updates=updates,
             valid_every=_scaled_interval(train.valid_every, train.max_updates, updates),
             checkpoint_every=ceil(train.checkpoint_every * updates / train.max_updates),
+            average_every=ceil(train.average_every * updates / train.max_updates),
         ),
         model=replace(
             run.model, optim=replace(optim, warmup_updates=max(min(warmup, 1), round(warmup * factor)))

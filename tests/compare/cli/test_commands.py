@@ -150,7 +150,8 @@ def test_every_field_of_a_row_is_known_in_the_end(finished: Path):
     """Only figures that depend on the machine or on options may be null; no other may be missing."""
     optional = {"reason", "energy_j_per_1k_tokens", "budget", "budget_off", "longer_gain", "longer_factor"}
     of_gpus = {"recurrent_precision", "reproducible"}  # left out on a processor
-    of_gpus |= {"init_hash", "extended_from", "consistency"}  # left out of most runs
+    of_gpus |= {"init_hash", "extended_from", "average_every", "ema"}  # left out of most runs
+    of_gpus |= {"consistency", "subword_sampling"}
     optional |= {"accumulate", "processes", "devices", "nodes"}  # of one process
     optional |= {"together_tokens_per_s", "together_tokens_per_s_per_device"}
     optional |= {"train_mfu", "latency_ms_p95"}  # of a processor; of fewer than 100 sentences

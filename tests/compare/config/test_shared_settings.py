@@ -1,5 +1,7 @@
 """The hash of the settings that all rows of a table share."""
 
+import hashlib
+import json
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from compare.config.shared_settings import (
     shared_settings,
 )
 
+AVERAGES = ("train.average_every", "train.ema")
 OTHER = {
     "data": {"src": "fr", "tgt": "it", "max_tokens": 7, "max_test": 3, "train_size": 77, "seed": 9},
     "vocabulary": {"kind": "bpe", "size": 777, "joint": False, "min_count": 3},
@@ -27,6 +30,7 @@ OTHER = {
         "valid_every": 3,
         "patience": 2,
         "average": 7,
+        "ema": 0.875,
     },
     "regularization": {"consistency": "r-drop", "subword_sampling": 0.1},
     "decode": {
@@ -56,6 +60,16 @@ def test_another_shared_setting_is_another_hash_and_is_named(run: Run, section: 
     other = replace(run, **{section: replace(getattr(run, section), **{key: OTHER[section][key]})})
     assert settings_hash(other) != settings_hash(run)
     assert (find_difference(run, other) or "").startswith(f"{section}.{key}: {OTHER[section][key]}, here ")
+
+
+def test_other_averages_are_another_hash_and_none_that_of_before(run: Run):
+    even = replace(run, train=replace(run.train, average_every=30))
+    assert settings_hash(even) != settings_hash(run)
+    assert find_difference(even, run) == "train.average_every: 0, here 30"
+    settings = shared_settings(run)
+    before = {name: value for name, value in settings.items() if name not in ("task", *AVERAGES)}
+    content = json.dumps(before, sort_keys=True, ensure_ascii=False)
+    assert settings_hash(run) == hashlib.sha256(content.encode()).hexdigest()
 
 
 def test_a_start_from_other_weights_is_another_hash_and_is_named(run: Run):

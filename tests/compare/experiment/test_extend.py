@@ -17,7 +17,10 @@ from compare.training.metrics_log import read_metrics
 from data.text.files import hash_file, write_atomically
 from tests.kits.cli import ROWS, Refusal, files
 
-SETTINGS = ("models.*.schedule=inverse-sqrt", "train.valid_every=4", "train.average=2")
+SETTINGS = (
+    *("models.*.schedule=inverse-sqrt", "train.valid_every=4"),
+    *("train.average=2", "train.average_every=3", "train.ema=0.9"),
+)
 TIMES = ("seconds", "data_s", "train_s", "tokens_per_s", "validation_s", "checkpoint_s", "joules")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from compare import load_finished, load_results, publish_experiment
+from compare.check.recompute import check_experiment
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.run import resolve_models
@@ -208,6 +209,22 @@ def test_runs_that_have_not_ended(copy: Path, tmp_path: Path, refusal: Refusal):
         results = read_results(tmp_path / out)
         assert [result.status for result in results] == ["unfinished", "done"]
         assert f"{RUN} unfinished" in (tmp_path / out / "README.md").read_text()
+
+
+def test_finished_runs_while_others_are_not(copy: Path, tmp_path: Path, refusal: Refusal):
+    """The note and the seeds that were asked for tell of those left out, so nobody can hide a run so."""
+    (copy / RUN / "result.json").unlink()
+    out = tmp_path / "out"
+    options = ("publish", str(copy), "--out", str(out), "--finished-only")
+    assert refusal(*options, "--unfinished").startswith("--unfinished takes the runs that --finished-only")
+    publish_experiment(copy, out, finished_only=True)
+    assert [(result.run, result.status) for result in read_results(out)] == [(ROWS[1], "done")]
+    assert {path.name for path in out.iterdir() if path.is_dir()} == {ROWS[1]}
+    assert f"{RUN} not ended, left out" in (out / "README.md").read_text()
+    differences = [str(each) for each in check_experiment(out).differences]
+    assert [each for each in differences if f"runs, {RUN}: recorded not listed" in each]
+    (copy / ROWS[1] / "result.json").unlink()
+    assert "no run has ended: nothing to publish" in refusal(*options, "--replace")
 
 
 @pytest.mark.parametrize("name", ["test.hyp", "metrics.jsonl", "checkpoints/final.safetensors"])

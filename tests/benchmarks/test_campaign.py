@@ -1,0 +1,276 @@
+"""``make campaign``: a queue of runs that several processes share, killed and continued without a loss."""
+
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from benchmarks import campaign
+from compare.check.recompute import check_experiment
+from compare.results.numbers import UNKNOWN
+from compare.results.store import read_results
+from compare.system.child import Channel
+from tests.kits.paths import ROOT
+from tests.reliability.contents import differences, leftovers, read_contents
+
+NAMES = ("tiny/luong-seed1", "tiny/transformer-seed1", "tiny/luong-seed2", "other/transformer-seed1")
+QUEUE = """
+[[runs]]
+config = "tiny.toml"
+seeds = [1]
+minutes = { luong = 2, transformer = 1.5 }
+
+[[runs]]
+config = "tiny.toml"
+seeds = [2]
+minutes = { luong = 2 }
+
+[[runs]]
+config = "other.toml"
+seeds = [1]
+minutes = { transformer = 1 }
+"""
+HOLD = """
+import sys
+from pathlib import Path
+from compare.system.locks import lock_folder
+with lock_folder(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="module")
+def queue(tiny_toml: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of a queue of four tiny runs of two experiments."""
+    folder = tmp_path_factory.mktemp("queue")
+    text = tiny_toml.read_text().replace("average = 2", "average = 2\naverage_every = 6\nema = 0.9")
+    text = text.replace("max_updates = 90", "max_updates = 30").replace(
+        "valid_every = 40", "valid_every = 15"
+    )
+    for name in ("tiny", "other"):
+        (folder / f"{name}.toml").write_text(text)
+    (folder / "queue.toml").write_text(QUEUE)
+    return folder / "queue.toml"
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Let another process hold the lock of a run for the time of a block."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stdout.readline() == b"held\n"
+        try:
+            yield
+        finally:
+            process.stdin.close()
+
+
+def work(queue: Path, folder: Path) -> str:
+    """Finish the queue in this process; returns the messages to the parent."""
+    sent = io.BytesIO()
+    campaign.work(Channel(sent), str(queue), str(folder), str(folder / "rows"), "")
+    return sent.getvalue().decode()
+
+
+def states(queue: Path, folder: Path) -> dict[str, str]:
+    return {run.name: campaign.describe(run)["status"] for run in campaign.read_queue(queue, folder)}
+
+
+@pytest.fixture(scope="module")
+def runs(queue: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the queue's runs, finished; the first run was taken by another process at first."""
+    folder = tmp_path_factory.mktemp("runs")
+    assert set(states(queue, folder).values()) == {"waiting"}
+    taken = folder / "tiny" / "luong-seed1"
+    with held(taken):
+        sent = work(queue, folder)
+        assert "left out" not in sent  # it was not even tried
+        found = states(queue, folder)
+    assert found == dict.fromkeys(NAMES, "done") | {"tiny/luong-seed1": "running at update 0 of 30"}
+    assert [result.run for result in read_results(folder / "rows" / "tiny")] == [
+        "transformer-seed1",
+        "luong-seed2",
+    ]
+    assert {result.timed_together for result in read_results(folder / "tiny")} == {None}
+    assert "timing 1 models in turn: transformer" in sent  # those of the other experiment
+    work(queue, folder)
+    return folder
+
+
+def test_every_row_is_published_without_weights(queue: Path, runs: Path):
+    assert states(queue, runs) == dict.fromkeys(NAMES, "done")
+    assert leftovers(runs) == []
+    for name in ("tiny", "other"):
+        results, rows = read_results(runs / name), read_results(runs / "rows" / name)
+        assert [row.status for row in rows] == ["done"] * len(results)
+        assert [(row.run, row.bleu, row.timed_together) for row in rows] == [
+            (result.run, result.bleu, result.timed_together) for result in results
+        ]
+        assert len({row.timed_together for row in rows} - {None}) == 1
+        assert not list((runs / "rows").rglob("*.safetensors"))
+        assert not check_experiment(runs / name).differences
+
+
+def test_a_finished_queue_is_not_touched(queue: Path, runs: Path):
+    before = {path: path.stat().st_mtime_ns for path in runs.rglob("*") if path.is_file()}
+    assert work(queue, runs) == ""
+    assert {path: path.stat().st_mtime_ns for path in runs.rglob("*") if path.is_file()} == before
+
+
+def test_the_list_tells_the_state_of_every_run(
+    queue: Path, runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    folder = Path(shutil.copytree(runs, tmp_path / "runs"))
+    for name in ("tiny/luong-seed2", "other/transformer-seed1"):
+        (folder / name / "result.json").unlink()
+        lines = (folder / name / "metrics.jsonl").read_text().splitlines(keepends=True)
+        (folder / name / "metrics.jsonl").write_text("".join(lines[:17]))  # 16 updates and a validation
+    shutil.rmtree(folder / "tiny" / "transformer-seed1")
+    with held(folder / "other" / "transformer-seed1"):
+        assert campaign.main(["--queue", str(queue), "--runs", str(folder), "--list"]) == 0
+    head, _, *rows = (
+        [cell.strip() for cell in line.strip("|").split("|")] for line in capsys.readouterr().out.splitlines()
+    )
+    assert head == ["run", "status", "minutes planned", "minutes", "validation BLEU"]
+    assert [row[:3] for row in rows] == [
+        ["tiny/luong-seed1", "done", "2"],
+        ["tiny/transformer-seed1", "waiting", "1.5"],
+        ["tiny/luong-seed2", "stopped at update 16 of 30", "2"],
+        ["other/transformer-seed1", "running at update 16 of 30", "1"],
+    ]
+    final = json.loads((folder / NAMES[0] / "metrics.jsonl").read_text().splitlines()[-1])
+    assert float(rows[0][4]) == pytest.approx(final["bleu"], abs=0.005)
+    assert rows[1][3:] == [UNKNOWN, UNKNOWN]
+
+
+def test_a_run_of_another_device_is_left_to_it(queue: Path, runs: Path, tmp_path: Path):
+    """The others are finished all the same."""
+    folder = Path(shutil.copytree(runs, tmp_path / "runs"))
+    for name in ("tiny/luong-seed1", "tiny/luong-seed2"):
+        (folder / name / "result.json").unlink()
+    for name in ("tiny/luong-seed1", "tiny/transformer-seed1"):
+        config = folder / name / "config.toml"
+        config.write_text(config.read_text().replace('device = "cpu"', 'device = "cuda"'))
+    with pytest.raises(ValueError, match="luong-seed1 was begun on cuda, and this is cpu: continue it there"):
+        work(queue, folder)
+    assert states(queue, folder)["tiny/luong-seed2"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("luong = 2, ", "lstm = 2, ", "runs[0]: tiny.toml has no model lstm"),
+        ("seeds = [1]\n", "", "runs[0] must have config, seeds, minutes, found config, minutes"),
+        (
+            "seeds = [1]\n",
+            "seeds = 1\n",
+            "runs[0]: seeds must be whole numbers from 0 on, such as [1, 2], found 1",
+        ),
+        (
+            "luong = 2, ",
+            "luong = 'x', ",
+            "runs[0]: minutes must hold a number for each model, found {'luong': 'x', 't",
+        ),
+        ("tiny.toml", "tyni.toml", "tyni.toml: No such file or directory"),
+        (QUEUE, "", "queue.toml holds no [[runs]]"),
+    ],
+)
+def test_a_mistake_in_a_queue_is_one_line(
+    queue: Path, tmp_path: Path, old: str, new: str, message: str, capsys: pytest.CaptureFixture[str]
+):
+    folder = Path(shutil.copytree(queue.parent, tmp_path / "queue"))
+    (folder / "queue.toml").write_text(QUEUE.replace(old, new))
+    assert campaign.main(["--queue", str(folder / "queue.toml"), "--list"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("error: ")
+    assert captured.err.count("\n") == 1
+    assert message in captured.err
+
+
+def test_the_shipped_queue_can_be_read(tmp_path: Path):
+    found = campaign.read_queue(campaign.QUEUE, tmp_path, "/corpora")
+    assert {run.experiment.data.root for run in found} == {str(Path("/corpora/multi30k").resolve())}
+    assert len({run.name for run in found}) == len(found)
+    assert sum(run.minutes for run in found) / 60 < 40  # core-hours
+
+
+@contextmanager
+def started(queue: Path, folder: Path, name: str = "", jobs: int = 1) -> Iterator["subprocess.Popen[bytes]"]:
+    """Start a campaign, whose messages go to a file beside its folder; kill it at the end of the block."""
+    command = [sys.executable, "-m", "benchmarks.campaign", "--queue", str(queue), "--runs", str(folder)]
+    with folder.with_name(f"messages{name}").open("wb") as messages:
+        process = subprocess.Popen([*command, "--jobs", str(jobs)], cwd=ROOT, stderr=messages)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def updates(run: Path) -> int:
+    """Number of lines of a training log."""
+    log = run / "metrics.jsonl"
+    return log.read_bytes().count(b"\n") if log.is_file() else 0
+
+
+@pytest.mark.slow
+def test_killed_three_times_it_leaves_what_an_unbroken_one_leaves(queue: Path, tmp_path: Path):
+    """Killed in the first run, after the first row, and in the last run; then continued by two processes."""
+    with started(queue, tmp_path / "whole") as process:
+        assert process.wait(timeout=120) == 0
+    folder = tmp_path / "killed"
+    moments = (
+        lambda: updates(folder / NAMES[0]) > 9,
+        lambda: (folder / "rows" / "tiny" / "luong-seed1").is_dir(),
+        lambda: updates(folder / NAMES[3]) > 20,
+    )
+    for moment in moments:
+        with started(queue, folder) as process:
+            wait_until(moment)
+            os.kill(process.pid, signal.SIGKILL)
+    assert "waiting" not in states(queue, folder).values()
+    with started(queue, folder, "1") as one, started(queue, folder, "2") as other:
+        assert [each.wait(timeout=120) for each in (one, other)] == [0, 0]
+    assert differences(read_contents(folder), read_contents(tmp_path / "whole")) == []
+    assert leftovers(folder) == []
+
+
+@pytest.mark.slow
+def test_two_processes_do_no_run_twice(queue: Path, tmp_path: Path):
+    """Both begin at once, and one is stopped by Ctrl-C later."""
+    folder = tmp_path / "runs"
+    with started(queue, folder, "1") as one, started(queue, folder, "2", jobs=2) as other:
+        wait_until(lambda: updates(folder / NAMES[2]) > 5)
+        one.send_signal(signal.SIGINT)
+        assert one.wait(timeout=120) in (0, 130)
+        assert other.wait(timeout=120) == 0
+    with started(queue, folder) as process:
+        assert process.wait(timeout=120) == 0
+    assert all(b"Traceback" not in path.read_bytes() for path in tmp_path.glob("messages*"))
+    assert states(queue, folder) == dict.fromkeys(NAMES, "done")
+    for name in NAMES:
+        assert (folder / name / "log.txt").read_text().count("keeps") == 1
