@@ -5,7 +5,7 @@ from typing import Any
 
 from compare.check.findings import ComparedValue
 from compare.check.run_data import CheckedRun
-from compare.config.sections import TrainConfig
+from compare.config.training_sections import TrainConfig
 from compare.training.checkpoints import EMA
 from compare.training.file_names import CHECKPOINTS, STATE
 from compare.training.serialization import load_state

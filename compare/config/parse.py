@@ -19,12 +19,11 @@ from compare.config.sections import (
     DecodeConfig,
     Experiment,
     ModelConfig,
-    RegularizationConfig,
-    TrainConfig,
     VocabularyConfig,
 )
 from compare.config.shipped import find_experiment
 from compare.config.toml_text import read_toml
+from compare.config.training_sections import RegularizationConfig, TrainConfig
 from compare.system.hints import abbreviate, did_you_mean
 from data.subwords import KINDS as SUBWORD_KINDS
 

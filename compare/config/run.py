@@ -15,12 +15,11 @@ from compare.config.sections import (
     DataConfig,
     DecodeConfig,
     Experiment,
-    RegularizationConfig,
-    TrainConfig,
     VocabularyConfig,
     run_name,
 )
 from compare.config.toml_text import to_toml
+from compare.config.training_sections import RegularizationConfig, TrainConfig
 from compare.models.registry import TaskName
 from compare.models.resolved_model import ResolvedModel
 from compare.system.device import has_fast_bf16, pick_device

@@ -8,7 +8,8 @@ from pathlib import Path
 from torch import nn
 
 from compare.config.run import Run
-from compare.config.sections import TrainConfig, VocabularyConfig
+from compare.config.sections import VocabularyConfig
+from compare.config.training_sections import TrainConfig
 from compare.models.meta_model import build_meta_model
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_registry, read_result

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from compare.config.run import Run
-from compare.config.sections import TrainConfig
+from compare.config.training_sections import TrainConfig
 from compare.decoding.length_penalty import length_penalties
 from compare.decoding.translator import Translator
 from compare.experiment.select_penalty import select_penalty

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from compare.config.sections import RegularizationConfig
+from compare.config.training_sections import RegularizationConfig
 from compare.protocol import EncoderDecoder, Features
 from compare.training.loss import (
     LossSums,

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor, nn
 
-from compare.config.sections import TrainConfig
+from compare.config.training_sections import TrainConfig
 from compare.optim.config import OptimConfig
 from compare.optim.optimizer import build_optimizer
 from compare.system.distributed import SINGLE, Processes

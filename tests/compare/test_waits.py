@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from compare.config.sections import RegularizationConfig
+from compare.config.training_sections import RegularizationConfig
 from compare.models.presets import PRESETS
 from compare.models.registry import build
 from compare.optim.optimizer import build_optimizer

@@ -10,7 +10,8 @@ import torch
 from safetensors.torch import load_file
 
 from compare.config.parse import load_experiment
-from compare.config.sections import RegularizationConfig, TrainConfig, VocabularyConfig
+from compare.config.sections import VocabularyConfig
+from compare.config.training_sections import RegularizationConfig, TrainConfig
 from compare.experiment.prepare import build_vocabularies, load_corpus
 from compare.models.registry import Architecture, build
 from compare.optim.config import OptimConfig

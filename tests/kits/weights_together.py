@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import compare.training.consistency
-from compare.config.sections import RegularizationConfig, TrainConfig
+from compare.config.training_sections import RegularizationConfig, TrainConfig
 from compare.models.presets import PRESETS
 from compare.models.registry import build
 from compare.optim.config import OptimConfig

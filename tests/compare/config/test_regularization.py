@@ -6,8 +6,8 @@ import pytest
 
 from compare.config.parse import load_experiment
 from compare.config.run import Run, resolve_models
-from compare.config.sections import RegularizationConfig
 from compare.config.shared_settings import settings_hash
+from compare.config.training_sections import RegularizationConfig
 
 
 def resolve(tiny_toml: Path, *overrides: str) -> Run:

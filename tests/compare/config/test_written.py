@@ -15,11 +15,10 @@ from compare.config.sections import (
     DecodeConfig,
     Experiment,
     ModelConfig,
-    RegularizationConfig,
-    TrainConfig,
     VocabularyConfig,
 )
 from compare.config.toml_text import to_toml
+from compare.config.training_sections import RegularizationConfig, TrainConfig
 from compare.models.presets import PRESETS
 from compare.optim.lr_scheduler import SCHEDULES
 

@@ -8,7 +8,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from compare.config.sections import RegularizationConfig
+from compare.config.training_sections import RegularizationConfig
 from compare.models.flops import forward_flops, train_flops_per_token
 from compare.models.hybrid_config import HybridConfig
 from compare.models.presets import PRESETS

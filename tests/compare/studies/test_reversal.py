@@ -13,9 +13,9 @@ from compare.config.sections import (
     DecodeConfig,
     Experiment,
     ModelConfig,
-    TrainConfig,
     VocabularyConfig,
 )
+from compare.config.training_sections import TrainConfig
 from compare.results.store import Result, save_result
 from compare.studies import finished_models, reversal
 from compare.studies.registry import run_study

@@ -7,7 +7,7 @@ import torch
 
 from compare.config.parse import load_experiment
 from compare.config.run import Run, resolve_models
-from compare.config.sections import TrainConfig
+from compare.config.training_sections import TrainConfig
 from compare.experiment import run_all
 from compare.experiment.run_all import run_experiment
 from compare.results.run_folder import RunFolder

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 import compare.training.consistency
 import compare.training.loss
-from compare.config.sections import RegularizationConfig
+from compare.config.training_sections import RegularizationConfig
 from compare.models.registry import build
 from compare.training.consistency import (
     ConsistencyLoss,
