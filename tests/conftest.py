@@ -139,6 +139,12 @@ def refusal(capsys: pytest.CaptureFixture[str]) -> Refusal:
 
 
 @pytest.fixture
+def without_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes ``attnbench run`` draw nothing: that takes longer than training the tiny models."""
+    monkeypatch.setattr("compare.report.views.draw_plots", lambda folder: [])
+
+
+@pytest.fixture
 def show_log() -> Iterator[Callable[..., None]]:
     """Prints log messages to standard error, as a command does, until the test ends."""
     yield show_messages
