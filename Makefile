@@ -43,7 +43,7 @@ bench-gpu: $(STAMP) ## The same for large models on one GPU (planned for 8 minut
 	$(BENCH) configs/speed.toml --synthetic 14 --set train.device=cuda --set train.precision=bf16 \
 	    --out runs/bench-gpu/small.json $(ARGS)
 
-PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --maxprocesses 4 --dist loadfile
+PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 test: $(STAMP) ## Run the tests but those marked slow (6 minutes on 2 cores)
 	$(PYTEST) -m "not slow" $(ARGS)

@@ -77,6 +77,12 @@ warmup_updates = 5
 """
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that hold slow tests: one that begins last keeps a single process busy."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 def write_corpus(root: Path, sizes: dict[str, int]) -> Path:
     """A made-up language pair, word for word and back to front; no sentence is drawn from a clock."""
     rng = random.Random(7)
@@ -136,6 +142,12 @@ def refusal(capsys: pytest.CaptureFixture[str]) -> Refusal:
         return captured.err.removeprefix("error: ").rstrip("\n")
 
     return refuse
+
+
+@pytest.fixture
+def without_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes ``attnbench run`` draw nothing: that takes longer than training the tiny models."""
+    monkeypatch.setattr("compare.report.views.draw_plots", lambda folder: [])
 
 
 @pytest.fixture

@@ -128,9 +128,10 @@ def test_a_metric(follow: Callable[[str], Path], tiny_toml: Path):
     tree = follow("A new metric")
     for name, lines in (("hyp", "a\nb c\n"), ("ref", "a\nb d\n")):
         (tree / name).write_text(lines)
-    score = attnbench(tree, "score hyp --ref ref -m exact_match --json")
-    assert json.loads(score)["exact_match"] == 50
-    assert " 0 differ" in attnbench(tree, quick_run(tree, tiny_toml), "check out")
+    score = "score hyp --ref ref -m exact_match --json"
+    printed = attnbench(tree, score, quick_run(tree, tiny_toml), "check out")
+    assert json.JSONDecoder().raw_decode(printed)[0]["exact_match"] == 50
+    assert " 0 differ" in printed
     result = json.loads((tree / "out" / "luong-seed1" / "result.json").read_text())
     assert 0 <= result["scores"]["exact_match"] <= 100
     assert "   exact |" in (tree / "out" / "table.md").read_text()

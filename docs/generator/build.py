@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from docs.generator.check_site import check_site
+from docs.generator.check_tutorial import check_tutorial
 from docs.generator.pages import CONFIG, ROOT, Pages
 
 BUILD = ROOT / "build" / "docs"
@@ -23,7 +24,8 @@ def build(folder: Path, *, tutorial: bool = True) -> list[str]:
     pages = Pages(folder / "pages")
     pages.write()
     if not pages.mistakes:
-        pages.write_tutorial(run=tutorial)
+        page = pages.write_tutorial(run=tutorial)
+        pages.mistakes += check_tutorial(page) if tutorial else ()
     return pages.mistakes or generate(folder)
 
 

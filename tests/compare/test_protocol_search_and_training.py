@@ -53,7 +53,7 @@ def varied(name: str, tie: str) -> "Model":
 @pytest.mark.parametrize("beam", [1, 3])
 @pytest.mark.parametrize(("name", "tie"), TRANSLATING)
 def test_search_does_not_depend_on_batch_order_or_padding(name: str, tie: str, beam: int):
-    """64 sentences at once, shuffled, further padded and some one by one: the same tokens and scores."""
+    """64 sentences at once, shuffled, further padded and one of each length alone: same tokens and scores."""
     model = varied(name, tie)
     generator = torch.Generator().manual_seed(3)
     lengths = tuple((1 + torch.randint(0, 8, (64,), generator=generator)).tolist())
@@ -78,15 +78,16 @@ def test_search_does_not_depend_on_batch_order_or_padding(name: str, tie: str, b
     assert {BOS, EOS, PAD}.isdisjoint(token for found in expected for token in found.tokens)
     order = torch.randperm(64, generator=generator)
     shuffled = find(order, src, mask)
+    one_of_each = {length: row for row, length in enumerate(lengths)}
+    alone = {row: find(everyone[row : row + 1], src[:, :n], mask[:, :n])[0] for n, row in one_of_each.items()}
+    assert len(alone) == 8
     others = {
-        "padded": find(everyone, wide, wide_mask),
-        "shuffled": [shuffled[int(position)] for position in order.argsort()],
-        "alone": [
-            find(everyone[row : row + 1], src[:, :n], mask[:, :n])[0] for row, n in enumerate(lengths[:24])
-        ],
+        "padded": dict(enumerate(find(everyone, wide, wide_mask))),
+        "shuffled": {int(row): found for row, found in zip(order, shuffled, strict=True)},
+        "alone": alone,
     }
-    for name, found in others.items():
-        same = expected[: len(found)]
+    for name, rows in others.items():
+        found, same = list(rows.values()), [expected[row] for row in rows]
         assert [one.tokens for one in found] == [one.tokens for one in same], name
         scores = torch.tensor([[one.score for one in group] for group in (found, same)])
         torch.testing.assert_close(*scores, rtol=0, atol=1e-10)

@@ -53,6 +53,7 @@ def test_a_root_on_the_command_line_is_relative_to_the_working_directory(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("without_plots")
 def test_a_folder_with_its_experiment_is_moved_and_read_from_anywhere(
     tiny_toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -31,6 +31,7 @@ def quick_fit(folder: Path, pairs=PAIRS, **changes):
     return fit(pairs, folder=folder, reporter=Reporter(quiet=True), **options)
 
 
+@pytest.mark.usefixtures("without_plots")
 def test_it_trains_as_the_commands_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     translator = quick_fit(tmp_path / "fit")
     run = tmp_path / "fit" / "transformer-seed1"

@@ -41,6 +41,7 @@ def test_a_row_of_other_settings_is_refused(
     assert sorted(copy.rglob("*")) == before
 
 
+@pytest.mark.usefixtures("without_plots")
 def test_a_row_of_the_same_settings_joins(third_model: Path, copy: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["run", str(third_model), "--out", str(copy), "--set", "bench.repeats=2"]) == 0
     assert "Warning: these rows" not in capsys.readouterr().out

@@ -106,6 +106,7 @@ def test_every_setting_is_written_out(finished: Path, tiny_toml: Path, tmp_path:
 # --- the command
 
 
+@pytest.mark.usefixtures("without_plots")
 def test_running_again_repeats_nothing(
     finished: Path, tiny_toml: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
@@ -203,6 +204,7 @@ def test_a_dry_run_of_a_finished_folder_changes_nothing(finished: Path, tiny_tom
     assert files(finished) == before
 
 
+@pytest.mark.usefixtures("without_plots")
 def test_one_failed_row_makes_status_1_and_is_shown(
     mixed: tuple[Path, int], mixed_toml: Path, capsys: pytest.CaptureFixture[str]
 ):

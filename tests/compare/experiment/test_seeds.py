@@ -41,6 +41,7 @@ def test_a_seed_beside_others_is_that_seed_alone(seeded: Path, tiny_toml: Path, 
             assert (seeded / name / file).read_bytes() == (tmp_path / "alone" / name / file).read_bytes()
 
 
+@pytest.mark.usefixtures("without_plots")
 def test_more_seeds_are_added_to_what_is_done(
     seeded: Path, tiny_toml: Path, capsys: pytest.CaptureFixture[str]
 ):

@@ -24,7 +24,7 @@ from data.text.files import remove_leftovers, temporary_path
 from tests.kits.paths import ROOT
 from tests.kits.runs import ROWS
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("without_plots")]
 
 
 def start(toml: Path, folder: Path, *arguments: str) -> "subprocess.Popen[str]":

@@ -83,6 +83,7 @@ def test_other_data_in_the_same_folder_is_refused(finished: Path, tiny_toml: Pat
     assert not (tmp_path / "run" / "luong-seed2").exists()
 
 
+@pytest.mark.usefixtures("without_plots")
 def test_a_row_that_diverges_fails_alone(tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     text = tiny_toml.read_text().replace("learning_rate = 1e-2", "learning_rate = 1e38")
     (path := tmp_path / "wild.toml").write_text(text)

@@ -1,7 +1,7 @@
 """A metric added to the registry: in ``attnbench score``, results, tables, report and check."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,10 +63,15 @@ class ExactMatch(Metric):
 
 
 @pytest.fixture(autouse=True)
-def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+def registered() -> Iterator[None]:
+    """The registry has its metrics in their order again at the end."""
+    saved = dict(METRICS)
     for name in FURTHER:
-        monkeypatch.delitem(METRICS, name)
-    monkeypatch.setitem(METRICS, "exact", ExactMatch())
+        del METRICS[name]
+    METRICS["exact"] = ExactMatch()
+    yield
+    METRICS.clear()
+    METRICS.update(saved)
 
 
 @pytest.fixture

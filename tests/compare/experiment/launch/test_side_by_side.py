@@ -20,6 +20,7 @@ from tests.reliability.contents import differences, leftovers, read_contents
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.usefixtures("without_plots"),
     pytest.mark.skipif(not hasattr(os, "fork"), reason="sends signals"),
 ]
 

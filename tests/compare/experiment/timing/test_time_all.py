@@ -174,6 +174,7 @@ def test_an_added_run_lets_all_be_timed_again(
     assert "timed again, to compare with what was added: luong" in caplog.text
 
 
+@pytest.mark.usefixtures("without_plots")
 def test_all_are_timed_again_on_request(copy: Path, tiny_toml: Path, capsys: pytest.CaptureFixture[str]):
     before, (session,) = read_results(copy), {result.timed_together for result in read_results(copy)}
     assert main(["run", str(tiny_toml), "--out", str(copy), "-q", "--time-again"]) == 0

@@ -1,0 +1,34 @@
+"""A model on the meta device: that of training but for its values, or an error if no machine can hold it."""
+
+import sys
+
+import pytest
+import torch
+
+from compare.models.meta_model import build_meta_model
+from compare.models.registry import build
+from tests.kits.contract import VARIANTS, tiny
+
+
+def test_it_has_the_parameters_and_buffers_of_the_built_model():
+    for name, tie in VARIANTS:
+        architecture = tiny(name, tie).architecture
+        meta, built = build_meta_model(architecture, 13, 13), build(architecture, 13, 13)
+        found, expected = (
+            {key: (tensor.shape, tensor.dtype) for key, tensor in model.state_dict().items()}
+            for model in (meta, built)
+        )
+        assert found == expected, name
+        assert len(list(meta.parameters())) == len(list(built.parameters())), name  # ties are counted once
+        assert all(parameter.is_meta and parameter.requires_grad for parameter in meta.parameters()), name
+
+
+def test_nothing_is_drawn():
+    before = torch.get_rng_state()
+    build_meta_model(tiny("transformer").architecture, 13, 13)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_size_that_no_machine_can_count_is_refused():
+    with pytest.raises(ValueError, match="no machine can hold this model"):
+        build_meta_model(tiny("transformer").architecture, sys.maxsize, 13)
