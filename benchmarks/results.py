@@ -1,6 +1,7 @@
 """List the published results with their commands and costs, or make one of them again."""
 
 import argparse
+import json
 import shlex
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from compare.results.markdown import markdown_table
 from compare.results.store import read_results
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,7 +39,7 @@ def render_list() -> str:
 def _render(name: str, entry: dict[str, Any]) -> str:
     commands = "".join(f"{_wrap(command)}\n" for command in entry["commands"])
     cost = f"About {entry['minutes']} minutes{_describe(name)}."
-    return f"\n## {name}\n\n{entry['about']}.\n{cost}\n\n{commands}"
+    return f"\n## {name}\n\n{entry['about']}.\n{cost}\n\n{commands}{_list_studies(name)}"
 
 
 def _wrap(command: str) -> str:
@@ -55,6 +57,25 @@ def _describe(name: str) -> str:
     versions = dict.fromkeys(str(result.code_version) for result in results)
     texts = "with" if any(folder.glob("*/*.hyp.gz")) else "without"
     return f"; {len(results)} runs, made by code {', '.join(versions)}, {texts} translations"
+
+
+def _list_studies(name: str) -> str:
+    """List the verdicts of the studies in a folder, as a table; empty if it holds none."""
+    rows = []
+    for path in sorted((RESULTS / name).glob("*/study.json")):
+        study = json.loads(path.read_text(encoding="utf-8"))
+        verdicts = [claim.get("verdict", claim["holds"]) for claim in study["claims"]]  # of seeds, or of one
+        rows.append(
+            {
+                "study": f"[{study['name']}]({name}/{study['name']}/study.md)",
+                "about": study["about"],
+                "claims": len(verdicts),
+                "hold": verdicts.count(True),
+                "fail": verdicts.count(False),
+                "undecided": verdicts.count("undecided"),
+            }
+        )
+    return f"\n{markdown_table(rows)}\n" if rows else ""
 
 
 def make(name: str, data: str) -> int:
