@@ -18,6 +18,7 @@ from compare.training.loss import (
     compute_logits,
     compute_losses,
     find_real,
+    subtract_targets,
 )
 from compare.training.token_cut import cut_embeddings, cut_tokens, may_cut_source, may_cut_target
 
@@ -25,11 +26,11 @@ from compare.training.token_cut import cut_embeddings, cut_tokens, may_cut_sourc
 class PairWeights(NamedTuple):
     """Weights of the parts of the loss of two passes, which predict p and q."""
 
-    second: float
+    ce_q: float
     """Weight of the cross-entropy of q; that of p has 1 minus this."""
-    forward: float
+    kl_pq: float
     """Weight of KL(p || q)."""
-    backward: float
+    kl_qp: float
     """Weight of KL(q || p)."""
 
 
@@ -206,9 +207,9 @@ class _Comparison(NamedTuple):
     """Negative log-likelihoods of the references by p, (N,)."""
     log_ratio: Tensor
     """log p - log q, (N, V)."""
-    forward: Tensor
+    kl_pq: Tensor
     """KL(p || q), (N, 1)."""
-    backward: Tensor
+    kl_qp: Tensor
     """KL(q || p), (N, 1)."""
 
 
@@ -216,14 +217,14 @@ def _compare(p: Tensor, q: Tensor, targets: Tensor, smoothing: float, weights: P
     """Compute the loss of logits p and q, (N, V), which become probabilities in place."""
     log_ratio = p - q
     reference = log_ratio.gather(1, targets.unsqueeze(1)).squeeze(1)
-    nll, loss = compute_losses(p, targets, smoothing)
-    second_nll, second_loss = compute_losses(q, targets, smoothing)
-    log_ratio -= (reference + nll - second_nll).unsqueeze(1)  # as log Z = reference logit + nll
-    forward = (p * log_ratio).sum(dim=1, keepdim=True)
-    backward = -(q * log_ratio).sum(dim=1, keepdim=True)
-    loss = (1 - weights.second) * loss + weights.second * second_loss
-    loss = loss + (weights.forward * forward + weights.backward * backward).sum()
-    return _Comparison(loss, nll, log_ratio, forward, backward)
+    nll, loss_p = compute_losses(p, targets, smoothing)
+    nll_q, loss_q = compute_losses(q, targets, smoothing)
+    log_ratio -= (reference + nll - nll_q).unsqueeze(1)  # as log Z = reference logit + nll
+    kl_pq = (p * log_ratio).sum(dim=1, keepdim=True)
+    kl_qp = -(q * log_ratio).sum(dim=1, keepdim=True)
+    loss = (1 - weights.ce_q) * loss_p + weights.ce_q * loss_q
+    loss = loss + (weights.kl_pq * kl_pq + weights.kl_qp * kl_qp).sum()
+    return _Comparison(loss, nll, log_ratio, kl_pq, kl_qp)
 
 
 def _logits_gradients(
@@ -233,21 +234,14 @@ def _logits_gradients(
 
     KL(p || q) has the gradients p (log p - log q - KL) for the logits of p and q - p for those of q.
     """
-    share, forward, backward = weights
-    p_grad = compared.log_ratio * forward
-    p_grad += 1 - share + backward - forward * compared.forward
-    p_grad.mul_(p).sub_(q, alpha=backward)
-    q_grad = compared.log_ratio.mul_(-backward)
-    q_grad += share + forward - backward * compared.backward
-    q_grad.mul_(q).sub_(p, alpha=forward)
-    return _subtract_share(p_grad, targets, smoothing, 1 - share), _subtract_share(
-        q_grad, targets, smoothing, share
+    ce_q, kl_pq, kl_qp = weights
+    p_grad = compared.log_ratio * kl_pq
+    p_grad += 1 - ce_q + kl_qp - kl_pq * compared.kl_pq
+    p_grad.mul_(p).sub_(q, alpha=kl_qp)
+    q_grad = compared.log_ratio.mul_(-kl_qp)
+    q_grad += ce_q + kl_pq - kl_qp * compared.kl_qp
+    q_grad.mul_(q).sub_(p, alpha=kl_pq)
+    return (
+        subtract_targets(p_grad, targets, smoothing, 1 - ce_q),
+        subtract_targets(q_grad, targets, smoothing, ce_q),
     )
-
-
-def _subtract_share(gradient: Tensor, targets: Tensor, smoothing: float, share: float) -> Tensor:
-    """Subtract ``share`` times the smoothed targets from a gradient (N, V), in place."""
-    if smoothing:
-        gradient -= share * smoothing / gradient.size(1)
-    reference = gradient.new_full((len(targets), 1), share * (smoothing - 1))
-    return gradient.scatter_add_(1, targets.unsqueeze(1), reference)

@@ -188,7 +188,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 nll[chunk], loss = compute_losses(logits, targets[chunk], smoothing)
                 smoothed += loss
                 if needs_grad:
-                    logits_grad = _subtract_target(logits, targets[chunk], smoothing)
+                    logits_grad = subtract_targets(logits, targets[chunk], smoothing)
                     add_output_gradients(grads, chunk, logits_grad, inputs, cast_weight)
         ctx.grads = grads
         ctx.mark_non_differentiable(nll)
@@ -232,12 +232,15 @@ def compute_losses(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[T
     return nll, loss if mean is None else (1 - smoothing) * loss + smoothing * (log_z - mean).sum()
 
 
-def _subtract_target(probabilities: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-    """Turn probabilities (N, V) into the gradient with respect to the logits, in place."""
+def subtract_targets(gradient: Tensor, targets: Tensor, smoothing: float, share: float = 1.0) -> Tensor:
+    """Subtract ``share`` times the smoothed targets from a tensor (N, V), in place.
+
+    From probabilities it makes the gradient of the loss with respect to the logits.
+    """
     if smoothing:
-        probabilities -= smoothing / probabilities.size(1)
-    reference = probabilities.new_full((len(targets), 1), smoothing - 1)
-    return probabilities.scatter_add_(1, targets.unsqueeze(1), reference)
+        gradient -= share * smoothing / gradient.size(1)
+    reference = gradient.new_full((len(targets), 1), share * (smoothing - 1))
+    return gradient.scatter_add_(1, targets.unsqueeze(1), reference)
 
 
 def add_output_gradients(

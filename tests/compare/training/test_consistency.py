@@ -60,8 +60,8 @@ def plain(first: Tensor, second: Tensor, targets: Tensor, smoothing: float, weig
         q, p, log_target=True, reduction="sum"
     )  # torch's first argument is the second
     backward = functional.kl_div(p, q, log_target=True, reduction="sum")
-    of_references = (1 - weights.second) * losses[0] + weights.second * losses[1]
-    return of_references + weights.forward * forward + weights.backward * backward
+    of_references = (1 - weights.ce_q) * losses[0] + weights.ce_q * losses[1]
+    return of_references + weights.kl_pq * forward + weights.kl_qp * backward
 
 
 @pytest.mark.parametrize("chunk", [1, 6 * TOKENS, 1 << 22])  # 1, 3 and all rows at once
