@@ -173,6 +173,8 @@ class Trainer:
         must_save = must_validate or must_average or state.update % config.checkpoint_every == 0
         if must_log:
             self.processes.on_main(self._log_running_metrics)
+        elif must_save:
+            self._finish_queued_work()
         if must_validate:
             self._validate()
         elif must_average:
@@ -181,7 +183,7 @@ class Trainer:
             state.add_snapshot(config.average)
         signum = self.gradients.stop_signal(stop, must_know=must_save)  # once: what stops here has been saved
         if must_save or signum:
-            if not must_log:
+            if not (must_log or must_save):
                 self._finish_queued_work()
             self.processes.on_main(partial(self.checkpoints.save, self.state))
             self.energy.take()  # discards the energy of validating and saving

@@ -38,6 +38,7 @@ def watch(run: Trainer, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     watch_method(RunningMetrics, "synchronize")
     watch_method(EnergyMeter, "take")
     watch_method(Checkpoints, "save")
+    watch_method(Checkpoints, "save_snapshot")
     watch_method(Trainer, "_update")
     return events
 
@@ -56,8 +57,19 @@ def test_queued_work_is_finished_before_times_and_energy_go_to_another_phase(
         [],
         ["synchronize", "take", "save", "take"],
         ["synchronize", "take"],
-        ["synchronize", "take", "validate", "save", "take"],
+        ["synchronize", "take", "validate", "save_snapshot", "save", "take"],
     ]
+
+
+def test_queued_work_is_finished_before_weights_to_average_are_copied(
+    stream: BatchStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    settings = {"max_updates": 4, "valid_every": 4, "log_every": 4, "average": 2, "average_every": 2}
+    run = trainer(stream, tmp_path, bleus(1), **settings)
+    events = watch(run, monkeypatch)
+    run.run()
+    update = " ".join(events).split("_update")[2].split()
+    assert update == ["synchronize", "take", "save_snapshot", "save", "take"]
 
 
 def test_a_signal_while_saving_waits_for_the_next_update_and_its_save(
