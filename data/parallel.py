@@ -2,23 +2,28 @@
 
 The workers are interpreters that this module starts itself. ``multiprocessing`` would run the user's own
 script in each of them, and its pools leave processes behind when their parent is killed. A worker here reads
-from a pipe: it ends when the parent does, however that ends. It writes no file.
+from a pipe and, on Unix, looks for its parent each second, also in the middle of a block: it ends when the
+parent does, however that ends. It writes no file.
 """
 
 import os
 import pickle
 import subprocess
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from itertools import chain, islice
+from threading import Thread
 from typing import Any, TypeVar
 
 SERIAL_BLOCKS = 20
 """Blocks that are worked on in this process before others are started: small corpora need none."""
 MAX_WORKERS = 8
 """More workers would wait for the process that reads."""
+PARENT_INTERVAL_S = 1.0
+"""Time between two looks of a worker for its parent."""
 NEW_PROCESS_GROUP = 0x200
 """``subprocess.CREATE_NEW_PROCESS_GROUP``, which only Windows has."""
 START = """
@@ -41,6 +46,11 @@ def available_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def worker_count() -> int:
+    """Return the number of workers where all processes of ``torchrun`` on this machine start some."""
+    return max(1, min(available_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", 1)), MAX_WORKERS))
 
 
 def map_blocks(
@@ -144,6 +154,7 @@ def serve() -> None:
     """Apply the function that the parent sends to the blocks that follow, until the pipe is closed."""
     requests, results = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # what the function prints must not come between the results
+    Thread(target=_end_with_parent, args=[os.getppid()], daemon=True).start()
     try:
         function = pickle.load(requests)
         while True:
@@ -152,6 +163,13 @@ def serve() -> None:
             results.flush()
     except (EOFError, pickle.UnpicklingError, BrokenPipeError):
         os._exit(0)  # the parent has ended, perhaps in the middle of a block
+
+
+def _end_with_parent(parent: int) -> None:
+    """End this process once its parent is another one; on Windows it never is."""
+    while os.getppid() == parent:
+        time.sleep(PARENT_INTERVAL_S)
+    os._exit(0)
 
 
 def _apply(function: Callable[[Any], Any], block: Any) -> tuple[bool, Any]:

@@ -1,25 +1,34 @@
 """A training split whose text is segmented anew for each epoch."""
 
-from collections.abc import Iterator, Sequence
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from data.encode import CHUNK_PAIRS
 from data.encoded_split import EncodedSplit, Ints, Sequences
-from data.parallel import Worker, available_cores, map_blocks
-from data.subword_sampling import build_sampler
+from data.parallel import Worker, map_blocks, worker_count
+from data.subword_sampling import SubwordSampler, build_sampler
 from data.vocabulary import VocabularyPair
+
+logger = logging.getLogger(__name__)
 
 PAIRS_PER_WORKER = 5_000
 """Pairs for which a worker is worth its start; fewer are drawn in half a second."""
 MAX_WORKERS = 4
 """Workers that draw the next epoch."""
+NICE = 10
+"""Lowered priority of the workers that draw the next epoch, for training's sake."""
 
 Block = tuple[int, Ints, Sequences, Sequences]
 """Number of the epoch, and of some pairs the rows, sources and targets."""
+Sides = tuple[Sequences, Sequences]
+"""Sources and targets."""
 
 
 class SampledSplit:
@@ -49,30 +58,30 @@ class SampledSplit:
         max_tokens: int,
     ) -> None:
         self.split, self.max_tokens = split, max_tokens
-        self._sampler = _PairSampler(vocabularies, strength, seed, max_tokens)
+        self._vocabularies, self._strength = vocabularies, strength
+        src = build_sampler(vocabularies.src, strength)
+        tgt = src if vocabularies.joint else build_sampler(vocabularies.tgt, strength)
+        self._sampler = _PairSampler((src, tgt), seed, max_tokens)
         self.settings = f"{vocabularies.content_hash} {strength!r} {max_tokens}"
         self._last: tuple[int, EncodedSplit] | None = None
         self._requested: int | None = None
         self._workers: list[Worker] = []
+        self._may_start_workers = bool(sys.executable)  # which is empty in some embedded interpreters
         self._stack = ExitStack()
 
     def with_seed(self, seed: int) -> "SampledSplit":
         """Return the same split with other draws."""
-        other = copy(self)
-        other._sampler = self._sampler.with_seed(seed)
-        other._last, other._requested, other._workers, other._stack = None, None, [], ExitStack()
+        other = SampledSplit(
+            self.split, self._vocabularies, strength=self._strength, seed=seed, max_tokens=self.max_tokens
+        )
+        other._sampler = replace(self._sampler, seed=seed)  # with the words that it knows
         return other
 
     def epoch(self, epoch: int) -> EncodedSplit:
-        """Return the pairs as they are segmented in an epoch, in memory; the last one drawn is kept.
-
-        Raises:
-            ChildProcessError: a worker that draws the epoch was ended from outside.
-        """
+        """Return the pairs as they are segmented in an epoch, in memory; the last one drawn is kept."""
         if self._last is None or self._last[0] != epoch:
             self._last = None  # frees its memory
-            sides = zip(*self._received() if self._requested == epoch else self._drawn(epoch), strict=True)
-            src, tgt = (_joined(parts) for parts in sides)
+            src, tgt = _joined(self._draw(epoch))
             drawn = replace(self.split, src=src, tgt=tgt, memory_maps=(), folder=None, content_hash="")
             self._last = (epoch, drawn)
         return self._last[1]
@@ -82,30 +91,53 @@ class SampledSplit:
 
         Nothing happens for a small split. The processes stay until ``close``.
         """
-        count = min(MAX_WORKERS, available_cores(), len(self.split) // PAIRS_PER_WORKER)
+        count = self._worker_count(MAX_WORKERS)
         if count == 0 or self._requested is not None:
             return
-        if not self._workers:
-            self._workers = [self._stack.enter_context(Worker(self._sampler)) for _ in range(count)]
-        for worker, block in zip(
-            self._workers, self._blocks(epoch, -(-len(self.split) // count)), strict=True
-        ):
-            worker.send(block)
-        self._requested = epoch
+        try:
+            if not self._workers:
+                draw = partial(_draw_in_background, self._sampler)
+                self._workers = [self._stack.enter_context(Worker(draw)) for _ in range(count)]
+            blocks = self._blocks(epoch, -(-len(self.split) // count))
+            for worker, block in zip(self._workers, blocks, strict=True):
+                worker.send(block)
+            self._requested = epoch
+        except ChildProcessError as error:
+            self._give_up_workers(error)
 
     def close(self) -> None:
         """End the processes, if there are any."""
         self._stack.close()
         self._workers, self._requested = [], None
 
-    def _received(self) -> list[tuple[Sequences, Sequences]]:
+    def _draw(self, epoch: int) -> list[Sides]:
+        """Return the parts of an epoch that the workers have drawn, or draw it now."""
+        try:
+            return self._received() if self._requested == epoch else self._drawn(epoch)
+        except ChildProcessError as error:
+            self._give_up_workers(error)
+            return self._drawn(epoch)
+
+    def _received(self) -> list[Sides]:
         """Return what the workers have drawn."""
         self._requested = None
         return [worker.receive() for worker in self._workers]
 
-    def _drawn(self, epoch: int) -> Iterator[tuple[Sequences, Sequences]]:
+    def _drawn(self, epoch: int) -> list[Sides]:
         """Draw an epoch now."""
-        return map_blocks(self._sampler, self._blocks(epoch, CHUNK_PAIRS))
+        workers = max(1, self._worker_count())
+        return list(map_blocks(self._sampler, self._blocks(epoch, CHUNK_PAIRS), workers=workers))
+
+    def _worker_count(self, most: int | None = None) -> int:
+        """Return how many other processes may draw, ``most`` at most."""
+        count = min(worker_count(), len(self.split) // PAIRS_PER_WORKER) if self._may_start_workers else 0
+        return count if most is None else min(count, most)
+
+    def _give_up_workers(self, error: ChildProcessError) -> None:
+        """Draw in this process from now on, with the same result: a worker was ended from outside."""
+        logger.warning(f"{error}; subword sampling goes on in this process")
+        self._may_start_workers = False
+        self.close()
 
     def _blocks(self, epoch: int, size: int) -> Iterator[Block]:
         """Divide the pairs into blocks of at most ``size``."""
@@ -116,21 +148,16 @@ class SampledSplit:
             self.split.release_pages()
 
 
+@dataclass(frozen=True)
 class _PairSampler:
     """Random segmentations of the pairs of a block."""
 
-    def __init__(self, vocabularies: VocabularyPair, strength: float, seed: int, max_tokens: int) -> None:
-        src = build_sampler(vocabularies.src, strength)
-        self._samplers = src, src if vocabularies.joint else build_sampler(vocabularies.tgt, strength)
-        self._seed, self._max_tokens = seed, max_tokens
+    samplers: tuple[SubwordSampler, SubwordSampler]
+    """Those of source and target, one and the same for a joint vocabulary."""
+    seed: int
+    max_tokens: int
 
-    def with_seed(self, seed: int) -> "_PairSampler":
-        """Return the same sampler, with the words that it knows, for another seed."""
-        other = copy(self)
-        other._seed = seed
-        return other
-
-    def __call__(self, block: Block) -> tuple[Sequences, Sequences]:
+    def __call__(self, block: Block) -> Sides:
         epoch, rows, *sides = block
         src, tgt = (self._sample(number, epoch, rows, side) for number, side in enumerate(sides))
         return src, tgt
@@ -140,17 +167,29 @@ class _PairSampler:
         ends = zip(sequences.offsets[:-1].tolist(), sequences.offsets[1:].tolist(), strict=True)
         ids = sequences.flat.tolist()
         given = [ids[start:end] for start, end in ends]
-        seeds = (((self._seed << 64 | epoch) << 64 | row) << 1 | side for row in rows.tolist())
-        drawn = self._samplers[side].sample(given, seeds)
-        limited = [
-            new if len(new) <= self._max_tokens else old for old, new in zip(given, drawn, strict=True)
-        ]
+        seeds = (((self.seed << 64 | epoch) << 64 | row) << 1 | side for row in rows.tolist())
+        drawn = self.samplers[side].sample(given, seeds)
+        limited = [new if len(new) <= self.max_tokens else old for old, new in zip(given, drawn, strict=True)]
         flat, offsets = Sequences.of(limited)
         return Sequences(flat.astype(sequences.flat.dtype), offsets)
 
 
-def _joined(parts: Sequence[Sequences]) -> Sequences:
+def _draw_in_background(sampler: Callable[[Block], Sides], block: Block) -> Sides:
+    """Draw a large block in slices, whose Python objects bound the memory, while another process trains."""
+    if hasattr(os, "setpriority"):  # not on Windows
+        os.setpriority(os.PRIO_PROCESS, 0, max(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
+    epoch, rows, src, tgt = block
+    slices = (np.arange(i, min(i + CHUNK_PAIRS, len(rows))) for i in range(0, len(rows), CHUNK_PAIRS))
+    return _joined([sampler((epoch, rows[part], src.take(part), tgt.take(part))) for part in slices])
+
+
+def _joined(parts: Sequence[Sides]) -> Sides:
     """Lay the sequences of several blocks end to end."""
-    lengths = np.concatenate([part.lengths for part in parts])
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    return Sequences(np.concatenate([part.flat for part in parts]), offsets)
+    src, tgt = (
+        Sequences(
+            np.concatenate([each.flat for each in side]),
+            np.concatenate([[0], np.cumsum(np.concatenate([each.lengths for each in side]))]),
+        )
+        for side in zip(*parts, strict=True)
+    )
+    return src, tgt

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from data import parallel
-from data.parallel import map_blocks
+from data.parallel import map_blocks, worker_count
 from tests.kits.paths import ROOT
 
 
@@ -42,6 +42,15 @@ def test_a_large_one_starts_as_many_as_there_are_cores(monkeypatch: pytest.Monke
     assert pids[0] == os.getpid()
     assert len(set(pids[1:])) == 2
     assert pids[1::2] == pids[1:2] * 2
+
+
+def test_processes_of_torchrun_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "available_cores", lambda: 12)
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    assert worker_count() == parallel.MAX_WORKERS
+    for processes, workers in (("1", 8), ("4", 3), ("16", 1)):
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", processes)
+        assert worker_count() == workers
 
 
 def pid_of(_: int) -> int:
@@ -126,3 +135,27 @@ def test_workers_end_with_their_parent(signum: int, tmp_path: Path) -> None:
     while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+
+
+WAITING = """
+import sys
+from data.parallel import Worker
+worker = Worker(exec)
+worker.send("import sys, time; print('working', file=sys.stderr, flush=True); time.sleep(60)")
+worker.receive()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a worker on Windows ends after its block")
+def test_a_worker_ends_in_the_middle_of_a_block(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(WAITING)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        [sys.executable, tmp_path / "script.py"], env=environment, stderr=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stderr is not None
+        assert parent.stderr.readline() == "working\n"
+        parent.kill()
+        start = time.monotonic()
+        assert parent.stderr.read() == ""  # ends when the worker has ended too
+    assert time.monotonic() - start < 30

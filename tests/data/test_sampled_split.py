@@ -1,5 +1,7 @@
 """Splits that are segmented anew for each epoch, and their batches."""
 
+import os
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -15,6 +17,7 @@ from data.encode import encode_split
 from data.encoded_split import EncodedSplit, Sequences
 from data.loader import BatchStream
 from data.sampled_split import SampledSplit
+from data.subword_sampling import SubwordSampler
 from data.vocabulary import VocabularyPair, build_pair
 
 LIMIT = 40
@@ -107,14 +110,87 @@ def test_processes_draw_the_same(
 ):
     expected = [both(sampled.epoch(epoch)) for epoch in (2, 3)]
     monkeypatch.setattr(sampled_split, "PAIRS_PER_WORKER", len(split) // 2)
-    monkeypatch.setattr(sampled_split, "available_cores", lambda: 8)
+    monkeypatch.setattr(sampled_split, "worker_count", lambda: 8)
     other = sample(split, kind)
     monkeypatch.setattr(SampledSplit, "_drawn", None)  # not in this process
     for epoch, drawn in zip((2, 3), expected, strict=True):
         other.request(epoch)
         assert both(other.epoch(epoch)) == drawn
     assert len(other._workers) == 2
+    if hasattr(os, "getpriority"):
+        assert {os.getpriority(os.PRIO_PROCESS, worker._process.pid) for worker in other._workers} == {
+            max(10, os.getpriority(os.PRIO_PROCESS, 0))
+        }
     other.close()
+    assert other._workers == []
+
+
+def test_a_first_epoch_is_drawn_by_processes_as_well(
+    sampled: SampledSplit, split: EncodedSplit, kind: str, monkeypatch: pytest.MonkeyPatch
+):
+    expected = both(sampled.epoch(1))
+    monkeypatch.setattr(sampled_split, "PAIRS_PER_WORKER", len(split) // 2)
+    monkeypatch.setattr(sampled_split, "CHUNK_PAIRS", 30)
+    monkeypatch.setattr(sampled_split, "worker_count", lambda: 8)
+    other = sample(split, kind)
+    monkeypatch.setattr(SubwordSampler, "sample", None)  # not in this process
+    assert both(other.epoch(1)) == expected
+
+
+def test_a_large_block_is_drawn_in_slices(split: EncodedSplit, kind: str, monkeypatch: pytest.MonkeyPatch):
+    (block,) = sample(split, kind)._blocks(2, len(split))
+    sampler, sizes = sample(split, kind)._sampler, []
+
+    def draw(part: sampled_split.Block) -> sampled_split.Sides:
+        sizes.append(len(part[1]))
+        return sampler(part)
+
+    monkeypatch.setattr(sampled_split, "CHUNK_PAIRS", 50)
+    monkeypatch.setattr(os, "setpriority", lambda *_: None, raising=False)
+    drawn = sampled_split._draw_in_background(draw, block)
+    assert max(sizes) == 50
+    assert sum(sizes) == len(split)
+    expected = sampler(block)
+    assert [ids(side) for side in drawn] == [ids(side) for side in expected]
+    assert [side.flat.dtype for side in drawn] == [side.flat.dtype for side in expected]
+
+
+@pytest.mark.parametrize("moment", ["before the request", "after it"])
+def test_training_goes_on_without_workers_that_were_killed(
+    sampled: SampledSplit,
+    split: EncodedSplit,
+    kind: str,
+    moment: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+):
+    expected = both(sampled.epoch(3))
+    monkeypatch.setattr(sampled_split, "PAIRS_PER_WORKER", len(split) // 2)
+    monkeypatch.setattr(sampled_split, "worker_count", lambda: 2)
+    other = sample(split, kind)
+    other.request(2)
+    first, second = other._workers
+    other.epoch(2)
+    if moment == "after it":
+        other.request(3)
+    first._process.kill()
+    first._process.wait()
+    other.request(3)
+    assert both(other.epoch(3)) == expected
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "subword sampling goes on in this process" in caplog.text
+    assert second._process.returncode is not None
+    other.request(4)
+    assert other._workers == []
+
+
+def test_without_an_interpreter_to_start_nothing_is_requested(
+    split: EncodedSplit, kind: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(sampled_split, "PAIRS_PER_WORKER", 1)
+    monkeypatch.setattr(sys, "executable", "")
+    other = sample(split, kind)
+    other.request(2)
     assert other._workers == []
 
 
