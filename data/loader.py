@@ -18,7 +18,15 @@ from data.text.lines import hash_texts
 
 SOURCE_FILES = [
     Path(__file__).with_name(f"{name}.py")
-    for name in ("loader", "batch", "encoded_split", "sampled_split", "subword_sampling", "symbols")
+    for name in (
+        "loader",
+        "batch",
+        "encoded_split",
+        "sampled_split",
+        "subword_sampling",
+        "subwords",
+        "symbols",
+    )
 ]
 """The code that the batches depend on."""
 SRC_BUDGET_FACTOR = 1.5
@@ -62,6 +70,11 @@ class BatchStream:
     def split(self, epoch: int) -> EncodedSplit:
         """Return the pairs as they are in an epoch: the same in each, unless they are sampled."""
         return self._sampled.epoch(epoch) if self._sampled else self._split
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether the pairs are segmented anew for each epoch, which takes long."""
+        return self._sampled is not None
 
     def request(self, epoch: int) -> None:
         """Let other processes prepare an epoch that takes long to prepare; they stay until ``close``."""
@@ -171,6 +184,10 @@ class BatchStream:
             self._token_counts[epoch] = np.array(counts)
         return self._token_counts[epoch]
 
+    def must_draw(self, epoch: int) -> bool:
+        """Return whether ``token_counts`` would have to draw samples for an epoch."""
+        return self.is_sampled and epoch not in self._token_counts
+
     def stream_hash(self, epoch: int = 1) -> str:
         """Compute the sha256 over all ids of an epoch's batches, padding and order included.
 
@@ -188,7 +205,8 @@ class BatchStream:
         """Return ``stream_hash``; it is computed once and kept beside the files of the encoded split.
 
         It is computed again when anything changes that it depends on: the arrays, the arguments of the
-        stream, the code, or NumPy, whose generators may change with its version.
+        stream, the code, or the version of NumPy, whose generators may change with it, or where text is
+        sampled that of SentencePiece.
 
         Args:
             epoch: number of the epoch.

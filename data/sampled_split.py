@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.metadata import version
 
 import numpy as np
 
@@ -62,7 +63,7 @@ class SampledSplit:
         src = build_sampler(vocabularies.src, strength)
         tgt = src if vocabularies.joint else build_sampler(vocabularies.tgt, strength)
         self._sampler = _PairSampler((src, tgt), seed, max_tokens)
-        self.settings = f"{vocabularies.content_hash} {strength!r} {max_tokens}"
+        self.settings = f"{vocabularies.content_hash} {strength!r} {max_tokens} {version('sentencepiece')}"
         self._last: tuple[int, EncodedSplit] | None = None
         self._requested: int | None = None
         self._workers: list[Worker] = []

@@ -1,5 +1,6 @@
 """Inputs of the benchmark, the same for all models: batches to train on and sentences to translate."""
 
+import logging
 from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
@@ -16,6 +17,8 @@ from data.batch import Batch
 from data.encoded_split import EncodedSplit, Sequences
 from data.loader import BatchStream
 from data.symbols import SPECIALS
+
+logger = logging.getLogger(__name__)
 
 LENGTH_SHAPE, LENGTH_NOISE = 3.0, 0.15
 """Random lengths: shape of their gamma distribution, and relative standard deviation of each side."""
@@ -59,6 +62,8 @@ def make_inputs(run: Run, plan: BenchPlan) -> Inputs:
 def _random_inputs(run: Run, plan: BenchPlan, mean: float) -> Inputs:
     """Draw random ids of a vocabulary of the configured size, in sentences of ``mean`` tokens on average."""
     train, size = run.train, run.vocabulary.size
+    if run.regularization.subword_sampling:
+        logger.warning("random ids have one segmentation: regularization.subword_sampling is not used")
     rng = np.random.default_rng(train.seed)
     pairs = plan.batch + int(2 * plan.updates * train.batch_tokens / mean)
     lengths = rng.gamma(LENGTH_SHAPE, mean / LENGTH_SHAPE, pairs)

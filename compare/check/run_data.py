@@ -15,6 +15,7 @@ from compare.results.run_folder import RunFolder
 from compare.system.log import no_messages
 from compare.system.version import code_version
 from compare.training.metrics_log import read_metrics
+from data.loader import BatchStream
 from data.vocabulary import load_pair
 
 
@@ -75,24 +76,26 @@ class DataCache:
         """
         own = load_pair(folder) if run.train.init_from is not None else None
         settings = (run.data, run.vocabulary, run.task, own.content_hash if own else None)
+        key = (settings, run.regularization, run.train.batch_tokens, run.train.seed)
         if settings not in self._corpora:
             try:
                 with no_messages(prepare_data.__module__):
-                    self._corpora[settings] = prepare_data(run, self._encoded, vocabularies=own)
+                    prepared = prepare_data(run, self._encoded, vocabularies=own)
+                self._corpora[settings] = prepared
+                self._streams[key] = _with_batches(prepared, prepared.stream)
             except (ValueError, OSError) as error:
                 self._corpora[settings] = error
-        prepared = self._corpora[settings]
-        if isinstance(prepared, Exception):
-            raise prepared
-        return self._with_batches(prepared, run, settings)
-
-    def _with_batches(self, prepared: PreparedData, run: Run, settings: object) -> PreparedData:
-        """Return ``prepared`` with the batches of the run's budget of tokens, sampling and seed."""
-        key = (settings, run.regularization, run.train.batch_tokens, run.train.seed)
+        found = self._corpora[settings]
+        if isinstance(found, Exception):
+            raise found
         if key not in self._streams:
-            stream = training_batches(prepared.train, prepared.vocabularies, run)
-            self._streams[key] = replace(prepared, stream=stream, batch_hash=stream.stream_hash(1))
+            self._streams[key] = _with_batches(found, training_batches(found.train, found.vocabularies, run))
         return self._streams[key]
+
+
+def _with_batches(prepared: PreparedData, stream: BatchStream) -> PreparedData:
+    """Return ``prepared`` with the batches of ``stream``, hashed anew."""
+    return replace(prepared, stream=stream, batch_hash=stream.stream_hash(1))
 
 
 def read_run(folder: Path, result: Result, cache: DataCache) -> tuple[CheckedRun, list[ComparedValue | Gap]]:

@@ -4,6 +4,7 @@
 """
 
 import dataclasses
+import logging
 from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
@@ -28,6 +29,8 @@ from compare.training.serialization import load_weights, set_weights
 from compare.training.validation import perplexity
 from data.corpus import Corpus
 from data.loader import BatchStream
+
+logger = logging.getLogger(__name__)
 
 
 def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
@@ -159,7 +162,11 @@ def together_figures(windows: Sequence[Mapping[str, Any]]) -> Figures:
 
 def _epochs(stream: BatchStream, updates: int) -> float:
     """Return the number of epochs, a fraction included, that ``updates`` batches cover."""
+    told = False
     for epoch in count():
+        if not told and stream.must_draw(epoch + 1):
+            logger.info("draws the samples of earlier epochs again, to count their batches")
+            told = True
         batches = len(stream.token_counts(epoch + 1))
         if updates <= batches:
             return epoch + updates / batches

@@ -81,7 +81,7 @@ def prepare_data(
     tests: bool = True,
     vocabularies: VocabularyPair | None = None,
 ) -> PreparedData:
-    """Read, check and encode the corpus, and plan the batches of the first epoch.
+    """Read, check and encode the corpus, and hash the batches of the first epoch.
 
     Args:
         settings: an experiment or a run: its sections ``data``, ``vocabulary``, ``train`` and
@@ -118,9 +118,9 @@ def prepare_data(
     task = TASKS[find_task(settings)]
     encoded, valid = task.select_sides(encoded), task.select_sides(valid)
     stream = training_batches(encoded, vocabularies, settings)
-    logger.info(
-        f"vocabulary {len(vocabularies.src)}/{len(vocabularies.tgt)}, {len(stream.plan(1))} batches per epoch"
-    )
+    # Samples are not drawn for a message: where their hash is kept, the first epoch may not be needed.
+    batches = "" if stream.is_sampled else f", {len(stream.plan(1))} batches per epoch"
+    logger.info(f"vocabulary {len(vocabularies.src)}/{len(vocabularies.tgt)}{batches}")
     batch_hash = stream.kept_hash(1, keep=False)  # a folder may yet refuse these settings
     times.append(perf_counter())
     steps = zip(("reading", "vocabulary", "encoding", "batches"), pairwise(times), strict=True)

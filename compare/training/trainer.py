@@ -120,10 +120,11 @@ class Trainer:
             processes=self.processes.size,
             accumulate=self.train_config.accumulate,
         )
-        with self.state.timed("data"):
-            left = len(self.train_batches.token_counts(self.state.epoch)) - self.state.position
-            if self.train_config.max_updates - self.state.update > left:
-                self.train_batches.request(self.state.epoch + 1)
+        if self.train_batches.is_sampled:
+            with self.state.timed("data"):
+                left = len(self.train_batches.token_counts(self.state.epoch)) - self.state.position
+                if self.train_config.max_updates - self.state.update > left:
+                    self.train_batches.request(self.state.epoch + 1)
         while True:
             with self.state.timed("data"):
                 batch = next(batches, None)

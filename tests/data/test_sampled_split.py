@@ -263,3 +263,13 @@ def test_the_hash_of_the_batches_covers_the_samples(split: EncodedSplit, kind: s
     assert len(hashes | {expected}) == 5
     assert hashes == {other.stream_hash() for other in others}
     assert stream.kept_hash(2) == stream.stream_hash(2) != expected
+
+
+def test_another_version_of_sentencepiece_is_not_trusted_with_a_kept_hash(
+    split: EncodedSplit, kind: str, monkeypatch: pytest.MonkeyPatch
+):
+    (stream,) = streams(split, kind, 1)
+    stream.kept_hash(known="kept")
+    assert streams(split, kind, 1)[0].kept_hash() == "kept"
+    monkeypatch.setattr(sampled_split, "version", lambda package: "0.0")
+    assert streams(split, kind, 1)[0].kept_hash() == stream.stream_hash()

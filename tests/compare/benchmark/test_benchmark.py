@@ -139,6 +139,15 @@ def test_random_sentences_have_the_requested_length(tiny: Experiment):
     assert again.sources == inputs.sources
 
 
+def test_random_ids_are_not_sampled(tiny: Experiment, caplog: pytest.LogCaptureFixture):
+    sampling = replace(tiny.regularization, subword_sampling=0.1)
+    plan = BenchPlan(synthetic=12, updates=1, batch=2)
+    make_inputs(resolve_models(tiny)[0], plan)
+    assert caplog.records == []
+    make_inputs(replace(resolve_models(tiny)[0], regularization=sampling), plan)
+    assert "regularization.subword_sampling is not used" in caplog.text
+
+
 def test_decoding_is_timed_in_fp32_and_in_the_training_precision(tiny: Experiment):
     plan = BenchPlan(phases=("train", "beam"))
     both = [f"{name} beam {precision}" for name in LABELS for precision in ("fp32", "bf16")]

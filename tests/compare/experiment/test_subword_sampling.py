@@ -1,5 +1,6 @@
 """An experiment with subword sampling, from the file to the checks."""
 
+import logging
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,6 +14,7 @@ from compare.config.parse import load_experiment
 from compare.config.run import resolve_models
 from compare.config.shared_settings import settings_hash
 from compare.experiment.build_trainer import build_trainer
+from compare.experiment.compute_result import training_figures
 from compare.experiment.data_parallel import Announcement
 from compare.experiment.prepare import prepare_data
 from compare.report.conditions import list_conditions
@@ -20,6 +22,7 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import read_results
 from compare.training.file_names import FINAL
 from compare.training.trainer_state import Validation
+from data.sampled_split import SampledSplit, Sides
 from tests.kits.forgery import renew_views
 from tests.kits.training import ROWS, metrics, same_weights
 
@@ -65,6 +68,41 @@ def test_check_finds_another_probability(sampled: Path, tmp_path: Path):
     names = {each.name for each in check_experiment(copy).differences}
     assert {"batch_hash", "subword_sampling", "settings_hash"} <= names
     assert any(name.startswith("metrics.jsonl: src_tokens of update") for name in names)
+
+
+def test_a_start_draws_nothing_for_a_kept_hash_and_check_draws_each_epoch_once(
+    sampled: Path, tiny_toml: Path, monkeypatch: pytest.MonkeyPatch
+):
+    drawn = []
+    draw = SampledSplit._draw
+
+    def recorded(split: SampledSplit, epoch: int) -> list[Sides]:
+        drawn.append(epoch)
+        return draw(split, epoch)
+
+    monkeypatch.setattr(SampledSplit, "_draw", recorded)
+    settings = load_experiment(tiny_toml, SAMPLED)
+    prepare_data(settings, sampled / "encoded").keep_hash()
+    drawn.clear()
+    prepare_data(settings, sampled / "encoded")
+    assert drawn == []
+    assert check_experiment(sampled).differences == []
+    assert sorted(drawn) == [1, 2]
+
+
+def test_epochs_that_are_drawn_again_for_their_number_are_announced(
+    tiny_toml: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.INFO)
+    lines = [
+        {"kind": "train", "updates": 18, "src_tokens": 1, "tgt_tokens": 1, "data_s": 0, "train_s": 0},
+        {"kind": "final", "update": 18, "best_update": 1, "loss": 1, "validation_s": 0, "checkpoint_s": 0},
+    ]
+    stream = prepare_data(load_experiment(tiny_toml, SAMPLED), tmp_path).stream
+    for messages in (1, 0):
+        caplog.clear()
+        assert 1 < training_figures(lines, stream)["epochs"] < 2
+        assert caplog.text.count("draws the samples of earlier epochs again") == messages
 
 
 def test_validation_is_not_sampled(tiny_toml: Path, tmp_path: Path):
