@@ -1,6 +1,6 @@
 """Check of convergence.json: the gains of longer training against the logs of the runs and longer runs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from compare.check.findings import ComparedValue, Gap
@@ -10,10 +10,14 @@ from compare.results.run_folder import RunFolder
 from compare.training.metrics_log import read_metrics
 
 
-def check_convergence(folder: Path) -> Iterator[ComparedValue | Gap]:
+def check_convergence(folder: Path, stored: Sequence[str] = ()) -> Iterator[ComparedValue | Gap]:
     """Compare every entry of convergence.json with the logs, and every longer run with the entries.
 
     Without the longer runs, an entry is compared with the log of the run itself.
+
+    Args:
+        folder: the folder of the experiment.
+        stored: names of runs whose settings cannot be read.
     """
     try:
         entries = read_convergence(folder)
@@ -24,6 +28,9 @@ def check_convergence(folder: Path) -> Iterator[ComparedValue | Gap]:
     if entries and not has_longer:
         yield Gap("the gains of longer training, whose runs are not here", NAME)
     for name, recorded in entries.items():
+        if name in stored:
+            yield Gap("the gain of longer training of a run whose plug-in is not here", name)
+            continue
         try:
             if has_longer:
                 recomputed = recompute_convergence(folder, name, recorded.factor)

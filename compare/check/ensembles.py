@@ -6,35 +6,41 @@ from pathlib import Path
 from compare.check.findings import ComparedValue, Gap
 from compare.check.run_data import CheckedRun
 from compare.results.ensemble_file import FOLDER, NAME, hash_members, read_ensemble
+from compare.results.result import Result
 from compare.scoring.score import all_metrics, score_texts
 from compare.training.file_names import WEIGHTS
 from data.text.files import hash_file
 from data.text.lines import read_lines
 
 
-def check_ensembles(folder: Path, runs: Sequence[CheckedRun]) -> Iterator[ComparedValue | Gap]:
+def check_ensembles(
+    folder: Path, runs: Sequence[CheckedRun], results: Sequence[Result]
+) -> Iterator[ComparedValue | Gap]:
     """Compare every ensemble.json with the weights of the runs, the translations and the references.
 
     Args:
         folder: the folder of the experiment.
-        runs: the runs that are there.
+        runs: the runs whose settings can be read.
+        results: of all runs that are there.
     """
     for path in sorted((folder / FOLDER).glob(f"*/{NAME}")):
         context = path.parent.relative_to(folder).as_posix()
         try:
-            yield from list(_check_ensemble(path, context, runs))
+            yield from list(_check_ensemble(path, context, runs, results))
         except (ValueError, OSError) as error:
             yield ComparedValue(context, "files", "readable", str(error))
 
 
-def _check_ensemble(path: Path, context: str, runs: Sequence[CheckedRun]) -> Iterator[ComparedValue | Gap]:
+def _check_ensemble(
+    path: Path, context: str, runs: Sequence[CheckedRun], results: Sequence[Result]
+) -> Iterator[ComparedValue | Gap]:
     result = read_ensemble(path)
-    weights = {run.name: run.result.files.get(WEIGHTS, "no hash") for run in runs}
+    weights = {each.run: each.files.get(WEIGHTS, "no hash") for each in results}
     for name, recorded in result.members.items():
         yield ComparedValue(context, f"weights of {name}", recorded, weights.get(name, "no such run"))
     yield ComparedValue(context, "members_hash", result.members_hash, hash_members(result.members.values()))
     yield ComparedValue(context, "name", result.label, path.parent.name)
-    shared = {run.result.settings_hash for run in runs if run.name in result.members}
+    shared = {each.settings_hash for each in results if each.run in result.members}
     for settings_hash in sorted(filter(None, shared)):
         yield ComparedValue(context, "settings_hash", result.settings_hash, settings_hash)
     yield ComparedValue(

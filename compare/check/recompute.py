@@ -23,6 +23,7 @@ from compare.check.timings import check_timings
 from compare.check.training_log import check_log
 from compare.check.translations import check_against_references, check_weights
 from compare.config.plugins import plugin_problem
+from compare.results.result import Result
 from compare.results.store import read_registry, read_results
 from compare.system.version import code_version
 
@@ -57,6 +58,7 @@ def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = ""
     registry = read_registry(folder / REGISTRY) if (folder / REGISTRY).is_file() else {}
     findings: list[ComparedValue | Gap] = []
     runs: list[CheckedRun] = []
+    begun: list[Result] = []
     stored = [result.run for result in results if plugin_problem(folder / result.run)]
     with TemporaryDirectory() as encoded:
         cache = DataCache(Path(encoded), data_root)
@@ -64,6 +66,7 @@ def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = ""
             if not (folder / result.run / "config.toml").is_file():
                 findings.append(Gap("a run that has not begun", result.run))
                 continue
+            begun.append(result)
             logger.info(f"checking {result.run}")
             if result.run in stored:
                 findings += check_stored(folder / result.run, result)
@@ -77,9 +80,10 @@ def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = ""
         findings += check_timings(finished)
         findings += check_registry(registry, runs, stored)
         findings += check_sources(folder, runs)
-        if not stored:  # these need every run
-            findings += [*check_convergence(folder), *check_tables(folder, results)]
-            findings += check_ensembles(folder, runs)
+        findings += check_convergence(folder, stored)
+        if not stored:  # a table shows every run
+            findings += check_tables(folder, results)
+        findings += check_ensembles(folder, runs, begun)
     versions = {(run.result.code_version, code_version(run.folder.run.plugins)) for run in runs}
     return CheckResult(
         findings=[finding for finding in findings if isinstance(finding, ComparedValue)],

@@ -27,6 +27,16 @@ NOT_DERIVED = (
     "files",
 )
 """Fields of a result that has begun which config and data do not determine."""
+NONE_IF_UNUSED = (
+    "accumulate",
+    "average_every",
+    "consistency",
+    "ema",
+    "extended_from",
+    "init_hash",
+    "subword_sampling",
+)
+"""Fields whose value is None where a run does without; in others None means that nothing is known here."""
 DAMAGE = (ValueError, LookupError, TypeError, ArithmeticError, OSError)
 """What a damaged file can raise."""
 FIELDS = frozenset(item.name for item in dataclasses.fields(Result))
@@ -44,7 +54,7 @@ def check_result(run: CheckedRun) -> Iterator[ComparedValue | Gap]:
     """
     begun = dataclasses.asdict(unfinished_result(run.folder, run.prepared))
     derived = {name: value for name, value in begun.items() if value is not None and name not in NOT_DERIVED}
-    derived["consistency"] = begun["consistency"]  # None is a value of it
+    derived |= {name: begun[name] for name in NONE_IF_UNUSED}
     if not run.is_current:
         derived.pop("settings_hash", None)  # that version had other settings
     recorded = run.result.flat()

@@ -67,20 +67,26 @@ def check_initial_weights(run: CheckedRun) -> Iterator[ComparedValue | Gap]:
     yield Gap("vocabularies, which are those of the run that training started from", run.name)
 
 
-def check_snapshots(run: CheckedRun) -> Iterator[ComparedValue]:
-    """Compare the final weights with the snapshots that they were chosen from, if these are still there."""
+def check_snapshots(run: CheckedRun) -> Iterator[ComparedValue | Gap]:
+    """Compare the final weights with the snapshots or the moving average that they were chosen from.
+
+    Without the weights themselves, ``check_hashes`` says that they are not in the folder.
+    """
     folder, final = run.folder.folder / CHECKPOINTS, run.folder.weights
     chosen = "" if run.final is None else str(run.final.get("chosen"))
     name = f"{CHECKPOINTS}/{final.name}"
-    if chosen == EMA and final.is_file() and (folder / STATE).is_file():
-        yield _compare_weights(run, name, chosen, lambda: _moving_average(folder / STATE))
     snapshots = [folder / f"update-{int(n):07d}.safetensors" for n in re.findall(r"\d{1,18}", chosen)]
-    if not snapshots or not all(path.is_file() for path in (final, *snapshots)):
+    sources = [folder / STATE] if chosen == EMA else snapshots
+    if not sources or not final.is_file():
         return
-    if len(snapshots) == 1:
+    if not all(path.is_file() for path in sources):
+        yield Gap("that the weights are those chosen in training, whose checkpoints are not here", run.name)
+    elif chosen == EMA:
+        yield _compare_weights(run, name, chosen, lambda: _moving_average(folder / STATE))
+    elif len(snapshots) == 1:
         yield ComparedValue(run.name, f"{name}, {chosen}", hash_file(final), hash_file(snapshots[0]))
-        return
-    yield _compare_weights(run, name, chosen, lambda: average(snapshots))
+    else:
+        yield _compare_weights(run, name, chosen, lambda: average(snapshots))
 
 
 def _compare_weights(

@@ -6,22 +6,32 @@ from pathlib import Path
 from compare.check.findings import ComparedValue, Gap
 from compare.config.plugins import plugin_problem
 from compare.results.result import Result
-from compare.training.file_names import WEIGHTS
+from compare.training.file_names import METRICS, WEIGHTS
 from data.text.compression import hash_decompressed, plain_or_gzip
+from data.vocabulary import FILE_NAME
+
+REQUIRED = ("config.toml", FILE_NAME, METRICS, "speed.json", WEIGHTS)
+"""Files of every finished run; each must have a hash."""
 
 
 def check_stored(folder: Path, result: Result) -> Iterator[ComparedValue | Gap]:
-    """Compare the recorded hash of each file with the file.
+    """Compare the recorded hash of each file with the file; every file of a finished run must have one.
 
     Args:
         folder: the folder of the run.
         result: its recorded result.
     """
-    for name, recorded in result.files.items():
-        path = plain_or_gzip(folder / name)
+    required: set[str] = set()
+    if result.status == "done":
+        texts = {
+            path.name.removesuffix(".gz") for form in ("*.hyp", "*.hyp.gz") for path in folder.glob(form)
+        }
+        required = {*REQUIRED, *texts}
+    for name in sorted({*result.files, *required}):
+        path, recorded = plain_or_gzip(folder / name), result.files.get(name, "no hash")
         if path.is_file():
             yield ComparedValue(result.run, name, recorded, hash_decompressed(path))
-        elif name == WEIGHTS:
+        elif name == WEIGHTS and name in result.files:
             yield Gap("the hash of the weights, which are not in the folder", result.run)
         else:
             yield ComparedValue(result.run, name, recorded, "no such file")

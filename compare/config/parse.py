@@ -25,7 +25,6 @@ from compare.config.shipped import find_experiment
 from compare.config.toml_text import read_toml
 from compare.config.training_sections import RegularizationConfig, TrainConfig
 from compare.system.hints import abbreviate, did_you_mean
-from data.subwords import KINDS as SUBWORD_KINDS
 
 Section = TypeVar("Section")
 
@@ -100,12 +99,6 @@ def experiment_from(table: Mapping[str, Any], *, name: str, context: str) -> Exp
     sections: dict[str, Any] = {
         key: build_section(kind, table.get(key, {}), context, key) for key, kind in SECTIONS.items()
     }
-    kind = sections["vocabulary"].kind
-    if sections["regularization"].subword_sampling and kind not in SUBWORD_KINDS:
-        raise ValueError(
-            f"{context}: regularization.subword_sampling needs a vocabulary of several segmentations: "
-            f'set vocabulary.kind to {" or ".join(SUBWORD_KINDS)}, found "{kind}"'
-        )
     models = table.get("models", [])
     if not isinstance(models, list) or not models or not all(isinstance(row, dict) for row in models):
         raise ValueError(f"{context}: no [[models]] table: name at least one, such as preset = 'bahdanau'")
@@ -117,7 +110,10 @@ def experiment_from(table: Mapping[str, Any], *, name: str, context: str) -> Exp
     for label, count in Counter(row.label for row in rows).items():
         if count > 1:
             raise ValueError(f"{context}: label {label!r} is given twice: each model needs a different label")
-    return Experiment(name=name, models=rows, plugins=plugins, **sections)
+    try:
+        return Experiment(name=name, models=rows, plugins=plugins, **sections)
+    except ValueError as error:
+        raise ValueError(f"{context}: {error}") from None
 
 
 def build_section(kind: type[Section], table: Any, context: str, prefix: str) -> Section:

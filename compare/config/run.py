@@ -68,14 +68,18 @@ class Run:
         return {"preset": self.preset, "label": self.label, **settings}
 
     def settings(self) -> dict[str, Any]:
-        """Every setting by "section.key"; those of the model are "model.key"."""
+        """Every setting by "section.key", defaults resolved; those of the model are "model.key"."""
         sections = {
             f"{section}.{key}": value
             for section in SECTIONS
             for key, value in dataclasses.asdict(getattr(self, section)).items()
         }
+        defaults = {
+            "regularization.consistency_weight": self.regularization.weight,
+            "regularization.cut": self.regularization.cut_probability,
+        }
         model = {f"model.{key}": value for key, value in self.model_table().items() if key != "label"}
-        return sections | model
+        return sections | defaults | model
 
     def with_seed(self, seed: int) -> "Run":
         """Return the same run with another seed.
@@ -158,7 +162,7 @@ def _common_task(experiment: Experiment, models: Sequence[ResolvedModel], contex
 def _refuse_consistency_of_samples(
     experiment: Experiment, models: Sequence[ResolvedModel], context: str
 ) -> None:
-    """Raise ValueError if models that sample positions shall be consistent."""
+    """Refuse consistency regularisation of models with sampled attention."""
     method = experiment.regularization.consistency
     for row, model in zip(experiment.models, models, strict=True):
         if method != "none" and model.settings().get("normaliser") == "reinforce":
@@ -189,8 +193,13 @@ def _without_search(decode: DecodeConfig, context: str) -> DecodeConfig:
 
 
 def runs_to_toml(runs: Sequence[Run]) -> str:
-    """Write the experiment of these runs; the sections that they share are those of the first."""
+    """Write the experiment of these runs; the sections that they share are those of the first.
+
+    ``[regularization]``, which earlier versions do not know, is left out while it is all defaults.
+    """
     first, *_ = runs
     sections = {name: getattr(first, name) for name in SECTIONS}
+    if first.regularization == RegularizationConfig():
+        del sections["regularization"]
     plugins = dict.fromkeys(name for run in runs for name in run.plugins)
     return to_toml(sections, [run.model_table() for run in runs], list(plugins))

@@ -8,6 +8,7 @@ from typing import Any
 from compare.config.bounds import at_least, at_most, one_of
 from compare.config.training_sections import RegularizationConfig, TrainConfig
 from compare.system.hints import abbreviate
+from data.subwords import KINDS as SUBWORD_KINDS
 
 MAX_BEAM_SIZE = 1_000
 """The largest beam that the literature tries (Koehn and Knowles 2017, section 3.6)."""
@@ -200,6 +201,15 @@ class Experiment:
     """Presets, labels and overrides, in the order of the table."""
     plugins: tuple[str, ...] = ()
     """Modules from outside this repository that register models, scores, metrics or studies."""
+
+    def __post_init__(self) -> None:
+        """Reject sections that do not go together."""
+        kind = self.vocabulary.kind
+        if self.regularization.subword_sampling and kind not in SUBWORD_KINDS:
+            raise ValueError(
+                "regularization.subword_sampling needs a vocabulary of several segmentations: "
+                f'set vocabulary.kind to {" or ".join(SUBWORD_KINDS)}, found "{kind}"'
+            )
 
 
 def run_name(label: str, seed: int) -> str:

@@ -7,9 +7,11 @@ from compare.config.bounds import at_least, at_most, one_of
 
 MAX_AVERAGED = 1_000
 """The most weights, at even distances, of which one average is made."""
-CONSISTENCY_WEIGHTS = {"none": None, "r-drop": 2.5, "simcut": 3.0}
+CONSISTENCY_WEIGHTS: dict[str, float | None] = {"none": None, "r-drop": 2.5, "simcut": 3.0}
 """Default weights of consistency regularisation, those of the papers for translation: Liang et al. 2021,
 whose alpha of 5 stands beside the sum of two cross-entropies, not their mean, and Gao et al. 2022."""
+CUT = 0.05
+"""Default probability of simcut that a token is cut, that of Gao et al. 2022."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,41 +99,63 @@ class TrainConfig(AverageOptions):
             raise ValueError(f"clip_norm must be positive, found {self.clip_norm}")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class RegularizationConfig:
-    """Regularisation that all models share; the dropouts of one model are in ``[[models]]``."""
+    """Regularisation that all models share; the dropouts of one model are in ``[[models]]``.
+
+    Two are equal if they mean the same: a default may be written out or left out.
+    """
 
     consistency: str = "none"
     """Loss on the KL divergence between two passes of a batch: none, r-drop, which compares two draws of
     dropout, or simcut, which compares with a pass that lacks some tokens; the formulas are in
     compare/training/consistency.py."""
     consistency_weight: float | None = None
-    """Weight alpha of that divergence; by default 2.5 for r-drop and 3 for simcut."""
+    """Weight alpha of that divergence; by default 2.5 for r-drop and 3 for simcut. ``weight`` resolves it."""
     cut: float | None = None
-    """Probability of a source or target token to lack its embedding in the second pass of simcut; by default
-    0.05."""
+    """Probability of a source or target token that its embedding is set to zero in the second pass of simcut;
+    by default 0.05. ``cut_probability`` resolves it."""
     subword_sampling: float = 0.0
     """Segment the training text anew for each epoch: of a bpe vocabulary the probability that a merge is
     dropped (BPE-dropout, Provilkov et al. 2020), of a unigram one the exponent alpha of the probabilities
     that a segmentation is drawn by (Kudo 2018); 0: never."""
 
     def __post_init__(self) -> None:
-        """Reject invalid values and settings that would have no effect, and fill in the defaults."""
+        """Reject invalid values and settings that would have no effect."""
         one_of(consistency=(self.consistency, tuple(CONSISTENCY_WEIGHTS)))
         if self.consistency == "none" and self.consistency_weight is not None:
             raise ValueError("consistency_weight has no effect without consistency: set r-drop or simcut")
         if self.consistency != "simcut" and self.cut is not None:
             raise ValueError(f'cut has no effect with consistency = "{self.consistency}": set simcut')
-        if self.consistency_weight is None:
-            object.__setattr__(self, "consistency_weight", CONSISTENCY_WEIGHTS[self.consistency])
-        if self.consistency == "simcut" and self.cut is None:
-            object.__setattr__(self, "cut", 0.05)
         if self.consistency_weight is not None and self.consistency_weight < 0:
             raise ValueError(f"consistency_weight must not be negative, found {self.consistency_weight}")
         if self.cut is not None and not 0 < self.cut < 1:
             raise ValueError(f"cut must be between 0 and 1, found {self.cut}")
         if not 0 <= self.subword_sampling < 1:
             raise ValueError(f"subword_sampling must be in [0, 1), found {self.subword_sampling}")
+
+    @property
+    def weight(self) -> float | None:
+        """The weight alpha of the divergence; None without one."""
+        default = CONSISTENCY_WEIGHTS[self.consistency]
+        return default if self.consistency_weight is None else self.consistency_weight
+
+    @property
+    def cut_probability(self) -> float | None:
+        """The probability that a token is cut; None for methods that cut none."""
+        return CUT if self.consistency == "simcut" and self.cut is None else self.cut
+
+    def __eq__(self, other: object) -> bool:
+        """Compare what the settings mean."""
+        return isinstance(other, RegularizationConfig) and self._meaning == other._meaning
+
+    def __hash__(self) -> int:
+        """Hash what the settings mean."""
+        return hash(self._meaning)
+
+    @property
+    def _meaning(self) -> tuple[str, float | None, float | None, float]:
+        return self.consistency, self.weight, self.cut_probability, self.subword_sampling
 
     @property
     def passes(self) -> int:
@@ -143,5 +167,5 @@ class RegularizationConfig:
         """The method with its settings, such as "simcut, weight 3, cut 0.05"; None without one."""
         if self.consistency == "none":
             return None
-        cut = "" if self.cut is None else f", cut {self.cut:g}"
-        return f"{self.consistency}, weight {self.consistency_weight:g}{cut}"
+        cut = "" if self.cut_probability is None else f", cut {self.cut_probability:g}"
+        return f"{self.consistency}, weight {self.weight:g}{cut}"

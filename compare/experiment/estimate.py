@@ -10,7 +10,7 @@ import torch
 from compare.config.run import Run
 from compare.experiment.compute_result import training_flops
 from compare.experiment.prepare import PreparedData
-from compare.models.meta_model import build_meta_model
+from compare.models.meta_model import build_meta_model, training_bytes
 from compare.models.registry import build
 from compare.optim.optimizer import build_optimizer
 from compare.results.run_folder import RunFolder
@@ -45,7 +45,8 @@ class RunEstimate:
     params: int
     """Trained weights."""
     memory_bytes: int
-    """Weights, gradients and the two moments of AdamW; activations come on top."""
+    """Weights, gradients, the two moments of AdamW and a moving average if there is one; activations, of two
+    passes with consistency regularisation, come on top."""
     updates: int
     """Updates of the whole training."""
     updates_left: int
@@ -97,10 +98,10 @@ def _estimate(folder: RunFolder, size: Mapping[str, int], seconds: float | None)
 
 def _count_weights(run: Run, prepared: PreparedData) -> dict[str, int]:
     """Count weights and bytes without allocating the model."""
-    parameters = list(build_meta_model(run.model.architecture, *prepared.vocabulary_sizes).parameters())
+    model = build_meta_model(run.model.architecture, *prepared.vocabulary_sizes)
     return {
-        "params": sum(parameter.numel() for parameter in parameters),
-        "memory_bytes": 4 * sum(parameter.nbytes for parameter in parameters),
+        "params": sum(parameter.numel() for parameter in model.parameters()),
+        "memory_bytes": training_bytes(model, ema=run.train.ema > 0),
     }
 
 

@@ -172,4 +172,6 @@ def ensure_models_fit(runs: Sequence[Run], vocabulary_sizes: tuple[int, int]) ->
     """Raise ValueError if this machine's memory cannot hold the training of one of the models."""
     for run in runs:
         context = f"models.{run.label}"
-        ensure_fits_memory(run.model.architecture, *vocabulary_sizes, training=True, context=context)
+        ensure_fits_memory(
+            run.model.architecture, *vocabulary_sizes, training=True, context=context, ema=run.train.ema > 0
+        )

@@ -53,8 +53,19 @@ def build_meta_model(architecture: Architecture, src_vocabulary: int, tgt_vocabu
         ) from None
 
 
+def training_bytes(model: "Model", *, ema: bool) -> int:
+    """Count the bytes of weights, gradients, AdamW's two moments and, with ``ema``, a moving average."""
+    return sum(parameter.nbytes for parameter in model.parameters()) * (5 if ema else 4)
+
+
 def ensure_fits_memory(
-    architecture: Architecture, src_vocabulary: int, tgt_vocabulary: int, *, training: bool, context: str
+    architecture: Architecture,
+    src_vocabulary: int,
+    tgt_vocabulary: int,
+    *,
+    training: bool,
+    context: str,
+    ema: bool = False,
 ) -> "Model":
     """Refuse a model whose weights this machine's memory cannot hold, before anything is allocated.
 
@@ -64,6 +75,7 @@ def ensure_fits_memory(
         tgt_vocabulary: size of the target vocabulary.
         training: count gradients and AdamW's two moments too, not the weights alone.
         context: beginning of error messages.
+        ema: count a moving average of the weights in training too.
 
     Returns:
         The model on the meta device.
@@ -75,10 +87,12 @@ def ensure_fits_memory(
         model = build_meta_model(architecture, src_vocabulary, tgt_vocabulary)
     except ValueError as error:
         raise ValueError(f"{context}: {error}") from None
-    needed = sum(parameter.nbytes for parameter in model.parameters()) * (4 if training else 1)
+    weights = sum(parameter.nbytes for parameter in model.parameters())
+    needed = training_bytes(model, ema=ema) if training else weights
     memory = physical_memory_bytes()
     if memory is not None and needed > memory:
-        parts = "weights, gradients and optimizer" if training else "weights"
+        average = ", moving average" if ema else ""
+        parts = f"weights{average}, gradients and optimizer" if training else "weights"
         raise ValueError(
             f"{context}: needs {needed / GIB:,.1f} GiB for {parts}, but this machine has "
             f"{memory / GIB:,.1f} GiB: {_remedy(architecture)}"

@@ -369,7 +369,7 @@ COLUMNS: Mapping[str, Column] = {
         ),
         Column(
             "average",
-            "averaged validations",
+            "averaged weights",
             Group.CONDITIONS,
             help="weights of so many validations, or of updates at even distances, may be averaged",
         ),

@@ -26,7 +26,7 @@ from compare.training.serialization import (
 from compare.training.trainer_state import RunningMetrics, TrainerState, Validation
 
 EMA = "exponential moving average"
-"""What the last line of the metrics log calls these weights, if they are chosen."""
+"""Name of these weights in the metrics log."""
 
 
 class Checkpoints:

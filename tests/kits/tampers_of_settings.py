@@ -34,6 +34,36 @@ TAMPERS_OF_SETTINGS = (
         "luong-seed1: consistency: recorded r-drop, weight …, found None",
     ),
     Tamper(
+        "`ema` of a row",
+        row(ema=0.999),
+        "luong-seed1: ema: recorded …, found None",
+    ),
+    Tamper(
+        "`average_every` of a row",
+        row(average_every=250),
+        "luong-seed1: average_every: recorded 250, found None",
+    ),
+    Tamper(
+        "`subword_sampling` of a row",
+        row(subword_sampling="bpe 0.1"),
+        "luong-seed1: subword_sampling: recorded bpe …, found None",
+    ),
+    Tamper(
+        "`accumulate` of a row",
+        row(accumulate=4),
+        "luong-seed1: accumulate: recorded 4, found None",
+    ),
+    Tamper(
+        "`init_hash` of a row",
+        row(init_hash="0" * 64),
+        "luong-seed1: init_hash: recorded …, found None",
+    ),
+    Tamper(
+        "`extended_from` of a row",
+        row(extended_from=500),
+        "luong-seed1: extended_from: recorded 500, found None",
+    ),
+    Tamper(
         "`settings_hash` of a row",
         row(settings_hash="0" * 64),
         "luong-seed1: settings_hash: recorded …, found …",

@@ -58,8 +58,7 @@ def _train_briefly(run: Run, prepared: PreparedData, processes: Processes) -> li
         checkpoint_every=updates,
         patience=0,
         average=1,
-        average_every=0,
-        ema=0.0,
+        average_every=0,  # a moving average stays: it is a part of every update
     )
     lines: list[dict[str, Any]] = []
     no_validation = partial(Validation, loss=0.0, bleu=0.0)

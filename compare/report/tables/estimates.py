@@ -28,7 +28,8 @@ def render_estimates(estimates: Sequence[RunEstimate]) -> str:
     ]
     total = total_seconds(estimates)
     notes = [
-        "memory: weights, gradients and optimizer; activations come on top",
+        "memory: weights, gradients, optimizer and, with ema, the moving average; activations come on top, "
+        "about twice as many with consistency",
         "training: from a few updates of each model timed on this machine just now, one run after the other; "
         "validation, translation of the test sets and the timing of all models come on top"
         if total is not None

@@ -64,3 +64,15 @@ def test_weights_other_than_the_moving_average_are_found(honest: Path, tmp_path:
     differences = [str(each) for each in check_experiment(folder).differences]
     name = "checkpoints/final.safetensors: recorded the exponential moving average, found other weights"
     assert sum(name in each for each in differences) == len(ROWS), differences
+
+
+def test_weights_whose_checkpoints_are_not_here_are_said_not_to_be_compared(honest: Path, tmp_path: Path):
+    folder = Path(shutil.copytree(honest, tmp_path / "copied"))
+    for path in folder.glob("*/checkpoints/*"):
+        if path.name != "final.safetensors":
+            path.unlink()
+    said = (
+        f"that the weights are those chosen in training, whose checkpoints are not here ({', '.join(ROWS)})"
+    )
+    assert said in check_experiment(folder).not_checked
+    assert said not in check_experiment(honest).not_checked

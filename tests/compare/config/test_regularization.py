@@ -16,9 +16,14 @@ def resolve(tiny_toml: Path, *overrides: str) -> Run:
 
 def test_defaults_are_those_of_the_method():
     assert RegularizationConfig() == RegularizationConfig(consistency="none")
-    assert RegularizationConfig(consistency="r-drop").consistency_weight == 2.5
+    assert (RegularizationConfig().weight, RegularizationConfig().cut_probability) == (None, None)
+    r_drop = RegularizationConfig(consistency="r-drop")
+    assert (r_drop.weight, r_drop.cut_probability) == (2.5, None)
     simcut = RegularizationConfig(consistency="simcut")
-    assert (simcut.consistency_weight, simcut.cut) == (3.0, 0.05)
+    assert (simcut.weight, simcut.cut_probability) == (3.0, 0.05)
+    written_out = RegularizationConfig(consistency="simcut", consistency_weight=3.0, cut=0.05)
+    assert (written_out, hash(written_out)) == (simcut, hash(simcut))
+    assert written_out != RegularizationConfig(consistency="simcut", cut=0.1)
     passes = [RegularizationConfig(consistency=name).passes for name in ("none", "r-drop", "simcut")]
     assert passes == [1, 2, 2]
 
@@ -60,6 +65,26 @@ def test_the_hash_is_of_what_the_settings_mean(tiny_toml: Path):
     assert hashes[0] == settings_hash(resolve(tiny_toml, "consistency=none"))
     assert hashes[1] == settings_hash(resolve(tiny_toml, "consistency=r-drop", "consistency_weight=2.5"))
     assert hashes[3] == settings_hash(resolve(tiny_toml, "consistency=simcut", "cut=0.05"))
+
+
+def test_the_method_of_a_resolved_run_can_be_changed(tiny_toml: Path, tmp_path: Path):
+    config = tmp_path / "config.toml"
+    config.write_text(resolve(tiny_toml, "consistency=r-drop").to_toml())
+    assert resolve(config).regularization.weight == 2.5
+    assert resolve(config, "consistency=simcut").regularization.weight == 3
+    assert resolve(config, "consistency=none").regularization == RegularizationConfig()
+
+
+def test_no_section_is_written_without_regularisation(tiny_toml: Path, tmp_path: Path):
+    """So that earlier versions, which do not know it, read the file."""
+    config = tmp_path / "config.toml"
+    run = resolve(tiny_toml)
+    config.write_text(run.to_toml())
+    assert "regularization" not in config.read_text()
+    assert resolve(config) == run
+    r_drop = resolve(tiny_toml, "consistency=r-drop")
+    assert "[regularization]" in r_drop.to_toml()
+    assert r_drop.settings()["regularization.consistency_weight"] == 2.5
 
 
 def test_models_that_sample_positions_are_refused(tmp_path: Path):

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from compare.config.parse import SECTIONS, load_experiment
 from compare.config.resolve_model import resolve_model
+from compare.config.schema import SCHEMA
 from compare.config.sections import (
     BenchConfig,
     BudgetConfig,
@@ -117,7 +118,7 @@ EXPERIMENTS = st.builds(
 def written(experiment: Experiment) -> str:
     sections = {name: getattr(experiment, name) for name in SECTIONS}
     tables = [{"preset": row.preset, "label": row.label, **row.overrides} for row in experiment.models]
-    return to_toml(sections, tables)
+    return f"schema = {SCHEMA}\n\n{to_toml(sections, tables)}"
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

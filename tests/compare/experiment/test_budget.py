@@ -4,6 +4,7 @@ import json
 import tomllib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -25,6 +26,7 @@ from compare.models.presets import PRESETS
 from compare.models.registry import build
 from compare.models.resolved_model import ResolvedModel
 from compare.optim.lr_scheduler import SCHEDULES
+from compare.results.run_folder import RunFolder
 from compare.system.progress import Reporter
 from tests.kits.cli import Refusal
 
@@ -228,6 +230,25 @@ def test_a_calibration_counts_tokens_as_training_does(
     runs = runs_of(tiny_toml, REFERENCE, ModelConfig(preset="luong-dot", label="other"))
     seconds = calibrate(runs, prepared, {"other": 5.0})
     assert seconds == {"reference": pytest.approx(2.0), "other": 5.0}
+
+
+def test_a_calibration_keeps_the_moving_average(
+    tiny_toml: Path, prepared: PreparedData, monkeypatch: pytest.MonkeyPatch
+):
+    """It is a part of every update; snapshots are not."""
+    build, built = calibration.build_trainer, []
+
+    def record(short: RunFolder, *arguments: Any, **options: Any) -> Any:
+        built.append(short.run.train)
+        return build(short, *arguments, **options)
+
+    monkeypatch.setattr(calibration, "build_trainer", record)
+    for name, value in (("ROUNDS", 1), ("LINES", 2), ("UPDATES_PER_LINE", 2)):
+        monkeypatch.setattr(calibration, name, value)
+    run = runs_of(tiny_toml, REFERENCE)[0]
+    run = replace(run, train=replace(run.train, ema=0.9, average=3, average_every=1))
+    assert calibrate([run], prepared, {})["reference"] > 0
+    assert [(train.ema, train.average, train.average_every) for train in built] == [(0.9, 1, 0)]
 
 
 def test_the_global_generator_is_left_alone(tiny_toml: Path, prepared: PreparedData):

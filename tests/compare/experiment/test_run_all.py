@@ -170,6 +170,8 @@ def test_an_estimate_counts_what_is_left_and_only_that(copy: Path, tiny_toml: Pa
     truth = json.loads((copy / ROWS[0] / "result.json").read_text())
     assert (done.name, done.status, done.updates_left, done.train_s) == (ROWS[0], "done", 0, 0)
     assert done.params == truth["params"]
+    averaged = estimate_experiment(load_experiment(tiny_toml, ["train.ema=0.9"]), copy.parent / "new")[0]
+    assert averaged.memory_bytes == 5 * done.memory_bytes / 4
     assert (stopped.status, stopped.updates, stopped.updates_left) == ("unfinished", 90, 50)
     assert [(run.status, run.updates_left) for run in new] == [("new", 90)] * 2
     assert stopped.train_s == pytest.approx(new[1].train_s * 50 / 90)

@@ -165,6 +165,12 @@ def test_the_setting_is_shared_and_off_by_default(tiny_toml: Path):
     assert settings_hash(replace(run, regularization=plain.regularization)) == settings_hash(plain)
 
 
+def test_an_experiment_in_python_is_checked_too(tiny_toml: Path):
+    experiment = load_experiment(tiny_toml, SAMPLED)
+    with pytest.raises(ValueError, match=r'^regularization.subword_sampling needs .* found "words"'):
+        replace(experiment, vocabulary=replace(experiment.vocabulary, kind="words"))
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [

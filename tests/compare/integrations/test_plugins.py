@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from compare import load_model, save_pretrained
+from compare.check.recompute import check_experiment
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.plugins import load_plugins
@@ -26,6 +27,7 @@ from compare.scoring.metrics import METRICS
 from compare.studies.registry import STUDIES
 from compare.system.plugins import PLUGINS
 from compare.system.version import code_version, source_version
+from compare.training.file_names import WEIGHTS
 from seq2seq.scores import SCORES
 from tests.kits.cli import Refusal
 from tests.kits.plugins import EXAMPLE, MODELS, importable, plugin_toml
@@ -208,6 +210,14 @@ def test_without_the_plug_in_check_compares_the_hashes(
     (without_plugin / "conv-gru-seed1" / "test.hyp").write_text("forged\n")
     assert main(["check", str(without_plugin), "-q"]) == 1
     assert capsys.readouterr().out.startswith("conv-gru-seed1: test.hyp: recorded ")
+
+
+def test_without_the_plug_in_check_misses_hashes_that_are_left_out(without_plugin: Path):
+    path = without_plugin / "conv-gru-seed1" / "result.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "files": {}}))
+    found = {each.name: each.recorded for each in check_experiment(without_plugin).differences}
+    names = ("config.toml", "vocabulary.json", "metrics.jsonl", "speed.json", "test.hyp", WEIGHTS)
+    assert {name: "no hash" for name in names}.items() <= found.items()
 
 
 PRESET = "from compare import Preset, register_preset\nfrom seq2seq.config import Seq2SeqConfig\n"

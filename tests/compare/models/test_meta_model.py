@@ -5,7 +5,8 @@ import sys
 import pytest
 import torch
 
-from compare.models.meta_model import build_meta_model
+from compare.models import meta_model
+from compare.models.meta_model import build_meta_model, ensure_fits_memory, training_bytes
 from compare.models.registry import build
 from tests.kits.contract import VARIANTS, tiny
 
@@ -27,6 +28,21 @@ def test_nothing_is_drawn():
     before = torch.get_rng_state()
     build_meta_model(tiny("transformer").architecture, 13, 13)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_moving_average_is_a_fifth_copy_of_the_weights():
+    model = build_meta_model(tiny("transformer").architecture, 13, 13)
+    weights = sum(parameter.nbytes for parameter in model.parameters())
+    assert (training_bytes(model, ema=False), training_bytes(model, ema=True)) == (4 * weights, 5 * weights)
+
+
+def test_memory_that_holds_training_alone_holds_no_moving_average(monkeypatch: pytest.MonkeyPatch):
+    architecture = tiny("transformer").architecture
+    enough = training_bytes(build_meta_model(architecture, 13, 13), ema=False)
+    monkeypatch.setattr(meta_model, "physical_memory_bytes", lambda: enough)
+    ensure_fits_memory(architecture, 13, 13, training=True, context="model")
+    with pytest.raises(ValueError, match="for weights, moving average, gradients and optimizer"):
+        ensure_fits_memory(architecture, 13, 13, training=True, context="model", ema=True)
 
 
 def test_a_size_that_no_machine_can_count_is_refused():
