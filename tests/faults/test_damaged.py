@@ -85,7 +85,7 @@ def test_a_state_with_a_value_of_another_type(
             {"kind": "train", "update": None, "src_tokens": 1, "tgt_tokens": 1},
             "whole number, found None",
         ),
-        ({"kind": "x", "update": 1}, "kind must be one of train, valid, average, final, found 'x'"),
+        ({"kind": "x", "update": 1}, "kind must be one of train, valid, average, ema, final, found 'x'"),
     ],
 )
 def test_a_line_of_metrics_with_wrong_fields(

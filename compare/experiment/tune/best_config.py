@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from compare.config.parse import SECTIONS, experiment_from
-from compare.config.schema import current_config
+from compare.config.schema import SCHEMA, current_config
 from compare.config.sections import Experiment
 from compare.config.toml_text import to_toml, toml_assignments
 from compare.experiment.tune.trial_log import TrialResult
@@ -44,7 +44,7 @@ def best_config(text: str, experiment: Experiment, winners: Mapping[str, TrialRe
         return edited
     sections = {name: getattr(best, name) for name in SECTIONS}
     tables = [{"preset": row.preset, "label": row.label, **row.overrides} for row in best.models]
-    return f"{top}{to_toml(sections, tables, best.plugins)}"
+    return f"{top}schema = {SCHEMA}\n\n{to_toml(sections, tables, best.plugins)}"
 
 
 def _parse(text: str, name: str) -> Experiment | None:
