@@ -49,11 +49,19 @@ class CheckResult(NamedTuple):
     """One line per other code version that made the results."""
     not_checked: list[str]
     """One line per subject that the files cannot prove, or that needs a file that is not there."""
+    hashes_only: list[str]
+    """Names of the runs whose plug-ins are not here: of these, only hashes of files were compared."""
 
     @property
     def differences(self) -> list[ComparedValue]:
         """The values that do not agree."""
         return [finding for finding in self.findings if not finding.same]
+
+    @property
+    def summary(self) -> str:
+        """One line: how much was compared, and how much differs."""
+        incomplete = f"; of {len(self.hashes_only)} runs only hashes of files" if self.hashes_only else ""
+        return f"{len(self.findings)} figures and files compared, {len(self.differences)} differ{incomplete}"
 
 
 def join_differences(findings: Iterable[ComparedValue]) -> Iterator[ComparedValue]:

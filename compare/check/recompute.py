@@ -97,6 +97,7 @@ def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = ""
             *files_not_read(folder, runs, stored),
             *general_limits(decoded=decode, has_asked_seeds="asked_seeds" in registry),
         ],
+        hashes_only=stored,
     )
 
 

@@ -233,18 +233,18 @@ def check(
     show_messages(quiet=quiet)
     found = compute(folder, decode=_lines(decode), data_root=corpus_folder(corpus))
     differences = [str(finding) for finding in found.differences]
-    summary = f"{len(found.findings)} figures and files compared, {len(differences)} differ"
     if as_json:
         content = {
             "compared": len(found.findings),
             "differ": differences,
             "notes": found.notes,
             "not_checked": found.not_checked,
+            "hashes_only": found.hashes_only,
         }
         print_visible(json.dumps(content))
     else:
         not_checked = [f"not checked: {line}" for line in found.not_checked]
-        print_visible("\n".join(map(visible, [*differences, *found.notes, *not_checked, summary])))
+        print_visible("\n".join(map(visible, [*differences, *found.notes, *not_checked, found.summary])))
     return 1 if differences else 0
 
 
