@@ -28,8 +28,8 @@ they were measured the likelihood of the references (`perplexity.json`) and scor
     attnbench check .{root}
     attnbench report .{root} --out report.html
 {score}"""
-MISSING = """Until the runs that are left out have ended and been published, `attnbench check` reports them as missing
-and exits with 1.
+MISSING = """Until the runs that are left out have ended and been published, `attnbench check` reports them
+as missing and exits with 1.
 """
 
 
