@@ -1,7 +1,8 @@
 # Every target makes the environment it needs; a second call installs nothing.
 #   make PYTHON=/path/to/python ...   uses an environment that already has torch >= 2.11 and leaves its torch alone
 #   make ARGS="--set ..." compare     passes arguments on to attnbench run
-#   make DATA=FOLDER bench            times on your copy of Multi30k instead of random ids
+#   make DATA=FOLDER bench            times on your copy of Multi30k, FOLDER itself, instead of random ids
+#   make DATA=PARENT campaign         finds corpora in PARENT, such as PARENT/multi30k; so does make results
 
 .DEFAULT_GOAL := help
 .PHONY: help setup compare results campaign bench bench-gpu test test-all kill-test lint docs clean
@@ -25,14 +26,14 @@ setup: $(STAMP) ## Make the environment
 compare: $(STAMP) ## Compare four families on the embedded corpus (5 to 10 minutes on 2 cores)
 	$(PY) -m compare run configs/demo.toml $(ARGS)
 
-results: $(STAMP) ## List the published results; NAME=demo [DATA=FOLDER] makes one of them again
+results: $(STAMP) ## List the published results; NAME=demo [DATA=PARENT of multi30k] makes one of them again
 	@$(PY) benchmarks/results.py $(NAME) $(if $(DATA),--data '$(DATA)')
 
-campaign: $(STAMP) ## Train the queue of configs/campaign (30 hours of one core); again to continue; ARGS=--list shows it
+campaign: $(STAMP) ## Train the queue of configs/campaign (30 hours of one core; DATA=PARENT of multi30k); again to continue; ARGS=--list shows it
 	@$(PY) -m benchmarks.campaign $(if $(DATA),--data '$(DATA)') $(if $(RUNS),--runs '$(RUNS)') \
 	    $(if $(ROWS),--rows '$(ROWS)') $(if $(JOBS),--jobs $(JOBS)) $(ARGS)
 
-bench: $(STAMP) ## Time training and decoding at the sizes of configs/speed.toml (about 4 minutes on 2 cores)
+bench: $(STAMP) ## Time training and decoding at the sizes of configs/speed.toml (about 4 minutes on 2 cores; DATA=multi30k itself)
 	$(BENCH) configs/speed.toml $(CORPUS) --phase train --out runs/bench/fp32.json $(ARGS)
 	$(BENCH) configs/speed.toml $(CORPUS) --set train.precision=auto --out runs/bench/auto.json $(ARGS)
 

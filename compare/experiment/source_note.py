@@ -20,13 +20,17 @@ Results of an experiment{with_translations}, published by `attnbench publish`. T
 
 Each run has its settings (`config.toml`), training log (`metrics.jsonl`), raw timings (`speed.json`), result
 (`result.json`, with the sha256 of every file's content), vocabularies{and_translations} (`.gz`), and where
-it was measured the likelihood of the references (`perplexity.json`).
-{where}In this folder:
+they were measured the likelihood of the references (`perplexity.json`) and scores by metrics from outside
+(`external.json`).
+{missing}{where}In this folder:
 
     attnbench table .
     attnbench check .{root}
     attnbench report .{root} --out report.html
 {score}"""
+MISSING = """Until the runs that are left out have ended and been published, `attnbench check` reports them
+as missing and exits with 1.
+"""
 
 
 def source_note(
@@ -58,6 +62,7 @@ def source_note(
         experiment=EXPERIMENT,
         seeds=",".join(_distinct(results, "seed")),
         root=" --set data.root=FOLDER" if corpus else "",
+        missing=MISSING if left_out else "",
         where=where if corpus else "",
         with_translations=" with its translations" if translates else "",
         and_translations=" and translations" if translates else "",

@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import Any, BinaryIO
 
 from compare.system.cores import pin_to
+from compare.system.hints import describe_error
 from compare.system.locks import Locked
 from compare.system.log import PACKAGES
 from compare.system.progress import Reporter, ShowMetrics, log_metrics
@@ -119,11 +120,8 @@ def main(function: str, arguments: Sequence[Any], processors: Sequence[int]) -> 
         channel.send("stopped", text="stopped")
     except Locked as locked:
         channel.send("locked", text=str(locked))
-    except ValueError as error:
-        channel.send("error", text=str(error))
-    except OSError as error:
-        named = error.filename and error.strerror
-        channel.send("error", text=f"{error.filename}: {error.strerror}" if named else str(error))
+    except (ValueError, OSError) as error:
+        channel.send("error", text=describe_error(error))
     except Exception:
         traceback.print_exc()
     return 1

@@ -4,16 +4,22 @@ import json
 import logging
 import os
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+if sys.platform != "win32":
+    import fcntl
+
 logger = logging.getLogger(__name__)
 
 LOCK = ".lock"
 """The file in a locked folder; it names the process that holds the lock."""
+PATIENCE_S = 0.1
+"""Longest time for which ``is_locked`` of another process may stand in the way."""
 
 
 class Locked(Exception):
@@ -36,7 +42,7 @@ def lock_folder(folder: Path, *, wait: bool = False) -> Iterator[None]:
     path = folder / LOCK
     lock = FileLock(path, is_singleton=True)
     try:
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=PATIENCE_S)
     except Timeout:
         if not wait:
             raise Locked(f"{folder} is in use by {_owner(folder)}") from None
@@ -50,6 +56,21 @@ def lock_folder(folder: Path, *, wait: bool = False) -> Iterator[None]:
         if os.name != "nt" and lock.lock_counter == 1:
             path.unlink(missing_ok=True)  # filelock notices that a file it waits for was deleted
         lock.release()
+
+
+def is_locked(folder: Path) -> bool:
+    """Return whether a process holds the lock of ``folder``; nothing is written, so it may be read-only."""
+    try:
+        with (folder / LOCK).open("rb") as file:
+            if sys.platform == "win32":
+                file.read(1)  # what another process has locked cannot be read
+            else:  # shared, so that several may ask at once
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return False
 
 
 def _owner(folder: Path) -> str:

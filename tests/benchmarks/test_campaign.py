@@ -1,5 +1,6 @@
 """``make campaign``: a queue of runs that several processes share, killed and continued without a loss."""
 
+import dataclasses
 import io
 import json
 import os
@@ -8,17 +9,22 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from benchmarks import campaign
+from benchmarks.queue_file import describe, read_queue
 from compare.check.recompute import check_experiment
 from compare.results.numbers import UNKNOWN
-from compare.results.store import read_results
+from compare.results.store import read_result, read_results, save_result
 from compare.system.child import Channel
+from compare.system.children import Outcome, Task
+from compare.system.hints import describe_error
+from compare.system.locks import LOCK
+from compare.system.signals import Interrupted, Terminated
 from tests.kits.paths import ROOT
 from tests.reliability.contents import differences, leftovers, read_contents
 
@@ -81,15 +87,15 @@ def held(folder: Path) -> Iterator[None]:
             process.stdin.close()
 
 
-def work(queue: Path, folder: Path) -> str:
-    """Finish the queue in this process; returns the messages to the parent."""
+def work(queue: Path, folder: Path, part: Callable[..., None] = campaign.work, data: str = "") -> str:
+    """Finish the queue, or time its models, in this process; returns the messages to the parent."""
     sent = io.BytesIO()
-    campaign.work(Channel(sent), str(queue), str(folder), str(folder / "rows"), "")
+    part(Channel(sent), str(queue), str(folder), str(folder / "rows"), data)
     return sent.getvalue().decode()
 
 
 def states(queue: Path, folder: Path) -> dict[str, str]:
-    return {run.name: campaign.describe(run)["status"] for run in campaign.read_queue(queue, folder)}
+    return {run.name: describe(run)["status"] for run in read_queue(queue, folder)}
 
 
 @pytest.fixture(scope="module")
@@ -102,15 +108,39 @@ def runs(queue: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         sent = work(queue, folder)
         assert "left out" not in sent  # it was not even tried
         found = states(queue, folder)
+        assert work(queue, folder, campaign.time_models) == ""  # while a run is being trained
     assert found == dict.fromkeys(NAMES, "done") | {"tiny/luong-seed1": "running at update 0 of 30"}
     assert [result.run for result in read_results(folder / "rows" / "tiny")] == [
         "transformer-seed1",
         "luong-seed2",
     ]
-    assert {result.timed_together for result in read_results(folder / "tiny")} == {None}
-    assert "timing 1 models in turn: transformer" in sent  # those of the other experiment
     work(queue, folder)
+    for name in ("tiny", "other"):
+        assert {result.timed_together for result in read_results(folder / name)} == {None}
+    sent = work(queue, folder, campaign.time_models)
+    assert "timing 2 models in turn: " in sent
+    assert "timing 1 models in turn: transformer" in sent
     return folder
+
+
+@pytest.fixture
+def copy(runs: Path, tmp_path: Path) -> Path:
+    """The folder of the runs, to be changed."""
+    return Path(shutil.copytree(runs, tmp_path / "runs"))
+
+
+def run_here(tasks: Sequence[Task], *_: object) -> list[Outcome]:
+    """Do the tasks in this process, as ``run_children`` does in others."""
+    for task in tasks:
+        try:
+            getattr(campaign, task.function.partition(":")[2])(Channel(io.BytesIO()), *task.arguments)
+        except (ValueError, OSError) as error:
+            return [Outcome(name=task.name, kind="error", text=describe_error(error))]
+    return [Outcome(name=task.name, kind="done") for task in tasks]
+
+
+def modified(folder: Path) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
 
 
 def test_every_row_is_published_without_weights(queue: Path, runs: Path):
@@ -128,9 +158,78 @@ def test_every_row_is_published_without_weights(queue: Path, runs: Path):
 
 
 def test_a_finished_queue_is_not_touched(queue: Path, runs: Path):
-    before = {path: path.stat().st_mtime_ns for path in runs.rglob("*") if path.is_file()}
+    before = modified(runs)
     assert work(queue, runs) == ""
-    assert {path: path.stat().st_mtime_ns for path in runs.rglob("*") if path.is_file()} == before
+    assert campaign.main(["--queue", str(queue), "--runs", str(runs), "--jobs", "1"]) == 0
+    assert modified(runs) == before
+
+
+def test_rows_are_published_again_only_where_a_result_has_changed(runs: Path, copy: Path):
+    """What an earlier ``publish --tuning`` put there is kept."""
+    rows = copy / "rows"
+    for name in campaign.SEARCH:
+        (rows / "tiny" / name).write_text("{}")
+    (rows / "tiny" / "luong-seed1" / "result.json").unlink()
+    before = modified(rows / "other")
+    for name in ("tiny", "other"):
+        campaign.publish_rows(copy / name, rows)
+    assert modified(rows / "other") == before
+    assert read_results(rows / "tiny") == read_results(runs / "rows" / "tiny")
+    assert [(rows / "tiny" / name).read_text() for name in campaign.SEARCH] == ["{}", "{}"]
+
+
+def test_a_damaged_result_leaves_the_others_tried(
+    queue: Path, copy: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    (copy / NAMES[0] / "result.json").write_text("{")
+    (copy / NAMES[3] / "result.json").unlink()
+    arguments = ["--queue", str(queue), "--runs", str(copy), "--jobs", "1"]
+    assert campaign.main([*arguments, "--list"]) == 0
+    listed = capsys.readouterr().out.splitlines()
+    assert f"{NAMES[0]} | damaged" in " ".join(listed[2].split())
+    monkeypatch.setattr(campaign, "run_children", run_here)
+    assert campaign.main(arguments) == 2
+    assert capsys.readouterr().err.count(f"error: {copy / NAMES[0] / 'result.json'}") == 1
+    assert states(queue, copy) == dict.fromkeys(NAMES, "done") | {NAMES[0]: "damaged"}
+    assert {result.timed_together for result in read_results(copy / "other")} != {None}
+
+
+def test_a_missing_corpus_leaves_the_others_tried(queue: Path, tmp_path: Path):
+    folder = Path(shutil.copytree(queue.parent, tmp_path / "queue"))
+    for name in ("tiny", "other"):
+        text = (folder / f"{name}.toml").read_text()
+        (folder / f"{name}.toml").write_text(text.replace("root =", 'root = "absent"\n#'))
+    sent = io.BytesIO()
+    with pytest.raises(FileNotFoundError):
+        campaign.work(Channel(sent), str(folder / "queue.toml"), str(tmp_path / "runs"), str(tmp_path), "")
+    assert [name in sent.getvalue().decode() for name in NAMES] == [True] * 4
+
+
+def test_a_failed_run_ends_with_status_1(
+    queue: Path, copy: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    """One that another process works on is none."""
+    for name, status in ((NAMES[2], "failed"), (NAMES[3], "unfinished")):
+        result = read_result(copy / name)
+        save_result(copy / name, dataclasses.replace(result, status=status, reason="the loss is nan"))
+    monkeypatch.setattr(campaign, "run_children", run_here)
+    with held(copy / NAMES[3]):
+        assert campaign.main(["--queue", str(queue), "--runs", str(copy), "--jobs", "1"]) == 1
+    assert capsys.readouterr().err.endswith(f"{NAMES[2]}: failed: the loss is nan\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(KeyboardInterrupt(), 130), (Terminated(), 143), (Interrupted(signal.SIGTERM, "stopped"), 143)],
+)
+def test_a_signal_decides_the_status(
+    queue: Path, tmp_path: Path, error: BaseException, status: int, monkeypatch: pytest.MonkeyPatch
+):
+    def train(*_: object) -> int:
+        raise error
+
+    monkeypatch.setattr(campaign, "train", train)
+    assert campaign.main(["--queue", str(queue), "--runs", str(tmp_path)]) == status
 
 
 def test_the_list_tells_the_state_of_every_run(
@@ -142,8 +241,11 @@ def test_the_list_tells_the_state_of_every_run(
         lines = (folder / name / "metrics.jsonl").read_text().splitlines(keepends=True)
         (folder / name / "metrics.jsonl").write_text("".join(lines[:17]))  # 16 updates and a validation
     shutil.rmtree(folder / "tiny" / "transformer-seed1")
+    (folder / "tiny" / "luong-seed2" / LOCK).touch()  # of a process that was killed
     with held(folder / "other" / "transformer-seed1"):
+        before = modified(folder)
         assert campaign.main(["--queue", str(queue), "--runs", str(folder), "--list"]) == 0
+        assert modified(folder) == before
     head, _, *rows = (
         [cell.strip() for cell in line.strip("|").split("|")] for line in capsys.readouterr().out.splitlines()
     )
@@ -185,8 +287,19 @@ def test_a_run_of_another_device_is_left_to_it(queue: Path, runs: Path, tmp_path
         (
             "luong = 2, ",
             "luong = 'x', ",
-            "runs[0]: minutes must hold a number for each model, found {'luong': 'x', 't",
+            "runs[0]: minutes must hold a number for each model, above 0, found {'luong': 'x', 't",
         ),
+        ("luong = 2, ", "luong = -2, ", "a number for each model, above 0, found {'luong': -2,"),
+        (
+            "seeds = [2]",
+            "seeds = []",
+            "runs[1]: seeds must be whole numbers from 0 on, such as [1, 2], found",
+        ),
+        ("seeds = [2]", "seeds = [1]", "runs[1]: tiny/luong-seed1 is in the queue already"),
+        ('config = "other.toml"', "config = 3", "runs[2]: config must name a file, found 3"),
+        ("\n[[runs]]\nconfig", "\njobs = 2\n[[runs]]\nconfig", "unknown key 'jobs': a queue has [[runs]]"),
+        (QUEUE, "runs = 3", "runs must be [[runs]] tables, found 3"),
+        (QUEUE, "runs = [3]", "runs[0] must be a [[runs]] table, found 3"),
         ("tiny.toml", "tyni.toml", "tyni.toml: No such file or directory"),
         (QUEUE, "", "queue.toml holds no [[runs]]"),
     ],
@@ -195,7 +308,7 @@ def test_a_mistake_in_a_queue_is_one_line(
     queue: Path, tmp_path: Path, old: str, new: str, message: str, capsys: pytest.CaptureFixture[str]
 ):
     folder = Path(shutil.copytree(queue.parent, tmp_path / "queue"))
-    (folder / "queue.toml").write_text(QUEUE.replace(old, new))
+    (folder / "queue.toml").write_text(QUEUE.replace(old, new, 1))
     assert campaign.main(["--queue", str(folder / "queue.toml"), "--list"]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -205,7 +318,7 @@ def test_a_mistake_in_a_queue_is_one_line(
 
 
 def test_the_shipped_queue_can_be_read(tmp_path: Path):
-    found = campaign.read_queue(campaign.QUEUE, tmp_path, "/corpora")
+    found = read_queue(campaign.QUEUE, tmp_path, "/corpora")
     assert {run.experiment.data.root for run in found} == {str(Path("/corpora/multi30k").resolve())}
     assert len({run.name for run in found}) == len(found)
     assert sum(run.minutes for run in found) / 60 < 40  # core-hours
@@ -261,13 +374,18 @@ def test_killed_three_times_it_leaves_what_an_unbroken_one_leaves(queue: Path, t
 
 @pytest.mark.slow
 def test_two_processes_do_no_run_twice(queue: Path, tmp_path: Path):
-    """Both begin at once, and one is stopped by Ctrl-C later."""
+    """Both begin at once, one is stopped by Ctrl-C later, and a third by SIGTERM."""
     folder = tmp_path / "runs"
     with started(queue, folder, "1") as one, started(queue, folder, "2", jobs=2) as other:
         wait_until(lambda: updates(folder / NAMES[2]) > 5)
         one.send_signal(signal.SIGINT)
         assert one.wait(timeout=120) in (0, 130)
         assert other.wait(timeout=120) == 0
+    shutil.rmtree(folder / NAMES[3])
+    with started(queue, folder, "3") as process:
+        wait_until(lambda: updates(folder / NAMES[3]) > 5)
+        process.terminate()
+        assert process.wait(timeout=120) == 143
     with started(queue, folder) as process:
         assert process.wait(timeout=120) == 0
     assert all(b"Traceback" not in path.read_bytes() for path in tmp_path.glob("messages*"))

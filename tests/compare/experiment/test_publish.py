@@ -220,7 +220,9 @@ def test_finished_runs_while_others_are_not(copy: Path, tmp_path: Path, refusal:
     publish_experiment(copy, out, finished_only=True)
     assert [(result.run, result.status) for result in read_results(out)] == [(ROWS[1], "done")]
     assert {path.name for path in out.iterdir() if path.is_dir()} == {ROWS[1]}
-    assert f"{RUN} not ended, left out" in (out / "README.md").read_text()
+    note = (out / "README.md").read_text()
+    assert f"{RUN} not ended, left out" in note
+    assert "`attnbench check` reports them\nas missing and exits with 1." in note
     differences = [str(each) for each in check_experiment(out).differences]
     assert [each for each in differences if f"runs, {RUN}: recorded not listed" in each]
     (copy / ROWS[1] / "result.json").unlink()

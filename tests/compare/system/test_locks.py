@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from compare.system.locks import LOCK, Locked, lock_folder
+from compare.system.locks import LOCK, Locked, is_locked, lock_folder
 from tests.kits.paths import ROOT
 
 HOLD = """
@@ -47,6 +47,32 @@ def test_a_lock_excludes_another_process_and_names_it(tmp_path: Path):
         ):
             pass
         assert (tmp_path / LOCK).is_file()  # still that of the other process
+
+
+def test_asking_for_the_state_of_a_lock_writes_nothing(tmp_path: Path):
+    folder = tmp_path / "run"
+    assert not is_locked(folder)
+    assert not folder.exists()
+    with other_process(folder) as process:
+        before = (folder / LOCK).stat()
+        assert is_locked(folder)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        assert not is_locked(folder)
+        after = (folder / LOCK).stat()
+        assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_asking_for_the_state_of_a_lock_does_not_stand_in_the_way(tmp_path: Path):
+    """One process asks, which takes microseconds, while another takes the lock."""
+    fcntl = pytest.importorskip("fcntl")
+    (tmp_path / LOCK).touch()  # of a process that was killed
+    with (tmp_path / LOCK).open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        assert not is_locked(tmp_path)  # several may ask at once
+        threading.Timer(0.02, fcntl.flock, [file, fcntl.LOCK_UN]).start()
+        with lock_folder(tmp_path):
+            pass
 
 
 def test_a_killed_process_gives_its_lock_up(tmp_path: Path):

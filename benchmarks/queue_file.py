@@ -1,0 +1,163 @@
+"""The queue of ``make campaign``: a TOML file of ``[[runs]]`` tables, such as configs/campaign/queue.toml.
+
+Each table names an experiment, seeds, and the minutes that a run of each model takes on one core.
+"""
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+from compare.config.parse import load_experiment
+from compare.config.run import resolve_models
+from compare.config.sections import Experiment, run_name
+from compare.config.toml_text import read_toml
+from compare.results.result import Status
+from compare.results.run_folder import RunFolder
+from compare.results.store import read_result
+from compare.system.hints import abbreviate, did_you_mean
+from compare.system.locks import is_locked
+from compare.training.metrics_log import read_metrics
+
+KEYS = ("config", "seeds", "minutes")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QueuedRun:
+    """One model and one seed of an experiment."""
+
+    experiment: Experiment
+    config: Path
+    """The file of the experiment."""
+    label: str
+    seed: int
+    minutes: float
+    """Expected time on one core."""
+    runs: Path
+    """Folder of the experiments' folders."""
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the run."""
+        return self.runs / self.experiment.name / run_name(self.label, self.seed)
+
+    @property
+    def name(self) -> str:
+        """experiment/label-seed<k>."""
+        return f"{self.experiment.name}/{self.folder.name}"
+
+    @property
+    def status(self) -> Status:
+        """How the run has ended, or unfinished; ValueError if its result is damaged."""
+        return read_result(self.folder).status
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether a process is working on the run."""
+        return is_locked(self.folder)
+
+    @property
+    def device(self) -> str:
+        """The device on which this machine would train the run."""
+        return resolve_models(self.experiment, str(self.config))[0].train.device
+
+    @property
+    def begun_on(self) -> str:
+        """The device on which the run was begun, or would be."""
+        begun = (self.folder / "config.toml").is_file()
+        return RunFolder.read(self.folder).run.train.device if begun else self.device
+
+
+def read_queue(path: Path, runs: Path, data: str = "") -> list[QueuedRun]:
+    """Read a queue.
+
+    Args:
+        path: the TOML file; experiments are named relative to its folder.
+        runs: folder of the experiments' folders.
+        data: folder of the corpora, each under the last part of ``data.root`` of its experiment; empty: where
+            the experiments say.
+
+    Raises:
+        OSError: a file cannot be read.
+        ValueError: a missing, unknown or repeated entry, or a model that an experiment does not have.
+    """
+    content = read_toml(path)
+    entries = content.pop("runs", [])
+    if content:
+        raise ValueError(f"{path}: unknown key {next(iter(content))!r}: a queue has [[runs]] tables only")
+    if not isinstance(entries, list):
+        raise ValueError(f"{path}: runs must be [[runs]] tables, found {abbreviate(entries)}")
+    queue: dict[str, QueuedRun] = {}
+    for number, entry in enumerate(entries):
+        context = f"{path}: runs[{number}]"
+        for run in _read_entry(entry, path.parent, runs, data, context):
+            if run.name in queue:
+                raise ValueError(f"{context}: {run.name} is in the queue already")
+            queue[run.name] = run
+    if not queue:
+        raise ValueError(f"{path} holds no [[runs]]")
+    return list(queue.values())
+
+
+def _read_entry(entry: Any, folder: Path, runs: Path, data: str, context: str) -> list[QueuedRun]:
+    """Read one ``[[runs]]`` table: all its models from the first seed, then from the next."""
+    if not isinstance(entry, dict):
+        raise ValueError(f"{context} must be a [[runs]] table, found {abbreviate(entry)}")
+    if entry.keys() != set(KEYS):
+        raise ValueError(f"{context} must have {', '.join(KEYS)}, found {', '.join(entry) or 'nothing'}")
+    name, seeds, minutes = (entry[key] for key in KEYS)
+    if not isinstance(name, str):
+        raise ValueError(f"{context}: config must name a file, found {abbreviate(name)}")
+    if not isinstance(seeds, list) or not seeds or not all(type(seed) is int and seed >= 0 for seed in seeds):
+        raise ValueError(f"{context}: seeds must be whole numbers from 0 on, such as [1, 2], found {seeds}")
+    if not isinstance(minutes, dict) or not minutes or not all(map(_is_duration, minutes.values())):
+        raise ValueError(f"{context}: minutes must hold a number for each model, above 0, found {minutes}")
+    config = folder / name
+    experiment = load_experiment(config)
+    if data and experiment.data.root:
+        root = Path(data).resolve() / Path(experiment.data.root).name
+        section = dataclasses.replace(experiment.data, root=str(root))
+        experiment = dataclasses.replace(experiment, data=section)
+    labels = [model.label for model in experiment.models]
+    for label in minutes:
+        if label not in labels:
+            raise ValueError(f"{context}: {config.name} has no model {label}; {did_you_mean(label, labels)}")
+    fields: dict[str, Any] = {"experiment": experiment, "config": config, "runs": runs}
+    return [
+        QueuedRun(label=label, seed=seed, minutes=expected, **fields)
+        for seed in seeds
+        for label, expected in minutes.items()
+    ]
+
+
+def _is_duration(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value) and value > 0
+
+
+def describe(run: QueuedRun) -> dict[str, Any]:
+    """Describe how far a run is, as a row of a table; nothing is written."""
+    row = {"run": run.name, "status": "damaged", "minutes planned": run.minutes}
+    try:
+        log = run.folder / "metrics.jsonl"
+        lines = read_metrics(log) if log.is_file() else []
+        last = lines[-1] if lines else {}
+        row["status"] = _status(run, last)
+    except (ValueError, OSError):
+        return row | {"minutes": None, "validation BLEU": None}
+    validations = [line["bleu"] for line in lines if line["kind"] == "valid" and line["bleu"] is not None]
+    best = last["bleu"] if last.get("kind") == "final" else max(validations, default=None)
+    seconds = [last.get(name, 0.0) for name in ("seconds", "validation_s", "checkpoint_s")]
+    return row | {
+        "minutes": round(sum(seconds) / 60, 1) if lines else None,
+        "validation BLEU": None if best is None else round(best, 2),
+    }
+
+
+def _status(run: QueuedRun, last: dict[str, Any]) -> str:
+    """Return done, failed, waiting, or where the run is, ``last`` being the last line of its log."""
+    if run.status != "unfinished":
+        return run.status
+    if not run.folder.is_dir():
+        return "waiting"
+    state = "running" if run.is_locked else "stopped"
+    return f"{state} at update {last.get('update', 0):,} of {run.experiment.train.max_updates:,}"
