@@ -54,6 +54,7 @@ def test_an_unchanged_experiment_has_no_difference(finished: Path, capsys: pytes
         "differ": [],
         "notes": [],
         "not_checked": result.not_checked,
+        "hashes_only": [],
     }
 
 
