@@ -40,7 +40,7 @@ ENDINGS = re.compile("_(signature|ci_low|ci_high|smallest_difference)(_|$)|_sd$"
 
 
 class _System(NamedTuple):
-    """A finished run, and its translations when they were scored."""
+    """A finished run and its translations."""
 
     path: Path
     folder: RunFolder
