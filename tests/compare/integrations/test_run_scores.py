@@ -131,6 +131,16 @@ def test_scores_of_other_translations_are_not_shown(
     assert changes(copy) == []
 
 
+def test_scores_of_an_unknown_test_set_are_not_those_of_the_first(
+    copy: Path, write_scores: Callable[..., str]
+):
+    add_run_scores(copy, [write_scores()])
+    run = copy / ROWS[0]
+    (run / "other.hyp").write_bytes((run / "test.hyp").read_bytes())
+    edit_json(run / "external.json", lambda all: all.update(other=all["test"]))
+    assert f"{ROWS[0]}: human of other" in changes(copy)
+
+
 def test_a_score_without_segments_is_a_difference(copy: Path, write_scores: Callable[..., str]):
     add_run_scores(copy, [write_scores()])
     (copy / ROWS[0] / "external.json").unlink()
