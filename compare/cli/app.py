@@ -174,6 +174,11 @@ def _run(arguments: list[str] | None) -> int:
         say(f"error: {_one_line(error)}")
         return 2
     except Exception as error:
+        from compare.system.locks import Locked
+
+        if isinstance(error, Locked):
+            say(f"error: {error}: run the same command again when it has ended")
+            return 2
         show = getattr(error, "show", None)  # typer's own errors; their class differs between versions
         if show is None:
             raise

@@ -4,6 +4,7 @@ import dataclasses
 import logging
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ from compare.config.parse import load_experiment
 from compare.config.starter import starter_experiment
 from compare.decoding.translator import Translator
 from compare.experiment.run_all import run_experiment
+from compare.models.presets import list_presets
 from compare.results.run_folder import RunFolder
 from compare.results.trained_model import load_model
 from compare.results.write_protection import check_output_folder
 from compare.system.hints import abbreviate
+from compare.system.locks import LOCK, Locked, lock_folder
 from compare.system.progress import Reporter
 from data.prepare.first_pass import PreparationPlan, run_first_pass
 from data.prepare.prepare_corpus import MANIFEST, prepare_corpus, summary
@@ -79,26 +82,47 @@ def fit(
     """
     folder = Path(folder)
     check_output_folder(folder)
-    is_new = not (folder / PAIRS).exists()
-    kept = _keep_pairs(pairs, folder)
-    plan = PreparationPlan(
-        sources=[Records(path=kept, fields=("src", "tgt"))], langs=langs, valid=valid, test=test
-    )
-    try:
-        path = _prepare(plan, folder / CORPUS, preset)
-    except (ValueError, OSError):
-        if is_new:
-            kept.unlink(missing_ok=True)
-        raise
-    experiment = load_experiment(path, overrides)
-    (model,) = experiment.models
-    model = dataclasses.replace(model, overrides={**model.overrides, **(settings or {})})
-    experiment = dataclasses.replace(experiment, models=(model,))
-    (result,) = run_experiment(experiment, folder, reporter, context=str(path))
+    with ExitStack() as use:
+        with lock_folder(folder, wait=True):
+            path = _prepare_folder(pairs, folder, preset, langs, valid, test)
+            with suppress(Locked):  # a call with another preset uses the corpus at the same time
+                use.enter_context(lock_folder(folder / CORPUS))
+        experiment = load_experiment(path, overrides)
+        (model,) = experiment.models
+        model = dataclasses.replace(model, overrides={**model.overrides, **(settings or {})})
+        experiment = dataclasses.replace(experiment, models=(model,))
+        (result,) = run_experiment(experiment, folder, reporter, context=str(path))
     run = folder / result.run
     if result.status != "done":
         raise ValueError(f"{run}: training {result.status}: {result.reason or 'call fit again to continue'}")
     return load_model(run, RunFolder.read(run).run.train.device)
+
+
+def _prepare_folder(
+    pairs: Iterable[Sequence[str]],
+    folder: Path,
+    preset: str,
+    langs: tuple[str, str],
+    valid: int | None,
+    test: int | None,
+) -> Path:
+    """Keep the pairs and divide them; return the path of the experiment's file.
+
+    A new folder does not keep pairs that cannot be used. The caller holds the lock of the folder.
+
+    Raises:
+        ValueError: see ``fit``.
+    """
+    is_new = not (folder / PAIRS).exists()
+    kept = _keep_pairs(pairs, folder)
+    source = Records(path=kept, fields=("src", "tgt"))
+    plan = PreparationPlan(sources=[source], langs=langs, valid=valid, test=test)
+    try:
+        return _prepare(plan, folder / CORPUS, preset)
+    except (ValueError, OSError):
+        if is_new:
+            kept.unlink(missing_ok=True)
+        raise
 
 
 def _prepare(plan: PreparationPlan, corpus: Path, preset: str) -> Path:
@@ -120,12 +144,32 @@ def _prepare(plan: PreparationPlan, corpus: Path, preset: str) -> Path:
 
 
 def _discard(corpus: Path) -> bool:
-    """Delete a corpus that an earlier, mistaken call made and no run has used; return whether it was one."""
-    made_of = [Path(str(each["path"])).name for each in _read_manifest(corpus).get("inputs", [])]
+    """Delete a corpus that an earlier, mistaken call made and no run has used; return whether it was one.
+
+    It is not one if another call uses it now, or if a file in it was added or changed later.
+    """
+    manifest = _read_manifest(corpus)
+    made_of = [Path(str(each["path"])).name for each in manifest.get("inputs", [])]
     if made_of != [PAIRS] or any(corpus.parent.glob("*/config.toml")):
         return False
-    shutil.rmtree(corpus)
+    own = {MANIFEST, *(f"{preset}.toml" for preset in list_presets())}
+    try:
+        with lock_folder(corpus):
+            files = [path for path in corpus.iterdir() if path.name != LOCK]
+            if not all(path.name in own or _is_output(path, manifest) for path in files):
+                return False
+            for path in files:
+                path.unlink()
+    except Locked:
+        return False
+    shutil.rmtree(corpus)  # empty, but for a lock that the system keeps
     return True
+
+
+def _is_output(path: Path, manifest: Mapping[str, Any]) -> bool:
+    """Return whether a file is as the manifest describes it."""
+    entry = manifest.get("outputs", {}).get(path.name)
+    return entry is not None and path.is_file() and hash_file(path) == entry.get("sha256")
 
 
 def _read_manifest(corpus: Path) -> dict[str, Any]:

@@ -10,13 +10,12 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from compare.results.external_file import SegmentScores
-from compare.results.result import Result
-from compare.scoring.metrics import METRICS, metric_of
+from compare.scoring.metrics import METRICS
 from compare.scoring.score import SystemScores
 from compare.system.hints import abbreviate
 from data.text.files import parse_json
@@ -26,8 +25,6 @@ COMET_PACKAGE = "unbabel-comet==2.2.6"
 """What uvx installs, for itself alone."""
 COMET_MODEL = "Unbabel/wmt22-comet-da"
 """Rei et al. 2022; it needs the source and a reference."""
-FIELDS = frozenset(field.name for field in fields(Result))
-"""Columns that every result has."""
 
 
 def add_external_scores(
@@ -68,14 +65,16 @@ def score_externally(
     systems: Sequence[Path],
     references: Sequence[str | Path],
     src: str | Path | None = None,
+    runs: Sequence[str] = (),
 ) -> dict[str, list[SegmentScores]]:
     """Score files of translations by metrics from outside.
 
     Args:
-        metrics: as for ``add_external_scores``.
+        metrics: as for ``add_external_scores``; {run} in NAME=FILE stands for each of ``runs``.
         systems: files of translations.
         references: files of references.
         src: the file of the source text.
+        runs: the name of each system's run, if they are runs.
 
     Returns:
         By name of the metric, the scores of each system.
@@ -93,7 +92,7 @@ def score_externally(
                 f"--external {text}: known is comet; else give NAME=COMMAND with {{hyp}}, or NAME=FILE"
             )
         if value and "{hyp}" not in value:
-            found[name] = _read_files(name, value.split(","), len(systems))
+            found[name] = _read_files(name, value, len(systems), runs)
         else:
             found[name] = _run_program(name, value, systems, [Path(path) for path in references], src)
         for system, each, lines in zip(systems, found[name], lengths, strict=True):
@@ -109,16 +108,23 @@ def _check_name(name: str, text: str, found: Collection[str]) -> None:
             f"--external {text}: the name must be of lower-case letters, digits and underscores, "
             f"and none of {', '.join(METRICS)}"
         )
-    if metric_of(name) or name in FIELDS or name in found:
+    if name in found:
         raise ValueError(f"--external {text}: there is a column {name!r} already: choose another name")
 
 
-def _read_files(name: str, paths: Sequence[str], systems: int) -> list[SegmentScores]:
+def _read_files(name: str, files: str, systems: int, runs: Sequence[str]) -> list[SegmentScores]:
+    """Read one file of scores per system; without a line "# ...", the signature is the names of the files."""
+    texts = files.split(",")
+    paths = [files.replace("{run}", run) for run in runs] if runs and "{run}" in files else texts
     if len(paths) != systems:
         raise ValueError(f"--external {name}: {len(paths)} files of scores for {systems} systems")
-    return [
-        _parse(Path(path).read_text(encoding="utf-8"), path, f"{name}|scores:from a file") for path in paths
-    ]
+    signature = f"{name}|file:{','.join(map(_last_parts, texts))}"
+    return [_parse(Path(path).read_text(encoding="utf-8"), path, signature) for path in paths]
+
+
+def _last_parts(path: str) -> str:
+    """Return folder and name of a file, not the whole path, which is of one machine."""
+    return "/".join(part for part in Path(path).parts[-2:] if part != Path(path).anchor)
 
 
 def _run_program(
@@ -130,8 +136,8 @@ def _run_program(
         raise ValueError(f"--external {name} reads the source text: give it with --src")
     if needs_reference and len(references) != 1:
         raise ValueError(f"--external {name} takes one reference, found {len(references)}")
-    with TemporaryDirectory() as place:
-        folder = Path(place)
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         texts = {"ref": _copy(references[0], folder / "ref")} if needs_reference else {}
         if src is not None:
             texts["src"] = _copy(Path(src), folder / "src")

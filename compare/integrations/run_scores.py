@@ -1,8 +1,9 @@
 """Scores of finished runs by metrics from outside, kept in the runs as columns of their results."""
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -10,16 +11,19 @@ from typing import NamedTuple
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
 from compare.integrations.external_metrics import score_externally
 from compare.report.views import refresh_views
+from compare.results.column_catalogue import list_columns
 from compare.results.external_file import (
     RecordedScores,
     SegmentScores,
-    external_columns,
     read_external,
     write_external,
 )
+from compare.results.result import Result
 from compare.results.run_folder import RunFolder
+from compare.results.score_columns import further_tests
 from compare.results.store import read_result, save_result
 from compare.results.write_protection import refuse_writing
+from compare.scoring.metrics import metric_of
 from compare.scoring.score import SystemScores
 from compare.system.locks import lock_folder
 from data.corpus import Corpus, Pairs
@@ -27,9 +31,16 @@ from data.text.compression import hash_decompressed
 from data.text.files import hash_file
 from data.text.paths import as_paths
 
+FIELDS = frozenset(field.name for field in fields(Result))
+"""Columns that every result has."""
+ADDED = frozenset({"run", "system"})
+"""Columns that tables of runs and of scores add to those of ``list_columns``."""
+ENDINGS = re.compile("_(signature|ci_low|ci_high|smallest_difference)(_|$)|_sd$")
+"""Ends of names that stand for a property of another column, also followed by a test set."""
+
 
 class _System(NamedTuple):
-    """A finished run, and its translations when they were scored."""
+    """A finished run and its translations."""
 
     path: Path
     folder: RunFolder
@@ -59,31 +70,53 @@ def add_run_scores(
 
     Raises:
         OSError: a file cannot be read or written.
-        ValueError: no such test set, runs of different corpora, a published or read-only folder, translations
-            that are not those of the result, scores of another signature than those of other runs of the
-            experiment, or as ``add_external_scores``.
-        Locked: another process works on a run.
+        ValueError: no such test set, a name that tables need, runs of different corpora, a published or
+            read-only folder, translations that are not those of the result, scores of another signature than
+            those of other runs of the experiment, or as ``add_external_scores``; nothing has been changed.
+        Locked: another process works on a run; nothing has been changed.
     """
     paths, corpus = _finished_runs(as_paths(folders), data_root)
     test = test or corpus.tests[0]
     if test not in corpus.tests:
         raise ValueError(f"--test {test}: the corpus has the test sets {', '.join(corpus.tests)}")
-    systems = [_open_run(path, test) for path in paths]
-    names = [system.folder.name for system in systems]
-    found = _score([_for_runs(metric, names) for metric in metrics], systems, corpus.splits[test], test)
-    experiments = dict.fromkeys(system.folder.folder.parent for system in systems)
-    for experiment in experiments:
-        _refuse_other_signatures(experiment, systems, found, test)
-    scores = {}
-    for number, system in enumerate(systems):
-        own = {name: of_systems[number] for name, of_systems in found.items()}
-        _record(system, test, own)
-        columns = {key: value for name, each in own.items() for key, value in each.columns(name).items()}
-        scores[str(system.path)] = SystemScores(scores=columns)
-    for experiment in experiments:
-        with lock_folder(experiment, wait=True):
-            refresh_views(experiment)
-    return scores
+    for metric in metrics:
+        _check_name(metric.partition("=")[0], corpus.tests)
+    with ExitStack() as locks:
+        for path in paths:  # before the scoring, which may take an hour
+            locks.enter_context(lock_folder(path.resolve()))
+        systems = [_open_run(path, test) for path in paths]
+        by_metric = _score(metrics, systems, corpus.splits[test], test)
+        scores = [{name: each[number] for name, each in by_metric.items()} for number in range(len(systems))]
+        _record(list(zip(systems, scores, strict=True)), test)
+    return {
+        str(system.path): SystemScores(scores=_columns(own))
+        for system, own in zip(systems, scores, strict=True)
+    }
+
+
+def _check_name(name: str, tests: Sequence[str]) -> None:
+    """Reject the name of a metric that tables would take for another column, or for one of another test set.
+
+    Args:
+        name: the name of the metric.
+        tests: all test sets of the corpus.
+
+    Raises:
+        ValueError: it is such a name.
+    """
+    names = {text.casefold() for each in list_columns(tests[1:]) for text in (each.name, each.title)}
+    if metric_of(name) or name in FIELDS | ADDED | names:
+        raise ValueError(f"--external {name}: there is a column {name!r} already: choose another name")
+    if ending := ENDINGS.search(name):
+        raise ValueError(
+            f"--external {name}: {ending[0]!r} marks a property of another column: choose another name"
+        )
+    test = next((test for test in (*tests, *further_tests([name])) if name.endswith(f"_{test}")), "")
+    if test:
+        raise ValueError(
+            f"--external {name}: a column that ends in _{test} is of the test set {test!r}: choose another "
+            f"name; --test {test} scores that test set"
+        )
 
 
 def _finished_runs(folders: Sequence[Path], data_root: str) -> tuple[list[Path], Corpus]:
@@ -115,40 +148,60 @@ def _open_run(path: Path, test: str) -> _System:
     return _System(path, folder, translations)
 
 
-def _for_runs(metric: str, names: Sequence[str]) -> str:
-    """Replace NAME=FILE with {run} in it by one file per run."""
-    name, _, value = metric.partition("=")
-    if "{hyp}" in value or "{run}" not in value:
-        return metric
-    return f"{name}={','.join(value.replace('{run}', run) for run in names)}"
-
-
 def _score(
     metrics: Sequence[str], systems: Sequence[_System], pairs: Pairs, test: str
 ) -> dict[str, list[SegmentScores]]:
     """Score all runs, with source and reference of the corpus as plain files."""
-    with TemporaryDirectory() as place:
-        files = [Path(place) / f"{test}.{side}" for side in ("src", "ref")]
+    with TemporaryDirectory() as temporary:
+        files = [Path(temporary) / f"{test}.{side}" for side in ("src", "ref")]
         for path, lines in zip(files, (pairs.src, pairs.tgt), strict=True):
             path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         src, ref = files
-        return score_externally(metrics, [system.folder.output(test) for system in systems], [ref], src)
+        outputs = [system.folder.output(test) for system in systems]
+        names = [system.folder.name for system in systems]
+        return score_externally(metrics, outputs, [ref], src, names)
+
+
+def _record(scored: Sequence[tuple[_System, Mapping[str, SegmentScores]]], test: str) -> None:
+    """Write the scores of the runs into external.json and result.json; the caller holds the runs' locks."""
+    experiments: dict[Path, dict[Path, Mapping[str, SegmentScores]]] = {}
+    for system, scores in scored:
+        experiments.setdefault(system.folder.folder.parent, {})[system.folder.folder] = scores
+    for experiment, new in experiments.items():
+        _refuse_other_signatures(experiment, new, test)
+    results = [_with_scores(read_result(system.folder.folder), scores, test) for system, scores in scored]
+    for (system, scores), result in zip(scored, results, strict=True):
+        folder = system.folder
+        known = read_external(folder.external)
+        added = {
+            name: RecordedScores(**asdict(each), translations=system.translations)
+            for name, each in scores.items()
+        }
+        with lock_folder(folder.folder.parent, wait=True):
+            write_external(folder.external, {**known, test: {**known.get(test, {}), **added}})
+            files = {**result.files, folder.external.name: hash_file(folder.external)}
+            save_result(folder.folder, replace(result, files=files))
+    for experiment in experiments:
+        with lock_folder(experiment, wait=True):
+            refresh_views(experiment)
 
 
 def _refuse_other_signatures(
-    experiment: Path, systems: Sequence[_System], found: Mapping[str, Sequence[SegmentScores]], test: str
+    experiment: Path, new: Mapping[Path, Mapping[str, SegmentScores]], test: str
 ) -> None:
-    """Raise ValueError if a column of an experiment would have two signatures, which no table can show."""
-    new = {system.folder.folder: number for number, system in enumerate(systems)}
-    for name, of_systems in found.items():
-        signatures = {}
-        for path in sorted(experiment.glob("*/external.json")):
-            recorded = read_external(path).get(test, {}).get(name)
-            if recorded is not None and path.parent not in new:
-                signatures[recorded.signature] = path.parent.name
-        for folder, number in new.items():
-            if folder.parent == experiment:
-                signatures[of_systems[number].signature] = folder.name
+    """Raise ValueError if a column of an experiment would have two signatures, which no table can show.
+
+    Args:
+        experiment: its folder.
+        new: the new scores of its runs, by folder and metric.
+        test: the test set.
+    """
+    results = {path.parent: read_result(path.parent) for path in sorted(experiment.glob("*/result.json"))}
+    shown = {folder: result.tests.get(test, result.scores) for folder, result in results.items()}
+    columns = {**shown, **{folder: _columns(scores) for folder, scores in new.items()}}
+    for name in next(iter(new.values())):
+        found = ((each.get(f"{name}_signature"), folder.name) for folder, each in columns.items())
+        signatures = {signature: run for signature, run in found if signature is not None}
         if len(signatures) > 1:
             (one, first), (other, second), *_ = signatures.items()
             raise ValueError(
@@ -157,22 +210,20 @@ def _refuse_other_signatures(
             )
 
 
-def _record(system: _System, test: str, scores: Mapping[str, SegmentScores]) -> None:
-    """Write the scores of one run into its external.json and its result."""
-    folder = system.folder
-    with ExitStack() as locks:
-        locks.enter_context(lock_folder(folder.folder))
-        locks.enter_context(lock_folder(folder.folder.parent, wait=True))
-        known = read_external(folder.external)
-        added = {
-            name: RecordedScores(**asdict(each), translations=system.translations)
-            for name, each in scores.items()
-        }
-        write_external(folder.external, {**known, test: {**known.get(test, {}), **added}})
-        result, columns = read_result(folder.folder), external_columns(folder, test)
-        if test in result.tests:
-            result = replace(result, tests={**result.tests, test: {**result.tests[test], **columns}})
-        else:
-            result = replace(result, scores={**result.scores, **columns})
-        files = {**result.files, folder.external.name: hash_file(folder.external)}
-        save_result(folder.folder, replace(result, files=files))
+def _with_scores(result: Result, scores: Mapping[str, SegmentScores], test: str) -> Result:
+    """Return a result with the columns of new scores.
+
+    Raises:
+        ValueError: tables cannot have such columns beside the others.
+    """
+    if test in result.tests:
+        new = replace(result, tests={**result.tests, test: {**result.tests[test], **_columns(scores)}})
+    else:
+        new = replace(result, scores={**result.scores, **_columns(scores)})
+    new.flat()
+    return new
+
+
+def _columns(scores: Mapping[str, SegmentScores]) -> dict[str, float | str]:
+    """List scores and signatures of one run by column."""
+    return {key: value for name, each in scores.items() for key, value in each.columns(name).items()}

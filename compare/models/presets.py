@@ -1,7 +1,6 @@
 """Presets: models of the literature under the names used there."""
 
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from typing import Any
 
 from compare.models.departures import DEPARTURES, Departure
@@ -10,7 +9,7 @@ from compare.models.ladder_config import LadderConfig
 from compare.models.registry import Architecture, family_of
 from compare.models.resolved_model import ResolvedModel
 from compare.optim.config import OptimConfig
-from compare.system.hints import MAX_COMPARED, abbreviate, did_you_mean
+from compare.system.hints import abbreviate, nearest
 from compare.system.plugins import track_registry
 from seq2seq.config import AttentionConfig, Cell, RecurrentLanguageModelConfig, Seq2SeqConfig
 from transformer.config import DecoderOnlyConfig, LanguageModelConfig, TransformerConfig
@@ -397,10 +396,13 @@ def find_preset(name: str, context: str = "") -> Preset:
     """
     if name in PRESETS:
         return PRESETS[name]
-    text = f"{context}unknown preset {abbreviate(name)}; {did_you_mean(name, PRESETS)}"
-    if not get_close_matches(name[:MAX_COMPARED], PRESETS, cutoff=0.7):
-        text += " (attnbench models lists all; one of your own needs its plug-in: docs/plugins.md)"
-    raise ValueError(text)
+    near = nearest(name, PRESETS, cutoff=0.7)
+    hint = (
+        f"did you mean {near!r}?"
+        if near is not None
+        else f"known are {', '.join(PRESETS)} (one of your own needs its plug-in: docs/plugins.md)"
+    )
+    raise ValueError(f"{context}unknown preset {abbreviate(name)}; {hint}")
 
 
 def list_presets() -> list[str]:

@@ -15,14 +15,14 @@ SHARED = (
     "batch_tokens",
     "valid_every",
     "average",
-    "average_every",
-    "ema",
     "label_smoothing",
     "clip_norm",
     "beam",
     "max_ratio",
 )
 """Columns of shared settings that a warning can name."""
+SHARED_METHODS = "average_every", "ema", "consistency", "subword_sampling"
+"""The same for methods that a row may be without: None, as in rows of earlier versions."""
 
 
 def distinct(rows: Iterable[Row], name: str, length: int | None = None) -> list[str]:
@@ -138,10 +138,7 @@ def find_warnings(rows: Sequence[Row]) -> list[str]:
             lines.append(f"Warning: rows of seed {seed} saw different batches ({', '.join(hashes)})")
     hashes = distinct(rows, "settings_hash", 12)
     names = [name for name in SHARED if len(distinct(rows, name)) > 1]
-    if len({row.get("consistency") for row in rows}) > 1:  # None, as in rows of earlier versions, is without
-        names.append("consistency")
-    if len({row.get("subword_sampling") for row in rows}) > 1:  # None is without, as in earlier versions
-        names.append("subword_sampling")
+    names += [name for name in SHARED_METHODS if len({row.get(name) for row in rows}) > 1]
     if len(hashes) > 1:
         text = f": {', '.join(names)}" if names else ""
         lines.append(f"Warning: these rows do not share their settings ({', '.join(hashes)}{text})")

@@ -6,9 +6,7 @@ from typing import Any
 from data.prepare.checks import CorpusCheck
 from data.prepare.findings import QUANTILES, Finding
 from data.prepare.split_check import SplitCheck
-
-BROKEN = ": not text"
-"""End of the label of lines that no run can read."""
+from data.prepare.unusual_characters import BROKEN
 
 
 def render_check(check: CorpusCheck) -> str:
@@ -50,23 +48,22 @@ def _block(name: str, split: SplitCheck, overlap: Mapping[str, Finding]) -> Iter
         "target is the source": split.copies,
         "sides swapped?": split.swapped,
         **{f"{side} also in train": finding for side, finding in overlap.items()},
-        **{
-            f"{side}: {kind}": finding
-            for side, check in split.sides.items()
-            for kind, finding in check.unusual.findings.items()
-        },
     }
     for label, finding in findings.items():
         if finding.count:
             yield _line(label, finding)
+    for side, check in split.sides.items():
+        for kind, finding in check.unusual.findings.items():
+            if finding.count:
+                yield _line(f"{side}: {kind}", finding, kind)
 
 
-def _line(label: str, finding: Finding) -> str:
-    """Render count, first lines and characters of one finding."""
+def _line(label: str, finding: Finding, kind: str = "") -> str:
+    """Render count, first lines and characters of one finding; ``kind`` is that of unusual characters."""
     common = finding.to_json().get("characters", {})
     more = ", ..." if finding.count > len(finding.lines) else ""
     characters = ", ".join(f"{code} x{count:,}" for code, count in common.items())
     lines = f"line {', '.join(map(str, finding.lines))}{more}"
-    if label.endswith(BROKEN):
+    if kind == BROKEN:
         characters = "bytes that are not UTF-8: save the file as UTF-8, or drop these lines by --drop-broken"
     return f"  {label:<26}{finding.count:>8,}  {lines}{f'  ({characters})' if characters else ''}"

@@ -14,8 +14,13 @@ SHORT_REPR.maxstring = SHORT_REPR.maxother = 80
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.4) -> str:
     """Suggest the ``known`` name nearest to ``name``, or list all of them if none is near."""
     names = list(known)
-    close = get_close_matches(name[:MAX_COMPARED], names, n=1, cutoff=cutoff)
-    return f"did you mean {close[0]!r}?" if close else f"known are {', '.join(names)}"
+    near = nearest(name, names, cutoff)
+    return f"did you mean {near!r}?" if near is not None else f"known are {', '.join(names)}"
+
+
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.4) -> str | None:
+    """Return the ``known`` name nearest to ``name``; None if the similarity of none reaches ``cutoff``."""
+    return next(iter(get_close_matches(name[:MAX_COMPARED], list(known), n=1, cutoff=cutoff)), None)
 
 
 def abbreviate(value: Any) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from data.prepare.findings import Finding
 from data.prepare.split_check import SplitCheck
 from data.prepare.swapped_sides import SwappedSides
+from data.prepare.unusual_characters import BROKEN
 from data.progress import PAIRS_PER_CALL, ProgressCallback, no_progress
 from data.text.compression import display_name
 from data.text.formats import PairRecord, Source
@@ -27,7 +28,7 @@ class CorpusCheck:
     def num_unusable(self) -> int:
         """Number of faults that a run would reject: pairs with a blank side, sides that are not UTF-8."""
         return sum(
-            split.empty.count + sum(side.unusual.findings["not text"].count for side in split.sides.values())
+            split.empty.count + sum(side.unusual.findings[BROKEN].count for side in split.sides.values())
             for split in self.splits.values()
         )
 
@@ -73,8 +74,10 @@ def _read(
 ) -> None:
     """Add all pairs of a source to the measurements ``into``."""
     before = into.pairs
+    for _ in range(source.header_lines):
+        into.skip_header()
     for block in _blocks(source.rows(keep_broken=True)):
-        first = into.pairs + 1
+        first = into.next_line
         src, tgt = into.add([pair.src for pair in block], [pair.tgt for pair in block])
         sides.add(src, tgt, first, into.swapped)
         progress(label, into.pairs, None)
@@ -92,5 +95,6 @@ def _overlap(train: SplitCheck, other: SplitCheck) -> dict[str, Finding]:
     overlap = {}
     for name, side in other.sides.items():
         overlap[name] = Finding()
-        overlap[name].add_rows(np.flatnonzero(np.isin(side.hashes(), train.sides[name].hashes())), 1)
+        repeated = np.flatnonzero(np.isin(side.hashes(), train.sides[name].hashes()))
+        other.add_lines(overlap[name], repeated)
     return overlap

@@ -166,6 +166,7 @@ def _write_block(block: Sequence[list[str]], labels: Labels, files: Mapping[int,
 def _copy_fixed_split(name: str, source: Source, langs: tuple[str, str], folder: Path) -> int:
     """Copy a fixed valid or test set line by line; returns its number of pairs."""
     with (folder / f"{name}.{langs[0]}").open("wb") as src, (folder / f"{name}.{langs[1]}").open("wb") as tgt:
+        count = 0
         for pair in source.rows():
             if not (clean(pair.src) and clean(pair.tgt)):
                 raise ValueError(
@@ -174,4 +175,5 @@ def _copy_fixed_split(name: str, source: Source, langs: tuple[str, str], folder:
                 )
             src.write(f"{pair.src}\n".encode())
             tgt.write(f"{pair.tgt}\n".encode())
-    return pair.number
+            count += 1
+    return count

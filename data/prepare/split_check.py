@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from data.prepare.findings import Finding, LengthHistogram
+from data.prepare.findings import MAX_EXAMPLES, Finding, IntArray, LengthHistogram
 from data.prepare.line_hashes import Hashes, hash_array, hash_text, is_repeat, normalise, pair_hashes
 from data.prepare.unusual_characters import UnusualCharacters
 from data.text.characters import count_words
@@ -106,15 +106,36 @@ class SplitCheck:
         self.ratios = LengthRatios()
         self.empty, self.copies, self.duplicates, self.swapped = (Finding() for _ in range(4))
         self.pairs = 0
+        self._headers: list[int] = []
+        """How many pairs come before each header line."""
 
     @property
     def sides(self) -> dict[str, SideCheck]:
         """The two sides by name."""
         return {"src": self.src, "tgt": self.tgt}
 
+    @property
+    def next_line(self) -> int:
+        """Line number of the next pair; numbering continues from one file to the next."""
+        return self.pairs + len(self._headers) + 1
+
+    def skip_header(self) -> None:
+        """Count a header line before the next pair."""
+        self._headers.append(self.pairs)
+
+    def add_lines(self, finding: Finding, rows: IntArray) -> None:
+        """Add pairs to a finding.
+
+        Args:
+            finding: changed.
+            rows: ascending indices of pairs of the split, from 0.
+        """
+        shown = rows[:MAX_EXAMPLES]
+        finding.add(shown + 1 + np.searchsorted(self._headers, shown, side="right"), len(rows))
+
     def add(self, src: Sequence[str], tgt: Sequence[str]) -> tuple[list[str], list[str]]:
         """Measure the next block of pairs; returns its normalised sources and targets."""
-        first = self.pairs + 1
+        first = self.next_line
         self.pairs += len(src)
         texts = self.src.add(src, first), self.tgt.add(tgt, first)
         self.ratios.add(src, tgt, first)
@@ -127,9 +148,9 @@ class SplitCheck:
     def finish(self) -> None:
         """Find repeated lines and pairs; call it after the last block."""
         for side in self.sides.values():
-            side.repeated.add_rows(np.flatnonzero(is_repeat(side.hashes())), 1)
+            self.add_lines(side.repeated, np.flatnonzero(is_repeat(side.hashes())))
         pairs = pair_hashes(self.src.hashes(), self.tgt.hashes())
-        self.duplicates.add_rows(np.flatnonzero(is_repeat(pairs)), 1)
+        self.add_lines(self.duplicates, np.flatnonzero(is_repeat(pairs)))
 
     def to_json(self) -> dict[str, Any]:
         """Return all measurements and findings."""

@@ -8,8 +8,10 @@ from numpy.typing import NDArray
 
 from data.prepare.findings import Finding
 
+BROKEN = "not text"
+"""The kind of lines that no run can read."""
 KINDS: Mapping[str, str] = {
-    "not text": "\ud800-\udfff",  # also what bytes that are not UTF-8 are read as
+    BROKEN: "\ud800-\udfff",  # also what bytes that are not UTF-8 are read as
     "control": "\x00-\x08 \x0e-\x1b \x1f \x7f-\x84 \x86-\x9f",
     "line break": "\x0b-\x0d \x1c-\x1e \x85 \u2028-\u2029",
     "replacement": "\ufffd",

@@ -20,7 +20,7 @@ class PairRecord(NamedTuple):
     """A sentence pair with its line number; a side may be blank."""
 
     number: int
-    """Number of the line, from 1."""
+    """Number of the line in the file, from 1; a header line counts."""
     src: str
     """Source sentence."""
     tgt: str
@@ -30,11 +30,16 @@ class PairRecord(NamedTuple):
 class _Rows:
     """Reading of a source pair by pair, for classes that read it in blocks."""
 
+    @property
+    def header_lines(self) -> int:
+        """Number of lines before the first pair."""
+        return 0
+
     def rows(self, *, keep_broken: bool = False) -> Iterator[PairRecord]:
         """Stream the pairs; see ``blocks`` for argument and errors."""
         blocks = self.blocks(keep_broken=keep_broken)
         pairs = chain.from_iterable(zip(src, tgt, strict=True) for src, tgt in blocks)
-        for number, (left, right) in enumerate(pairs, start=1):
+        for number, (left, right) in enumerate(pairs, start=1 + self.header_lines):
             yield PairRecord(number, left, right)
 
     @abstractmethod
@@ -127,6 +132,11 @@ class Table(_Rows):
         """Paths of the files that are read."""
         return (self.path,)
 
+    @property
+    def header_lines(self) -> int:
+        """Number of lines before the first pair: 1 where columns are named."""
+        return int(self.columns is not None and isinstance(self.columns[0], str))
+
     def blocks(self, *, keep_broken: bool = False) -> Iterator[PairBlock]:
         """Stream the pairs in lists; a blank line gives a blank pair, a header line none.
 
@@ -143,8 +153,8 @@ class Table(_Rows):
             cells = line.split("\t")
             if not numbers:
                 numbers.extend(self._numbers(cells, context))
-                if self.columns is not None and isinstance(self.columns[0], str):
-                    return None  # the header line
+                if self.header_lines:
+                    return None
             if len(cells) < max(numbers):
                 raise ValueError(
                     f"{context}: column {max(numbers)} is asked for, found {len(cells)}; "

@@ -1,5 +1,7 @@
 """fit: the pipeline of the commands, on sentence pairs in memory."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -116,3 +118,36 @@ def test_a_corpus_of_the_users_own_is_not_touched(tmp_path: Path):
     with pytest.raises(ValueError, match="has other languages"):
         quick_fit(tmp_path)
     assert own.read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "train.de"])
+def test_files_that_were_added_or_changed_are_kept(tmp_path: Path, name: str):
+    with pytest.raises(ValueError, match="unknown key"):
+        quick_fit(tmp_path, overrides=["train.updates=1"])
+    path = tmp_path / "corpus" / name
+    path.write_text("mine")
+    with pytest.raises(ValueError, match="holds other pairs than these: choose another folder"):
+        quick_fit(tmp_path, PAIRS[1:])
+    with pytest.raises(ValueError, match="has other languages or sizes of valid and test"):
+        quick_fit(tmp_path, test=2)
+    assert path.read_text() == "mine"
+    assert len(list((tmp_path / "corpus").glob("valid.*"))) == 2
+
+
+def test_a_corpus_that_another_process_uses_is_kept(tmp_path: Path):
+    with pytest.raises(ValueError, match="unknown key"):
+        quick_fit(tmp_path, overrides=["train.updates=1"])
+    hold = (
+        "import sys, pathlib, compare.system.locks as locks\n"
+        "with locks.lock_folder(pathlib.Path(sys.argv[1])): print(flush=True); sys.stdin.read()"
+    )
+    arguments = [sys.executable, "-c", hold, str(tmp_path / "corpus")]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        with pytest.raises(ValueError, match="holds other pairs than these"):
+            quick_fit(tmp_path, PAIRS[1:])
+        other.communicate()
+    with pytest.raises(ValueError, match="unknown key"):  # the pairs replace those of before
+        quick_fit(tmp_path, PAIRS[1:], overrides=["train.updates=1"])
+    assert len((tmp_path / "pairs.jsonl").read_text().splitlines()) == 59

@@ -75,6 +75,9 @@ def test_files_of_scores_do_the_same(texts: list[str], capsys: pytest.CaptureFix
     assert one["length"] == 1
     assert main(["score", "a", "--ref", "ref", "--external", "human=a.scores"]) == 0
     assert "human  80.17  human|raters:3" in capsys.readouterr().out
+    Path("plain").write_text("1\n2\n3\n")
+    assert main(["score", "a", "--ref", "ref", "--external", "threads=plain"]) == 0
+    assert "threads   2.00  threads|file:plain" in capsys.readouterr().out
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the stand-in for uvx is a script with a #! line")

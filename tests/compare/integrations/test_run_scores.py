@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from compare import add_run_scores, build_report, check_experiment, load_results, publish_experiment
 from compare.cli import main
 from compare.results.store import read_result
+from compare.system.locks import lock_folder
 from tests.kits.cli import Refusal
 from tests.kits.forgery import edit_json, renew_figures, renew_hashes, renew_views
 from tests.kits.runs import ROWS
@@ -129,6 +131,16 @@ def test_scores_of_other_translations_are_not_shown(
     assert changes(copy) == []
 
 
+def test_scores_of_an_unknown_test_set_are_not_those_of_the_first(
+    copy: Path, write_scores: Callable[..., str]
+):
+    add_run_scores(copy, [write_scores()])
+    run = copy / ROWS[0]
+    (run / "other.hyp").write_bytes((run / "test.hyp").read_bytes())
+    edit_json(run / "external.json", lambda all: all.update(other=all["test"]))
+    assert f"{ROWS[0]}: human of other" in changes(copy)
+
+
 def test_a_score_without_segments_is_a_difference(copy: Path, write_scores: Callable[..., str]):
     add_run_scores(copy, [write_scores()])
     (copy / ROWS[0] / "external.json").unlink()
@@ -136,6 +148,44 @@ def test_a_score_without_segments_is_a_difference(copy: Path, write_scores: Call
     assert f"{ROWS[0]}: external.json: human" in changes(copy)
     (copy / ROWS[0] / "external.json").write_text('{"test": {"human": {"segments": ["x"]}}}')
     assert f"{ROWS[0]}: files" in changes(copy)  # damaged
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        *(
+            (name, "there is a column")
+            for name in ("experiment", "run", "seeds", "model", "device", "bleu_x")
+        ),
+        *((name, "marks a property") for name in ("params_sd", "human_signature", "x_ci_low", "x_ci_high_y")),
+        *((name, "is of the test set") for name in ("human_test", "perplexity_x")),
+    ],
+)
+def test_names_that_tables_need_are_refused(copy: Path, name: str, reason: str, refusal: Refusal):
+    assert reason in refusal("add-scores", copy, "--external", f"{name}={{run}}.scores")
+
+
+def test_the_names_of_the_files_are_the_signature(
+    copy: Path, write_scores: Callable[..., str], tmp_path: Path, refusal: Refusal
+):
+    """Two groups of raters do not share a column by mistake; the folder of one machine is not named."""
+    human = write_scores()
+    add_run_scores(copy / ROWS[0], [human])
+    signature = read_result(copy / ROWS[0]).scores["human_signature"]
+    assert signature == f"human|file:{tmp_path.name}/{{run}}.scores"
+    (tmp_path / "others").mkdir()
+    (tmp_path / "others" / f"{ROWS[1]}.txt").write_text("1\n" * 8)
+    others = f"human={tmp_path}/others/{{run}}.txt"
+    assert "human|file:others/{run}.txt" in refusal("add-scores", copy / ROWS[1], "--external", others)
+
+    # scores that are not shown, of other translations, do not count
+    edit_json(
+        copy / ROWS[0] / "external.json", lambda all: all["test"]["human"].update(translations="0" * 64)
+    )
+    renew_hashes(copy)
+    renew_figures(copy)
+    add_run_scores(copy / ROWS[1], [others])
+    assert load_results(copy)["human"][1] == 1
 
 
 def test_mistakes_change_nothing(copy: Path, write_scores: Callable[..., str], refusal: Refusal):
@@ -153,4 +203,14 @@ def test_mistakes_change_nothing(copy: Path, write_scores: Callable[..., str], r
     assert "human|raters:4" in refusal("add-scores", copy / ROWS[0], "--external", human)
     write_scores(lines=7)
     assert "human: 7 scores for 8 lines" in refusal(*add, human)
+    with lock_folder(copy / ROWS[1]):
+        other = subprocess.run(
+            [sys.executable, "-m", "compare", *map(str, add), human],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert other.returncode == 2
+    assert other.stderr.startswith(f"error: {copy / ROWS[1]} is in use by process")
+    assert other.stderr.count("\n") == 1
     assert [(copy / row / "result.json").read_bytes() for row in ROWS] == before

@@ -14,7 +14,7 @@ from data.prepare.checks import CorpusCheck, check_corpus
 from data.prepare.findings import Finding, LengthHistogram
 from data.prepare.sources import folder_sources
 from data.prepare.unusual_characters import UnusualCharacters
-from data.text.formats import TwoFiles
+from data.text.formats import Table, TwoFiles
 from tests.kits.paths import SHARED
 from tests.kits.raw_data import Pair, lines, made_up, two_files, write
 
@@ -210,3 +210,19 @@ def test_the_command_prints_the_findings(tmp_path: Path, capsys: pytest.CaptureF
     umlauts = [number for number, pair in enumerate(pairs[:-1], start=1) if "ü" in pair[1]]
     assert report["tgt"]["unusual"]["not text"]["lines"] == [*umlauts, 50][:5]
     assert report["files"] == [{"paths": [str(src), str(tgt)], "pairs": 50}]
+
+
+def test_line_numbers_of_tables_with_a_header_are_those_of_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = tmp_path / "t.tsv"
+    path.write_text("de\ten\neins\tone\n\ttwo\neins\tone\n")
+    source = Table(path=path, columns=("de", "en"))
+    split = check_corpus({"": [source]}).splits[""]
+    assert count_and_lines(split.empty) == (1, [3])
+    assert count_and_lines(split.duplicates) == (1, [4])
+    twice = check_corpus({"": [source, source]}).splits[""]  # numbering continues: 4 lines, then a header
+    assert count_and_lines(twice.empty) == (2, [3, 7])
+    assert count_and_lines(twice.duplicates) == (3, [4, 6, 8])
+    assert main(["data", "check", str(path), "--columns", "de,en", "-q"]) == 1
+    assert "a blank side                     1  line 3\n" in capsys.readouterr().out

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from compare.report.conditions import find_warnings
 from compare.report.tables.table import TableForm, render_table
 from compare.results.store import Result, to_frame
 
@@ -288,3 +289,10 @@ def test_mistakes_are_named():
         render_table([DONE], "html")
     with pytest.raises(ValueError, match="no results"):
         render_table([])
+
+
+@pytest.mark.parametrize("name", ["average_every", "ema", "consistency", "subword_sampling"])
+def test_a_method_that_only_some_rows_use_is_named(name: str):
+    rows = [{"label": "a", "settings_hash": "1"}, {"label": "b", "settings_hash": "2", name: 0.5}]
+    (warning,) = [line for line in find_warnings(rows) if "share their settings" in line]
+    assert warning.endswith(f"(1, 2: {name})")
