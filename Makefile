@@ -49,7 +49,7 @@ PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --maxprocesses 4 --dist load
 test: $(STAMP) ## Run the tests but those marked slow (6 minutes on 2 cores)
 	$(PYTEST) -m "not slow" $(ARGS)
 
-test-all: $(STAMP) ## Run all tests (13 minutes on 2 cores)
+test-all: $(STAMP) ## Run all tests (10 minutes on 2 cores)
 	$(PYTEST) $(ARGS)
 
 kill-test: $(STAMP) ## End commands by signals and compare what remains (ARGS="--kills 1000": about 30 minutes)

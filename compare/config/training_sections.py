@@ -15,31 +15,8 @@ CUT = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class AverageOptions:
-    """Averages of the weights of one training, each used if it is better on validation."""
-
-    average: int = 1
-    """Average the weights of the last N validations; used if better on validation."""
-    average_every: int = 0
-    """Updates between the weights that are averaged, instead of those of validations; 0: of validations."""
-    ema: float = 0.0
-    """Decay per update of a moving average of all weights, used if better on validation; 0: none."""
-
-    def __post_init__(self) -> None:
-        """Reject averages that cannot be formed, and a distance between the members of none."""
-        at_least(1, average=self.average)
-        at_least(0, average_every=self.average_every)
-        if not 0 <= self.ema < 1:
-            raise ValueError(f"ema must be in [0, 1), found {self.ema}")
-        if self.average_every and not 1 < self.average <= MAX_AVERAGED:
-            raise ValueError(
-                f"average must be from 2 to {MAX_AVERAGED:,} where average_every is set, found {self.average}"
-            )
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainConfig(AverageOptions):
-    """Training settings that all models share; those of one model are in ``[[models]]``."""
+class UpdateOptions:
+    """The part of ``TrainConfig`` that says how many updates are computed, where and from what."""
 
     seed: int = 1
     """Seed of weights, dropout and batch order."""
@@ -55,6 +32,21 @@ class TrainConfig(AverageOptions):
     """Parts that a batch is computed in, one after the other, where memory cannot hold it at once."""
     max_updates: int = 6_000
     """Optimizer updates; all models see the same batches."""
+
+    def __post_init__(self) -> None:
+        """Reject unknown devices and precisions, and numbers out of range."""
+        if not re.fullmatch(r"cuda:\d{1,3}", self.device):
+            one_of(device=(self.device, ("auto", "cpu", "cuda", "cuda:0", "mps")))
+        one_of(precision=(self.precision, ("auto", "fp32", "bf16")))
+        at_least(0, seed=self.seed)
+        at_least(1, batch_tokens=self.batch_tokens, accumulate=self.accumulate, max_updates=self.max_updates)
+        at_most(1_000_000_000, batch_tokens=self.batch_tokens)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig(UpdateOptions):
+    """Training settings that all models share; those of one model are in ``[[models]]``."""
+
     label_smoothing: float = 0.1
     """Probability mass spread evenly over the vocabulary (Szegedy et al. 2016)."""
     clip_norm: float = 1.0
@@ -64,6 +56,12 @@ class TrainConfig(AverageOptions):
     patience: int = 0
     """Stop after this many validations without a better one, by BLEU, of language models by likelihood; 0:
     never stop early."""
+    average: int = 1
+    """Average the weights of the last N validations; used if better on validation."""
+    average_every: int = 0
+    """Updates between the weights that are averaged, instead of those of validations; 0: of validations."""
+    ema: float = 0.0
+    """Decay per update of a moving average of all weights, used if better on validation; 0: none."""
     log_every: int = 50
     """Updates between lines of metrics.jsonl."""
     checkpoint_every: int = 500
@@ -75,28 +73,28 @@ class TrainConfig(AverageOptions):
     """The sha256 of these weights, written into the config.toml of a run."""
 
     def __post_init__(self) -> None:
-        """Reject invalid values before training."""
+        """Reject invalid values before training, and averages that cannot be formed."""
         super().__post_init__()
-        if not re.fullmatch(r"cuda:\d{1,3}", self.device):
-            one_of(device=(self.device, ("auto", "cpu", "cuda", "cuda:0", "mps")))
-        one_of(precision=(self.precision, ("auto", "fp32", "bf16")))
         at_least(
             1,
-            batch_tokens=self.batch_tokens,
-            accumulate=self.accumulate,
-            max_updates=self.max_updates,
             valid_every=self.valid_every,
+            average=self.average,
             log_every=self.log_every,
             checkpoint_every=self.checkpoint_every,
         )
-        at_least(0, patience=self.patience, seed=self.seed)
+        at_least(0, patience=self.patience, average_every=self.average_every)
         if self.init_from == "" or (self.init_hash and not self.init_from):
             raise ValueError("init_from must name the folder of a run, or be left out")
-        at_most(1_000_000_000, batch_tokens=self.batch_tokens)
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing must be in [0, 1), found {self.label_smoothing}")
         if not self.clip_norm > 0:
             raise ValueError(f"clip_norm must be positive, found {self.clip_norm}")
+        if not 0 <= self.ema < 1:
+            raise ValueError(f"ema must be in [0, 1), found {self.ema}")
+        if self.average_every and not 1 < self.average <= MAX_AVERAGED:
+            raise ValueError(
+                f"average must be from 2 to {MAX_AVERAGED:,} where average_every is set, found {self.average}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -4,15 +4,11 @@ import json
 import logging
 import os
 import socket
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
-
-if sys.platform != "win32":
-    import fcntl
 
 logger = logging.getLogger(__name__)
 
@@ -62,10 +58,12 @@ def is_locked(folder: Path) -> bool:
     """Return whether a process holds the lock of ``folder``; nothing is written, so it may be read-only."""
     try:
         with (folder / LOCK).open("rb") as file:
-            if sys.platform == "win32":
-                file.read(1)  # what another process has locked cannot be read
-            else:  # shared, so that several may ask at once
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            try:
+                import fcntl
+            except ImportError:  # Windows, where what another process has locked cannot be read
+                file.read(1)
+            else:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared, so that several may ask at once
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:
