@@ -46,7 +46,7 @@ bench-gpu: $(STAMP) ## The same for large models on one GPU (planned for 8 minut
 
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-test: $(STAMP) ## Run the tests but those marked slow (6 minutes on 2 cores)
+test: $(STAMP) ## Run the tests but those marked slow (5 minutes on 2 cores)
 	$(PYTEST) -m "not slow" $(ARGS)
 
 test-all: $(STAMP) ## Run all tests (10 minutes on 2 cores)
