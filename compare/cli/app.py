@@ -34,6 +34,9 @@ Settings = Annotated[
         "--set", help="Override a setting: section.key=value or models.LABEL.key=value; repeatable."
     ),
 ]
+Only = Annotated[
+    str, typer.Option(help="These models only, such as lstm,bahdanau or 'lstm-*' [default: all].")
+]
 PluginModules = Annotated[
     list[str] | None,
     typer.Option("--plugin", help="Import this module first (docs/plugins.md). May be repeated."),
@@ -218,3 +221,8 @@ def _spelled(error: UnicodeError) -> tuple[str, int]:
     assert isinstance(error, UnicodeEncodeError)
     signs = error.object[error.start : error.end]
     return "".join(SIGNS.get(sign, json.dumps(sign)[1:-1]) for sign in signs), error.end
+
+
+def split_labels(text: str) -> list[str]:
+    """Read a list of labels that commas separate."""
+    return [label.strip() for label in text.split(",") if label.strip()]

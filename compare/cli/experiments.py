@@ -13,6 +13,7 @@ from compare.cli.app import (
     AsJson,
     CorpusFolder,
     ListExperiments,
+    Only,
     PluginModules,
     Quiet,
     Settings,
@@ -20,6 +21,7 @@ from compare.cli.app import (
     corpus_folder,
     load_all_plugins,
     print_visible,
+    split_labels,
 )
 
 if TYPE_CHECKING:
@@ -36,9 +38,7 @@ def run(
         str,
         typer.Option(help="Train each model once per seed, such as 1,2,3 [default: train.seed]."),
     ] = "",
-    only: Annotated[
-        str, typer.Option(help="Train these models only, such as lstm,bahdanau or 'lstm-*' [default: all].")
-    ] = "",
+    only: Only = "",
     jobs: Annotated[
         str, typer.Option(help="Runs at a time: a number, or auto: one per GPU, or per two cores.")
     ] = "1",
@@ -84,7 +84,7 @@ def run(
     experiment = load_experiment(config, settings or [])
     folder = out or Path("runs") / experiment.name
     options: dict[str, Any] = {"seeds": _seeds(seeds), "context": str(config)}
-    options["only"] = [label.strip() for label in only.split(",") if label.strip()]
+    options["only"] = split_labels(only)
     options["launcher"] = _launcher(jobs, slurm)
     if dry_run and not is_main_process():
         return 0
@@ -117,6 +117,7 @@ def tune(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 1,
     settings: Settings = None,
+    only: Only = "",
     jobs: Annotated[
         str, typer.Option(help="Trials at a time: a number, or auto: one per GPU, or per two cores.")
     ] = "1",
@@ -145,7 +146,9 @@ def tune(
 
     show_messages(quiet=quiet)
     load_all_plugins()
-    plan = TuningPlan(trials=trials, updates=updates, seed=seed, space=parse_space(space or []))
+    plan = TuningPlan(
+        trials=trials, updates=updates, seed=seed, space=parse_space(space or []), only=split_labels(only)
+    )
     folder, overrides, number = out or Path("runs/tune") / config.stem, settings or [], parse_jobs(jobs)
     if dry_run:
         draws = plan_trials(config, folder, plan, overrides=overrides)

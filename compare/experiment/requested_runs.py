@@ -32,17 +32,26 @@ class RequestedRuns:
             ValueError: ``only`` has a label that no model has, and the message suggests the nearest; or the
                 weights that ``[train] init_from`` names are not there.
         """
-        labels = [run.label for run in models]
-        for label in self.only:
-            if not any(fnmatchcase(each, label) for each in labels):
-                raise ValueError(
-                    f"--only: no model is labelled {abbreviate(label)}; {did_you_mean(label, labels)}"
-                )
-        chosen = [
-            run
-            for run in models
-            if not self.only or any(fnmatchcase(run.label, label) for label in self.only)
-        ]
+        chosen = choose_models(models, self.only)
         runs = [run.with_seed(seed) for seed in self.seeds or (models[0].train.seed,) for run in chosen]
         runs = [with_initial_weights(run) for run in runs]
         return [RunFolder(run=run, folder=self.folder / run.name) for run in runs]
+
+
+def choose_models(models: Sequence[Run], only: Sequence[str]) -> list[Run]:
+    """Return the models that ``--only`` names.
+
+    Args:
+        models: all models of the experiment.
+        only: labels, in which * stands for any text; empty: all models.
+
+    Raises:
+        ValueError: no model has such a label; the message suggests the nearest.
+    """
+    labels = [run.label for run in models]
+    for label in only:
+        if not any(fnmatchcase(each, label) for each in labels):
+            raise ValueError(
+                f"--only: no model is labelled {abbreviate(label)}; {did_you_mean(label, labels)}"
+            )
+    return [run for run in models if not only or any(fnmatchcase(run.label, label) for label in only)]

@@ -17,9 +17,11 @@ HEADER = re.compile(r"\s*\[{1,2}\s*(\w+)\s*\]{1,2}\s*(#.*)?")
 
 
 def best_experiment(experiment: Experiment, winners: Mapping[str, TrialResult]) -> Experiment:
-    """Return the experiment with the settings of the best trials."""
+    """Return the experiment with the settings of the best trials; a model without one keeps its own."""
     models = tuple(
         dataclasses.replace(row, overrides={**row.overrides, **winners[row.label].settings})
+        if row.label in winners
+        else row
         for row in experiment.models
     )
     return dataclasses.replace(experiment, models=models)
@@ -34,7 +36,7 @@ def best_config(text: str, experiment: Experiment, winners: Mapping[str, TrialRe
     Args:
         text: content of the experiment's file.
         experiment: the experiment as read from it, with overrides and absolute ``data.root``.
-        winners: the best trial of each model, by label.
+        winners: the best trial of each tuned model, by label; the others keep their settings.
         about: what the search was, for the comment at the top.
     """
     best = best_experiment(experiment, winners)
@@ -69,9 +71,9 @@ def _edit(text: str, experiment: Experiment, winners: Mapping[str, TrialResult])
             _assign(lines, changed)
     models = [lines for title, lines in blocks if title == "models"]
     for lines, row in zip(models, experiment.models, strict=False):
-        trial = winners[row.label]
-        comment = f"trial {trial.trial}: validation BLEU {trial.bleu:.2f}, loss {trial.loss:.3f}"
-        _assign(lines, trial.settings, comment)
+        if trial := winners.get(row.label):
+            comment = f"trial {trial.trial}: validation BLEU {trial.bleu:.2f}, loss {trial.loss:.3f}"
+            _assign(lines, trial.settings, comment)
     return "\n".join(line for _, lines in blocks for line in lines) + "\n"
 
 

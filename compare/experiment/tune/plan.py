@@ -12,6 +12,7 @@ from compare.config.sections import Experiment
 from compare.config.shipped import find_experiment
 from compare.experiment.budget.match import find_reference, match_budget
 from compare.experiment.prepare import PreparedData, ensure_models_fit, prepare_data
+from compare.experiment.requested_runs import choose_models
 from compare.experiment.task import task_of
 from compare.experiment.tune.space import (
     DEFAULT_SPACE,
@@ -35,6 +36,8 @@ class TuningPlan:
     """Seed of the draws; weights and batches have the experiment's."""
     space: Space = field(default_factory=lambda: DEFAULT_SPACE)
     """Tuned settings; see ``parse_space``."""
+    only: Sequence[str] = ()
+    """Labels of the models to tune, in which * stands for any text; empty: all."""
 
     def __post_init__(self) -> None:
         """Reject numbers out of range."""
@@ -57,6 +60,11 @@ class Search:
     """One run per model, before the tuned settings are applied."""
     draws: Sequence[Mapping[str, Any]]
     """Settings of each trial, the same for every model."""
+
+    @property
+    def tuned(self) -> list[Run]:
+        """The runs of the models that are tuned."""
+        return choose_models(self.runs, self.plan.only)
 
     def prepare(self, encoded: Path) -> tuple["Search", PreparedData]:
         """Read the data without its test sets, and match the budget.
@@ -101,9 +109,10 @@ def plan_search(config: str | Path, plan: TuningPlan, overrides: Sequence[str] =
             "them by hand, by the validation loss in metrics.jsonl"
         )
     find_reference(runs)
-    ensure_tunable(plan.space, runs)
     draws = draw_settings(plan.space, plan.trials, plan.seed)
-    for run in runs:
+    search = Search(config=find_experiment(config), experiment=experiment, plan=plan, runs=runs, draws=draws)
+    ensure_tunable(plan.space, search.tuned)
+    for run in search.tuned:
         for draw in draws:
             apply_settings(run, draw)
-    return Search(config=find_experiment(config), experiment=experiment, plan=plan, runs=runs, draws=draws)
+    return search

@@ -154,7 +154,7 @@ def _run_each(
         ValueError: a trial could not be finished, such as one with a damaged state; the others have ended.
     """
     errors: list[ValueError] = []
-    todo = [(number, run) for number in range(1, len(search.draws) + 1) for run in search.runs]
+    todo = [(number, run) for number in range(1, len(search.draws) + 1) for run in search.tuned]
     for position, (number, run) in enumerate(todo, start=1):
         name = f"[{position}/{len(todo)}] {run.label} trial {number}"
         place = _trial_folder(folder, run.label, number)
@@ -181,30 +181,36 @@ def _run_each(
 
 
 def _write_outcome(search: Search, folder: Path, journal: Journal) -> Tuning:
-    """Write trials.jsonl, and best.toml once every trial has ended; remove what killed processes left."""
-    labels = [run.label for run in search.runs]
+    """Write trials.jsonl, and best.toml once every trial has ended; remove what killed processes left.
+
+    best.toml has the best settings of all models whose trials have ended, not of the tuned ones alone.
+    """
+    labels, tuned = [run.label for run in search.runs], [run.label for run in search.tuned]
     with lock_folder(folder, wait=True):
         ended = journal.read()
         last = max([len(search.draws), *(number for _, number in ended)])  # another process may add trials
-        keys = [(label, number) for number in range(1, last + 1) for label in labels]
-        trials = [ended[key] for key in keys if key in ended]
+        numbers = range(1, last + 1)
+        trials = [ended[label, each] for each in numbers for label in labels if (label, each) in ended]
+        missing = {label: sum((label, each) not in ended for each in numbers) for label in labels}
         for trial in trials:
             remove_checkpoints(_trial_folder(folder, trial.label, trial.trial))
         write_trials(folder, trials)
-        winners = find_winners(trials)
+        winners = {label: trial for label, trial in find_winners(trials).items() if not missing[label]}
         best = None
-        if len(trials) == len(keys) and len(winners) == len(labels):
+        if all(label in winners for label in tuned):
             best = folder / BEST
             text = read_bytes(search.config, max_bytes=CONFIG_BYTES).decode()
-            write_atomically(best, best_config(text, search.experiment, winners, _about(search, last)))
-    return Tuning(trials=trials, missing=len(keys) - len(trials), best=best)
+            about = _about(search, last, [] if len(winners) == len(labels) else list(winners))
+            write_atomically(best, best_config(text, search.experiment, winners, about))
+    return Tuning(trials=trials, missing=sum(missing[label] for label in tuned), best=best)
 
 
-def _about(search: Search, trials: int) -> str:
-    """Describe the search for the comment at the top of best.toml."""
+def _about(search: Search, trials: int, only: Sequence[str]) -> str:
+    """Describe the search for the comment at the top of best.toml; ``only``: the tuned models, if not all."""
+    models = f"each of {', '.join(only)}" if only else "each model"
     space = ", ".join(f"{name} {dimension}" for name, dimension in search.plan.space.items())
     return (
-        f"Made by attnbench tune: each model got {trials} trials of "
+        f"Made by attnbench tune: {models} got {trials} trials of "
         f"{search.runs[0].train.max_updates} updates\n"
         f"with the same random draws (seed {search.plan.seed}) from: {space}.\n"
         "Kept is the trial with the highest validation BLEU; trials.jsonl holds all of them."

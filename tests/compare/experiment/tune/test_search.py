@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,34 @@ def test_more_trials_can_be_added_but_none_taken_away(tuned: Path, tiny_toml: Pa
     assert [each.trial for each in tuning.trials[4:]] == [3, 3]
     with pytest.raises(ValueError, match="--trials can be raised, but not lowered to 2"):
         tune_experiment(tiny_toml, folder, PLAN)
+
+
+def test_one_model_alone_and_the_others_later(tuned: Path, tiny_toml: Path, tmp_path: Path):
+    """``only`` leaves the other model as it is written; its trials, done later, are those of one search."""
+    folder = tmp_path / "search"
+    alone = tune_experiment(tiny_toml, folder, replace(PLAN, only=["trans*"]))
+    assert (alone.missing, {each.label for each in alone.trials}) == (0, {"transformer"})
+    best, given = load_experiment(folder / "best.toml"), load_experiment(tiny_toml)
+    assert best.models[0] == given.models[0]
+    assert best.models[1].overrides == {**given.models[1].overrides, **alone.winners["transformer"].settings}
+    assert "# Made by attnbench tune: each of transformer got 2 trials" in (folder / "best.toml").read_text()
+    both = tune_experiment(tiny_toml, folder, PLAN)
+    assert untimed(both.trials) == untimed(read_trials(tuned))
+    assert (folder / "best.toml").read_bytes() == (tuned / "best.toml").read_bytes()
+
+
+def test_an_unfinished_model_keeps_its_settings(tiny_toml: Path, tmp_path: Path):
+    """One trial of two is less effort than the tuned model had."""
+    folder = tmp_path / "search"
+    tune_experiment(tiny_toml, folder, replace(PLAN, trials=1))
+    tune_experiment(tiny_toml, folder, replace(PLAN, only=["transformer"]))
+    assert load_experiment(folder / "best.toml").models[0] == load_experiment(tiny_toml).models[0]
+
+
+def test_an_unknown_label_is_refused(tiny_toml: Path, tmp_path: Path):
+    with pytest.raises(ValueError, match="--only: no model is labelled 'luon'; did you mean 'luong'"):
+        tune_experiment(tiny_toml, tmp_path / "search", replace(PLAN, only=["luon"]))
+    assert not (tmp_path / "search").exists()
 
 
 # --- the test sets
