@@ -312,7 +312,8 @@ def test_on_a_phone_panels_stand_below_each_other(opened: Chrome):
 
 def test_on_a_phone_no_figure_scrolls_and_all_letters_can_be_read(opened: Chrome):
     resize(opened, 390)
-    script = """return [...document.querySelectorAll("figure.drawing")].filter((each) => each.checkVisibility())
+    script = """return [...document.querySelectorAll("figure.drawing")]
+        .filter((each) => each.checkVisibility())
         .map((figure) => {
             const box = figure.querySelector(".box");
             const [source] = [...figure.querySelectorAll("svg[role=img]")].slice(-1);
