@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -59,11 +60,14 @@ class SampledSplit:
         max_tokens: int,
     ) -> None:
         self.split, self.max_tokens = split, max_tokens
-        self._vocabularies, self._strength = vocabularies, strength
         src = build_sampler(vocabularies.src, strength)
         tgt = src if vocabularies.joint else build_sampler(vocabularies.tgt, strength)
-        self._sampler = _PairSampler((src, tgt), seed, max_tokens)
         self.settings = f"{vocabularies.content_hash} {strength!r} {max_tokens} {version('sentencepiece')}"
+        self._begin(_PairSampler((src, tgt), seed, max_tokens))
+
+    def _begin(self, sampler: "_PairSampler") -> None:
+        """Take the segmentations from ``sampler``; nothing is drawn yet."""
+        self._sampler = sampler
         self._last: tuple[int, EncodedSplit] | None = None
         self._requested: int | None = None
         self._workers: list[Worker] = []
@@ -72,10 +76,8 @@ class SampledSplit:
 
     def with_seed(self, seed: int) -> "SampledSplit":
         """Return the same split with other draws."""
-        other = SampledSplit(
-            self.split, self._vocabularies, strength=self._strength, seed=seed, max_tokens=self.max_tokens
-        )
-        other._sampler = replace(self._sampler, seed=seed)  # with the words that it knows
+        other = copy(self)
+        other._begin(replace(self._sampler, seed=seed))  # with the words that it knows
         return other
 
     def epoch(self, epoch: int) -> EncodedSplit:

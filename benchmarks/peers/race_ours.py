@@ -9,9 +9,8 @@ from work import Pairs, Sources, Work
 from worker import Racer, Task, serve
 
 from compare.config.resolve_model import resolve_model
-from compare.config.sections import ModelConfig
+from compare.config.sections import EXTRA_TOKENS, ModelConfig
 from compare.decoding.search import Hypothesis, SpecialIds, search
-from compare.decoding.translator import EXTRA_TOKENS
 from compare.models.registry import build
 from compare.models.resolved_model import ResolvedModel
 from compare.optim.optimizer import build_optimizer

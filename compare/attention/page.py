@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
@@ -57,6 +58,7 @@ def _environment(package: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["breakable"] = _breakable
     environment.policies["json.dumps_function"] = _dump_json
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": False}
     return environment
@@ -65,6 +67,11 @@ def _environment(package: str) -> Environment:
 def _visible(value: Any) -> Any:
     """Escape control characters in what the template prints; this package's own markup stays as it is."""
     return visible_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _breakable(text: str) -> Markup:
+    """Let a line end after each _ and before each bracket, where a table has no space for one line."""
+    return Markup("<wbr>").join(re.split(r"(?<=_)|(?= \()", visible_lines(text)))
 
 
 def _dump_json(value: Any, **options: Any) -> str:

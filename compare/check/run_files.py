@@ -10,6 +10,7 @@ from torch import Tensor
 from compare.check.findings import ComparedValue, Gap
 from compare.check.run_data import CheckedRun
 from compare.experiment.task import task_of
+from compare.results.run_folder import REQUIRED
 from compare.training.checkpoints import EMA
 from compare.training.file_names import CHECKPOINTS, STATE, WEIGHTS
 from compare.training.serialization import average, load_state, load_weights
@@ -26,13 +27,11 @@ def check_hashes(run: CheckedRun) -> Iterator[ComparedValue | Gap]:
     if not recorded and not run.is_current:
         yield Gap("the hashes of files, which that version did not record", run.name)
         return
-    weights = _in_folder(run, run.folder.weights)
-    required = {_in_folder(run, path) for path in (run.folder.config, run.folder.metrics, run.folder.speed)}
-    required |= {"vocabulary.json", weights, *run.folder.masks()}
+    required = {*REQUIRED, *run.folder.masks()}
     corpus = None if run.prepared is None else run.prepared.corpus
     required |= task_of(run.folder.run).required_files(run.folder, corpus)
     for name in sorted({*recorded, *required, *found}):
-        if name == weights and name in recorded and name not in found:
+        if name == WEIGHTS and name in recorded and name not in found:
             yield Gap("the hash of the weights, which are not in the folder", run.name)
             continue
         yield ComparedValue(run.name, name, recorded.get(name, "no hash"), found.get(name, "no such file"))
@@ -105,7 +104,3 @@ def _moving_average(path: Path) -> Mapping[str, Tensor]:
     """Read the moving average from a trainer state."""
     state = load_state(path) or {}
     return dict(state["ema"])
-
-
-def _in_folder(run: CheckedRun, path: Path) -> str:
-    return path.relative_to(run.folder.folder).as_posix()

@@ -6,12 +6,9 @@ from pathlib import Path
 from compare.check.findings import ComparedValue, Gap
 from compare.config.plugins import plugin_problem
 from compare.results.result import Result
-from compare.training.file_names import METRICS, WEIGHTS
+from compare.results.run_folder import REQUIRED
+from compare.training.file_names import WEIGHTS
 from data.text.compression import hash_decompressed, plain_or_gzip
-from data.vocabulary import FILE_NAME
-
-REQUIRED = ("config.toml", FILE_NAME, METRICS, "speed.json", WEIGHTS)
-"""Files of every finished run; each must have a hash."""
 
 
 def check_stored(folder: Path, result: Result) -> Iterator[ComparedValue | Gap]:

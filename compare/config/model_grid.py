@@ -1,7 +1,7 @@
 """Grids: a ``[[models]]`` table with a list for a setting that takes one value stands for several models."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 from math import prod
 from typing import Any, get_origin
@@ -44,6 +44,17 @@ def expand_grid(row: Mapping[str, Any], context: str) -> Iterator[Mapping[str, A
         chosen = dict(zip(axes, combination, strict=True))
         parts = "".join(f"-{key}-{_in_label(value)}" for key, value in chosen.items())
         yield {**row, **chosen, "label": f"{label}{parts}"}
+
+
+def is_of_grid(label: str, table: str, settings: Iterable[str]) -> bool:
+    """Return whether ``expand_grid`` may have made a model's label of a table's.
+
+    Args:
+        label: label of the model.
+        table: label of the table.
+        settings: names of the model's settings.
+    """
+    return re.fullmatch(rf"{re.escape(table)}-({'|'.join(settings)})-.+", label) is not None
 
 
 def _takes_one_value(row: Mapping[str, Any], key: str) -> bool:

@@ -14,6 +14,8 @@ MAX_BEAM_SIZE = 1_000
 """The largest beam that the literature tries (Koehn and Knowles 2017, section 3.6)."""
 EMBEDDED_TRAIN_SIZE = 20_000
 """Training pairs of the built-in corpus, unless the config says otherwise."""
+EXTRA_TOKENS = 10
+"""Tokens that a translation may have beyond ``max_ratio`` times those of its source."""
 MAX_PENALTIES = 50
 """Length penalties that one search serves: it keeps the best translation for each."""
 
@@ -88,7 +90,7 @@ class DecodeConfig:
     """Divisor of a log-probability: wu, ((5 + length) / 6) ** alpha (Wu et al. 2016, eq. 14), length,
     length ** alpha, or both: one of the two is chosen too."""
     max_ratio: float = 2.0
-    """A translation has at most max_ratio * source tokens + 10 tokens."""
+    """A translation has at most max_ratio * source tokens + EXTRA_TOKENS tokens."""
     batch_tokens: int = 0
     """Maximum of source tokens times hypotheses decoded together; 0: 4,096, or 65,536 on a GPU."""
 

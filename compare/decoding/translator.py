@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from compare.attention.sentence_attention import SentenceAttention
-from compare.config.sections import MAX_BEAM_SIZE, DecodeConfig
+from compare.config.sections import EXTRA_TOKENS, MAX_BEAM_SIZE, DecodeConfig
 from compare.decoding.batch_search import BatchSearch, draw_samples, find_best, find_n_best
 from compare.decoding.length_penalty import LengthPenalty, length_penalties
 from compare.decoding.sampling import Sampling, count_repeats
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from compare.models.registry import Model
 
 T = TypeVar("T")
-EXTRA_TOKENS = 10
-"""A translation has at most max_ratio times the tokens of its source, plus this number."""
 
 
 class Translation(NamedTuple):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from compare.config.model_grid import is_of_grid
 from compare.config.run import Run
 from compare.experiment.initial_weights import with_initial_weights
 from compare.results.run_folder import RunFolder
@@ -20,7 +21,7 @@ class RequestedRuns:
     seeds: Sequence[int] = ()
     """Seeds of each model; empty: that of ``[train]``."""
     only: Sequence[str] = ()
-    """Labels, in which * stands for any text; empty: all models."""
+    """As for ``choose_models``."""
 
     def of(self, models: Sequence[Run]) -> list[RunFolder]:
         """Return the runs, ordered by seed.
@@ -43,15 +44,22 @@ def choose_models(models: Sequence[Run], only: Sequence[str]) -> list[Run]:
 
     Args:
         models: all models of the experiment.
-        only: labels, in which * stands for any text; empty: all models.
+        only: labels, in which * stands for any text; that of a table with lists of values, if no model has
+            it, stands for all models of the table; empty: all models.
 
     Raises:
         ValueError: no model has such a label; the message suggests the nearest.
     """
+    if not only:
+        return list(models)
     labels = [run.label for run in models]
+    chosen: set[str] = set()
     for label in only:
-        if not any(fnmatchcase(each, label) for each in labels):
+        found = {each for each in labels if fnmatchcase(each, label)}
+        found = found or {run.label for run in models if is_of_grid(run.label, label, run.model.settings())}
+        if not found:
             raise ValueError(
                 f"--only: no model is labelled {abbreviate(label)}; {did_you_mean(label, labels)}"
             )
-    return [run for run in models if not only or any(fnmatchcase(run.label, label) for label in only)]
+        chosen |= found
+    return [run for run in models if run.label in chosen]

@@ -93,7 +93,9 @@ def build_page(models: DemoModels, sentence: str) -> Any:
     with gr.Blocks(title=TITLE, analytics_enabled=False) as page:
         gr.Markdown(f"# {TITLE}")
         with gr.Row(equal_height=True):
-            text = gr.Textbox(sentence, label="Sentence", max_length=MAX_LENGTH, scale=5, autofocus=True)
+            text = gr.Textbox(
+                sentence, label="Sentence", max_length=MAX_LENGTH, scale=5, min_width=320, autofocus=True
+            )
             button = gr.Button("Translate", variant="primary", scale=1, min_width=120)
         with gr.Row():
             for place, name in enumerate(names[:2]):
@@ -140,10 +142,8 @@ def serve_page(
             theme=theme,
             css=CSS,
         )
-    except OSError as error:
-        raise ValueError(
-            f"port {port} cannot be used: {explain(error)} Choose another with --port."
-        ) from None
+    except OSError:
+        raise ValueError(f"port {port} cannot be used: choose another with --port") from None
     announce(address)
     try:
         threading.Event().wait()

@@ -7,7 +7,8 @@ from functools import partial
 from pathlib import Path
 
 from compare.config.run import Run
-from compare.decoding.translator import EXTRA_TOKENS, Translator
+from compare.config.sections import EXTRA_TOKENS
+from compare.decoding.translator import Translator
 from compare.experiment.prepare import load_corpus
 from compare.integrations.extras import import_extra
 from compare.integrations.pretrained import run_folder

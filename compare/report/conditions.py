@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from compare.config.sections import EXTRA_TOKENS
 from compare.report.convergence import list_ends_of_training
 from compare.results.column import Row
 from compare.results.score_columns import external_metrics, further_tests
@@ -57,7 +58,10 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
         "Search": [
             *(f"beam {size}" for size in distinct(rows, "beam")),
             *(f"length penalty {form}" for form in distinct(rows, "length_normalization")),
-            *(f"at most {ratio} target tokens per source token" for ratio in distinct(rows, "max_ratio")),
+            *(
+                f"at most {ratio} x source tokens + {EXTRA_TOKENS} tokens"
+                for ratio in distinct(rows, "max_ratio")
+            ),
         ],
         "Training": [
             *(f"{tokens} target tokens per batch" for tokens in distinct(rows, "batch_tokens")),

@@ -8,11 +8,13 @@ from compare.config.parse import load_experiment
 from compare.config.run import Run, resolve_models
 from compare.decoding.length_penalty import LengthPenalty, length_penalties
 from compare.results.selection import read_selection
-from compare.training.file_names import CHECKPOINTS, FINAL, METRICS
+from compare.training.file_names import CHECKPOINTS, FINAL, METRICS, WEIGHTS
 from data.text.compression import hash_decompressed, plain_or_gzip
 from data.text.files import hash_file
 from data.vocabulary import FILE_NAME
 
+REQUIRED = ("config.toml", FILE_NAME, METRICS, "speed.json", WEIGHTS)
+"""Files of every finished run; each must have a hash."""
 MASKS = ("encoder_mask", "decoder_mask", "cross_mask")
 """Settings of a model that may name a file, which then decides its figures as the settings do."""
 

@@ -11,13 +11,12 @@ from torch import Tensor
 from compare.config.training_sections import RegularizationConfig
 from compare.protocol import EncoderDecoder, Features
 from compare.training.loss import (
-    LossSums,
+    Inputs,
     TranslationLoss,
     add_output_gradients,
     chunk_rows,
     compute_logits,
     compute_losses,
-    find_real,
     subtract_targets,
 )
 from compare.training.token_cut import cut_embeddings, cut_tokens, may_cut_source, may_cut_target
@@ -65,40 +64,26 @@ class ConsistencyLoss(TranslationLoss):
             PairWeights(0.5, alpha / 2, alpha / 2) if is_symmetric else PairWeights(0.0, alpha, 0.0)
         )
 
-    def forward(
-        self,
-        src: Tensor,
-        src_mask: Tensor,
-        tgt_in: Tensor,
-        tgt_out: Tensor,
-        tgt_mask: Tensor,
-        *,
-        tgt_tokens: int | None = None,
-        src_lengths: Tensor | None = None,
-    ) -> LossSums:
-        """Compute the loss of a batch; arguments as for ``TranslationLoss``.
+    def cross_entropy(
+        self, features: Features, real: Tensor, targets: Tensor, inputs: Inputs
+    ) -> tuple[Tensor, Tensor]:
+        """Compute the loss of the predictions p, ``features``, and of those of a second pass.
 
         Raises:
             ValueError: the model is trained by REINFORCE, whose sampled choices no gradient of KL reaches.
         """
         if not self.training:
-            return super().forward(
-                src, src_mask, tgt_in, tgt_out, tgt_mask, tgt_tokens=tgt_tokens, src_lengths=src_lengths
-            )
-        first = self.compute_features(src, src_mask, tgt_in, src_lengths)
-        if first.choice_logp is not None:
+            return super().cross_entropy(features, real, targets, inputs)
+        if features.choice_logp is not None:
             raise ValueError(
                 "regularization.consistency cannot train by REINFORCE: no gradient reaches samples"
             )
-        second = self._second_features(src, src_mask, tgt_in, src_lengths)
-        real = find_real(tgt_mask, tgt_tokens)
-        p_hidden, q_hidden = (each.hidden.flatten(0, 1).index_select(0, real) for each in (first, second))
+        passes = (features, self._second_features(*inputs))
+        p_hidden, q_hidden = (each.hidden.flatten(0, 1).index_select(0, real) for each in passes)
         weight, bias = self.output_layer()
-        targets = tgt_out.flatten().index_select(0, real)
-        total, nll = consistent_cross_entropy(
+        return consistent_cross_entropy(
             p_hidden, q_hidden, weight, bias, targets, self.label_smoothing, self.weights
         )
-        return LossSums(total, nll.sum(), int(real.numel()))
 
     def _second_features(
         self, src: Tensor, src_mask: Tensor, tgt_in: Tensor, src_lengths: Tensor | None

@@ -34,6 +34,10 @@ class LossSums(NamedTuple):
     """Number of real target tokens, end of sentence included."""
 
 
+Inputs = tuple[Tensor, Tensor, Tensor, Tensor | None]
+"""What a model gets of a batch: ``src``, ``src_mask``, ``tgt_in`` and ``src_lengths``."""
+
+
 class TranslationLoss(nn.Module):
     """Loss of a model on a batch, summed over the real target tokens; padding contributes nothing."""
 
@@ -70,12 +74,11 @@ class TranslationLoss(nn.Module):
             src_lengths: number of real source tokens of each sentence, on the CPU, (B,); passed on to models
                 whose ``features`` has an argument of this name.
         """
-        features = self.compute_features(src, src_mask, tgt_in, src_lengths)
+        inputs = (src, src_mask, tgt_in, src_lengths)
+        features = self.compute_features(*inputs)
         real = find_real(tgt_mask, tgt_tokens)
-        hidden = features.hidden.flatten(0, 1).index_select(0, real)  # (N, D): no logits for padding
         targets = tgt_out.flatten().index_select(0, real)
-        weight, bias = self.output_layer()
-        minimised, nll = linear_cross_entropy(hidden, weight, bias, targets, self.label_smoothing)
+        minimised, nll = self.cross_entropy(features, real, targets, inputs)
         if features.choice_logp is not None and features.value is not None:
             rewards = nll.new_zeros(tgt_mask.numel()).index_copy(0, real, -nll).view(tgt_mask.shape)
             minimised = minimised + reinforce(rewards, features.choice_logp, features.value, tgt_mask)
@@ -85,6 +88,24 @@ class TranslationLoss(nn.Module):
                 returns = _sum_from_each_position(rewards).detach().where(tgt_mask, 0.0)
                 average.lerp_((returns.sum() / max(real.numel(), 1)).to(average.dtype), AVERAGE_STEP)
         return LossSums(minimised, nll.sum(), int(real.numel()))
+
+    def cross_entropy(
+        self, features: Features, real: Tensor, targets: Tensor, inputs: Inputs
+    ) -> tuple[Tensor, Tensor]:
+        """Compute the loss of the predictions; subclasses may compare them with those of further passes.
+
+        Args:
+            features: those of the batch.
+            real: indices of the real target tokens among its B * T positions, (N,).
+            targets: ids to predict there, (N,).
+            inputs: arguments of ``compute_features`` that gave ``features``.
+
+        Returns:
+            The loss, summed over N, and, without gradient, the negative log-likelihoods, (N,).
+        """
+        hidden = features.hidden.flatten(0, 1).index_select(0, real)  # (N, D): no logits for padding
+        weight, bias = self.output_layer()
+        return linear_cross_entropy(hidden, weight, bias, targets, self.label_smoothing)
 
     def compute_features(
         self, src: Tensor, src_mask: Tensor, tgt_in: Tensor, src_lengths: Tensor | None

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun
 from compare.analysis.table import Row, Table
-from compare.decoding.translator import EXTRA_TOKENS
+from compare.config.sections import EXTRA_TOKENS
 from data.corpus import Pairs
 from data.vocabulary import SPECIALS, UNK, Vocabulary, VocabularyPair, load_pair
 from data.words import split_words

@@ -45,14 +45,14 @@ def alignment(finished: FinishedExperiment) -> tuple[Section, dict[tuple[str, in
         grids.append(html_table(Table(ERRORS, median_over_seeds(found.rows)), "Alignment errors"))
         grids.append(html_table(mean_over_seeds(Table(HEADS, found.heads)), "Alignment errors of every head"))
     except (OSError, ValueError) as error:
-        notes.append(f"No alignment errors: {explain(error)}")
+        notes.append(f"Alignment errors are not shown: {explain(error)}")
     try:
         logger.info("report: entropy of attention")
         grids.append(
             html_table(mean_over_seeds(Table(SPREAD, attention_spread(finished))), "Entropy of attention")
         )
     except (OSError, ValueError) as error:
-        notes.append(f"No entropies: {explain(error)}")
+        notes.append(f"Entropies are not shown: {explain(error)}")
     section = Section(name="alignment", title=TITLE, notes=notes, drawings=drawings, grids=grids)
     return section, chosen
 

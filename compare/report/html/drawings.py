@@ -11,6 +11,7 @@ from matplotlib.transforms import Bbox
 
 from compare.report.html.parts import Drawing
 from compare.report.plots.plots import reproducible_svg, valid_svg
+from compare.report.plots.style import PANEL_INCHES
 from data.text.control_characters import visible
 
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
@@ -30,7 +31,12 @@ Tree.register_namespace("", SVG)
 def embed_figure(figure: Figure, name: str, title: str, description: str, choice: str = "") -> Drawing:
     """Make a figure a part of the page; see ``Drawing`` and ``to_svg``."""
     svg = to_svg(figure, name, title, description)
-    panels = list(_panels(figure, name)) if len(figure.axes) > 1 else []
+    if len(figure.axes) > 1:
+        panels = list(_panels(figure, name))
+    else:  # drawn again, since its letters would be too small in a narrow page
+        figure.set_figwidth(PANEL_INCHES[0])
+        narrow = f"{name}-narrow"
+        panels = [to_svg(figure, narrow, title, description), *_panels(figure, narrow)]
     return Drawing(name=name, title=title, description=description, svg=svg, panels=panels, choice=choice)
 
 

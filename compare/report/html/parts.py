@@ -56,8 +56,9 @@ class Drawing:
     title: str
     description: str
     svg: str
-    panels: Sequence[str] = ()
-    """Windows on its parts, as <svg> elements, which a narrow page shows below each other in its place."""
+    panels: Sequence[str]
+    """Windows on its parts, as <svg> elements, which a narrow page shows below each other in its place; of a
+    figure with one panel, first the narrower drawing that they show."""
     choice: str = ""
     """Its name in a selection that shows one drawing of a section at a time; empty: always visible."""
 

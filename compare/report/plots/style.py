@@ -66,7 +66,8 @@ def finish_figure(figure: Figure, labels: Sequence[str]) -> Figure:
     for axes in figure.axes:
         tidy_axes(axes)
     lines = figure.axes[0].lines[: len(labels)]
-    legend = figure.legend(lines, labels, loc="outside lower center", ncols=min(len(labels), LEGEND_COLUMNS))
+    columns = min(len(labels), LEGEND_COLUMNS)
+    legend = figure.legend(lines, labels, loc="outside lower center", ncols=columns, frameon=False)
     for text in legend.get_texts():
         text.set_parse_math(False)
     return figure

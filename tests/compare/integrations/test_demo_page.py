@@ -106,3 +106,4 @@ def test_a_typed_sentence_is_translated_by_two_models_side_by_side(address: str,
         resize(browser, 390)
         frames = find(browser, "iframe")
         assert frames[1].rect["y"] > frames[0].rect["y"] + 100
+        assert find(browser, "textarea")[0].rect["width"] > 250  # the button is below it

@@ -310,6 +310,25 @@ def test_on_a_phone_panels_stand_below_each_other(opened: Chrome):
     assert len(find(opened, "#learning-curves .stack .entry")) == names
 
 
+def test_on_a_phone_no_figure_scrolls_and_all_letters_can_be_read(opened: Chrome):
+    resize(opened, 390)
+    script = """return [...document.querySelectorAll("figure.drawing")]
+        .filter((each) => each.checkVisibility())
+        .map((figure) => {
+            const box = figure.querySelector(".box");
+            const [source] = [...figure.querySelectorAll("svg[role=img]")].slice(-1);
+            const panel = figure.querySelector(".panel");
+            const size = parseFloat(getComputedStyle(source.querySelector("text")).fontSize);
+            const scale = panel.clientWidth / panel.viewBox.baseVal.width;
+            return [box.ariaLabel, box.scrollWidth - box.clientWidth, size * scale];
+        })"""
+    figures = opened.execute_script(script)
+    assert any("decoding speed" in title for title, *_ in figures)  # a single panel
+    for title, hidden, letters in figures:
+        assert hidden <= 0, title
+        assert letters >= 7, title
+
+
 def test_paper_has_the_figures_without_the_controls(opened: Chrome):
     opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     assert not any(each.is_displayed() for each in find(opened, ".tools, .controls, nav, #theme"))

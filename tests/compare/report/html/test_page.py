@@ -19,6 +19,7 @@ from compare.report.html.curves import Bar, bar_plot
 from compare.report.html.drawings import to_svg
 from compare.report.html.sentences import differences
 from compare.report.plots.plots import save_figure
+from compare.report.plots.style import PANEL_INCHES
 from tests.kits.hostile import obeyed
 from tests.kits.report import change_result, read, write_experiment
 
@@ -210,7 +211,19 @@ def test_each_panel_of_a_drawing_has_a_window_of_its_own(made: ReportContent):
         *["entry"] * 3,
     ]
     assert {*re.findall('href="#([^"]*)"', "".join(curves.panels))} == {"learning-figure"}
-    assert not made.sections[2].drawings[0].panels  # a single panel cannot be divided
+
+
+def test_a_single_panel_is_drawn_again_for_a_narrow_page(made: ReportContent):
+    """Its letters keep their size, and its windows show the narrow drawing."""
+    pareto = made.sections[2].drawings[0]
+    narrow, panel, *entries = pareto.panels
+    widths = [float(re.search('viewBox="0 0 ([0-9.]+) ', svg)[1]) for svg in (pareto.svg, narrow)]
+    assert widths == [2 * 72 * PANEL_INCHES[0], 72 * PANEL_INCHES[0]]
+    left, _, width, _ = map(float, re.search('viewBox="([^"]*)"', panel)[1].split())
+    assert -5 <= left < left + width <= widths[1] + 5
+    assert len(entries) == 3
+    assert {*re.findall('href="#([^"]*)"', "".join([panel, *entries]))} == {f"{pareto.name}-narrow-figure"}
+    assert not set(Page(pareto.svg).values("id")) & set(Page(narrow).values("id"))
 
 
 def test_two_drawings_of_one_figure_share_no_id():
