@@ -1,5 +1,6 @@
 #!/bin/bash
-# Run six tiny runs as a job array on a real Slurm: controller and node on this machine, started and stopped here.
+# Run six tiny runs and a tiny search as job arrays on a real Slurm: controller and node on this machine, started and
+# stopped here.
 #
 #   PYTHON=.venv/bin/python tests/slurm/run_on_slurm.sh     (as root, Debian or Ubuntu; about 5 minutes)
 #
@@ -51,10 +52,13 @@ ReturnToService=2
 KillWait=15
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
 AccountingStorageType=accounting_storage/none
 JobAcctGatherType=jobacct_gather/none
 NodeName=$host CPUs=2 State=UNKNOWN
-PartitionName=test Nodes=$host Default=YES MaxTime=INFINITE State=UP
+PartitionName=test Nodes=$host Default=YES MaxTime=INFINITE State=UP PriorityTier=1
+PartitionName=urgent Nodes=$host MaxTime=INFINITE State=UP PriorityTier=2
 CONF
 export SLURM_CONF="$work/slurm.conf"
 sleep 1
@@ -67,4 +71,5 @@ for _ in $(seq 60); do
     sleep 1
 done
 sinfo --noheader --format='partition %P, node %T, %c CPUs' || { tail "$work"/slurm*.log >&2; exit 1; }
-"$python" -m tests.slurm.six_runs "$work/experiments"
+"$python" -m tests.slurm.six_runs "$work/runs"
+"$python" -m tests.slurm.search "$work/search"
