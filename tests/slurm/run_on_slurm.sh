@@ -2,13 +2,15 @@
 # Run six tiny runs and a tiny search as job arrays on a real Slurm: controller and node on this machine, started and
 # stopped here.
 #
-#   PYTHON=.venv/bin/python tests/slurm/run_on_slurm.sh     (as root, Debian or Ubuntu; about 5 minutes)
+#   PYTHON=.venv/bin/python tests/slurm/run_on_slurm.sh six_runs     (as root, Debian or Ubuntu; about 5 minutes)
+#   PYTHON=.venv/bin/python tests/slurm/run_on_slurm.sh search       (about 3 minutes)
 #
 # Needs no cgroups and no accounting. Everything is kept in a new folder below /tmp, which is removed at the end.
 # All processes run where this script runs: start it under taskset to leave cores to others.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 python=$(realpath -s "${PYTHON:-python3}")
+[ $# -gt 0 ] || set -- six_runs search
 [ "$(id -u)" = 0 ] || { echo "run_on_slurm: must be root, to start the daemons" >&2; exit 2; }
 command -v slurmctld >/dev/null && command -v munged >/dev/null ||
     DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends slurm-wlm munge >/dev/null
@@ -71,5 +73,6 @@ for _ in $(seq 60); do
     sleep 1
 done
 sinfo --noheader --format='partition %P, node %T, %c CPUs' || { tail "$work"/slurm*.log >&2; exit 1; }
-"$python" -m tests.slurm.six_runs "$work/runs"
-"$python" -m tests.slurm.search "$work/search"
+for program in "$@"; do
+    "$python" -m "tests.slurm.$program" "$work/$program"
+done

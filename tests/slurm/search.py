@@ -32,6 +32,8 @@ def main() -> int:
     states = f"trials/*/{CHECKPOINTS}/{STATE}"
     wait_for(lambda: len(list(out.glob(states))) == 2)  # both jobs that run have saved
     preempted = disturb(URGENT, {name: out / "slurm" / f"{job}_0_log.err" for name, job in jobs.items()})
+    state = ["squeue", "--noheader", "--array", "--format=%T", f"--jobs={jobs[preempted]}"]
+    wait_for(lambda: output(*state) == "PENDING")
     output("scontrol", "update", f"JobId={jobs[preempted]}", "StartTime=now")  # Slurm waits for two minutes
     succeeded = submission.finish()
     differing = differences(read_contents(out), read_contents(serial))
