@@ -72,7 +72,7 @@ def disturb(command: Sequence[str], logs: dict[str, Path]) -> str:
     def has_stopped() -> bool:
         for name, log in logs.items():
             for line in log.read_text().splitlines() if log.is_file() else []:
-                if line.startswith("stopped at update"):
+                if line.startswith("stopped"):
                     said[name] = line
         return bool(said)
 

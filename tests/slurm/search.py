@@ -8,13 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from compare.training.file_names import CHECKPOINTS, STATE
+from compare.training.file_names import CHECKPOINTS, METRICS, STATE
 from tests.reliability.commands import write_inputs
 from tests.reliability.contents import differences, leftovers, read_contents
 from tests.slurm.cluster_commands import ATTNBENCH, Submission, disturb, output, wait_for
 
-EFFORT = ["--trials", "2", "--updates", "400"]
-SETTINGS = ["--set", "train.valid_every=100", "--set", "train.log_every=50"]
+EFFORT = ["--trials", "2", "--updates", "200"]
+SETTINGS = ["--set", "train.valid_every=100", "--set", "train.log_every=25"]
 URGENT = ["sbatch", "--partition=urgent", "--output=/dev/null", "--wrap=sleep 1"]
 """A job of a partition whose jobs preempt those of the others."""
 
@@ -29,8 +29,12 @@ def main() -> int:
     subprocess.run([*ATTNBENCH, *arguments, str(serial), "-q"], check=True, stdout=subprocess.DEVNULL)
     submission = Submission([*arguments, str(out)], folder, jobs=4)
     jobs = submission.jobs
-    states = f"trials/*/{CHECKPOINTS}/{STATE}"
-    wait_for(lambda: len(list(out.glob(states))) == 2)  # both jobs that run have saved
+
+    def both_have_saved() -> bool:
+        states = out.glob(f"trials/*/{CHECKPOINTS}/{STATE}")
+        return sum((state.parent.parent / METRICS).is_file() for state in states) == 2
+
+    wait_for(both_have_saved)  # two jobs run at a time, and have come beyond the first updates
     preempted = disturb(URGENT, {name: out / "slurm" / f"{job}_0_log.err" for name, job in jobs.items()})
     state = ["squeue", "--noheader", "--array", "--format=%T", f"--jobs={jobs[preempted]}"]
     wait_for(lambda: output(*state) == "PENDING")

@@ -62,7 +62,7 @@ def _save_before_the_end() -> Iterator[None]:
         with raise_on_sigterm():
             yield
     except (Interrupted, Terminated) as stopped:
-        print(stopped or "stopped", file=sys.stderr, flush=True)
+        print(str(stopped) or "stopped", file=sys.stderr, flush=True)
         if warned and callable(queue_again):
             handler: Callable[..., object] = queue_again
             handler(signal.SIGUSR2, None)
