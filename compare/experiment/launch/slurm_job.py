@@ -11,7 +11,7 @@ from submitit.helpers import DelayedSubmission
 
 from compare.system.locks import Locked
 from compare.system.log import show_messages
-from compare.system.signals import Interrupted, Terminated, raise_on_sigterm
+from compare.system.signals import Interrupted, Terminated, ignore_repeated_signals, raise_on_sigterm
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ def _save_before_the_end() -> Iterator[None]:
 
     signal.signal(signal.SIGUSR2, stop)
     try:
-        with raise_on_sigterm():
+        with raise_on_sigterm(), ignore_repeated_signals():
             yield
     except (Interrupted, Terminated) as stopped:
         print(str(stopped) or "stopped", file=sys.stderr, flush=True)
