@@ -2,8 +2,8 @@
 # Run six tiny runs and a tiny search as job arrays on a real Slurm: controller and node on this machine, started and
 # stopped here.
 #
-#   PYTHON=.venv/bin/python tests/slurm/run_on_slurm.sh six_runs     (as root, Debian or Ubuntu; about 5 minutes)
-#   PYTHON=.venv/bin/python tests/slurm/run_on_slurm.sh search       (about 3 minutes)
+#   PYTHON=.venv/bin/python tests/slurm/run_on_slurm.sh six_runs     (as root, Debian or Ubuntu; 5 to 8 minutes)
+#   PYTHON=.venv/bin/python tests/slurm/run_on_slurm.sh search       (3 to 6 minutes)
 #
 # Needs no cgroups and no accounting. Everything is kept in a new folder below /tmp, which is removed at the end.
 # All processes run where this script runs: start it under taskset to leave cores to others.
