@@ -25,6 +25,7 @@ from compare.cli.app import (
 )
 
 if TYPE_CHECKING:
+    from compare.experiment.launch.slurm_options import SlurmOptions
     from compare.experiment.run_all import Launcher
 
 logger = logging.getLogger(__name__)
@@ -121,6 +122,10 @@ def tune(
     jobs: Annotated[
         str, typer.Option(help="Trials at a time: a number, or auto: one per GPU, or per two cores.")
     ] = "1",
+    slurm: Annotated[
+        str,
+        typer.Option(help="Trials as jobs of a cluster: partition=NAME,gpus=1,time=60,cpus=8,mem=32."),
+    ] = "",
     out: Annotated[Path | None, typer.Option(help="Output folder [default: runs/tune/<config>].")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check settings and data; show the draws.")
@@ -142,29 +147,31 @@ def tune(
     from compare.results.markdown import markdown_table
     from compare.system.log import show_messages
     from compare.system.progress import Reporter
-    from compare.system.slots import parse_jobs
 
     show_messages(quiet=quiet)
     load_all_plugins()
     plan = TuningPlan(
         trials=trials, updates=updates, seed=seed, space=parse_space(space or []), only=split_labels(only)
     )
-    folder, overrides, number = out or Path("runs/tune") / config.stem, settings or [], parse_jobs(jobs)
+    number, cluster = _jobs_or_cluster(jobs, slurm)
+    folder = out or Path("runs/tune") / config.stem
+    options: dict[str, Any] = {"overrides": settings or [], "slurm": cluster}
     if dry_run:
-        draws = plan_trials(config, folder, plan, overrides=overrides)
+        draws = plan_trials(config, folder, plan, **options)
         rows = [{"trial": number, **draw} for number, draw in enumerate(draws, start=1)]
         print_visible(json.dumps(rows) if as_json else markdown_table(rows))
         return 0
-    tuning = tune_experiment(
-        config, folder, plan, overrides=overrides, reporter=Reporter(quiet=quiet), jobs=number
-    )
+    tuning = tune_experiment(config, folder, plan, **options, reporter=Reporter(quiet=quiet), jobs=number)
     rows = summarize(tuning.trials)
     if as_json:
         print_visible(json.dumps(rows))
     else:
         print_visible(markdown_table([{key.replace("_", " "): row[key] for key in row} for row in rows]))
     if tuning.missing:
-        logger.warning(f"{tuning.missing} trials are left to other processes")
+        logger.warning(
+            f"{tuning.missing} trials have not ended: the same command again finishes those that no other "
+            "process works on"
+        )
     elif tuning.best is None:
         logger.error("no best.toml: all trials of a model failed; draw from another range with --space")
     else:
@@ -311,6 +318,15 @@ def _launcher(jobs: str, slurm: str) -> "Launcher | None":
     """Return the launcher that ``--jobs`` or ``--slurm`` asks for; None: one run after the other."""
     from compare.experiment.launch.side_by_side import SideBySide
     from compare.experiment.launch.slurm import SlurmArray
+
+    number, cluster = _jobs_or_cluster(jobs, slurm)
+    if cluster:
+        return SlurmArray(options=cluster)
+    return None if number == 1 else SideBySide(jobs=number)
+
+
+def _jobs_or_cluster(jobs: str, slurm: str) -> "tuple[int, SlurmOptions | None]":
+    """Read ``--jobs`` and ``--slurm``, of which one may be given."""
     from compare.experiment.launch.slurm_options import parse_slurm
     from compare.system.slots import parse_jobs
 
@@ -319,9 +335,7 @@ def _launcher(jobs: str, slurm: str) -> "Launcher | None":
         raise ValueError(
             f"--jobs {jobs}: with --slurm, the cluster decides how many run at a time: leave it out"
         )
-    if slurm:
-        return SlurmArray(options=parse_slurm(slurm))
-    return None if number == 1 else SideBySide(jobs=number)
+    return number, parse_slurm(slurm) if slurm else None
 
 
 def _seeds(text: str) -> list[int]:

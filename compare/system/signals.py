@@ -5,10 +5,13 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import FrameType
 
 REPEAT_S = 0.01
 """Time after which a signal is raised again whose exception Python has ignored."""
+_IGNORES_REPEATS = ContextVar("ignores_repeats", default=False)
+"""Whether ``stop_on_signals`` ignores all signals but the first."""
 
 
 class Interrupted(Exception):
@@ -79,8 +82,24 @@ class StopRequest:
 
 
 @contextmanager
+def ignore_repeated_signals() -> Iterator[None]:
+    """Let ``stop_on_signals`` in a block ignore all signals but the first.
+
+    For jobs of Slurm, which sends SIGTERM both to a job that it preempts and to the step in it, and SIGKILL
+    if they do not end.
+    """
+    token = _IGNORES_REPEATS.set(True)
+    try:
+        yield
+    finally:
+        _IGNORES_REPEATS.reset(token)
+
+
+@contextmanager
 def stop_on_signals() -> Iterator[StopRequest]:
     """Record the first SIGINT or SIGTERM instead of acting on it; a second one acts as before.
+
+    In a block of ``ignore_repeated_signals``, a second one has no effect.
 
     In another thread than the main one, where Python allows no handlers, signals keep their effect.
     """
@@ -90,9 +109,11 @@ def stop_on_signals() -> Iterator[StopRequest]:
         return
     before = {signum: signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)}
 
+    ignores_repeats = _IGNORES_REPEATS.get()
+
     def record(signum: int, _: FrameType | None) -> None:
-        request.signum = signum
-        for each, handler in before.items():
+        request.signum = request.signum or signum
+        for each, handler in before.items() if not ignores_repeats else ():
             signal.signal(each, handler)
 
     try:

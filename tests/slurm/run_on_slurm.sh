@@ -1,13 +1,16 @@
 #!/bin/bash
-# Run six tiny runs as a job array on a real Slurm: controller and node on this machine, started and stopped here.
+# Run six tiny runs and a tiny search as job arrays on a real Slurm: controller and node on this machine, started and
+# stopped here.
 #
-#   PYTHON=.venv/bin/python tests/slurm/run_on_slurm.sh     (as root, Debian or Ubuntu; about 5 minutes)
+#   PYTHON=.venv/bin/python tests/slurm/run_on_slurm.sh six_runs     (as root, Debian or Ubuntu; 5 to 8 minutes)
+#   PYTHON=.venv/bin/python tests/slurm/run_on_slurm.sh search       (3 to 6 minutes)
 #
 # Needs no cgroups and no accounting. Everything is kept in a new folder below /tmp, which is removed at the end.
 # All processes run where this script runs: start it under taskset to leave cores to others.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 python=$(realpath -s "${PYTHON:-python3}")
+[ $# -gt 0 ] || set -- six_runs search
 [ "$(id -u)" = 0 ] || { echo "run_on_slurm: must be root, to start the daemons" >&2; exit 2; }
 command -v slurmctld >/dev/null && command -v munged >/dev/null ||
     DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends slurm-wlm munge >/dev/null
@@ -51,10 +54,13 @@ ReturnToService=2
 KillWait=15
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
 AccountingStorageType=accounting_storage/none
 JobAcctGatherType=jobacct_gather/none
 NodeName=$host CPUs=2 State=UNKNOWN
-PartitionName=test Nodes=$host Default=YES MaxTime=INFINITE State=UP
+PartitionName=test Nodes=$host Default=YES MaxTime=INFINITE State=UP PriorityTier=1
+PartitionName=urgent Nodes=$host MaxTime=INFINITE State=UP PriorityTier=2
 CONF
 export SLURM_CONF="$work/slurm.conf"
 sleep 1
@@ -67,4 +73,6 @@ for _ in $(seq 60); do
     sleep 1
 done
 sinfo --noheader --format='partition %P, node %T, %c CPUs' || { tail "$work"/slurm*.log >&2; exit 1; }
-"$python" -m tests.slurm.six_runs "$work/experiments"
+for program in "$@"; do
+    "$python" -m "tests.slurm.$program" "$work/$program"
+done

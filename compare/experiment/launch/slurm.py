@@ -1,20 +1,19 @@
 """Launcher of runs as jobs of a Slurm cluster: an array over the runs, then one job that times the models."""
 
-import json
 import logging
-import os
-import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from compare.config.run import Run, resolve_models
+from compare.config.run import Run
 from compare.config.sections import Experiment
 from compare.experiment.launch.begin_runs import begin_runs
+from compare.experiment.launch.job_array import Training, remove_unless_queued, submit_jobs, wait_for_jobs
+from compare.experiment.launch.node_settings import resolve_for_nodes
 from compare.experiment.launch.slurm_options import SlurmOptions
-from compare.experiment.launch.slurm_queue import SlurmQueue, ensure_cluster
+from compare.experiment.launch.slurm_queue import SlurmQueue
+from compare.experiment.launch.worker import finish_folder, time_folder
 from compare.experiment.prepare import PreparedData
 from compare.experiment.run_all import announce
 from compare.experiment.timing.time_all import results_to_time
@@ -22,18 +21,11 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, write_json_lines
 from compare.system.locks import lock_folder
 from compare.system.progress import Reporter
-from compare.system.signals import Interrupted, StopRequest, stop_on_signals
 
 logger = logging.getLogger(__name__)
 
 TIMING = "timing"
 """Name of the job that times the models."""
-POLL_S = {"slurm": 10.0, "local": 0.2}
-"""Seconds between two looks at the jobs, by cluster."""
-STOP_S = 0.2
-"""Longest time until a signal is acted on."""
-TAIL_BYTES = 10_000
-"""End of a training log that is read for the progress; a line is far shorter."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,21 +45,7 @@ class SlurmArray:
         Raises:
             ValueError: bad settings, something that only a node could decide, or no cluster.
         """
-        ensure_cluster(self.options)
-        if experiment.budget.match == "time":
-            raise ValueError(
-                f"{context}: budget.match = 'time' is measured on the device of the runs, which this machine "
-                "may lack: with --slurm, match updates, params or flops"
-            )
-        train = experiment.train
-        if train.device == "auto":
-            train = replace(train, device="cuda" if self.options.gpus else "cpu")
-        if train.device != "cpu" and train.precision == "auto":
-            raise ValueError(
-                f"{context}: train.precision = 'auto' is decided by the GPU, which this machine may lack: "
-                "with --slurm, add --set train.precision=bf16 or fp32"
-            )
-        return resolve_models(replace(experiment, train=train), context, other_machine=True)
+        return resolve_for_nodes(experiment, context, self.options)
 
     def run_each(self, runs: Sequence[RunFolder], prepared: PreparedData, reporter: Reporter) -> None:
         """Submit each run that has not ended and is not queued yet, and wait for all of them.
@@ -88,14 +66,18 @@ class SlurmArray:
         with lock_folder(queue.folder, wait=True):
             queued = queue.queued()
         begun, errors = begin_runs(runs, prepared, queued=queued)
-        jobs = self._submit(queue, {run.name: SlurmJob(str(run.folder.resolve())) for run in begun})
-
+        works = {
+            run.name: SlurmJob(partial(finish_folder, run.folder.resolve(), Reporter(quiet=True)))
+            for run in begun
+        }
+        jobs = submit_jobs(queue, works)
         announce(begun, prepared, reporter)
 
         def ended(name: str) -> None:
             _tell_end(experiment / name, jobs[name], queue.log(jobs[name]))
 
-        self._wait(queue, jobs, {run.name: run for run in begun}, ended, reporter)
+        trainings = {run.name: Training(run.metrics, run.run.train.max_updates) for run in begun}
+        wait_for_jobs(queue, jobs, trainings, ended, reporter)
         if errors:
             raise errors[0]
 
@@ -115,9 +97,9 @@ class SlurmArray:
 
         queue = SlurmQueue(folder, self.options)
         if results_to_time(folder):
-            work = SlurmJob(str(folder.resolve()), timing_seed=settings.train.seed)
-            jobs = self._submit(queue, {TIMING: work})
-            self._wait(queue, jobs, {}, lambda name: None, Reporter(quiet=True))
+            work = SlurmJob(partial(time_folder, folder.resolve(), settings.train.seed))
+            jobs = submit_jobs(queue, {TIMING: work})
+            wait_for_jobs(queue, jobs, {}, lambda name: None, Reporter(quiet=True))
             if results_to_time(folder):
                 log = queue.log(jobs[TIMING])
                 logger.error(
@@ -125,61 +107,7 @@ class SlurmArray:
                 )
                 return
         if all(read_result(run).status == "done" for run in _runs(folder)):
-            with lock_folder(queue.folder, wait=True):
-                ended = not queue.queued()
-            if ended:
-                queue.remove()
-
-    def _submit(self, queue: SlurmQueue, works: Mapping[str, Callable[[], str]]) -> dict[str, str]:
-        """Submit what is not queued yet; returns the ids of all jobs by name."""
-        with lock_folder(queue.folder, wait=True):
-            queued = queue.queued()
-            new = {name: work for name, work in works.items() if name not in queued}
-            submitted = queue.submit(new) if new else {}
-        for name in works:
-            earlier = "" if name in submitted else ", submitted by an earlier call"
-            logger.info(f"{name}: job {(queued | submitted)[name]}{earlier}")
-        return {name: (queued | submitted)[name] for name in works}
-
-    def _wait(
-        self,
-        queue: SlurmQueue,
-        jobs: Mapping[str, str],
-        runs: Mapping[str, RunFolder],
-        ended: Callable[[str], None],
-        reporter: Reporter,
-    ) -> None:
-        """Wait until the cluster has listed none of the jobs twice in a row; show the progress of runs."""
-        absent, shown = Counter[str](), dict[str, Any]()
-        waiting = dict(jobs)
-        with reporter.trainings() as show, stop_on_signals() as stop:
-            while waiting:
-                _sleep(POLL_S[self.options.cluster], stop)
-                if stop.signum:
-                    names = ", ".join(waiting.values())
-                    raise Interrupted(stop.signum, f"stopped waiting for jobs {names}, which go on")
-                for name in [name for name in waiting if name in runs]:
-                    line = _last_line(runs[name].metrics)
-                    if line is not None and line != shown.get(name):
-                        shown[name] = line
-                        show(name, runs[name].run.train.max_updates, line)
-                try:
-                    active = queue.active(waiting.values())
-                except ValueError as error:
-                    logger.warning(str(error))
-                    continue
-                for name in [name for name, job in waiting.items() if job not in active]:
-                    absent[name] += 1
-                    if absent[name] == 2:
-                        del waiting[name]
-                        ended(name)
-
-
-def _sleep(seconds: float, stop: StopRequest) -> None:
-    """Sleep until a signal arrives."""
-    end = time.monotonic() + seconds
-    while not stop.signum and time.monotonic() < end:
-        time.sleep(min(STOP_S, seconds))
+            remove_unless_queued(queue)
 
 
 def _runs(experiment: Path) -> list[Path]:
@@ -199,15 +127,3 @@ def _tell_end(run: Path, job: str, log: Path) -> None:
         logger.info(f"{run.name}: {result.status}")
     with lock_folder(run.parent, wait=True):
         write_json_lines(run.parent)
-
-
-def _last_line(metrics: Path) -> dict[str, Any] | None:
-    """Read the last whole line of a training log that is being written; None while there is none."""
-    try:
-        with metrics.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
-            *_, line, _rest = b"\n", b"\n", *file.read().split(b"\n")
-        content = json.loads(line)
-    except (OSError, ValueError):
-        return None
-    return content if isinstance(content, dict) else None

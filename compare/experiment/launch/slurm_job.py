@@ -1,29 +1,27 @@
-"""What a job on the cluster does: finish one run, or time the models; it saves before it has to end."""
+"""A job on the cluster, such as one run of an experiment: it saves its state before it has to end."""
 
+import logging
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from submitit.helpers import DelayedSubmission
 
-from compare.experiment.launch.worker import finish_folder, time_folder
 from compare.system.locks import Locked
 from compare.system.log import show_messages
-from compare.system.progress import Reporter
-from compare.system.signals import Interrupted, Terminated, raise_on_sigterm
+from compare.system.signals import Interrupted, Terminated, ignore_repeated_signals, raise_on_sigterm
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class SlurmJob:
     """A job, which submitit pickles; on another node it needs the same file system and installation."""
 
-    folder: str
-    """The absolute folder of the run, or of the experiment whose models are timed."""
-    timing_seed: int | None = None
-    """Seed of the batches that are timed; None: finish a run."""
+    work: Callable[[], str]
+    """Does the work from where it was saved, and returns how it went."""
 
     def __call__(self) -> str:
         """Do the work; returns how it went.
@@ -33,13 +31,11 @@ class SlurmJob:
         """
         show_messages()
         with _save_before_the_end():
-            if self.timing_seed is not None:
-                time_folder(Path(self.folder), self.timing_seed)
-                return "timed"
             try:
-                return finish_folder(Path(self.folder), Reporter(quiet=True))
+                return self.work()
             except Locked as locked:
-                return f"left out: {locked}"
+                logger.warning(f"left out: {locked}")
+                return "left out"
 
     def checkpoint(self) -> DelayedSubmission:
         """Return what to do when the job is queued again: the same, from the saved state."""
@@ -63,10 +59,10 @@ def _save_before_the_end() -> Iterator[None]:
 
     signal.signal(signal.SIGUSR2, stop)
     try:
-        with raise_on_sigterm():
+        with raise_on_sigterm(), ignore_repeated_signals():
             yield
     except (Interrupted, Terminated) as stopped:
-        print(stopped or "stopped", file=sys.stderr, flush=True)
+        print(str(stopped) or "stopped", file=sys.stderr, flush=True)
         if warned and callable(queue_again):
             handler: Callable[..., object] = queue_again
             handler(signal.SIGUSR2, None)

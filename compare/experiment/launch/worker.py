@@ -49,8 +49,8 @@ def finish_folder(folder: Path, reporter: Reporter) -> str:
             return finish_run(run, prepared, reporter).status
 
 
-def time_folder(folder: Path, seed: int) -> None:
-    """Time the models of an experiment whose runs have ended.
+def time_folder(folder: Path, seed: int) -> str:
+    """Time the models of an experiment whose runs have ended; returns what was done.
 
     Args:
         folder: the folder of the experiment.
@@ -58,10 +58,11 @@ def time_folder(folder: Path, seed: int) -> None:
     """
     results = results_to_time(folder)
     if not results:
-        return
+        return "already timed"
     run = RunFolder.read(folder / results[0].run)
     tune_cpu(batch_tokens=run.run.train.batch_tokens)
     with no_messages("compare.experiment.prepare"):
         prepared = prepare_data(run.run, folder / "encoded", vocabularies=load_pair(run.folder))
     open_registry(folder, prepared)
     time_all(folder, run.run.with_seed(seed), prepared.for_seed(seed))
+    return "timed"

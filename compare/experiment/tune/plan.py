@@ -11,6 +11,8 @@ from compare.config.run import Run, resolve_models
 from compare.config.sections import Experiment
 from compare.config.shipped import find_experiment
 from compare.experiment.budget.match import find_reference, match_budget
+from compare.experiment.launch.node_settings import resolve_for_nodes
+from compare.experiment.launch.slurm_options import SlurmOptions
 from compare.experiment.prepare import PreparedData, ensure_models_fit, prepare_data
 from compare.experiment.requested_runs import choose_models
 from compare.experiment.task import task_of
@@ -48,6 +50,28 @@ class TuningPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One model with the settings of one draw."""
+
+    run: Run
+    """The model before the tuned settings are applied, with the updates of a trial."""
+    number: int
+    """Number of the draw, counted from 1."""
+    settings: Mapping[str, Any]
+    """Values of the tuned settings."""
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Label and number, by which the journal knows the trial."""
+        return self.run.label, self.number
+
+    @property
+    def name(self) -> str:
+        """Name in messages."""
+        return f"{self.run.label} trial {self.number}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Search:
     """A search whose settings have been checked."""
 
@@ -66,6 +90,12 @@ class Search:
         """The runs of the models that are tuned."""
         return choose_models(self.runs, self.plan.only)
 
+    @property
+    def trials(self) -> list[Trial]:
+        """All trials of the tuned models, the first of each model first."""
+        draws = enumerate(self.draws, start=1)
+        return [Trial(run=run, number=number, settings=draw) for number, draw in draws for run in self.tuned]
+
     def prepare(self, encoded: Path) -> tuple["Search", PreparedData]:
         """Read the data without its test sets, and match the budget.
 
@@ -83,12 +113,20 @@ class Search:
         return replace(self, runs=runs), prepared
 
 
-def plan_search(config: str | Path, plan: TuningPlan, overrides: Sequence[str] = ()) -> Search:
+def plan_search(
+    config: str | Path, plan: TuningPlan, overrides: Sequence[str] = (), slurm: SlurmOptions | None = None
+) -> Search:
     """Read the experiment and draw the settings of all trials.
+
+    Args:
+        config: the experiment's file.
+        plan: the effort.
+        overrides: settings that replace those of the file.
+        slurm: what the jobs of a cluster ask for, on whose nodes the trials run; None: they run here.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: bad settings, a space that does not fit every model, or a budget of time.
+        ValueError: bad settings, a space that does not fit every model, a budget of time, or no cluster.
     """
     if find_spec("optuna") is None:
         raise ValueError("attnbench tune needs optuna, which is not installed: pip install 'attnbench[tune]'")
@@ -102,7 +140,8 @@ def plan_search(config: str | Path, plan: TuningPlan, overrides: Sequence[str] =
         raise ValueError(f"{config}: train.init_from cannot be tuned: trials start from random weights")
     updates = plan.updates or experiment.train.max_updates
     train = replace(experiment.train, max_updates=updates, patience=0)  # no trial is stopped early
-    runs = resolve_models(replace(experiment, train=train), str(config))
+    decided = replace(experiment, train=train)
+    runs = resolve_for_nodes(decided, str(config), slurm) if slurm else resolve_models(decided, str(config))
     if not task_of(runs[0]).translates:
         raise ValueError(
             f"{config}: trials are compared by validation BLEU, which language models do not have: tune "

@@ -13,12 +13,14 @@ from typing import Any
 
 from compare.config.plugins import load_plugins
 from compare.experiment.experiment_folder import remove_leftovers_of_mistakes
+from compare.experiment.launch.slurm_options import SlurmOptions
 from compare.experiment.prepare import PreparedData
 from compare.experiment.tune.best_config import best_config
 from compare.experiment.tune.journal import Journal
 from compare.experiment.tune.plan import Search, TuningPlan, plan_search
 from compare.experiment.tune.search_folder import open_search
-from compare.experiment.tune.trial import remove_checkpoints, run_trial
+from compare.experiment.tune.slurm_trials import run_array
+from compare.experiment.tune.trial import finish_trial, remove_checkpoints, trial_folder
 from compare.experiment.tune.trial_log import TrialResult, find_winners, write_trials
 from compare.experiment.tune.workers import read_plan, run_workers
 from compare.results.write_protection import check_output_folder
@@ -63,6 +65,7 @@ def tune_experiment(
     overrides: Sequence[str] = (),
     reporter: Reporter | None = None,
     jobs: int = 1,
+    slurm: SlurmOptions | None = None,
 ) -> Tuning:
     """Search the best settings of every model of an experiment on its validation set.
 
@@ -76,14 +79,18 @@ def tune_experiment(
         overrides: ``section.key=value`` settings that replace those of the file.
         reporter: shows the progress of training; by default log messages do.
         jobs: trials at a time, in as many child processes; 0: one per GPU, or one per two cores.
+        slurm: finish each trial in a job of a cluster instead, which asks for this; see ``parse_slurm``.
 
     Raises:
-        ValueError: bad settings or data, no optuna, or ``folder`` holds another search.
-        Interrupted: a signal arrived; everything is saved.
+        ValueError: bad settings or data, no optuna, ``folder`` holds another search, or the cluster refuses
+            the jobs.
+        Interrupted: a signal arrived; everything is saved, and jobs of a cluster go on.
     """
+    if slurm and jobs != 1:
+        raise ValueError(f"jobs = {jobs}: the cluster decides how many trials run at a time: leave it out")
     code_version()  # of the sources as they are now: they may be edited during a long search
     folder = Path(folder)
-    search = _plan(config, folder, plan, overrides)
+    search = _plan(config, folder, plan, overrides, slurm)
     tune_cpu(batch_tokens=search.experiment.train.batch_tokens)
     with remove_leftovers_of_mistakes(folder), lock_folder(folder, wait=True):
         remove_leftovers(folder)
@@ -93,8 +100,10 @@ def tune_experiment(
         journal = Journal(folder, search.plan.space, search.plan.seed, key)
         journal.read()  # names what is damaged
     reporter = reporter or Reporter(quiet=True)
-    if jobs == 1:
-        _run_each(search, folder, journal, prepared, reporter)
+    if slurm:
+        run_array(search, journal, slurm, reporter)
+    elif jobs == 1:
+        _run_each(search, journal, prepared, reporter)
     else:
         run_workers(search, folder, overrides, reporter, jobs)
     return _write_outcome(search, folder, journal)
@@ -116,7 +125,12 @@ def work_on_search(
 
 
 def plan_trials(
-    config: str | Path, folder: str | Path, plan: TuningPlan | None = None, *, overrides: Sequence[str] = ()
+    config: str | Path,
+    folder: str | Path,
+    plan: TuningPlan | None = None,
+    *,
+    overrides: Sequence[str] = (),
+    slurm: SlurmOptions | None = None,
 ) -> list[Mapping[str, Any]]:
     """Check settings, folder and data as ``tune_experiment`` would, without writing any file.
 
@@ -125,6 +139,7 @@ def plan_trials(
         folder: where the search would be kept.
         plan: as for ``tune_experiment``.
         overrides: as for ``tune_experiment``.
+        slurm: as for ``tune_experiment``.
 
     Returns:
         The settings of each trial, the same for every model.
@@ -132,50 +147,44 @@ def plan_trials(
     Raises:
         ValueError: as ``tune_experiment``.
     """
-    search = _plan(config, Path(folder), plan, overrides)
+    search = _plan(config, Path(folder), plan, overrides, slurm)
     with TemporaryDirectory() as place:
         search, prepared = search.prepare(Path(place))
         open_search(Path(folder), search, prepared, write=False)
     return list(search.draws)
 
 
-def _plan(config: str | Path, folder: Path, plan: TuningPlan | None, overrides: Sequence[str]) -> Search:
+def _plan(
+    config: str | Path,
+    folder: Path,
+    plan: TuningPlan | None,
+    overrides: Sequence[str],
+    slurm: SlurmOptions | None,
+) -> Search:
     """Check all that needs no data."""
     check_output_folder(folder)
-    return plan_search(config, plan or TuningPlan(), overrides)
+    return plan_search(config, plan or TuningPlan(), overrides, slurm)
 
 
-def _run_each(
-    search: Search, folder: Path, journal: Journal, prepared: PreparedData, reporter: Reporter
-) -> None:
-    """Finish each trial that has not ended, the first of each model first; if one cannot, the others can.
+def _run_each(search: Search, journal: Journal, prepared: PreparedData, reporter: Reporter) -> None:
+    """Finish each trial that has not ended, one after the other; if one cannot, the others can.
 
     Raises:
         ValueError: a trial could not be finished, such as one with a damaged state; the others have ended.
     """
     errors: list[ValueError] = []
-    todo = [(number, run) for number in range(1, len(search.draws) + 1) for run in search.tuned]
-    for position, (number, run) in enumerate(todo, start=1):
-        name = f"[{position}/{len(todo)}] {run.label} trial {number}"
-        place = _trial_folder(folder, run.label, number)
-        if (run.label, number) in journal.read():
+    trials = search.trials
+    for number, trial in enumerate(trials, start=1):
+        if trial.key in journal.read():
             continue
+        position = f"[{number}/{len(trials)}] "
         try:
-            with lock_folder(place):
-                if (run.label, number) in journal.read():  # another process may have ended it since then
-                    continue
-                draw = search.draws[number - 1]
-                logger.info(f"{name}: " + ", ".join(f"{key} {value}" for key, value in draw.items()))
-                result = run_trial(run, number, draw, place, prepared, reporter)
-                if result.reason:
-                    logger.error(f"{name}: {result.status}: {result.reason}")
-                journal.add(result)
-                remove_checkpoints(place)
+            finish_trial(trial, journal, prepared, reporter, position)
         except Locked as locked:
-            logger.info(f"{name}: left out: {locked}")
+            logger.info(f"{position}{trial.name}: left out: {locked}")
         except ValueError as error:
             errors.append(error)
-            logger.error(f"{name}: {error}")
+            logger.error(f"{position}{trial.name}: {error}")
     if errors:
         raise errors[0]
 
@@ -193,7 +202,7 @@ def _write_outcome(search: Search, folder: Path, journal: Journal) -> Tuning:
         trials = [ended[label, each] for each in numbers for label in labels if (label, each) in ended]
         missing = {label: sum((label, each) not in ended for each in numbers) for label in labels}
         for trial in trials:
-            remove_checkpoints(_trial_folder(folder, trial.label, trial.trial))
+            remove_checkpoints(trial_folder(folder, trial.label, trial.trial))
         write_trials(folder, trials)
         winners = {label: trial for label, trial in find_winners(trials).items() if not missing[label]}
         best = None
@@ -215,7 +224,3 @@ def _about(search: Search, trials: int, only: Sequence[str]) -> str:
         f"with the same random draws (seed {search.plan.seed}) from: {space}.\n"
         "Kept is the trial with the highest validation BLEU; trials.jsonl holds all of them."
     )
-
-
-def _trial_folder(folder: Path, label: str, number: int) -> Path:
-    return folder / "trials" / f"{label}-{number}"

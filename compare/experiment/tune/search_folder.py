@@ -80,6 +80,13 @@ def open_search(folder: Path, search: Search, prepared: PreparedData, *, write: 
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
+def refuse_other_data(folder: Path, prepared: PreparedData) -> None:
+    """Raise ValueError if the data are not those that the search in ``folder`` was begun with."""
+    settings = read_description(folder / DESCRIPTION)["settings"]
+    if (settings["data_hash"], settings["batch_hash"]) != (prepared.corpus.content_hash, prepared.batch_hash):
+        raise ValueError(f"{folder} was begun with other data: restore them, or choose another folder")
+
+
 def read_description(path: Path) -> dict[str, Any]:
     """Read a tune.json: the effort of a search ("trials", "updates", "seed") and its "settings".
 

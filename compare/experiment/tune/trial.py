@@ -1,17 +1,18 @@
 """One trial of a search: train a model with drawn settings and measure it on the validation set."""
 
+import logging
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from compare.config.run import Run
 from compare.experiment.build_trainer import build_trainer
 from compare.experiment.prepare import PreparedData
+from compare.experiment.tune.journal import Journal
+from compare.experiment.tune.plan import Trial
 from compare.experiment.tune.space import apply_settings
 from compare.experiment.tune.trial_log import TrialResult
 from compare.results.run_folder import RunFolder
 from compare.system.hints import first_line
+from compare.system.locks import lock_folder
 from compare.system.memory import is_out_of_memory
 from compare.system.progress import Reporter
 from compare.system.version import code_version
@@ -21,21 +22,45 @@ from compare.training.trainer_state import TrainerState
 from data.text.control_characters import visible
 from data.text.files import remove_leftovers
 
+logger = logging.getLogger(__name__)
 
-def run_trial(
-    run: Run,
-    number: int,
-    settings: Mapping[str, Any],
-    folder: Path,
-    prepared: PreparedData,
-    reporter: Reporter,
-) -> TrialResult:
-    """Train a model with ``settings``, from the start or from where a killed process left it.
+
+def finish_trial(
+    trial: Trial, journal: Journal, prepared: PreparedData, reporter: Reporter, position: str = ""
+) -> str:
+    """Finish a trial and add it to the journal, unless it has ended; returns its status.
 
     Args:
-        run: the model as the experiment has it, with the updates of a trial.
-        number: number of the trial.
-        settings: values of the tuned settings.
+        trial: the trial.
+        journal: the journal of the search.
+        prepared: the data, without test sets.
+        reporter: shows the progress of training.
+        position: what messages begin with.
+
+    Raises:
+        Locked: another process works on the trial.
+        Interrupted: a signal arrived; the state is saved.
+        ValueError: the saved state is damaged.
+    """
+    folder = trial_folder(journal.folder, *trial.key)
+    with lock_folder(folder):
+        if trial.key in journal.read():  # another process may have ended it since then
+            return "already finished"
+        name = f"{position}{trial.name}"
+        logger.info(f"{name}: " + ", ".join(f"{key} {value}" for key, value in trial.settings.items()))
+        result = run_trial(trial, folder, prepared, reporter)
+        if result.reason:
+            logger.error(f"{name}: {result.status}: {result.reason}")
+        journal.add(result)
+        remove_checkpoints(folder)
+        return result.status
+
+
+def run_trial(trial: Trial, folder: Path, prepared: PreparedData, reporter: Reporter) -> TrialResult:
+    """Train a model with drawn settings, from the start or from where a killed process left it.
+
+    Args:
+        trial: the model and the settings.
         folder: where the trial keeps its metrics, and its checkpoints until it has ended.
         prepared: the data, without test sets.
         reporter: shows the progress of training.
@@ -49,12 +74,12 @@ def run_trial(
     """
     for place in (folder, folder / CHECKPOINTS):
         remove_leftovers(place)
-    tuned = RunFolder(run=apply_settings(run, settings), folder=folder)
+    run = trial.run
+    tuned = RunFolder(run=apply_settings(run, trial.settings), folder=folder)
     trainer: Trainer | None = None
     status, reason = "done", None
     try:
-        name = f"{run.label} trial {number}"
-        with reporter.training(name, run.train.max_updates) as report:
+        with reporter.training(trial.name, run.train.max_updates) as report:
             trainer, _ = build_trainer(tuned, prepared, report)
             trainer.run()
     except TrainingDiverged as error:
@@ -66,8 +91,8 @@ def run_trial(
     state, done = trainer.state if trainer else TrainerState(), status == "done"
     return TrialResult(
         label=run.label,
-        trial=number,
-        settings=dict(settings),
+        trial=trial.number,
+        settings=dict(trial.settings),
         status=status,
         bleu=state.best_bleu if done else None,
         loss=state.best_loss if done else None,
@@ -77,6 +102,11 @@ def run_trial(
         code_version=code_version(run.plugins),
         reason=reason,
     )
+
+
+def trial_folder(search: Path, label: str, number: int) -> Path:
+    """The folder of a trial in the folder of its search."""
+    return search / "trials" / f"{label}-{number}"
 
 
 def remove_checkpoints(folder: Path) -> None:

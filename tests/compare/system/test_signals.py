@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from compare.system.signals import Terminated, raise_on_sigterm, stop_on_signals
+from compare.system.signals import Terminated, ignore_repeated_signals, raise_on_sigterm, stop_on_signals
 
 
 def test_the_first_signal_is_recorded_and_the_handlers_return():
@@ -35,6 +35,16 @@ def test_a_second_signal_acts_as_before_whichever_the_first_was(second: signal.S
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+def test_a_second_signal_can_be_ignored_until_the_state_is_saved():
+    """Slurm sends SIGTERM both to a job and to the step in it."""
+    before = signal.getsignal(signal.SIGTERM)
+    with raise_on_sigterm(), ignore_repeated_signals(), stop_on_signals() as request:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert request.signum == signal.SIGTERM
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_another_thread_can_work_without_handlers():

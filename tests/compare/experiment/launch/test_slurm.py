@@ -1,8 +1,9 @@
-"""``run --slurm`` with jobs as processes of this machine: rows, preemption, a stopped parent, refusals."""
+"""``run --slurm`` and ``tune --slurm`` with jobs as processes of this machine: results, stops, refusals."""
 
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,13 @@ from compare.cli import main
 from compare.experiment.launch import slurm_queue
 from compare.experiment.launch.slurm_options import SlurmOptions
 from compare.experiment.launch.slurm_queue import FOLDER, JOBS, SlurmQueue
-from compare.training.file_names import CHECKPOINTS, STATE
+from compare.experiment.tune.journal import Journal
+from compare.experiment.tune.plan import TuningPlan, plan_search
+from compare.experiment.tune.search import tune_experiment
+from compare.experiment.tune.slurm_trials import finish_in_job
+from compare.system.locks import lock_folder
+from compare.training.file_names import CHECKPOINTS, METRICS, STATE
+from compare.training.metrics_log import read_metrics
 from tests.kits.cli import Refusal
 from tests.kits.paths import ROOT
 from tests.kits.runs import ROWS
@@ -30,6 +37,7 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="sends signals"),
 ]
 LOCAL = ["--slurm", "cluster=local"]
+EFFORT = TuningPlan(trials=1, updates=30)
 
 
 @pytest.fixture(autouse=True)
@@ -97,13 +105,84 @@ def test_a_stopped_command_leaves_its_jobs_and_collects_them_when_it_is_given_ag
     assert not (folder / FOLDER).exists()
 
 
-def test_what_cannot_be_submitted_is_refused(
-    tiny_toml: Path, tmp_path: Path, refusal: Refusal, monkeypatch: pytest.MonkeyPatch
+def test_a_stopped_search_leaves_its_jobs_and_writes_the_winners_when_it_is_given_again(
+    tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    run = ["run", tiny_toml, "--out", tmp_path / "out"]
+    """A trial that gets the signal of its time limit continues from its checkpoint; one is on no job."""
+    pytest.importorskip("optuna", reason="optuna is not installed (extra tune)")
+    folder, alone = tmp_path / "out", tmp_path / "alone"
+    trial = folder / "trials" / "luong-1"
+    command = ["tune", str(tiny_toml), "--out", str(folder), "--trials", "1", "--updates", "30"]
+    command += ["--slurm", "cluster=local,time=10"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "compare", *command, "-q", "--only", "luong"],
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as first:
+        wait_for((trial / CHECKPOINTS / STATE).exists)
+        worker = process_of(trial)
+        os.kill(worker, signal.SIGSTOP)  # until the command is given again
+        first.send_signal(signal.SIGINT)
+        assert first.stderr
+        said = first.stderr.readline()
+        assert first.wait() == 130
+    job = json.loads((folder / FOLDER / JOBS).read_text())["luong trial 1"]
+    assert said.startswith(f"stopped waiting for jobs {job}, which go on; run the same command again")
+    log = folder / FOLDER / f"{job}_0_log.err"
+    stopped: list[str] = []
+
+    def reach_the_limit() -> None:
+        os.kill(worker, signal.SIGUSR2)
+        os.kill(worker, signal.SIGCONT)
+        wait_for(lambda: "stopped at update" in log.read_text())
+        stopped.append(log.read_text())
+
+    timer = threading.Timer(2, reach_the_limit)
+    timer.start()
+    with lock_folder(folder / "trials" / "transformer-1"):
+        assert main(command) == 1
+    timer.join()
+    errors = capsys.readouterr().err
+    assert f"luong trial 1: job {job}, submitted by an earlier call" in errors
+    assert "luong trial 1: done" in errors
+    assert re.search(r"transformer trial 1: left out: \S+ is in use by another process", errors)
+    assert "1 trials have not ended: the same command again" in errors
+    assert "stopped at update" in stopped[0]
+    lines = [line for line in read_metrics(trial / METRICS) if line["kind"] == "train"]
+    assert sum(line["updates"] for line in lines) == EFFORT.updates  # none was repeated
+    assert not (folder / "best.toml").exists()
+    assert main([*command, "-q"]) == 0
+    tune_experiment(tiny_toml, alone, EFFORT)
+    assert differences(read_contents(folder), read_contents(alone)) == []
+    assert leftovers(folder) == []
+    assert not (folder / FOLDER).exists()
+
+
+def test_a_job_refuses_a_corpus_that_has_changed_since_its_search_was_begun(tiny_toml: Path, tmp_path: Path):
+    pytest.importorskip("optuna", reason="optuna is not installed (extra tune)")
+    tune_experiment(tiny_toml, tmp_path / "out", TuningPlan(trials=1, updates=2))
+    corpus = Path(shutil.copytree(tiny_toml.parent / "corpus", tmp_path / "corpus"))
+    for side in ("en", "de"):
+        path = corpus / f"valid.{side}"
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[1:]))
+    search = plan_search(tiny_toml, TuningPlan(trials=2, updates=2), [f"data.root={corpus.as_posix()}"])
+    journal = Journal(tmp_path / "out", search.plan.space, search.plan.seed, "key")
+    with pytest.raises(ValueError, match="was begun with other data"):
+        finish_in_job(search.trials[-1], journal)
+    assert not (tmp_path / "out" / "trials" / "transformer-2").exists()
+
+
+@pytest.mark.parametrize("command", ["run", "tune"])
+def test_what_cannot_be_submitted_is_refused(
+    command: str, tiny_toml: Path, tmp_path: Path, refusal: Refusal, monkeypatch: pytest.MonkeyPatch
+):
+    if command == "tune":
+        pytest.importorskip("optuna", reason="optuna is not installed (extra tune)")
+    run = [command, tiny_toml, "--out", tmp_path / "out"]
     assert refusal(*run, "--slurm", "gpu=1").startswith("--slurm gpu=1: unknown key 'gpu'")
     assert "with --slurm, the cluster decides" in refusal(*run, *LOCAL, "--jobs", "2")
-    assert "budget.match = 'time' is measured on the device" in refusal(
+    by_time = {"run": "is measured on the device", "tune": "cannot be tuned"}[command]
+    assert f"budget.match = 'time' {by_time}" in refusal(
         *run, *LOCAL, "--set", "budget.match=time", "--set", "budget.amount=60"
     )
     gpu = [
@@ -116,6 +195,7 @@ def test_what_cannot_be_submitted_is_refused(
         "train.precision=auto",
     ]
     assert "add --set train.precision=bf16 or fp32" in refusal(*gpu)
+    assert "add --set train.precision=bf16 or fp32" in refusal(*gpu, "--dry-run")
     monkeypatch.setattr(slurm_queue.shutil, "which", lambda name: None)
     assert refusal(*run, "--slurm", "partition=p") == (
         "--slurm: no sbatch here: run this on a machine that submits jobs to the cluster"
@@ -125,6 +205,11 @@ def test_what_cannot_be_submitted_is_refused(
         "--slurm needs submitit, which is not installed: pip install 'attnbench[slurm]'"
     )
     assert not (tmp_path / "out").exists()
+
+
+def test_a_search_is_no_work_for_jobs_and_a_cluster_at_once(tiny_toml: Path, tmp_path: Path):
+    with pytest.raises(ValueError, match=r"^jobs = 2: the cluster decides how many trials run at a time"):
+        tune_experiment(tiny_toml, tmp_path, jobs=2, slurm=SlurmOptions(cluster="local"))
 
 
 def test_the_queue_knows_which_jobs_have_not_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -13,12 +13,12 @@ from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.decoding.translator import Translator
 from compare.experiment.prepare import load_corpus
-from compare.experiment.tune import search, trial
+from compare.experiment.tune import trial
 from compare.experiment.tune.plan import TuningPlan
 from compare.experiment.tune.search import Tuning, tune_experiment
 from compare.experiment.tune.space import DEFAULT_SPACE, Values, draw_settings
 from compare.experiment.tune.trial_log import TrialResult, find_winners, read_trials
-from compare.system.locks import lock_folder
+from compare.system.locks import Locked, lock_folder
 from compare.training.metrics_log import read_metrics
 from compare.training.trainer import Trainer
 from tests.kits.cli import Refusal
@@ -98,7 +98,7 @@ def test_equal_bleu_is_decided_by_loss(tuned: Path):
 def test_the_same_command_again_repeats_nothing(
     tuned: Path, tiny_toml: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(search, "run_trial", lambda *_: pytest.fail("what has ended is not done again"))
+    monkeypatch.setattr(trial, "run_trial", lambda *_: pytest.fail("what has ended is not done again"))
     before = (tuned / "trials.jsonl").read_bytes()
     tuning = tune_experiment(tiny_toml, tuned, PLAN)
     assert (tuning.missing, tuning.best) == (0, tuned / "best.toml")
@@ -270,13 +270,13 @@ def test_a_stopped_trial_continues_from_its_state(
 def test_an_ended_trial_gives_its_disk_space_back_at_once(
     tiny_toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    run_trial, left = search.run_trial, []
+    run_trial, left = trial.run_trial, []
 
     def run(*arguments: object) -> TrialResult:
         left.append(list((tmp_path / "out").glob("trials/*/checkpoints")))
         return run_trial(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(search, "run_trial", run)
+    monkeypatch.setattr(trial, "run_trial", run)
     tune_experiment(tiny_toml, tmp_path / "out", TuningPlan(trials=1, updates=2))
     assert left == [[], []]
 
@@ -297,10 +297,10 @@ def test_a_trial_of_another_process_is_left_out(
 ):
     def locked(path: Path, *, wait: bool = False) -> object:
         if path.name == "luong-1":
-            raise search.Locked(f"{path} is in use by process 7 on 'elsewhere'")
+            raise Locked(f"{path} is in use by process 7 on 'elsewhere'")
         return lock_folder(path, wait=wait)
 
-    monkeypatch.setattr(search, "lock_folder", locked)
+    monkeypatch.setattr(trial, "lock_folder", locked)
     with caplog.at_level("INFO"):
         tuning: Tuning = tune_experiment(tiny_toml, tmp_path / "out", PLAN)
     assert "luong trial 1: left out" in caplog.text
