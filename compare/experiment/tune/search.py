@@ -17,7 +17,7 @@ from compare.experiment.prepare import PreparedData
 from compare.experiment.tune.best_config import best_config
 from compare.experiment.tune.journal import Journal
 from compare.experiment.tune.plan import Search, TuningPlan, plan_search
-from compare.experiment.tune.search_folder import open_search
+from compare.experiment.tune.search_folder import open_search, trial_folder
 from compare.experiment.tune.trial import remove_checkpoints, run_trial
 from compare.experiment.tune.trial_log import TrialResult, find_winners, write_trials
 from compare.experiment.tune.workers import read_plan, run_workers
@@ -88,9 +88,9 @@ def tune_experiment(
     with remove_leftovers_of_mistakes(folder), lock_folder(folder, wait=True):
         remove_leftovers(folder)
         search, prepared = search.prepare(folder / "encoded")
-        key = open_search(folder, search, prepared)
+        keys = open_search(folder, search, prepared)
         prepared.keep_hash()
-        journal = Journal(folder, search.plan.space, search.plan.seed, key)
+        journal = Journal(folder, search.plan.space, search.plan.seed, keys)
         journal.read()  # names what is damaged
     reporter = reporter or Reporter(quiet=True)
     if jobs == 1:
@@ -157,7 +157,7 @@ def _run_each(
     todo = [(number, run) for number in range(1, len(search.draws) + 1) for run in search.tuned]
     for position, (number, run) in enumerate(todo, start=1):
         name = f"[{position}/{len(todo)}] {run.label} trial {number}"
-        place = _trial_folder(folder, run.label, number)
+        place = trial_folder(folder, run.label, number)
         if (run.label, number) in journal.read():
             continue
         try:
@@ -193,7 +193,7 @@ def _write_outcome(search: Search, folder: Path, journal: Journal) -> Tuning:
         trials = [ended[label, each] for each in numbers for label in labels if (label, each) in ended]
         missing = {label: sum((label, each) not in ended for each in numbers) for label in labels}
         for trial in trials:
-            remove_checkpoints(_trial_folder(folder, trial.label, trial.trial))
+            remove_checkpoints(trial_folder(folder, trial.label, trial.trial))
         write_trials(folder, trials)
         winners = {label: trial for label, trial in find_winners(trials).items() if not missing[label]}
         best = None
@@ -215,7 +215,3 @@ def _about(search: Search, trials: int, only: Sequence[str]) -> str:
         f"with the same random draws (seed {search.plan.seed}) from: {space}.\n"
         "Kept is the trial with the highest validation BLEU; trials.jsonl holds all of them."
     )
-
-
-def _trial_folder(folder: Path, label: str, number: int) -> Path:
-    return folder / "trials" / f"{label}-{number}"
