@@ -194,6 +194,10 @@ class Seq2SeqConfig:
     """E, the size of an encoder state, both directions together; default hidden_size."""
     num_layers: int = 1
     """Number of recurrent layers of the encoder and also of the decoder; residual from the third on."""
+    pre_norm: bool = False
+    """Whether RMSNorm precedes each layer of a minGRU or minLSTM above the bottom one, and follows the top
+    one, with residual connections from the second layer on, as in a pre-norm Transformer. The score of such
+    states should be scaled ("scaled-dot")."""
     encoder_layers: int | None = None
     """Number of recurrent layers of the encoder if not ``num_layers``."""
     direction: Direction = "both"
@@ -238,6 +242,8 @@ class Seq2SeqConfig:
                 f'recurrent_dropout has no effect with cell "{self.cell}", whose gates do not read the '
                 'state: use "lstm", "gru" or "layer-norm-lstm"'
             )
+        if self.pre_norm:
+            self._check_pre_norm()
         if self.attention is None:
             self._check_without_attention()
         elif self.feed_summary:
@@ -267,6 +273,18 @@ class Seq2SeqConfig:
             raise ValueError('context_to "all" has no effect with num_layers 1: use "first"')
         if self.readout == "none" and attention.input_feeding:
             raise ValueError('input_feeding needs a readout, whose output is fed: use readout "tanh"')
+
+    def _check_pre_norm(self) -> None:
+        """Reject what norms between layers cannot be combined with."""
+        if self.cell not in MIN_CELLS:
+            cells = " or ".join(f'"{cell}"' for cell in MIN_CELLS)
+            raise ValueError(f'pre_norm needs cell {cells}, got "{self.cell}"')
+        if self.direction == "both-bottom":
+            raise ValueError('pre_norm needs layers of one width, not direction "both-bottom": use "both"')
+        if self.queries_below_top:
+            raise ValueError(
+                "pre_norm needs the top layer to attend, whose output is normalised: leave query_layer out"
+            )
 
     def _check_sizes(self) -> None:
         """Reject sizes below 1, and odd sizes that have to be halved."""

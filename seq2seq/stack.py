@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import rms_norm
 from torch.nn.utils.rnn import PackedSequence
 
 from .config import Seq2SeqConfig
@@ -22,6 +23,8 @@ Steps = TypeVar("Steps", Tensor, PackedSequence, PaddedSteps)
 
 MAX_PLAIN_LAYERS = 2
 """Number of layers at the bottom that have no residual connection."""
+RMS_EPSILON = 1e-6
+"""Added to the mean square in RMSNorm; torch's default depends on the dtype."""
 
 
 class RecurrentStack(nn.Module):
@@ -30,6 +33,10 @@ class RecurrentStack(nn.Module):
     x(i) = x(i-1) + layer(i)(dropout(x(i-1))) for i >= 3 (Wu et al. 2016, section 3.1); the first two layers
     have no residual connection. Dropout is applied to the input of a layer, not to the residual branch. The
     layers without residual connection are one module of torch, unless torch has no such layers or ``apart``.
+
+    With ``pre_norm`` x(i) = x(i-1) + layer(i)(dropout(RMSNorm(x(i-1)))) for i >= 2, and the output is
+    RMSNorm(x(L)) (RMSNorm: Zhang and Sennrich 2019). Input and output of the bottom layer differ in size, so
+    that it has no residual connection.
     """
 
     def __init__(
@@ -83,6 +90,9 @@ class RecurrentStack(nn.Module):
         self.residual = nn.ModuleList(
             _build_layer(config.cell, width, size, bidirectional) for width in widths
         )
+        self.gain = nn.Parameter(torch.ones(layers, directions * size)) if config.pre_norm else None
+        """Gain of the norm above each layer."""
+        self.max_plain = 1 if config.pre_norm else MAX_PLAIN_LAYERS
         self.state_rows = [self.num_plain * directions] + [directions] * len(self.residual)
         """Number of rows of h that belong to each module; their sum is L * D."""
 
@@ -140,14 +150,28 @@ class RecurrentStack(nn.Module):
                 x, final = self._run(rnn, x, state)
                 final = tuple(each[-1:] for each in final) if self.both_at_bottom else final
             else:
-                dropped = drop_units(x, self.config, self.training)
+                normalised = _packed_like(x, self.normalise(index, _entries(x)))
+                dropped = drop_units(normalised, self.config, self.training)
                 if context is not None:
                     dropped = torch.cat((dropped, context.to(dropped.dtype)), dim=-1)
                 output, final = self._run(rnn, _packed_like(x, dropped), state)
-                is_residual = index + self.num_plain > MAX_PLAIN_LAYERS
+                is_residual = index + self.num_plain > self.max_plain
                 x = _packed_like(x, _entries(x) + _entries(output)) if is_residual else output
             finals.append(final)
+        if self.gain is not None:  # and so all layers are run: none below the top one attends
+            x = _packed_like(x, self.normalise(len(self.gain), _entries(x)))
         return x, tuple(torch.cat(parts) for parts in zip(*finals, strict=True))
+
+    def normalise(self, layer: int, x: Tensor) -> Tensor:
+        """Apply the RMSNorm above the lowest layers, if there are norms.
+
+        Args:
+            layer: the number of these layers, at least 1.
+            x: their output, (..., D * H); of lower precision than the gain under autocast.
+        """
+        if self.gain is None:
+            return x
+        return rms_norm(x.to(self.gain.dtype), x.shape[-1:], self.gain[layer - 1], RMS_EPSILON)
 
     def _run(
         self, rnn: nn.Module, x: Steps, state: tuple[Tensor, ...] | None

@@ -13,7 +13,7 @@ from .dropouts import draw_mask
 from .half_precision import is_half
 from .layer_norm_lstm import LayerNormLSTMCell
 from .min_rnn import MinCell
-from .stack import MAX_PLAIN_LAYERS, RecurrentStack
+from .stack import RecurrentStack
 from .stepwise_products import StepwiseLinear
 
 
@@ -160,12 +160,14 @@ class StepwiseStack:
         """
         x, outputs = feedback, []
         for i, layer in enumerate(self.layers):
-            layer_input = x if i == 0 else self._drop(i, x)
+            layer_input = x if i == 0 else self._drop(i, self.stack.normalise(i, x))
             if i and self.stack.context_size:
                 layer_input = torch.cat((layer_input, feedback.to(layer_input.dtype)), dim=-1)
             h[i], c[i] = layer(t, layer_input, h[i], c[i])
-            x = h[i] if i < MAX_PLAIN_LAYERS else x + h[i]
+            x = h[i] if i < self.stack.max_plain else x + h[i]
             outputs.append(x)
+        if self.stack.gain is not None:
+            outputs[-1] = self.stack.normalise(len(outputs), x)
         return outputs
 
     def _drop(self, layer: int, x: Tensor) -> Tensor:

@@ -116,13 +116,13 @@ _PRENORM = Departure("norm", "of the input of each sublayer (pre)", "of each res
 _TRANSFORMER = (_PRENORM, *_POSTNORM)
 
 _MIN_RNN = (
-    Departure("model", "an encoder-decoder with attention (Luong et al. 2015) for translation",
+    Departure("model", "an encoder-decoder with attention after the cell for translation",
               "one stack, without attention", f"{FENG}, 4"),
     Departure("encoder", "bidirectional", "one-way", f"{FENG}, 3"),
     Departure("values added to the state", "W_h x + b, of any sign, as in the first form of the cell",
               "g(W_h x) > 0 in the code: x + 1/2 above 0, sigmoid(x) below", f"{FENG}, appendix B"),
     Departure("scan", "of factors and sums, ceil(log2 T) rounds", "of logarithms", f"{FENG}, appendix B"),
-    Departure("layers", "3 (see num_layers), the third residual, dropout between them",
+    Departure("layers", "3 (see num_layers); from the second on RMSNorm, residual connection and dropout",
               "per task", f"{FENG}, experiments"),
     Departure("first decoder state", BRIDGE, "no decoder", f"{FENG}, 3"),
     Departure("optimizer", ADAM, "per task", f"{FENG}, experiments"),

@@ -52,8 +52,10 @@ def _after(score: str, **attention: Any) -> Seq2SeqConfig:
 
 def _parallel(cell: Cell) -> Seq2SeqConfig:
     """Configure cells and an attention that feed nothing back, so that training runs all steps at once."""
-    settings = AttentionConfig(score="general", placement="after")
-    return Seq2SeqConfig(attention=settings, cell=cell, num_layers=3, decoder_start="bridge", tie="output")
+    settings = AttentionConfig(score="scaled-dot", num_heads=4, placement="after")
+    return Seq2SeqConfig(
+        attention=settings, cell=cell, num_layers=3, pre_norm=True, decoder_start="bridge", tie="output"
+    )
 
 
 _PLAIN = Seq2SeqConfig(attention=None, decoder_start="last", tie="output")
@@ -162,12 +164,12 @@ PRESETS: dict[str, Preset] = {
         architecture=replace(_before(), self_attention="both"),
     ),
     "min-gru": Preset(
-        about="three minGRU layers trained in parallel over time, bilinear attention after them",
+        about="three minGRU layers with RMSNorm, trained in parallel over time, four heads after them",
         source=f"compare {_FENG}",
         architecture=_parallel("min-gru"),
     ),
     "min-lstm": Preset(
-        about="three minLSTM layers trained in parallel over time, bilinear attention after them",
+        about="three minLSTM layers with RMSNorm, trained in parallel over time, four heads after them",
         source=f"compare {_FENG}",
         architecture=_parallel("min-lstm"),
     ),

@@ -17,7 +17,7 @@ from seq2seq.min_rnn import MinCell
 from seq2seq.stack import RecurrentStack
 
 FORWARD = {"both": [True, False], "forward": [True], "backward": [False]}
-FIRST_RESIDUAL_LAYER = 2
+FIRST_RESIDUAL_LAYER = {False: 2, True: 1}  # by pre_norm
 
 
 class TwinEncoding(NamedTuple):
@@ -100,6 +100,13 @@ def cells_of(stack: RecurrentStack) -> list[nn.Module]:
     return cells
 
 
+def normalise(stack: RecurrentStack, layer: int, x: Tensor) -> Tensor:
+    """Return RMSNorm of the output x of layer ``layer``, counted from 1, if it has one."""
+    if not stack.config.pre_norm or not layer:
+        return x
+    return stack.gain[layer - 1] * x / (sum(x**2) / len(x) + 1e-6) ** 0.5
+
+
 def advance(cell: nn.Module, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     return (cell(x, h), c) if isinstance(cell, nn.GRUCell) else cell(x, (h, c))
 
@@ -124,7 +131,8 @@ def encode(model: Seq2Seq, tokens: Tensor) -> TwinEncoding:
         forward = FORWARD["forward" if layer else "both"]
         if config.direction != "both-bottom":
             forward = FORWARD[config.direction]
-        outputs, finals = [], []
+        outputs, finals, below = [], [], xs
+        xs = [normalise(encoder.rnn, layer, x) for x in xs]
         for left_to_right in forward:
             cell, hs = next(cells), []
             h = c = torch.zeros(cell.hidden_size, dtype=torch.float64)
@@ -133,13 +141,14 @@ def encode(model: Seq2Seq, tokens: Tensor) -> TwinEncoding:
                 hs.append(h)
             outputs.append(hs if left_to_right else hs[::-1])
             finals.append((h, c))
-        below, xs = xs, [torch.cat(parts) for parts in zip(*outputs, strict=True)]
-        if layer >= FIRST_RESIDUAL_LAYER:
+        xs = [torch.cat(parts) for parts in zip(*outputs, strict=True)]
+        if layer >= FIRST_RESIDUAL_LAYER[config.pre_norm]:
             xs = [x + lower for x, lower in zip(xs, below, strict=True)]
         if config.direction == "both-bottom":
             finals = finals[-1:]
         for part in range(2 if config.has_cell_state else 1):
             summary.append(torch.cat([final[part] for final in finals]))
+    xs = [normalise(encoder.rnn, layer + 1, x) for x in xs]
     if encoder.own is None:
         return TwinEncoding(torch.stack(xs), summary, None)
     states, weights = encoder_self_attention(model, xs)
@@ -225,11 +234,12 @@ def decode(model: Seq2Seq, source: Tensor, target: Tensor) -> TwinDecoding:
             inputs.append(summary)
         x = torch.cat(inputs)
         for layer, cell in enumerate(cells):
-            below = x
+            below, x = x, normalise(decoder.rnn, layer, x)
             if layer and attention is not None and attention.context_to == "all":
                 x = torch.cat((x, context))
             h[layer], c[layer] = advance(cell, x, h[layer], c[layer])
-            x = h[layer] + below if layer >= FIRST_RESIDUAL_LAYER else h[layer]
+            x = h[layer] + below if layer >= FIRST_RESIDUAL_LAYER[config.pre_norm] else h[layer]
+            x = normalise(decoder.rnn, layer + 1, x) if layer + 1 == len(cells) else x
             query = x if layer == query_layer else query
         top = x
         if decoder.own is not None:

@@ -121,6 +121,15 @@ MODELS: dict[str, dict[str, Any]] = {
     "min-gru": {"attention": after(), "cell": "min-gru", "num_layers": 3},
     "min-gru-last": {"attention": None, "cell": "min-gru", "direction": "backward"},
     "min-gru-before": {"attention": before(), "cell": "min-gru", "num_layers": 2},
+    "min-gru-norm": {"attention": after(), "cell": "min-gru", "num_layers": 3, "pre_norm": True},
+    "min-lstm-norm": {
+        "attention": before(context_to="all"),
+        "cell": "min-lstm",
+        "num_layers": 2,
+        "encoder_size": 6,
+        "pre_norm": True,
+        "self_attention": "both",
+    },
     "min-lstm": {"attention": after(query_layer=1), "cell": "min-lstm", "num_layers": 2},
     "min-lstm-feed": {"attention": feeding(), "cell": "min-lstm", "direction": "forward"},
     "min-lstm-bottom": {

@@ -1,5 +1,7 @@
 """minGRU and minLSTM: the scan against a loop, the cells in long and extreme cases, padding, precision."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -10,6 +12,7 @@ from seq2seq.config import RegularisationConfig
 from seq2seq.linear_scan import _combine, _LinearScan, linear_scan
 from seq2seq.min_rnn import MIN_CELLS, MinCell, MinRNN
 from seq2seq.padded import PaddedSteps
+from seq2seq.stack import RecurrentStack
 from tests.kits.seq2seq import MASK, MODELS, SRC, TGT, V, close, double, make
 
 CELLS = pytest.mark.parametrize("cell", MIN_CELLS)
@@ -91,7 +94,7 @@ def test_padding_and_neighbours_change_no_bit(cell: str, bidirectional: bool) ->
     assert torch.equal(again_final, final)
 
 
-@pytest.mark.parametrize("name", ["min-gru", "min-lstm", "min-lstm-feed"])
+@pytest.mark.parametrize("name", ["min-gru", "min-lstm", "min-lstm-feed", "min-gru-norm"])
 def test_every_gradient_equals_a_difference_quotient(name: str) -> None:
     """Of the whole model, along one direction per parameter, which the twin confirms for values only."""
     model, epsilon = make(name), 1e-6
@@ -149,3 +152,32 @@ def test_dropout_of_a_recurrent_product_that_does_not_exist_is_an_error(cell: st
         Seq2SeqConfig(
             cell=cell, attention=AttentionConfig(), regularisation=RegularisationConfig(recurrent_dropout=0.1)
         )
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"cell": "gru"}, 'pre_norm needs cell "min-gru" or "min-lstm", got "gru"'),
+        ({"num_layers": 2, "direction": "both-bottom"}, "pre_norm needs layers of one width"),
+        ({"num_layers": 2, "attention": AttentionConfig(query_layer=1)}, "pre_norm needs the top layer to"),
+    ],
+)
+def test_pre_norm_is_refused_where_it_does_not_fit(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Seq2SeqConfig(**{"cell": "min-gru", "pre_norm": True, **settings})
+
+
+def test_norms_bound_the_output_whatever_the_weights() -> None:
+    """What they are for: without them the output of three layers grows like the cube of the weights."""
+    scales = []
+    for pre_norm in (False, True):
+        config = Seq2SeqConfig(
+            cell="min-gru", num_layers=3, embedding_size=6, hidden_size=8, pre_norm=pre_norm
+        )
+        rnn, x = RecurrentStack(config, 6, 8).eval(), torch.randn(9, 4, 6)
+        for name, parameter in rnn.named_parameters():
+            if "weight" in name:
+                parameter.data.mul_(100)
+        scales.append(float(rnn(x)[0].detach().square().mean().sqrt()))
+    assert scales[0] > 1e5
+    assert scales[1] == pytest.approx(1, abs=1e-3)

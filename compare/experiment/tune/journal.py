@@ -5,6 +5,7 @@ a killed process gives up, so that the journal needs no states of unfinished tri
 """
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,16 +25,16 @@ JOURNAL = "journal.log"
 class Journal:
     """The journal in the folder of a search; every method takes the lock of the folder."""
 
-    def __init__(self, folder: Path, space: Space, seed: int, key: str) -> None:
+    def __init__(self, folder: Path, space: Space, seed: int, keys: Mapping[str, str]) -> None:
         """Describe the search that the journal must be of; nothing is read.
 
         Args:
             folder: the folder of the search.
             space: the tuned settings.
             seed: seed of the draws.
-            key: hash of all that the trials of a search share; it is in every entry.
+            keys: hash of all that the trials of a model share, by label; it is in each entry of that model.
         """
-        self.folder, self.path, self.space, self.seed, self.key = folder, folder / JOURNAL, space, seed, key
+        self.folder, self.path, self.space, self.seed, self.keys = folder, folder / JOURNAL, space, seed, keys
 
     def read(self) -> dict[tuple[str, int], TrialResult]:
         """Read the ended trials by label and number.
@@ -52,6 +53,17 @@ class Journal:
                 raise self._forged(trial, "other settings than this search drew")
         return {(trial.label, trial.trial): trial for trial in trials}
 
+    def labels(self) -> set[str]:
+        """Read the labels of the models of which a trial has ended, whatever search the journal is of.
+
+        Raises:
+            ValueError: the journal is damaged.
+        """
+        if not self.path.exists():
+            return set()
+        with lock_folder(self.folder, wait=True):
+            return {str(attributes.get("label")) for _, attributes, _ in self._entries()}
+
     def add(self, trial: TrialResult) -> None:
         """Append an ended trial."""
         import optuna
@@ -64,7 +76,7 @@ class Journal:
             value=trial.bleu,
             params=settings,
             distributions={name: self.space[name].distribution() for name in settings},
-            user_attrs={**values, "key": self.key},
+            user_attrs={**values, "key": self.keys[trial.label]},
         )
         with lock_folder(self.folder, wait=True):
             storage = self._storage()
@@ -111,7 +123,8 @@ class Journal:
     ) -> TrialResult:
         """Check that an entry is of this search, and return its result."""
         values = dict(attributes)
-        if values.pop("key", None) != self.key:
+        key = values.pop("key", None)
+        if key is None or key != self.keys.get(str(values.get("label"))):
             raise ValueError(
                 f"{self.path} is the journal of another search: choose another folder with --out"
             )

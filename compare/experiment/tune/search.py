@@ -95,9 +95,9 @@ def tune_experiment(
     with remove_leftovers_of_mistakes(folder), lock_folder(folder, wait=True):
         remove_leftovers(folder)
         search, prepared = search.prepare(folder / "encoded")
-        key = open_search(folder, search, prepared)
+        keys = open_search(folder, search, prepared)
         prepared.keep_hash()
-        journal = Journal(folder, search.plan.space, search.plan.seed, key)
+        journal = Journal(folder, search.plan.space, search.plan.seed, keys)
         journal.read()  # names what is damaged
     reporter = reporter or Reporter(quiet=True)
     if slurm:

@@ -42,7 +42,7 @@ def run_array(search: Search, journal: Journal, options: SlurmOptions, reporter:
     with lock_folder(queue.folder, wait=True):
         queued = queue.queued()
     trials = _unfinished_trials(search, journal, queued)
-    there = Journal(journal.folder.resolve(), journal.space, journal.seed, journal.key)
+    there = Journal(journal.folder.resolve(), journal.space, journal.seed, journal.keys)
     works = {name: SlurmJob(partial(finish_in_job, trial, there)) for name, trial in trials.items()}
     jobs = submit_jobs(queue, works)
     trainings = {

@@ -78,6 +78,7 @@ SPECIAL = [
     ),
     recurrent(AttentionConfig(score="general", placement="after"), cell="min-gru", num_layers=3),
     recurrent(cell="min-lstm", num_layers=2, direction="both-bottom"),
+    recurrent(cell="min-lstm", num_layers=2, encoder_layers=3, encoder_size=14, pre_norm=True),
     recurrent(tie="all", num_layers=2, direction="backward"),
     recurrent(None, tie="output"),
     recurrent(None, cell="gru", feed_summary=True),

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from compare.cli import main
 from compare.experiment.tune import search
 from compare.experiment.tune.plan import TuningPlan
-from compare.experiment.tune.search import tune_experiment
+from compare.experiment.tune.search import plan_trials, tune_experiment
 from compare.experiment.tune.trial_log import read_trials
 from tests.kits.cli import Refusal, files
 from tests.kits.faults import as_documented
@@ -65,6 +66,30 @@ def test_other_data_are_refused(
     capsys.readouterr()
     (root / "valid.en").write_text("cat\n" * 8)
     assert "holds another search (data_hash: " in refusal(*command)
+
+
+def test_a_model_may_change_until_one_of_its_trials_has_ended(
+    tiny_toml: Path, tmp_path: Path, refusal: Refusal
+):
+    """The changed model is trained anew, and not from the state that a killed process left."""
+    folder, wider = tmp_path / "search", ["models.luong.hidden_size=24"]
+    only = replace(PLAN, only=["transformer"])
+    ended = tune_experiment(tiny_toml, folder, only).trials
+    state = folder / "trials" / "luong-1" / "checkpoints" / "state.bin"
+    state.parent.mkdir(parents=True)
+    state.touch()
+    before = files(folder)
+    plan_trials(tiny_toml, folder, PLAN, overrides=wider)
+    assert files(folder) == before
+    tune_experiment(tiny_toml, folder, only, overrides=wider)
+    assert not state.exists()
+    assert json.loads((folder / "tune.json").read_text())["settings"]["models.luong.hidden_size"] == 24
+    both = tune_experiment(tiny_toml, folder, PLAN, overrides=wider)
+    assert (both.missing, [each for each in both.trials if each.label == "transformer"]) == (0, ended)
+    keys = set(re.findall(r'"key":"(\w+)"', (folder / "journal.log").read_text()))
+    assert len(keys) == 2
+    line = refusal("tune", tiny_toml, "--out", folder, *EFFORT, "-q")
+    assert f"{folder} holds another search (models.luong.hidden_size: 24 there, 16 here)" in line
 
 
 def test_settings_without_effect_may_change(tuned: Path, tiny_toml: Path, tmp_path: Path):

@@ -1,0 +1,211 @@
+"""Commands that train the models of an experiment: run, tune."""
+
+import json
+import logging
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from compare.cli.app import (
+    AsJson,
+    ListExperiments,
+    Only,
+    Quiet,
+    Settings,
+    app,
+    load_all_plugins,
+    print_visible,
+    split_labels,
+)
+
+if TYPE_CHECKING:
+    from compare.experiment.launch.slurm_options import SlurmOptions
+    from compare.experiment.run_all import Launcher
+
+logger = logging.getLogger(__name__)
+
+
+@app.command()
+def run(
+    config: Annotated[Path, typer.Argument(help="The experiment: a TOML file, or a name of --list.")],
+    settings: Settings = None,
+    seeds: Annotated[
+        str,
+        typer.Option(help="Train each model once per seed, such as 1,2,3 [default: train.seed]."),
+    ] = "",
+    only: Only = "",
+    jobs: Annotated[
+        str, typer.Option(help="Runs at a time: a number, or auto: one per GPU, or per two cores.")
+    ] = "1",
+    slurm: Annotated[
+        str,
+        typer.Option(help="Runs as jobs of a cluster: partition=NAME,gpus=1,time=60,cpus=8,mem=32."),
+    ] = "",
+    out: Annotated[Path | None, typer.Option(help="Output folder [default: runs/<config>].")] = None,
+    time_again: Annotated[
+        bool, typer.Option("--time-again", help="Time all models again, such as after a disturbed timing.")
+    ] = False,
+    track: Annotated[str, typer.Option(help="Also send the metrics to tensorboard, wandb or trackio.")] = "",
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Check settings and data, estimate sizes and times; train nothing."),
+    ] = False,
+    list_experiments: ListExperiments = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Train, decode, score and time all models; again to resume.
+
+    Runs that have ended stay as they are; a run that was stopped continues from its last saved state. The
+    table has all rows of the folder. With --only, table and exit status are of these models alone.
+    Started by torchrun, several processes train each model together.
+
+    Example: attnbench run multi30k --set data.root=FOLDER
+    """
+    from compare.config.parse import load_experiment
+    from compare.experiment import run_all
+    from compare.experiment.dry_run import estimate_experiment
+    from compare.integrations.trackers import track_metrics
+    from compare.report.tables.estimates import render_estimates
+    from compare.report.tables.table import render_table
+    from compare.report.views import write_views
+    from compare.results.store import read_results
+    from compare.system.log import show_messages
+    from compare.system.progress import Reporter
+    from compare.system.torchrun import is_main_process
+
+    show_messages(quiet=quiet or not is_main_process())
+    load_all_plugins()
+    experiment = load_experiment(config, settings or [])
+    folder = out or Path("runs") / experiment.name
+    options: dict[str, Any] = {"seeds": _seeds(seeds), "context": str(config)}
+    options["only"] = split_labels(only)
+    options["launcher"] = choose_launcher(jobs, slurm)
+    if dry_run and not is_main_process():
+        return 0
+    if dry_run:
+        estimates = estimate_experiment(experiment, folder, **options)
+        rows = [asdict(estimate) for estimate in estimates]
+        print_visible(json.dumps(rows) if as_json else render_estimates(estimates))
+        return 0
+    tracking = track_metrics(folder, track) if track and is_main_process() else nullcontext()
+    with tracking:
+        results = run_all.run_experiment(
+            experiment, folder, Reporter(quiet=quiet), **options, time_again=time_again
+        )
+    if not is_main_process():
+        return 0
+    shown = results if only else read_results(folder)
+    print_visible(render_table(shown, "json" if as_json else "markdown"), end="", flush=True)
+    write_views(folder)
+    return 0 if all(result.status == "done" for result in results) else 1
+
+
+@app.command()
+def tune(
+    config: Annotated[Path, typer.Argument(help="The experiment: a TOML file, or a name of run --list.")],
+    trials: Annotated[int, typer.Option(help="Trials per model.")] = 20,
+    updates: Annotated[int, typer.Option(help="Updates per trial [default: train.max_updates].")] = 0,
+    space: Annotated[
+        list[str] | None,
+        typer.Option(help="Range or list to draw from: name=low:high or name=a,b. May be repeated."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 1,
+    settings: Settings = None,
+    only: Only = "",
+    jobs: Annotated[
+        str, typer.Option(help="Trials at a time: a number, or auto: one per GPU, or per two cores.")
+    ] = "1",
+    slurm: Annotated[
+        str,
+        typer.Option(help="Trials as jobs of a cluster: partition=NAME,gpus=1,time=60,cpus=8,mem=32."),
+    ] = "",
+    out: Annotated[Path | None, typer.Option(help="Output folder [default: runs/tune/<config>].")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check settings and data; show the draws.")
+    ] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Search learning rates and dropouts, equally for all models.
+
+    Every model gets the same random draws, trials and updates; the validation set decides. Writes the trials
+    and best.toml, the experiment with the best settings. Again to resume; several processes share the trials.
+
+    Example: attnbench tune demo --trials 20 --space learning_rate=1e-3:3e-2
+    """
+    from compare.experiment.tune.plan import TuningPlan
+    from compare.experiment.tune.search import plan_trials, tune_experiment
+    from compare.experiment.tune.space import parse_space
+    from compare.experiment.tune.trial_log import summarize
+    from compare.results.markdown import markdown_table
+    from compare.system.log import show_messages
+    from compare.system.progress import Reporter
+
+    show_messages(quiet=quiet)
+    load_all_plugins()
+    plan = TuningPlan(
+        trials=trials, updates=updates, seed=seed, space=parse_space(space or []), only=split_labels(only)
+    )
+    number, cluster = _jobs_or_cluster(jobs, slurm)
+    folder = out or Path("runs/tune") / config.stem
+    options: dict[str, Any] = {"overrides": settings or [], "slurm": cluster}
+    if dry_run:
+        draws = plan_trials(config, folder, plan, **options)
+        rows = [{"trial": number, **draw} for number, draw in enumerate(draws, start=1)]
+        print_visible(json.dumps(rows) if as_json else markdown_table(rows))
+        return 0
+    tuning = tune_experiment(config, folder, plan, **options, reporter=Reporter(quiet=quiet), jobs=number)
+    rows = summarize(tuning.trials)
+    if as_json:
+        print_visible(json.dumps(rows))
+    else:
+        print_visible(markdown_table([{key.replace("_", " "): row[key] for key in row} for row in rows]))
+    if tuning.missing:
+        logger.warning(
+            f"{tuning.missing} trials have not ended: the same command again finishes those that no other "
+            "process works on"
+        )
+    elif tuning.best is None:
+        logger.error("no best.toml: all trials of a model failed; draw from another range with --space")
+    else:
+        logger.info(f"written to {tuning.best}")
+    return 0 if tuning.best else 1
+
+
+def choose_launcher(jobs: str, slurm: str) -> "Launcher | None":
+    """Return the launcher that ``--jobs`` or ``--slurm`` asks for; None: one run after the other."""
+    from compare.experiment.launch.side_by_side import SideBySide
+    from compare.experiment.launch.slurm import SlurmArray
+
+    number, cluster = _jobs_or_cluster(jobs, slurm)
+    if cluster:
+        return SlurmArray(options=cluster)
+    return None if number == 1 else SideBySide(jobs=number)
+
+
+def _jobs_or_cluster(jobs: str, slurm: str) -> "tuple[int, SlurmOptions | None]":
+    """Read ``--jobs`` and ``--slurm``, of which one may be given."""
+    from compare.experiment.launch.slurm_options import parse_slurm
+    from compare.system.slots import parse_jobs
+
+    number = parse_jobs(jobs)
+    if slurm and number != 1:
+        raise ValueError(
+            f"--jobs {jobs}: with --slurm, the cluster decides how many run at a time: leave it out"
+        )
+    return number, parse_slurm(slurm) if slurm else None
+
+
+def _seeds(text: str) -> list[int]:
+    """Parse a list such as "1,2,3"."""
+    try:
+        seeds = [int(part) for part in text.split(",")] if text else []
+    except ValueError:
+        seeds = [-1]
+    if any(seed < 0 for seed in seeds) or len(set(seeds)) < len(seeds):
+        raise ValueError(f"--seeds {text}: must be different whole numbers from 0 on, such as 1,2,3")
+    return seeds
