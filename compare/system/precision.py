@@ -1,10 +1,13 @@
 """Precisions: fp32, and bf16, which trains by autocast over fp32 weights and decodes with bf16 weights."""
 
 import copy
+from itertools import chain
 from typing import TypeVar
 
 import torch
 from torch import nn
+
+from compare.system.packed_linear import pack_linear_layers
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -24,6 +27,17 @@ def precision_of(model: nn.Module) -> str:
 
 
 def for_decoding(model: Module, precision: str) -> Module:
-    """Return the model itself for fp32, or a copy in bf16, which is faster than autocast at every step."""
-    dtype = DTYPES[precision]
-    return model if dtype is torch.float32 else copy.deepcopy(model).to(dtype)
+    """Return a copy that decodes faster: bf16 weights beat autocast, packed ones plain ones on a CPU.
+
+    In fp32 the copy shares its parameters with the model. The weights of both must not change afterwards.
+    """
+    dtype, shared = DTYPES[precision], {}
+    if dtype is torch.float32:
+        shared = {id(tensor): tensor for tensor in chain(model.parameters(), model.buffers())}
+    decoder = copy.deepcopy(model, shared).to(dtype)
+    for module in list(decoder.modules()):
+        prepare = getattr(module, "prepare_decoding", None)
+        if prepare is not None:
+            prepare()
+    pack_linear_layers(decoder)
+    return decoder
