@@ -31,10 +31,12 @@ def for_decoding(model: Module, precision: str) -> Module:
 
     In fp32 the copy shares its parameters with the model. The weights of both must not change afterwards.
     """
-    dtype, shared = DTYPES[precision], {}
+    dtype = DTYPES[precision]
     if dtype is torch.float32:
         shared = {id(tensor): tensor for tensor in chain(model.parameters(), model.buffers())}
-    decoder = copy.deepcopy(model, shared).to(dtype)
+        decoder = copy.deepcopy(model, shared)
+    else:
+        decoder = copy.deepcopy(model).to(dtype)
     for module in list(decoder.modules()):
         prepare = getattr(module, "prepare_decoding", None)
         if prepare is not None:

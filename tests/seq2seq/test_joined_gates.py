@@ -6,7 +6,7 @@ import torch
 from seq2seq.joined_gates import join_gates
 from tests.kits.seq2seq import MASK, SRC, TGT, close, make
 
-NAMES = ["lstm-summary", "bahdanau", "luong-general", "luong-dot-feed", "deep-lstm", "deep-before"]
+NAMES = ["lstm-summary", "bahdanau", "luong-general", "luong-dot-feed", "deep-before", "gnmt"]
 
 
 @pytest.mark.parametrize("name", NAMES)
