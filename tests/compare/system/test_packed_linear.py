@@ -53,10 +53,10 @@ def test_gradients_are_those_of_the_layers():
 
 def test_a_layer_of_two_modules_stays_one_layer():
     layer = nn.Linear(3, 3)
-    model = nn.ModuleList([nn.Sequential(layer), nn.Sequential(layer)])
-    pack_linear_layers(model)
-    assert model[0][0] is model[1][0]
-    assert model[0][0].weight is layer.weight
+    first, second = nn.Sequential(layer), nn.Sequential(layer)
+    pack_linear_layers(nn.ModuleList([first, second]))
+    assert first[0] is second[0]
+    assert first[0].weight is layer.weight
 
 
 def missing(*_: Any) -> Tensor:
