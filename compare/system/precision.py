@@ -1,13 +1,12 @@
 """Precisions: fp32, and bf16, which trains by autocast over fp32 weights and decodes with bf16 weights."""
 
 import copy
-from itertools import chain
 from typing import TypeVar
 
 import torch
 from torch import nn
 
-from compare.system.packed_linear import pack_linear_layers
+from compare.system.decoding_copy import decoding_copy
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -27,19 +26,6 @@ def precision_of(model: nn.Module) -> str:
 
 
 def for_decoding(model: Module, precision: str) -> Module:
-    """Return a copy that decodes faster: bf16 weights beat autocast, packed ones plain ones on a CPU.
-
-    In fp32 the copy shares its parameters with the model. The weights of both must not change afterwards.
-    """
+    """Return a copy for search in a precision: bf16 weights beat autocast; see ``decoding_copy``."""
     dtype = DTYPES[precision]
-    if dtype is torch.float32:
-        shared = {id(tensor): tensor for tensor in chain(model.parameters(), model.buffers())}
-        decoder = copy.deepcopy(model, shared)
-    else:
-        decoder = copy.deepcopy(model).to(dtype)
-    for module in list(decoder.modules()):
-        prepare = getattr(module, "prepare_decoding", None)
-        if prepare is not None:
-            prepare()
-    pack_linear_layers(decoder)
-    return decoder
+    return decoding_copy(model if dtype is torch.float32 else copy.deepcopy(model).to(dtype))

@@ -1,4 +1,4 @@
-"""Packed linear layers, and models prepared for decoding: the results of what they replace."""
+"""Packed linear layers: the results and gradients of the layers that they replace."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,57 +6,83 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrizations, prune
 
-from compare.decoding.search import search
 from compare.system import packed_linear
-from compare.system.packed_linear import PackedLinear, pack_linear_layers
-from compare.system.precision import for_decoding
-from tests.kits.contract import LENGTHS, PAD, SPECIAL, V, make, sharpen
-
-SRC = torch.randint(4, V - 2, (4, 5), generator=torch.Generator().manual_seed(1))
-MASK = torch.arange(5) < torch.tensor(LENGTHS).unsqueeze(1)
+from compare.system.packed_linear import PackedLinear, is_packable
 
 
 @pytest.fixture(autouse=True)
-def tried_again() -> Iterator[None]:
-    """Try torch's operators anew in every test."""
+def small_products(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Pack for products of any size, and try torch's operators anew in every test."""
+    monkeypatch.setattr(packed_linear, "MIN_MULTIPLY_ADDS", 0)
     packed_linear._agrees.cache_clear()
     yield
     packed_linear._agrees.cache_clear()
 
 
-def model_of(dtype: torch.dtype) -> nn.Sequential:
+def layers(dtype: torch.dtype = torch.float32) -> list[nn.Linear]:
     torch.manual_seed(1)
-    return nn.Sequential(nn.Linear(24, 40), nn.Linear(40, 17, bias=False)).to(dtype)
+    return [nn.Linear(24, 40).to(dtype), nn.Linear(24, 17, bias=False).to(dtype)]
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.bfloat16, 1e-2)])
-@pytest.mark.parametrize("shape", [(24,), (1, 24), (7, 24), (3, 5, 24)])
-def test_products_are_those_of_the_layers(dtype: torch.dtype, tolerance: float, shape: tuple[int, ...]):
-    model = model_of(dtype)
+@pytest.mark.parametrize("shape", [(24,), (1, 24), (7, 24), (3, 5, 24), (0, 24)])
+def test_products_are_those_of_the_layer(dtype: torch.dtype, tolerance: float, shape: tuple[int, ...]):
     x = torch.randn(*shape[:-1], 2 * shape[-1]).to(dtype)[..., ::2]  # not contiguous
+    for layer in layers(dtype):
+        assert is_packable(layer)
+        packed = PackedLinear(layer)
+        with torch.no_grad():
+            torch.testing.assert_close(packed(x), layer(x), rtol=0, atol=tolerance)
+        assert (packed.packed is not None) == (x.numel() > 24)
+
+
+def test_small_products_and_single_rows_are_not_packed(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(packed_linear, "MIN_MULTIPLY_ADDS", 3 * 24 * 40)
+    packed = PackedLinear(layers()[0])
     with torch.no_grad():
-        expected = model(x)
-        pack_linear_layers(model)
-        assert all(isinstance(layer, PackedLinear) for layer in model)
-        torch.testing.assert_close(model(x), expected, rtol=0, atol=tolerance)
+        for rows, expected in ((1, False), (2, False), (3, True)):
+            packed(torch.ones(rows, 24))
+            assert (packed.packed is not None) == expected
 
 
-def test_gradients_are_those_of_the_layers():
-    model, twin = model_of(torch.float32), model_of(torch.float32)
-    pack_linear_layers(model)
-    for each in (model, twin):
-        each(torch.ones(2, 24)).square().sum().backward()
-    for found, expected in zip(model.parameters(), twin.parameters(), strict=True):
-        assert torch.equal(found.grad, expected.grad)
+def test_gradients_and_autocast_use_the_layer():
+    for layer in layers():
+        packed, x = PackedLinear(layer), torch.ones(2, 24)
+        gradients = [
+            torch.autograd.grad(each(x).square().sum(), list(layer.parameters())) for each in (packed, layer)
+        ]
+        assert all(map(torch.equal, *gradients))
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            assert packed(x).dtype is torch.bfloat16
+        assert packed.packed is None
 
 
-def test_a_layer_of_two_modules_stays_one_layer():
-    layer = nn.Linear(3, 3)
-    first, second = nn.Sequential(layer), nn.Sequential(layer)
-    pack_linear_layers(nn.ModuleList([first, second]))
-    assert first[0] is second[0]
-    assert first[0].weight is layer.weight
+def hooked(layer: nn.Linear) -> nn.Module:
+    layer.register_forward_hook(lambda module, args, result: 2 * result)
+    return layer
+
+
+def patched(layer: nn.Linear) -> nn.Module:
+    layer.forward = lambda x: x
+    return layer
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        hooked,
+        patched,
+        parametrizations.weight_norm,
+        lambda layer: prune.random_unstructured(layer, "weight", 0.5),
+        lambda layer: layer.double(),
+        lambda layer: layer.to("meta"),
+        lambda layer: nn.Bilinear(24, 2, 3),
+    ],
+)
+def test_other_layers_are_not_replaced(change: Any):
+    assert not is_packable(change(layers()[0]))
 
 
 def missing(*_: Any) -> Tensor:
@@ -64,40 +90,7 @@ def missing(*_: Any) -> Tensor:
 
 
 @pytest.mark.parametrize("multiply", [missing, lambda x, packed, bias: x @ packed.t().to_dense()])
-def test_layers_stay_where_the_operators_are_missing_or_wrong(multiply: Any, monkeypatch: pytest.MonkeyPatch):
+def test_nothing_is_packed_where_the_operators_are_missing_or_wrong(multiply: Any, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(packed_linear, "_pack", lambda weight: weight)
     monkeypatch.setattr(packed_linear, "_multiply", multiply)
-    model = model_of(torch.float32)
-    pack_linear_layers(model)
-    assert [type(layer) for layer in model] == [nn.Linear, nn.Linear]
-
-
-def test_float64_is_not_packed():
-    model = model_of(torch.float64)
-    pack_linear_layers(model)
-    assert [type(layer) for layer in model] == [nn.Linear, nn.Linear]
-
-
-@pytest.mark.parametrize(("name", "tie"), [("luong-general", "none"), ("transformer", "all")])
-@pytest.mark.parametrize("beam_size", [1, 3])
-def test_search_finds_what_it_finds_with_the_model_itself(name: str, tie: str, beam_size: int):
-    model = make(name, tie)
-    sharpen(model)
-    model = model.eval().float()
-    decoder = for_decoding(model, "fp32")
-    assert next(decoder.parameters()) is next(model.parameters())
-    assert any(isinstance(module, PackedLinear) for module in decoder.modules())
-    assert not any(isinstance(module, PackedLinear) for module in model.modules())
-    found = [
-        search(
-            each,
-            SRC.where(MASK, PAD),
-            MASK,
-            limits=torch.full((4,), 6),
-            special=SPECIAL,
-            beam_size=beam_size,
-        )
-        for each in (model, decoder)
-    ]
-    assert [each.tokens for each in found[0]] == [each.tokens for each in found[1]]
-    assert [each.score for each in found[0]] == pytest.approx([each.score for each in found[1]], abs=1e-4)
+    assert not is_packable(layers()[0])
