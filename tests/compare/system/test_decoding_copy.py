@@ -31,7 +31,9 @@ def is_packed(model: nn.Module) -> bool:
     return any(isinstance(module, PackedLinear) and module.packed is not None for module in model.modules())
 
 
-@pytest.mark.parametrize(("name", "tie"), [("luong-general", "none"), ("transformer", "all"), ("both", "none")])
+@pytest.mark.parametrize(
+    ("name", "tie"), [("luong-general", "none"), ("transformer", "all"), ("both", "none")]
+)
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_search_finds_what_it_finds_with_the_model_itself(name: str, tie: str, beam_size: int):
     both = ("luong-general", "transformer")
@@ -59,7 +61,7 @@ class Awkward(nn.Module):
         super().__init__()
         self.lock, self.generator = threading.Lock(), (i for i in range(3))
         self.first = nn.Linear(3, 3)
-        self.second = nn.Sequential(self.first, nn.Tanh())
+        self.again, self.second = self.first, nn.Sequential(self.first, nn.Tanh())
         self.computed = 2 * self.first.weight
         self.rnn, self.nothing = nn.LSTM(3, 3), None
         self.register_module("empty", None)
@@ -71,7 +73,7 @@ class Awkward(nn.Module):
 def test_nothing_of_a_model_has_to_be_copyable():
     model = Awkward()
     copy = decoding_copy(model)
-    assert copy.first is copy.second[0]
+    assert copy.first is copy.again is copy.second[0]
     assert (copy.rnn, copy.second[1], copy.lock) == (model.rnn, model.second[1], model.lock)
     x = torch.rand(4, 3)
     with torch.no_grad():

@@ -90,7 +90,9 @@ def missing(*_: Any) -> Tensor:
 
 
 @pytest.mark.parametrize("multiply", [missing, lambda x, packed, bias: x @ packed.t().to_dense()])
-def test_nothing_is_packed_where_the_operators_are_missing_or_wrong(multiply: Any, monkeypatch: pytest.MonkeyPatch):
+def test_nothing_is_packed_where_operators_are_missing_or_wrong(
+    multiply: Any, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(packed_linear, "_pack", lambda weight: weight)
     monkeypatch.setattr(packed_linear, "_multiply", multiply)
     assert not is_packable(layers()[0])
