@@ -16,6 +16,7 @@ from .attention import Attention, AttentionOutput, Past, Queries, Source
 from .config import Seq2SeqConfig
 from .dropouts import embed_tokens
 from .encoder import EncoderOutput
+from .joined_gates import JoinedStack, join_gates
 from .readout import Readout
 from .self_attention import SelfAttention
 from .stack import RecurrentStack
@@ -96,6 +97,7 @@ class Decoder(nn.Module):
             context_size=context_size if attention is not None and attention.context_to == "all" else 0,
             apart=config.queries_below_top,
         )
+        self.joined_gates: nn.ModuleList | None = None
         self.attention = source_attention
         self.needs_past = source_attention is not None and source_attention.needs_past
         self.own = SelfAttention(size) if config.self_attention in ("decoder", "both") else None
@@ -105,6 +107,10 @@ class Decoder(nn.Module):
         self.readout = None
         if config.readout != "none":
             self.readout = Readout(readout_size, config.output_size, maxout=config.readout == "maxout")
+
+    def prepare_decoding(self) -> None:
+        """Let ``step`` compute the gates of an LSTM by one product per layer; its weights must not change."""
+        self.joined_gates = join_gates(self.rnn)
 
     def remember(self, encoded: EncoderOutput) -> Memory:
         """Compute keys, values and initial states, once for all steps and hypotheses.
@@ -207,7 +213,11 @@ class Decoder(nn.Module):
         """
         steps, (rows, beam), depth = inputs.size(0), state.position.shape, self.query_depth
         has_upper = self.attends_before and steps > 1 and depth < self.config.num_layers
-        cells = StepwiseStack(self.rnn, inputs, depth if has_upper else None)
+        cells: StepwiseStack | JoinedStack
+        if self.joined_gates is not None and steps == 1 and not self.training and not joins_gradients():
+            cells = JoinedStack(self.rnn, self.joined_gates, inputs)
+        else:
+            cells = StepwiseStack(self.rnn, inputs, depth if has_upper else None)
         stepwise_readout = None
         if self.readout is not None and self.input_feeding:
             stepwise_readout = self.readout.stepwise(steps, rows * beam)

@@ -18,6 +18,7 @@ from compare.decoding.batch_search import BatchSearch, draw_samples, find_best, 
 from compare.decoding.length_penalty import LengthPenalty, length_penalties
 from compare.decoding.sampling import Sampling, count_repeats
 from compare.decoding.search import Hypothesis
+from compare.system.decoding_copy import decoding_copy
 from compare.system.distributed import SINGLE, Processes
 from data.batch import make_source_batch
 from data.encoded_split import Ints
@@ -282,20 +283,24 @@ class Translator:
         batch_tokens = self.decode.batch_tokens_on(self.device.type)
         batches = decode_batches(lengths, max(1, batch_tokens // width))
         rank, size = self.processes.rank, self.processes.size
-        shares = self.processes.gather(
-            lambda: [self._search_batch(sources, rows, search) for rows in batches[rank::size]]
-        )
+        shares = self.processes.gather(lambda: self._search_batches(sources, batches[rank::size], search))
         batch_results = [shares[number % size][number // size] for number in range(len(batches))]
         positions = np.argsort(np.concatenate(batches))
         columns = [list(chain.from_iterable(column)) for column in zip(*batch_results, strict=True)]
         return [[column[position] for position in positions] for column in columns]
 
-    def _search_batch(self, sources: list[list[int]], rows: Ints, search: BatchSearch) -> list[list[Any]]:
-        batch = [sources[row] for row in rows]
+    def _search_batches(
+        self, sources: list[list[int]], batches: Sequence[Ints], search: BatchSearch
+    ) -> list[list[list[Any]]]:
+        model = decoding_copy(self.model.eval())  # made for each call: training changes the weights between
+        return [self._search_batch(model, [sources[row] for row in rows], rows, search) for rows in batches]
+
+    def _search_batch(
+        self, model: "Model", batch: list[list[int]], rows: Ints, search: BatchSearch
+    ) -> list[list[Any]]:
         src, src_mask = (part.to(self.device) for part in make_source_batch(batch))
         limits = [int(self.decode.max_ratio * len(ids)) + EXTRA_TOKENS for ids in batch]
-        self.model.eval()
-        return search(self.model, src, src_mask, limits=torch.tensor(limits), rows=rows)
+        return search(model, src, src_mask, limits=torch.tensor(limits), rows=rows)
 
     def count_unknown(self, lines: Sequence[str]) -> int:
         """Count the lines with words that the source vocabulary lacks: the model reads <unk> for them."""

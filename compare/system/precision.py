@@ -6,6 +6,8 @@ from typing import TypeVar
 import torch
 from torch import nn
 
+from compare.system.decoding_copy import decoding_copy
+
 Module = TypeVar("Module", bound=nn.Module)
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -24,6 +26,6 @@ def precision_of(model: nn.Module) -> str:
 
 
 def for_decoding(model: Module, precision: str) -> Module:
-    """Return the model itself for fp32, or a copy in bf16, which is faster than autocast at every step."""
+    """Return a copy for search in a precision: bf16 weights beat autocast; see ``decoding_copy``."""
     dtype = DTYPES[precision]
-    return model if dtype is torch.float32 else copy.deepcopy(model).to(dtype)
+    return decoding_copy(model if dtype is torch.float32 else copy.deepcopy(model).to(dtype))

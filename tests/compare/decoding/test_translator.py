@@ -14,6 +14,7 @@ from compare.cli import main
 from compare.decoding.translator import Translator
 from compare.results.store import read_result
 from compare.results.trained_model import load_model
+from compare.system import packed_linear
 from data.vocabulary import BOS, EOS
 
 ROWS = ("luong-seed1", "transformer-seed1")
@@ -66,6 +67,24 @@ def test_the_decode_budget_changes_no_translation(sharp: Translator, row: Path):
     narrow.model.double().load_state_dict(sharp.model.state_dict())
     narrow.decode = dataclasses.replace(sharp.decode, batch_tokens=8)
     assert narrow.translate(LINES) == sharp.translate(LINES)
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_searches_use_the_weights_of_their_time(row: Path, beam: int, monkeypatch: pytest.MonkeyPatch):
+    """What is packed of the weights must not outlive a search, since training goes on between two."""
+    monkeypatch.setattr(packed_linear, "MIN_MULTIPLY_ADDS", 0)
+    translator, twin = load_model(row), load_model(row)
+    before = translator.search(LINES, beam)
+    for each in (translator, twin):
+        for parameter in each.model.parameters():
+            parameter.data.mul_(3.0)  # as optimizers of others do, which torch does not count as a change
+    after = translator.search(LINES, beam)
+    assert after == twin.search(LINES, beam)
+    assert [one.score for one in after] != pytest.approx([one.score for one in before], abs=0.01)
+    monkeypatch.setattr("compare.decoding.translator.decoding_copy", lambda model: model)
+    plain = translator.search(LINES, beam)
+    assert [one.tokens for one in after] == [one.tokens for one in plain]
+    assert [one.score for one in after] == pytest.approx([one.score for one in plain], abs=1e-3)
 
 
 def test_the_beam_of_the_run_is_the_default(sharp: Translator):
