@@ -69,6 +69,11 @@ def _multiply_by_onednn() -> None:
         setting.fp32_precision = before
 
 
+def sends_fp32_to_onednn() -> bool:
+    """Return whether ``tune_cpu`` has sent fp32 matrix products to oneDNN in this process."""
+    return str(torch.backends.mkldnn.matmul.fp32_precision) == "bf16"  # type: ignore[attr-defined]
+
+
 def _multiplies_in_fp32() -> bool:
     """Test whether fp32 matrices are multiplied in fp32; in bfloat16 the relative error would be 2e-3."""
     random = torch.Generator().manual_seed(0)

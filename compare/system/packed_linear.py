@@ -3,7 +3,8 @@
 At every product oneDNN copies the weights into blocks as its kernel reads them. With the few rows of a
 decoding step this copy takes as long as the product itself. torch has operators that copy once and then
 multiply by the copy, which torch.compile calls. They are not public: where they are missing or disagree with
-``torch.nn.functional.linear``, layers stay as they are.
+``torch.nn.functional.linear``, layers stay as they are, and so they do in fp32 where MKL multiplies, as on
+processors of Intel with AMX (``tune_cpu``).
 """
 
 from functools import cache
@@ -12,6 +13,8 @@ from typing import Any, TypeGuard
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
+
+from compare.system.cpu import sends_fp32_to_onednn
 
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 1e-2}
 """Largest difference between both products of the trial, whose results are about 1, by dtype."""
@@ -61,7 +64,7 @@ def is_packable(module: nn.Module) -> TypeGuard[nn.Linear]:
         and weight.is_contiguous()
         and weight.numel() > 0
         and weight.device.type == "cpu"
-        and weight.dtype in TOLERANCE
+        and (weight.dtype is torch.bfloat16 or (weight.dtype is torch.float32 and sends_fp32_to_onednn()))
         and _agrees(weight.dtype)
     )
 

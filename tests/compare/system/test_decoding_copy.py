@@ -19,6 +19,7 @@ from tests.kits.contract import SPECIAL, make, sharpen, sources
 @pytest.fixture(autouse=True)
 def small_products(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(packed_linear, "MIN_MULTIPLY_ADDS", 0)
+    monkeypatch.setattr(packed_linear, "sends_fp32_to_onednn", lambda: True)
 
 
 def sharp(name: str, tie: str = "none") -> nn.Module:

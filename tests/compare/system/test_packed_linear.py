@@ -14,8 +14,9 @@ from compare.system.packed_linear import PackedLinear, is_packable
 
 @pytest.fixture(autouse=True)
 def small_products(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Pack for products of any size, and try torch's operators anew in every test."""
+    """Pack products of any size and dtype, and try torch's operators anew in every test."""
     monkeypatch.setattr(packed_linear, "MIN_MULTIPLY_ADDS", 0)
+    monkeypatch.setattr(packed_linear, "sends_fp32_to_onednn", lambda: True)
     packed_linear._agrees.cache_clear()
     yield
     packed_linear._agrees.cache_clear()
@@ -45,6 +46,11 @@ def test_small_products_and_single_rows_are_not_packed(monkeypatch: pytest.Monke
         for rows, expected in ((1, False), (2, False), (3, True)):
             packed(torch.ones(rows, 24))
             assert (packed.packed is not None) == expected
+
+
+def test_fp32_is_packed_only_where_onednn_multiplies_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(packed_linear, "sends_fp32_to_onednn", lambda: False)
+    assert [is_packable(layers(dtype)[0]) for dtype in (torch.float32, torch.bfloat16)] == [False, True]
 
 
 def test_gradients_and_autocast_use_the_layer():
