@@ -278,12 +278,16 @@ class Seq2SeqConfig:
         """Reject what norms between layers cannot be combined with."""
         if self.cell not in MIN_CELLS:
             cells = " or ".join(f'"{cell}"' for cell in MIN_CELLS)
-            raise ValueError(f'pre_norm needs cell {cells}, got "{self.cell}"')
+            raise ValueError(f'pre_norm needs cell {cells}, got "{self.cell}": use pre_norm false')
         if self.direction == "both-bottom":
-            raise ValueError('pre_norm needs layers of one width, not direction "both-bottom": use "both"')
+            raise ValueError(
+                'pre_norm needs layers of one width, not direction "both-bottom": use "both", or pre_norm '
+                "false"
+            )
         if self.queries_below_top:
             raise ValueError(
-                "pre_norm needs the top layer to attend, whose output is normalised: leave query_layer out"
+                "pre_norm needs the top layer to attend, whose output is normalised: leave query_layer out, "
+                "or use pre_norm false"
             )
 
     def _check_sizes(self) -> None:

@@ -101,8 +101,10 @@ def _current_section(name: str, section: Any) -> Any:
     preset = current.get("preset")
     if not isinstance(preset, str):
         return current
-    # A run folder lists all settings, which tell which model it has, and has ``norm_kind`` if it is of today.
-    # A file written by hand means today's, also with a norm of its own.
+    # A run folder lists all settings, which tell which model it has, and has ``norm_kind`` or ``pre_norm`` if
+    # it is of today. A file written by hand means today's, also with a norm of its own.
+    if preset in ("min-gru", "min-lstm") and "feed_summary" in current:
+        current = {"pre_norm": False} | current
     is_old = "d_model" in current and "norm_kind" not in current
     renamed = current_preset(preset, is_old_tiny=is_old and current.get("norm") == "post")
     if renamed == preset:

@@ -11,7 +11,7 @@ from torch import Tensor
 from compare.config.training_sections import RegularizationConfig
 from compare.protocol import EncoderDecoder, Features
 from compare.training.loss import (
-    Inputs,
+    ModelInputs,
     TranslationLoss,
     add_output_gradients,
     chunk_rows,
@@ -65,9 +65,11 @@ class ConsistencyLoss(TranslationLoss):
         )
 
     def cross_entropy(
-        self, features: Features, real: Tensor, targets: Tensor, inputs: Inputs
+        self, features: Features, real: Tensor, targets: Tensor, inputs: ModelInputs
     ) -> tuple[Tensor, Tensor]:
         """Compute the loss of the predictions p, ``features``, and of those of a second pass.
+
+        Arguments and result are those of ``TranslationLoss.cross_entropy``.
 
         Raises:
             ValueError: the model is trained by REINFORCE, whose sampled choices no gradient of KL reaches.

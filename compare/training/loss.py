@@ -34,8 +34,8 @@ class LossSums(NamedTuple):
     """Number of real target tokens, end of sentence included."""
 
 
-Inputs = tuple[Tensor, Tensor, Tensor, Tensor | None]
-"""What a model gets of a batch: ``src``, ``src_mask``, ``tgt_in`` and ``src_lengths``."""
+ModelInputs = tuple[Tensor, Tensor, Tensor, Tensor | None]
+"""Arguments of ``compute_features``: src (B, S), src_mask (B, S), tgt_in (B, T) and src_lengths (B,)."""
 
 
 class TranslationLoss(nn.Module):
@@ -90,7 +90,7 @@ class TranslationLoss(nn.Module):
         return LossSums(minimised, nll.sum(), int(real.numel()))
 
     def cross_entropy(
-        self, features: Features, real: Tensor, targets: Tensor, inputs: Inputs
+        self, features: Features, real: Tensor, targets: Tensor, inputs: ModelInputs
     ) -> tuple[Tensor, Tensor]:
         """Compute the loss of the predictions; subclasses may compare them with those of further passes.
 

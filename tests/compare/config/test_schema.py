@@ -10,7 +10,9 @@ import torch
 
 from compare.config import schema
 from compare.config.parse import load_experiment
+from compare.config.run import resolve_models
 from compare.config.schema import RENAMED, SCHEMA, current_config, current_names
+from compare.config.toml_text import to_toml
 from compare.experiment.run_all import run_experiment
 from compare.models.presets import PRESETS
 from compare.results.result import Result
@@ -69,6 +71,21 @@ def test_the_name_of_an_old_model_that_a_new_one_has_taken_is_told_by_its_settin
     assert Result.from_json(json.dumps(record)).preset == "transformer-tiny"
     del record["settings_hash"]
     assert Result.from_json(json.dumps(record)).preset == "transformer-postnorm-2x128"
+
+
+@pytest.mark.parametrize("preset", ["min-gru", "min-lstm"])
+def test_cells_without_norms_stay_so(tmp_path: Path, preset: str):
+    """The presets have norms between layers now; what a run folder of before lists is read as it was."""
+    path = tmp_path / "old.toml"
+    beginning = f'[[models]]\npreset = "{preset}"\n'
+    path.write_text(beginning)
+    today = resolve_models(load_experiment(path), str(path))[0]
+    table = {name: value for name, value in today.model_table().items() if name not in ("pre_norm", "preset")}
+    path.write_text(beginning + to_toml({}, [table]).partition("[[models]]")[2])
+    assert PRESETS[preset].architecture.pre_norm
+    assert not resolve_models(load_experiment(path), str(path))[0].model_table()["pre_norm"]
+    path.write_text(beginning + "hidden_size = 64\n")
+    assert resolve_models(load_experiment(path), str(path))[0].model_table()["pre_norm"]
 
 
 def test_no_present_name_is_an_old_one():
