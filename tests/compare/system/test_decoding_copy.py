@@ -62,14 +62,16 @@ def test_search_finds_what_it_finds_with_the_model_itself(name: str, tie: str, b
 
 def test_members_of_an_ensemble_keep_their_own_gates():
     """What a member has prepared is freed while the next one prepares, which may get the same addresses."""
-    members = [seq2seq.make("deep-before").float() for _ in range(2)]
+    members = [seq2seq.make("gnmt").float() for _ in range(3)]
     with torch.no_grad():
-        for parameter in members[1].parameters():
-            parameter.neg_()
+        for member, factor in zip(members, (1.0, -1.0, 0.5), strict=True):
+            for parameter in member.parameters():
+                parameter.mul_(factor)
     model = Ensemble(members)
     copy = decoding_copy(model)
     assert_finds_the_same(copy, model, 3)
-    assert is_packed(copy)
+    gates = {id(layer) for member in copy.members for layer in member.decoder.joined_gates}
+    assert len(gates) == 3 * 4
 
 
 class Awkward(nn.Module):
