@@ -7,13 +7,13 @@ import torch
 from torch import Tensor, nn
 
 from .cells import lstm_step
-from .stack import MAX_PLAIN_LAYERS, RecurrentStack
+from .stack import RecurrentStack
 
 
 def join_gates(stack: RecurrentStack) -> nn.ModuleList | None:
     """Join the weights of each layer of an LSTM to one, W [x; h] + b; None for other cells.
 
-    They are copies, so later changes of the stack's weights do not reach them.
+    They are copies, as large as the weights, which later changes of the stack's weights do not reach.
     """
     layers = []
     for cell in stack.cells:
@@ -32,17 +32,17 @@ class JoinedStack:
 
     def __init__(self, stack: RecurrentStack, gates: nn.ModuleList, inputs: Tensor) -> None:
         """Prepare a step with the inputs (1, N, X)."""
-        self.context_size, self.gates, self.inputs = stack.context_size, gates, inputs
+        self.stack, self.gates, self.inputs = stack, gates, inputs
 
     def __call__(self, t: int, feedback: Tensor, h: list[Tensor], c: list[Tensor]) -> list[Tensor]:
         """Compute the step ``t``, 0; arguments and result as for ``StepwiseStack``."""
         x, outputs, dtype = self.inputs[t], list[Tensor](), self.inputs.dtype
         for i, layer in enumerate(self.gates):
-            parts = (x, feedback, h[i]) if i == 0 or self.context_size else (x, h[i])
+            parts = (x, feedback, h[i]) if i == 0 or self.stack.context_size else (x, h[i])
             gates = layer(torch.cat([part.to(dtype) for part in parts], dim=-1))
             # With bfloat16 weights c stays float32: a sum over all steps, which bfloat16 would round.
             next_h, c[i] = lstm_step(gates.to(c[i].dtype), c[i])
             h[i] = next_h.to(dtype)
-            x = h[i] if i < MAX_PLAIN_LAYERS else x + h[i]
+            x = h[i] if i < self.stack.max_plain else x + h[i]
             outputs.append(x)
         return outputs

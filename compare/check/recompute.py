@@ -25,6 +25,7 @@ from compare.check.translations import check_against_references, check_weights
 from compare.config.plugins import plugin_problem
 from compare.results.result import Result
 from compare.results.store import read_registry, read_results
+from compare.system.cpu import tune_cpu
 from compare.system.version import code_version
 
 logger = logging.getLogger(__name__)
@@ -55,6 +56,8 @@ def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = ""
     results = read_results(folder)
     if not any(result.status != "unfinished" for result in results):
         raise ValueError(f"{folder} holds no finished run: nothing to check")
+    if decode:
+        tune_cpu()  # as the runs did, so that products are rounded alike
     registry = read_registry(folder / REGISTRY) if (folder / REGISTRY).is_file() else {}
     findings: list[ComparedValue | Gap] = []
     runs: list[CheckedRun] = []

@@ -17,6 +17,7 @@ from compare.results.trained_model import load_model
 from compare.scoring.score import bleu_and_length_ratio
 from compare.system.device import device_name, pick_device
 from compare.system.hints import first_line
+from compare.system.version import code_version
 from compare.training.loss import TranslationLoss
 from data.text.lines import read_lines
 
@@ -29,7 +30,7 @@ LOSS_TOLERANCE, BLEU_TOLERANCE = 1e-3, 0.1
 LENGTH_TOLERANCE = 5e-3
 """Largest relative difference of length ratios between two machines."""
 OTHER_LINES = 0.02
-"""Largest share of lines that another machine may translate otherwise: nearly equal scores change places."""
+"""Largest share of lines that another machine or code may translate otherwise: near ties change places."""
 
 
 def check_against_references(run: CheckedRun) -> Iterator[ComparedValue]:
@@ -94,15 +95,13 @@ class _WeightsCheck:
                 for index, line in zip(indices, lines, strict=True)
             ]
             different = sum(not finding.same for finding in findings)
-            if self._same_machine() or different > math.ceil(OTHER_LINES * len(findings)):
+            if self._rounds_alike() or different > math.ceil(OTHER_LINES * len(findings)):
                 yield from join_differences(findings)
                 continue
             yield from (finding for finding in findings if finding.same)
             if different:
-                subject = (
-                    f"{different} of {len(findings)} lines of {test}.hyp, which this machine translates "
-                )
-                yield Gap(f"{subject}otherwise: it is not that of the run", self.run.name)
+                subject = f"{different} of {len(findings)} lines of {test}.hyp, translated otherwise here"
+                yield Gap(f"{subject}: machine or code is not that of the run", self.run.name)
 
     def check_validation(self) -> Iterator[ComparedValue]:
         """Compare loss and BLEU of the weights on the validation set with the final line of the log."""
@@ -153,10 +152,11 @@ class _WeightsCheck:
             name = f"{path.name}: nll of {test}, by the weights"
             yield ComparedValue(self.run.name, name, recorded.nll, found.nll, LOSS_TOLERANCE)
 
-    def _same_machine(self) -> bool:
-        """Return whether device, torch and threads are those that the result names."""
-        here = (device_name(self.device), torch.__version__, torch.get_num_threads())
-        return here == (self.run.result.device, self.run.result.torch, self.run.result.threads)
+    def _rounds_alike(self) -> bool:
+        """Return whether device, torch, threads and code are those that the result names."""
+        result, code = self.run.result, code_version(self.run.folder.run.plugins)
+        here = (device_name(self.device), torch.__version__, torch.get_num_threads(), code)
+        return here == (result.device, result.torch, result.threads, result.code_version)
 
 
 def _device_or_cpu(name: str) -> torch.device:

@@ -15,6 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from compare.models.flops import forward_flops
 from compare.protocol import EncoderDecoder, keep, select
+from compare.system.decoding_copy import prepare_copy
 from compare.training.loss import TranslationLoss
 from compare.training.serialization import load_weights, model_weights, save_weights, set_weights
 
@@ -199,6 +200,16 @@ def check_selection(model: "Model", atol: float = ATOL) -> None:
             _equal(logits[:, k], expected, atol, "the logits after a reordering of the state")
 
 
+def check_copy(model: "Model", atol: float = ATOL) -> None:
+    """The copy on which a search steps has the logits of the model, which stays as it is."""
+    (src, mask), tokens = sources(), beams()
+    expected = stepped(model, src, mask, tokens)
+    copied = stepped(prepare_copy(model), src, mask, tokens)
+    _equal(copied, expected, atol, "the logits of the model and of its copy for a search")
+    again = stepped(model, src, mask, tokens)
+    _require(torch.equal(again, expected), "preparing a copy for a search changes the model")
+
+
 def check_attention(model: "Model", atol: float = ATOL) -> None:
     """Attention weights are at least 0, sum up to 1 at most, and see neither padding nor the future."""
     (src, mask), tgt_in = sources(width=7), targets()
@@ -243,6 +254,7 @@ CHECKS: Mapping[str, Callable[..., None]] = {
     "batch neighbours": check_neighbours,
     "hypotheses of a beam": check_beams,
     "selection of states": check_selection,
+    "copy for a search": check_copy,
     "attention weights": check_attention,
     "gradients on or off": check_gradient_mode,
     "repetition": check_repetition,

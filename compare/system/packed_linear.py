@@ -3,8 +3,8 @@
 At every product oneDNN copies the weights into blocks as its kernel reads them. With the few rows of a
 decoding step this copy takes as long as the product itself. torch has operators that copy once and then
 multiply by the copy, which torch.compile calls. They are not public: where they are missing or disagree with
-``torch.nn.functional.linear``, layers stay as they are, and so they do in fp32 where MKL multiplies, as on
-processors of Intel with AMX (``tune_cpu``).
+``torch.nn.functional.linear``, layers stay as they are. In fp32 they also do unless ``tune_cpu`` has sent
+products to oneDNN: not in a process that did not call it, nor on processors of Intel with AMX.
 """
 
 from functools import cache
@@ -36,21 +36,21 @@ class PackedLinear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map x (..., in_features) to (..., out_features)."""
-        if torch.is_grad_enabled() or x.dtype is not self.weight.dtype or not self._gains(x):
+        if torch.is_grad_enabled() or x.dtype is not self.weight.dtype or not self._is_faster(x):
             return super().forward(x)
         if self.packed is None:
             self.packed = _pack(self.weight)
         return _multiply(x, self.packed, self.bias)
 
-    def _gains(self, x: Tensor) -> bool:
-        """Whether the packed product takes less time; autocast multiplies in another dtype."""
+    def _is_faster(self, x: Tensor) -> bool:
+        """Return whether the packed product takes less time; autocast multiplies in another dtype."""
         several_rows = x.numel() > self.in_features  # for a product with one vector nothing is copied
         is_large = x.numel() * self.out_features >= MIN_MULTIPLY_ADDS
         return several_rows and is_large and not torch.is_autocast_enabled(x.device.type)
 
 
 def is_packable(module: nn.Module) -> TypeGuard[nn.Linear]:
-    """Whether a ``PackedLinear`` computes the same as this module.
+    """Return whether a ``PackedLinear`` computes the same as this module, and torch can pack its dtype.
 
     It does not in place of modules of subclasses, of hooks, such as those of weight normalisation and
     pruning, or of weights that are no plain tensors, such as quantised ones.
@@ -64,9 +64,14 @@ def is_packable(module: nn.Module) -> TypeGuard[nn.Linear]:
         and weight.is_contiguous()
         and weight.numel() > 0
         and weight.device.type == "cpu"
-        and (weight.dtype is torch.bfloat16 or (weight.dtype is torch.float32 and sends_fp32_to_onednn()))
-        and _agrees(weight.dtype)
+        and packs(weight.dtype)
     )
+
+
+def packs(dtype: torch.dtype) -> bool:
+    """Return whether linear layers with weights of a dtype are packed in this process."""
+    by_onednn = dtype is torch.bfloat16 or (dtype is torch.float32 and sends_fp32_to_onednn())
+    return by_onednn and _agrees(dtype)
 
 
 @cache

@@ -15,7 +15,7 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import read_results
 from tests.kits.cli import Refusal
 from tests.kits.forgery import edit_json, edit_text, renew_hashes, renew_views
-from tests.kits.tamper_actions import LSTM, OTHER, RUN, RUNS
+from tests.kits.tamper_actions import LSTM, OTHER, RUN, RUNS, correct_line
 
 NAMES = f"({', '.join((RUN, LSTM, OTHER, 'lstm-seed2'))})"
 
@@ -124,3 +124,16 @@ def test_a_number_of_lines_that_is_none(lines: str, honest: Path, refusal: Refus
     assert refusal("check", honest, f"--decode={lines}").startswith(
         f"--decode {lines}: must be a whole number"
     )
+
+
+def test_another_code_version_may_translate_a_line_otherwise(forged: Path):
+    """As another machine may: the rounding of one version need not be that of the next."""
+    correct_line(forged)
+    edit_json(forged / RUN / "result.json", lambda row: row.update(code_version="0.1.0+0"))
+    renew_hashes(forged)
+    renew_views(forged)
+    result = check_experiment(forged, decode=10**6)
+    assert not [value for value in result.differences if "line" in value.name]
+    (line,) = (line for line in result.not_checked if "translated otherwise here" in line)
+    assert line.startswith("1 of ")
+    assert line.endswith(f"machine or code is not that of the run ({RUN})")

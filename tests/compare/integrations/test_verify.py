@@ -168,6 +168,22 @@ def raises(base: type) -> type:
     return Model
 
 
+def prepares_other_weights(base: type) -> type:
+    class Model(base):
+        def prepare_decoding(self) -> None:
+            self.output = torch.nn.Linear(self.output.in_features, self.output.out_features)
+
+    return Model
+
+
+def prepares_in_place(base: type) -> type:
+    class Model(base):
+        def prepare_decoding(self) -> None:
+            self.output.weight.mul_(2)
+
+    return Model
+
+
 BROKEN = {
     sees_the_future: "causality",
     reads_padding: "padding",
@@ -175,6 +191,8 @@ BROKEN = {
     mixes_the_beam: "hypotheses of a beam",
     puts_the_beam_first: "interface",
     steps_otherwise: "step equals forward",
+    prepares_other_weights: "copy for a search",
+    prepares_in_place: "copy for a search",
     attends_to_padding: "attention weights",
     swaps_attention: "attention weights",
     has_an_unused_layer: "gradients",
@@ -220,7 +238,7 @@ def test_the_commands_status_says_whether_all_checks_hold(
 ):
     random, dtype = torch.get_rng_state(), torch.get_default_dtype()
     assert main(["models", "conv-gru", "--verify"]) == 0
-    assert capsys.readouterr().out.endswith("conv-gru: all 16 checks hold\n")
+    assert capsys.readouterr().out.endswith("conv-gru: all 17 checks hold\n")
     assert main(["models", with_model(raises), "--verify"]) == 1
     assert "  attention weights     FAILED: NotImplementedError: later\n" in capsys.readouterr().out
     assert main(["models", "lstm", "--verify", "--json"]) == 0

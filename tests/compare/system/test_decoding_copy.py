@@ -13,6 +13,7 @@ from compare.system import packed_linear
 from compare.system.decoding_copy import decoding_copy
 from compare.system.packed_linear import PackedLinear
 from compare.system.precision import for_decoding
+from tests.kits import seq2seq
 from tests.kits.contract import SPECIAL, make, sharpen, sources
 
 
@@ -32,6 +33,17 @@ def is_packed(model: nn.Module) -> bool:
     return any(isinstance(module, PackedLinear) and module.packed is not None for module in model.modules())
 
 
+def assert_finds_the_same(copy: nn.Module, model: nn.Module, beam_size: int) -> None:
+    src, mask = sources()
+    results = [
+        search(each, src, mask, limits=torch.full((4,), 6), special=SPECIAL, beam_size=beam_size)
+        for each in (model, copy)
+    ]
+    assert [each.tokens for each in results[0]] == [each.tokens for each in results[1]]
+    scores = [[each.score for each in result] for result in results]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-4)
+
+
 @pytest.mark.parametrize(
     ("name", "tie"), [("luong-general", "none"), ("transformer", "all"), ("both", "none")]
 )
@@ -41,18 +53,25 @@ def test_search_finds_what_it_finds_with_the_model_itself(name: str, tie: str, b
     model = Ensemble([sharp(each) for each in both]) if name == "both" else sharp(name, tie)
     before = {key: id(module) for key, module in model.named_modules()}
     copy = decoding_copy(model)
-    src, mask = sources()
-    results = [
-        search(each, src, mask, limits=torch.full((4,), 6), special=SPECIAL, beam_size=beam_size)
-        for each in (model, copy)
-    ]
-    assert [each.tokens for each in results[0]] == [each.tokens for each in results[1]]
-    scores = [[each.score for each in result] for result in results]
-    assert scores[0] == pytest.approx(scores[1], abs=1e-4)
+    assert_finds_the_same(copy, model, beam_size)
     assert is_packed(copy)
     assert {key: id(module) for key, module in model.named_modules()} == before
     own = {id(tensor) for tensor in chain(model.parameters(), model.buffers())}
     assert all(id(tensor) in own for key, tensor in copy.named_parameters() if "joined_gates" not in key)
+
+
+def test_members_of_an_ensemble_keep_their_own_gates():
+    """What a member has prepared is freed while the next one prepares, which may get the same addresses."""
+    members = [seq2seq.make("gnmt").float() for _ in range(3)]
+    with torch.no_grad():
+        for member, factor in zip(members, (1.0, -1.0, 0.5), strict=True):
+            for parameter in member.parameters():
+                parameter.mul_(factor)
+    model = Ensemble(members)
+    copy = decoding_copy(model)
+    assert_finds_the_same(copy, model, 3)
+    gates = {id(layer) for member in copy.members for layer in member.decoder.joined_gates}
+    assert len(gates) == 3 * 4
 
 
 class Awkward(nn.Module):
@@ -83,10 +102,43 @@ def test_nothing_of_a_model_has_to_be_copyable():
     assert type(model.first) is type(model.second[0]) is nn.Linear
 
 
+class Registers(nn.Module):
+    """Registers one thing of each kind before a search."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(2, 2))
+
+    def prepare_decoding(self) -> None:
+        self.register_buffer("saved", 2 * self.weight)
+        self.register_buffer("computed", 3 * self.weight, persistent=False)
+        self.weight = nn.Parameter(4 * self.weight.detach())
+        self.added = nn.Linear(2, 2)
+
+
+def test_what_a_copy_registers_is_not_registered_with_the_model():
+    model = nn.Sequential(Registers())
+    copy = decoding_copy(model)
+    assert sorted(copy.state_dict()) == ["0.added.bias", "0.added.weight", "0.saved", "0.weight"]
+    assert torch.equal(copy[0].computed, torch.full((2, 2), 3.0))
+    assert list(model.state_dict()) == ["0.weight"]
+    assert not model[0]._non_persistent_buffers_set
+    assert not hasattr(model[0], "computed")
+    assert torch.equal(model[0].weight, torch.ones(2, 2))
+
+
+def test_nothing_is_prepared_where_nothing_is_packed(monkeypatch: pytest.MonkeyPatch):
+    """Joined gates are copies of all weights, which gain nothing there."""
+    model = sharp("luong-general")
+    monkeypatch.setattr(packed_linear, "sends_fp32_to_onednn", lambda: False)
+    assert decoding_copy(model) is model
+    assert decoding_copy(model.double()) is model
+
+
 def test_modules_where_nothing_changes_and_other_devices_keep_the_model():
     unchanged = nn.Sequential(nn.Embedding(3, 4), nn.GRU(4, 5), nn.Linear(5, 3).double())
     assert decoding_copy(unchanged) is unchanged
-    assert decoding_copy(nn.Sequential()) is not None
+    assert decoding_copy(empty := nn.Sequential()) is empty
     model = sharp("luong-general").to("meta")
     assert decoding_copy(model) is model
 
