@@ -165,9 +165,9 @@ def tune(
     else:
         print_visible(markdown_table([{key.replace("_", " "): row[key] for key in row} for row in rows]))
     if tuning.missing:
+        trials_left = "1 trial has" if tuning.missing == 1 else f"{tuning.missing} trials have"
         logger.warning(
-            f"{tuning.missing} trials have not ended: the same command again finishes those that no other "
-            "process works on"
+            f"{trials_left} not ended: the same command again finishes what no other process works on"
         )
     elif tuning.best is None:
         logger.error("no best.toml: all trials of a model failed; draw from another range with --space")

@@ -90,7 +90,7 @@ class DecodeConfig:
     """Divisor of a log-probability: wu, ((5 + length) / 6) ** alpha (Wu et al. 2016, eq. 14), length,
     length ** alpha, or both: one of the two is chosen too."""
     max_ratio: float = 2.0
-    """A translation has at most max_ratio * source tokens + EXTRA_TOKENS tokens."""
+    """A translation has at most max_ratio * source tokens + 10 tokens."""
     batch_tokens: int = 0
     """Maximum of source tokens times hypotheses decoded together; 0: 4,096, or 65,536 on a GPU."""
 

@@ -13,7 +13,7 @@ from compare.experiment.convergence_file import read_convergence, to_json
 from compare.experiment.published_config import MAX_BYTES, corpus_name, published_config, without_path
 from compare.experiment.source_note import EXPERIMENT, source_note
 from compare.experiment.task import task_of
-from compare.experiment.tune.search_folder import DESCRIPTION
+from compare.experiment.tune.description import DESCRIPTION
 from compare.experiment.tune.trial_log import TRIALS
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_registry, read_results

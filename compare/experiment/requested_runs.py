@@ -55,11 +55,13 @@ def choose_models(models: Sequence[Run], only: Sequence[str]) -> list[Run]:
     labels = [run.label for run in models]
     chosen: set[str] = set()
     for label in only:
-        found = {each for each in labels if fnmatchcase(each, label)}
-        found = found or {run.label for run in models if is_of_grid(run.label, label, run.model.settings())}
-        if not found:
+        matches = {each for each in labels if fnmatchcase(each, label)}
+        matches = matches or {
+            run.label for run in models if is_of_grid(run.label, label, run.model.settings())
+        }
+        if not matches:
             raise ValueError(
                 f"--only: no model is labelled {abbreviate(label)}; {did_you_mean(label, labels)}"
             )
-        chosen |= found
+        chosen |= matches
     return [run for run in models if run.label in chosen]

@@ -23,7 +23,7 @@ from compare.config.parse import load_experiment
 from compare.config.resolve_model import resolve_model
 from compare.config.sections import DecodeConfig
 from compare.decoding.length_penalty import length_penalties
-from compare.experiment.tune.search_folder import read_description
+from compare.experiment.tune.description import read_description
 from compare.experiment.tune.trial_log import TrialResult, read_trials, write_trials
 from compare.report.tables.table import TableForm, render_table
 from compare.results.result import Result

@@ -91,7 +91,10 @@ def wait_for_jobs(
             except ValueError as error:
                 logger.warning(str(error))
                 continue
-            for name in [name for name, job in waiting.items() if job not in active]:
+            for name, job in list(waiting.items()):
+                if job in active:
+                    absent.pop(name, None)
+                    continue
                 absent[name] += 1
                 if absent[name] == 2:
                     del waiting[name]

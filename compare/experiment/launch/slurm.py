@@ -74,7 +74,7 @@ class SlurmArray:
         announce(begun, prepared, reporter)
 
         def ended(name: str) -> None:
-            _tell_end(experiment / name, jobs[name], queue.log(jobs[name]))
+            _report_end(experiment / name, jobs[name], queue.log(jobs[name]))
 
         trainings = {run.name: Training(run.metrics, run.run.train.max_updates) for run in begun}
         wait_for_jobs(queue, jobs, trainings, ended, reporter)
@@ -115,7 +115,7 @@ def _runs(experiment: Path) -> list[Path]:
     return [path.parent for path in experiment.glob("*/config.toml")]
 
 
-def _tell_end(run: Path, job: str, log: Path) -> None:
+def _report_end(run: Path, job: str, log: Path) -> None:
     """Tell how a run has ended, and write results.jsonl."""
     result = read_result(run)
     if result.status == "unfinished":

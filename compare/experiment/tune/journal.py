@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from compare.experiment.tune.description import DESCRIPTION, key_of, read_description
 from compare.experiment.tune.space import Space, draw_settings
 from compare.experiment.tune.trial_log import MAX_BYTES, TrialResult
 from compare.system.hints import abbreviate
@@ -40,7 +41,8 @@ class Journal:
         """Read the ended trials by label and number.
 
         Raises:
-            ValueError: the journal is damaged, or one of another search.
+            ValueError: the journal is damaged, or one of another search; or the settings of a model have
+                changed since this process began.
         """
         if not self.path.exists():
             return {}
@@ -65,7 +67,11 @@ class Journal:
             return {str(attributes.get("label")) for _, attributes, _ in self._entries()}
 
     def add(self, trial: TrialResult) -> None:
-        """Append an ended trial."""
+        """Append an ended trial.
+
+        Raises:
+            ValueError: the settings of its model have changed since this process began.
+        """
         import optuna
 
         values = dataclasses.asdict(trial)
@@ -79,6 +85,7 @@ class Journal:
             user_attrs={**values, "key": self.keys[trial.label]},
         )
         with lock_folder(self.folder, wait=True):
+            self.refuse_changed_settings(trial.label)
             storage = self._storage()
             if trial.label in _names(storage):
                 study = optuna.load_study(study_name=trial.label, storage=storage)
@@ -86,6 +93,12 @@ class Journal:
                 study = optuna.create_study(study_name=trial.label, storage=storage, direction="maximize")
             study.add_trial(entry)
             sync_file(self.path)  # and its folder, in which it may be new
+
+    def refuse_changed_settings(self, label: str) -> None:
+        """Raise ValueError if another process has changed the settings of a model since this one began."""
+        with lock_folder(self.folder, wait=True):
+            if self._key_now(label) != self.keys[label]:
+                raise self._changed(label)
 
     def _entries(self) -> list[tuple[dict[str, Any], dict[str, Any], float | None]]:
         """Read parameters, attributes and value of every trial of every study."""
@@ -123,15 +136,28 @@ class Journal:
     ) -> TrialResult:
         """Check that an entry is of this search, and return its result."""
         values = dict(attributes)
-        key = values.pop("key", None)
-        if key is None or key != self.keys.get(str(values.get("label"))):
+        key, label = values.pop("key", None), str(values.get("label"))
+        if key is None or key != self.keys.get(label):
+            if key == self._key_now(label):
+                raise self._changed(label)
             raise ValueError(
-                f"{self.path} is the journal of another search: choose another folder with --out"
+                f"{self.path} is the journal of another search, or was begun by an earlier version: choose "
+                "another folder with --out"
             )
         result = TrialResult.from_dict({**values, "settings": settings}, str(self.path))
         if result.bleu != value:
             raise self._forged(result, f"two scores, {result.bleu} and {value}")
         return result
+
+    def _key_now(self, label: str) -> str:
+        """Return the key that tune.json gives now, after other processes may have changed it."""
+        return key_of(read_description(self.folder / DESCRIPTION)["settings"], label)
+
+    def _changed(self, label: str) -> ValueError:
+        return ValueError(
+            f"{self.folder}: the settings of {abbreviate(label)} have changed since this process began: "
+            "start it again"
+        )
 
     def _forged(self, trial: TrialResult, what: str) -> ValueError:
         return ValueError(

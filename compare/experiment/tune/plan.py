@@ -39,7 +39,7 @@ class TuningPlan:
     space: Space = field(default_factory=lambda: DEFAULT_SPACE)
     """Tuned settings; see ``parse_space``."""
     only: Sequence[str] = ()
-    """Labels of the models to tune, in which * stands for any text; empty: all."""
+    """As for ``choose_models``."""
 
     def __post_init__(self) -> None:
         """Reject numbers out of range."""

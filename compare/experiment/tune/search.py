@@ -47,13 +47,16 @@ class Tuning:
     trials: Sequence[TrialResult]
     """Ended trials by number, then in the order of the models."""
     missing: int
-    """Trials that have not ended."""
+    """Trials of the tuned models that have not ended."""
     best: Path | None
-    """The winning experiment file; None while trials are missing, or if all trials of a model failed."""
+    """The winning experiment file; None while any are missing, or if all trials of a tuned model failed."""
 
     @property
     def winners(self) -> dict[str, TrialResult]:
-        """The best trial of each model that has one."""
+        """The best ended trial of each model that has one.
+
+        best.toml has only those of models whose trials have all ended.
+        """
         return find_winners(self.trials)
 
 
@@ -216,10 +219,10 @@ def _write_outcome(search: Search, folder: Path, journal: Journal) -> Tuning:
 
 def _about(search: Search, trials: int, only: Sequence[str]) -> str:
     """Describe the search for the comment at the top of best.toml; ``only``: the tuned models, if not all."""
-    models = f"each of {', '.join(only)}" if only else "each model"
+    models = f"each of {', '.join(only)}" if len(only) > 1 else "".join(only) or "each model"
     space = ", ".join(f"{name} {dimension}" for name, dimension in search.plan.space.items())
     return (
-        f"Made by attnbench tune: {models} got {trials} trials of "
+        f"Made by attnbench tune: {models} got {trials} {'trial' if trials == 1 else 'trials'} of "
         f"{search.runs[0].train.max_updates} updates\n"
         f"with the same random draws (seed {search.plan.seed}) from: {space}.\n"
         "Kept is the trial with the highest validation BLEU; trials.jsonl holds all of them."

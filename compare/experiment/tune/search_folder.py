@@ -1,6 +1,5 @@
 """The folder of a search: tune.json, which describes it, and the refusal of another search's folder."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,17 +7,13 @@ from typing import Any
 
 from compare.config.shared_settings import shared_settings
 from compare.experiment.prepare import PreparedData
+from compare.experiment.tune.description import DESCRIPTION, MODELS, key_of, label_of, read_description
 from compare.experiment.tune.journal import JOURNAL, Journal
 from compare.experiment.tune.plan import Search
 from compare.experiment.tune.trial import remove_checkpoints, trial_folder
 from compare.system.hints import abbreviate
 from compare.system.locks import lock_folder
-from data.text.files import parse_json, read_bytes, write_atomically
-
-DESCRIPTION = "tune.json"
-"""Name of the file."""
-MAX_BYTES = 10_000_000
-"""Size that no tune.json reaches."""
+from data.text.files import write_atomically
 
 
 def shared_of_trials(search: Search, prepared: PreparedData) -> dict[str, Any]:
@@ -39,7 +34,7 @@ def settings_by_label(search: Search) -> dict[str, dict[str, Any]]:
     """Return what the trials of one model share beside ``shared_of_trials``, by label and name."""
     return {
         run.label: {
-            f"models.{run.label}.{name}": value
+            f"{MODELS}{run.label}.{name}": value
             for name, value in run.model_table().items()
             if name not in search.plan.space and name != "label"
         }
@@ -85,19 +80,18 @@ def open_search(
     content = {"trials": trials, "updates": updates, "seed": search.plan.seed, "settings": settings}
     if write:
         for label in models:
-            if any(name.startswith(f"models.{label}.") for name in changed):
+            if any(label_of(name) == label for name in changed):
                 _forget_unfinished(folder, label, trials)
         write_atomically(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-    return {label: _sha256(shared | model) for label, model in models.items()}
+    return {label: key_of(settings, label) for label in models}
 
 
 def _changed_names(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Return the settings that differ, all of models without ended trials; refuse any other difference."""
     changed = [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]
-    labels = Journal(folder, {}, 0, {}).labels() if changed else ()
-    fixed = tuple(f"models.{label}." for label in labels)
+    fixed: set[str | None] = {None, *Journal(folder, {}, 0, {}).labels()} if changed else set()
     for name in changed:
-        if not name.startswith("models.") or name.startswith(fixed):
+        if label_of(name) in fixed:
             was, now = (abbreviate(each.get(name, "nothing")) for each in (old, new))
             raise ValueError(
                 f"{folder} holds another search ({name[:80]}: {was} there, {now} here): "
@@ -113,14 +107,10 @@ def _forget_unfinished(folder: Path, label: str, trials: int) -> None:
         Locked: another process works on one of them.
     """
     for number in range(1, trials + 1):
-        place = trial_folder(folder, label, number)
-        if place.is_dir():
-            with lock_folder(place):
-                remove_checkpoints(place)
-
-
-def _sha256(settings: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+        path = trial_folder(folder, label, number)
+        if path.is_dir():
+            with lock_folder(path):
+                remove_checkpoints(path)
 
 
 def refuse_other_data(folder: Path, prepared: PreparedData) -> None:
@@ -128,24 +118,3 @@ def refuse_other_data(folder: Path, prepared: PreparedData) -> None:
     settings = read_description(folder / DESCRIPTION)["settings"]
     if (settings["data_hash"], settings["batch_hash"]) != (prepared.corpus.content_hash, prepared.batch_hash):
         raise ValueError(f"{folder} was begun with other data: restore them, or choose another folder")
-
-
-def read_description(path: Path) -> dict[str, Any]:
-    """Read a tune.json: the effort of a search ("trials", "updates", "seed") and its "settings".
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: the file is damaged.
-    """
-    try:
-        content = parse_json(read_bytes(path, max_bytes=MAX_BYTES))
-    except ValueError as error:
-        raise ValueError(f"{path}: not the description of a search: {abbreviate(str(error))}") from None
-    numbers = ("trials", "updates", "seed")
-    if (
-        not isinstance(content, dict)
-        or not isinstance(content.get("settings"), dict)
-        or any(type(content.get(name)) is not int or not 0 <= content[name] < 2**63 for name in numbers)
-    ):
-        raise ValueError(f"{path}: not the description of a search: move it away")
-    return content

@@ -42,15 +42,15 @@ def run_array(search: Search, journal: Journal, options: SlurmOptions, reporter:
     with lock_folder(queue.folder, wait=True):
         queued = queue.queued()
     trials = _unfinished_trials(search, journal, queued)
-    there = Journal(journal.folder.resolve(), journal.space, journal.seed, journal.keys)
-    works = {name: SlurmJob(partial(finish_in_job, trial, there)) for name, trial in trials.items()}
+    job_journal = Journal(journal.folder.resolve(), journal.space, journal.seed, journal.keys)
+    works = {name: SlurmJob(partial(finish_in_job, trial, job_journal)) for name, trial in trials.items()}
     jobs = submit_jobs(queue, works)
     trainings = {
         name: Training(trial_folder(journal.folder, *trial.key) / METRICS, trial.run.train.max_updates)
         for name, trial in trials.items()
     }
 
-    def tell_end(name: str) -> None:
+    def report_end(name: str) -> None:
         result = journal.read().get(trials[name].key)
         if result is None:
             reason = f"job {jobs[name]} ended too early (see {queue.log(jobs[name])})"
@@ -60,7 +60,7 @@ def run_array(search: Search, journal: Journal, options: SlurmOptions, reporter:
         else:
             logger.info(f"{name}: {result.status}")
 
-    wait_for_jobs(queue, jobs, trainings, tell_end, reporter)
+    wait_for_jobs(queue, jobs, trainings, report_end, reporter)
     if all(trial.key in journal.read() for trial in search.trials):
         remove_unless_queued(queue)
 
@@ -87,7 +87,8 @@ def finish_in_job(trial: Trial, journal: Journal) -> str:
     Raises:
         Locked: another process works on the trial.
         Interrupted: a signal arrived; the state is saved.
-        ValueError: the saved state is damaged, or the corpus has changed since the search was begun.
+        ValueError: the saved state is damaged, or the corpus has changed since the search was begun, or the
+            settings of the model since the job was submitted.
     """
     load_plugins(trial.run.plugins)
     code_version()  # of the sources as they are now

@@ -40,10 +40,12 @@ def finish_trial(
     Raises:
         Locked: another process works on the trial.
         Interrupted: a signal arrived; the state is saved.
-        ValueError: the saved state is damaged.
+        ValueError: the saved state is damaged, or the settings of the model have changed since this process
+            began.
     """
     folder = trial_folder(journal.folder, *trial.key)
     with lock_folder(folder):
+        journal.refuse_changed_settings(trial.run.label)
         if trial.key in journal.read():  # another process may have ended it since then
             return "already finished"
         name = f"{position}{trial.name}"
@@ -105,7 +107,7 @@ def run_trial(trial: Trial, folder: Path, prepared: PreparedData, reporter: Repo
 
 
 def trial_folder(search: Path, label: str, number: int) -> Path:
-    """The folder of a trial in the folder of its search."""
+    """Return the folder of a trial in the folder of its search."""
     return search / "trials" / f"{label}-{number}"
 
 

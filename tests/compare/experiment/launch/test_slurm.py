@@ -146,7 +146,7 @@ def test_a_stopped_search_leaves_its_jobs_and_writes_the_winners_when_it_is_give
     assert f"luong trial 1: job {job}, submitted by an earlier call" in errors
     assert "luong trial 1: done" in errors
     assert re.search(r"transformer trial 1: left out: \S+ is in use by another process", errors)
-    assert "1 trials have not ended: the same command again" in errors
+    assert "1 trial has not ended: the same command again" in errors
     assert "stopped at update" in stopped[0]
     lines = [line for line in read_metrics(trial / METRICS) if line["kind"] == "train"]
     assert sum(line["updates"] for line in lines) == EFFORT.updates  # none was repeated
@@ -166,7 +166,7 @@ def test_a_job_refuses_a_corpus_that_has_changed_since_its_search_was_begun(tiny
         path = corpus / f"valid.{side}"
         path.write_text("".join(path.read_text().splitlines(keepends=True)[1:]))
     search = plan_search(tiny_toml, TuningPlan(trials=2, updates=2), [f"data.root={corpus.as_posix()}"])
-    journal = Journal(tmp_path / "out", search.plan.space, search.plan.seed, "key")
+    journal = Journal(tmp_path / "out", search.plan.space, search.plan.seed, {})
     with pytest.raises(ValueError, match="was begun with other data"):
         finish_in_job(search.trials[-1], journal)
     assert not (tmp_path / "out" / "trials" / "transformer-2").exists()

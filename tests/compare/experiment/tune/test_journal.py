@@ -11,9 +11,13 @@ import pytest
 
 from compare.cli import main
 from compare.experiment.tune import search
-from compare.experiment.tune.plan import TuningPlan
+from compare.experiment.tune.journal import Journal
+from compare.experiment.tune.plan import TuningPlan, plan_search
 from compare.experiment.tune.search import plan_trials, tune_experiment
+from compare.experiment.tune.search_folder import open_search
+from compare.experiment.tune.trial import finish_trial
 from compare.experiment.tune.trial_log import read_trials
+from compare.system.progress import Reporter
 from tests.kits.cli import Refusal, files
 from tests.kits.faults import as_documented
 
@@ -90,6 +94,49 @@ def test_a_model_may_change_until_one_of_its_trials_has_ended(
     assert len(keys) == 2
     line = refusal("tune", tiny_toml, "--out", folder, *EFFORT, "-q")
     assert f"{folder} holds another search (models.luong.hidden_size: 24 there, 16 here)" in line
+
+
+def test_a_trial_of_settings_that_have_changed_since_is_refused(tiny_toml: Path, tmp_path: Path):
+    """As by a job that was queued: before it trains, and when it adds its result."""
+    folder, wider = tmp_path / "search", ["models.luong.hidden_size=24"]
+    only = replace(PLAN, only=["transformer"])
+    (ended,) = tune_experiment(tiny_toml, folder, only).trials
+    search, prepared = plan_search(tiny_toml, PLAN).prepare(folder / "encoded")
+    keys = open_search(folder, search, prepared)
+    journal = Journal(folder, search.plan.space, search.plan.seed, keys)
+    tune_experiment(tiny_toml, folder, only, overrides=wider)
+    message = re.escape(
+        f"{folder}: the settings of 'luong' have changed since this process began: start it again"
+    )
+    with pytest.raises(ValueError, match=message):
+        finish_trial(search.trials[0], journal, prepared, Reporter(quiet=True))
+    assert not (folder / "trials" / "luong-1" / "metrics.jsonl").exists()
+    with pytest.raises(ValueError, match=message):
+        journal.add(replace(ended, label="luong"))
+    assert tune_experiment(tiny_toml, folder, PLAN, overrides=wider).missing == 0
+    with pytest.raises(ValueError, match=message):
+        journal.read()
+
+
+def test_labels_of_which_one_begins_with_the_other_and_a_dot(
+    tiny_toml: Path, tmp_path: Path, refusal: Refusal
+):
+    """As those of grids; the ended trial of x-0 binds only x-0."""
+    text = tiny_toml.read_text().replace('label = "luong"', 'label = "x-0"')
+    text = text.replace('preset = "transformer"', 'preset = "transformer"\nlabel = "x-0.5"')
+    toml = tmp_path / "labels.toml"
+    toml.write_text(text)
+    folder = tmp_path / "search"
+    tune_experiment(toml, folder, replace(PLAN, only=["x-0"]))
+    state = folder / "trials" / "x-0.5-1" / "checkpoints"
+    state.mkdir(parents=True)
+    toml.write_text(text.replace("ffn_size = 32", "ffn_size = 24"))
+    tune_experiment(toml, folder, replace(PLAN, only=["x-0"]))
+    assert not state.exists()
+    assert tune_experiment(toml, folder, PLAN).missing == 0
+    toml.write_text(text)
+    line = refusal("tune", toml, "--out", folder, *EFFORT, "-q")
+    assert "models.x-0.5.ffn_size: 24 there, 32 here" in line
 
 
 def test_settings_without_effect_may_change(tuned: Path, tiny_toml: Path, tmp_path: Path):

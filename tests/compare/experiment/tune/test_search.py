@@ -122,7 +122,7 @@ def test_one_model_alone_and_the_others_later(tuned: Path, tiny_toml: Path, tmp_
     best, given = load_experiment(folder / "best.toml"), load_experiment(tiny_toml)
     assert best.models[0] == given.models[0]
     assert best.models[1].overrides == {**given.models[1].overrides, **alone.winners["transformer"].settings}
-    assert "# Made by attnbench tune: each of transformer got 2 trials" in (folder / "best.toml").read_text()
+    assert "tune: transformer got 2 trials of 10 updates" in (folder / "best.toml").read_text()
     both = tune_experiment(tiny_toml, folder, PLAN)
     assert untimed(both.trials) == untimed(read_trials(tuned))
     assert (folder / "best.toml").read_bytes() == (tuned / "best.toml").read_bytes()
