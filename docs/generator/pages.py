@@ -56,7 +56,8 @@ class Pages:
                 target.write_text(show_as_code(source), "utf-8")
             else:
                 shutil.copy(ROOT / source, target)
-        forgotten = {place(source) for source in self._known if source.startswith("docs/")} - named
+        pages = {source for source in self._known if source.startswith("docs/") and source.endswith(".md")}
+        forgotten = {place(source) for source in pages} - named  # pictures are no pages
         self.mistakes += [f"docs/{page}: not in {CONFIG.relative_to(ROOT)}" for page in sorted(forgotten)]
         for package in PACKAGES:
             page = self.folder / "reference" / f"{package}.md"
