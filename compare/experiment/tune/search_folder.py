@@ -16,30 +16,24 @@ from compare.system.locks import lock_folder
 from data.text.files import write_atomically
 
 
-def shared_of_trials(search: Search, prepared: PreparedData) -> dict[str, Any]:
-    """Return what the trials of all models share, by name.
+def search_settings(search: Search, prepared: PreparedData) -> dict[str, Any]:
+    """Return everything that trials share, by name; ``label_of`` tells what only those of one model do.
 
     Args:
         search: the search, its budget matched.
         prepared: its data, whose hash covers train and validation set.
     """
+    models = {
+        f"{MODELS}{run.label}.{name}": value
+        for run in search.runs
+        for name, value in run.model_table().items()
+        if name not in search.plan.space and name != "label"
+    }
     space = {f"space.{name}": str(dimension) for name, dimension in sorted(search.plan.space.items())}
     data = {"data_hash": prepared.corpus.content_hash, "batch_hash": prepared.batch_hash}
     run = search.runs[0]
     seeds = {"train.seed": run.train.seed, "seed": search.plan.seed}
-    return {**shared_settings(run), **seeds, **space, **data}
-
-
-def settings_by_label(search: Search) -> dict[str, dict[str, Any]]:
-    """Return what the trials of one model share beside ``shared_of_trials``, by label and name."""
-    return {
-        run.label: {
-            f"{MODELS}{run.label}.{name}": value
-            for name, value in run.model_table().items()
-            if name not in search.plan.space and name != "label"
-        }
-        for run in search.runs
-    }
+    return {**models, **shared_settings(run), **seeds, **space, **data}
 
 
 def open_search(
@@ -62,9 +56,8 @@ def open_search(
         ValueError: the folder holds another search, or more trials than are asked for.
     """
     path, changed = folder / DESCRIPTION, list[str]()
-    # As they will be read.
-    shared, models = json.loads(json.dumps([shared_of_trials(search, prepared), settings_by_label(search)]))
-    settings = {name: value for part in (*models.values(), shared) for name, value in part.items()}
+    settings = json.loads(json.dumps(search_settings(search, prepared)))  # as they will be read
+    labels = [run.label for run in search.runs]
     trials = search.plan.trials
     if path.is_file():
         existing = read_description(path)
@@ -79,11 +72,11 @@ def open_search(
     updates = search.runs[0].train.max_updates
     content = {"trials": trials, "updates": updates, "seed": search.plan.seed, "settings": settings}
     if write:
-        for label in models:
+        for label in labels:
             if any(label_of(name) == label for name in changed):
                 _forget_unfinished(folder, label, trials)
         write_atomically(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-    return {label: key_of(settings, label) for label in models}
+    return {label: key_of(settings, label) for label in labels}
 
 
 def _changed_names(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
