@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import numpy as np
-from race_ours import ROWS, blueprint
+from race_ours import ROWS, resolved
 from work import Pairs, Sources, Work
 
 from compare.config.parse import load_experiment
@@ -54,7 +54,7 @@ def training_work(root: Path, phase: str, updates: int) -> Made:
     sources = [] if trains else _sources(prepared.vocabularies.src, lines, updates)
     flops = {
         model: train_flops_per_token(
-            blueprint(model).architecture, src_len=lengths[0], tgt_len=lengths[1], tgt_vocabulary=size
+            resolved(model).architecture, src_len=lengths[0], tgt_len=lengths[1], tgt_vocabulary=size
         )
         for model in ROWS
     }
