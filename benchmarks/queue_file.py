@@ -1,6 +1,7 @@
 """The queue of ``make campaign``: a TOML file of ``[[runs]]`` tables, such as configs/campaign/queue.toml.
 
-Each table names an experiment, seeds, and the minutes that a run of each model takes on one core.
+Each table names an experiment, seeds, and the minutes that a run of each model takes on one core. With
+``name`` and ``set`` it is the experiment under another name with other settings, as an ablation needs.
 """
 
 import dataclasses
@@ -20,6 +21,7 @@ from compare.system.locks import is_locked
 from compare.training.metrics_log import read_metrics
 
 KEYS = ("config", "seeds", "minutes")
+OPTIONAL = ("name", "set")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -79,7 +81,8 @@ def read_queue(path: Path, runs: Path, data: str = "") -> list[QueuedRun]:
 
     Raises:
         OSError: a file cannot be read.
-        ValueError: a missing, unknown or repeated entry, or a model that an experiment does not have.
+        ValueError: a missing, unknown or repeated entry, a model that an experiment does not have, or one
+            name for two experiments.
     """
     content = read_toml(path)
     entries = content.pop("runs", [])
@@ -88,11 +91,15 @@ def read_queue(path: Path, runs: Path, data: str = "") -> list[QueuedRun]:
     if not isinstance(entries, list):
         raise ValueError(f"{path}: runs must be [[runs]] tables, found {abbreviate(entries)}")
     queue: dict[str, QueuedRun] = {}
+    experiments: dict[str, Experiment] = {}
     for number, entry in enumerate(entries):
         context = f"{path}: runs[{number}]"
         for run in _read_entry(entry, path.parent, runs, data, context):
             if run.name in queue:
                 raise ValueError(f"{context}: {run.name} is in the queue already")
+            name = run.experiment.name
+            if experiments.setdefault(name, run.experiment) != run.experiment:
+                raise ValueError(f"{context}: {name} has other settings in an earlier table: name this one")
             queue[run.name] = run
     if not queue:
         raise ValueError(f"{path} holds no [[runs]]")
@@ -103,17 +110,20 @@ def _read_entry(entry: Any, folder: Path, runs: Path, data: str, context: str) -
     """Read one ``[[runs]]`` table: all its models from the first seed, then from the next."""
     if not isinstance(entry, dict):
         raise ValueError(f"{context} must be a [[runs]] table, found {abbreviate(entry)}")
-    if entry.keys() != set(KEYS):
-        raise ValueError(f"{context} must have {', '.join(KEYS)}, found {', '.join(entry) or 'nothing'}")
-    name, seeds, minutes = (entry[key] for key in KEYS)
-    if not isinstance(name, str):
-        raise ValueError(f"{context}: config must name a file, found {abbreviate(name)}")
+    if not set(KEYS) <= entry.keys() <= {*KEYS, *OPTIONAL}:
+        raise ValueError(
+            f"{context} must have {', '.join(KEYS)}, and may have {' and '.join(OPTIONAL)}, "
+            f"found {', '.join(entry) or 'nothing'}"
+        )
+    file, seeds, minutes = (entry[key] for key in KEYS)
+    if not isinstance(file, str):
+        raise ValueError(f"{context}: config must name a file, found {abbreviate(file)}")
     if not isinstance(seeds, list) or not seeds or not all(type(seed) is int and seed >= 0 for seed in seeds):
         raise ValueError(f"{context}: seeds must be whole numbers from 0 on, such as [1, 2], found {seeds}")
     if not isinstance(minutes, dict) or not minutes or not all(map(_is_duration, minutes.values())):
         raise ValueError(f"{context}: minutes must hold a number for each model, above 0, found {minutes}")
-    config = folder / name
-    experiment = load_experiment(config)
+    config = folder / file
+    experiment = _read_experiment(config, entry, context)
     if data and experiment.data.root:
         root = Path(data).resolve() / Path(experiment.data.root).name
         section = dataclasses.replace(experiment.data, root=str(root))
@@ -128,6 +138,20 @@ def _read_entry(entry: Any, folder: Path, runs: Path, data: str, context: str) -
         for seed in seeds
         for label, expected in minutes.items()
     ]
+
+
+def _read_experiment(config: Path, entry: dict[str, Any], context: str) -> Experiment:
+    """Read the experiment of a table, with its ``set`` and under its ``name``."""
+    settings, name = entry.get("set", []), entry.get("name", config.stem)
+    if not isinstance(settings, list) or not all(isinstance(each, str) for each in settings):
+        raise ValueError(
+            f'{context}: set must be a list such as ["train.label_smoothing=0"], found {abbreviate(settings)}'
+        )
+    if not isinstance(name, str) or name in ("", ".", "..") or Path(name).name != name:
+        raise ValueError(f"{context}: name must be that of a folder, found {abbreviate(name)}")
+    if settings and "name" not in entry:
+        raise ValueError(f"{context}: set needs a name, for {config.stem} is the experiment without it")
+    return dataclasses.replace(load_experiment(config, settings), name=name)
 
 
 def _is_duration(value: Any) -> bool:

@@ -278,7 +278,29 @@ def test_a_run_of_another_device_is_left_to_it(queue: Path, runs: Path, tmp_path
     ("old", "new", "message"),
     [
         ("luong = 2, ", "lstm = 2, ", "runs[0]: tiny.toml has no model lstm"),
-        ("seeds = [1]\n", "", "runs[0] must have config, seeds, minutes, found config, minutes"),
+        (
+            "seeds = [1]\n",
+            "",
+            "runs[0] must have config, seeds, minutes, and may have name and set, found config, minutes",
+        ),
+        (
+            "seeds = [1]\n",
+            "seeds = [1]\njobs = 2\n",
+            "may have name and set, found config, seeds, jobs, minutes",
+        ),
+        ("seeds = [1]\n", 'seeds = [1]\nset = "x"\n', "set must be a list such as ["),
+        (
+            "seeds = [1]\n",
+            'seeds = [1]\nset = ["train.seed=2"]\n',
+            "set needs a name, for tiny is the experiment",
+        ),
+        ("seeds = [1]\n", 'seeds = [1]\nname = "a/b"\n', "name must be that of a folder, found 'a/b'"),
+        ("seeds = [1]\n", 'seeds = [1]\nname = "x"\nset = ["train.sed=2"]\n', "'train.sed'"),
+        (
+            "seeds = [2]\n",
+            'seeds = [2]\nname = "tiny"\nset = ["train.label_smoothing=0.2"]\n',
+            "runs[1]: tiny has other settings in an earlier table: name this one",
+        ),
         (
             "seeds = [1]\n",
             "seeds = 1\n",
@@ -315,6 +337,18 @@ def test_a_mistake_in_a_queue_is_one_line(
     assert captured.err.startswith("error: ")
     assert captured.err.count("\n") == 1
     assert message in captured.err
+
+
+def test_an_experiment_may_have_another_name_and_other_settings(queue: Path, tmp_path: Path):
+    changed = 'seeds = [2]\nname = "smooth"\nset = ["train.label_smoothing=0.2", "models.*.dropout=0.4"]'
+    path = Path(shutil.copytree(queue.parent, tmp_path / "queue")) / "queue.toml"
+    path.write_text(QUEUE.replace("seeds = [2]", changed))
+    first, _, other, _ = read_queue(path, tmp_path)
+    assert [run.name for run in (first, other)] == ["tiny/luong-seed1", "smooth/luong-seed2"]
+    assert other.folder == tmp_path / "smooth" / "luong-seed2"
+    assert other.experiment.train.label_smoothing == 0.2
+    assert {model.overrides["dropout"] for model in other.experiment.models} == {0.4}
+    assert other.experiment.train == dataclasses.replace(first.experiment.train, label_smoothing=0.2)
 
 
 def test_the_shipped_queue_can_be_read(tmp_path: Path):
