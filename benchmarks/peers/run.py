@@ -71,8 +71,7 @@ def _one_race(
     batches = work.pairs[made.warm_up :] if trains else work.sources
     amount = sum(pairs.tokens for pairs in work.pairs[made.warm_up :]) if trains else work.sentences
     first = made.warm_up if trains else 0
-    peers = {**task, "precision": options.peer_precision or options.precision}
-    rows = [_prepared(each, task if each.name == OURS else peers, made.warm_up) for each in contestants]
+    rows = [_prepared(each, task, made.warm_up) for each in contestants]
     for repeat in range(options.repeats):
         for contestant, row in zip(contestants, rows, strict=True):
             if "unsupported" in row:
@@ -126,9 +125,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--root", type=Path, required=True, help="folder of Multi30k's raw files")
     parser.add_argument("--phase", choices=PHASES, required=True)
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
-    parser.add_argument(
-        "--peer-precision", choices=("fp32", "bf16"), help="of the others, where it is not ours"
-    )
     parser.add_argument("--updates", type=int, default=20, help="batches of a turn [%(default)s]")
     parser.add_argument("--repeats", type=int, default=5, help="turns of each racer [%(default)s]")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
@@ -186,7 +182,6 @@ def _report(options: argparse.Namespace, threads: int) -> dict[str, Any]:
     return {
         "phase": options.phase,
         "precision": options.precision,
-        "peer_precision": options.peer_precision or options.precision,
         "updates": options.updates,
         "repeats": options.repeats,
         "tgt_tokens_per_update": sum(int(p.tgt_lengths.sum()) for p in trained) / max(1, len(trained)),

@@ -18,18 +18,12 @@ def render(report: dict[str, Any]) -> str:
     what = {"train": "training", "decode": "decoding of 20 forced steps, batch 64", "ct2": "translating"}
     peak = " and ".join(f"{value / 1e9:,.0f}" for value in report["yardstick_flops_per_s"])
     notes = [
-        f"{what[report['phase']]}, {_precisions(report)}, median of {report['repeats']} turns of "
+        f"{what[report['phase']]}, {report['precision']}, median of {report['repeats']} turns of "
         f"{report['updates']} batches; {report['device']}, {report['threads']} threads; "
         f"peak {peak} GFLOP/s before and after",
         *_notes(report),
     ]
     return "\n".join([*lines, "", *(f"- {note}" for note in notes)])
-
-
-def _precisions(report: dict[str, Any]) -> str:
-    """Describe the precision of all toolkits, or ours and that of the others."""
-    ours, theirs = report["precision"], report.get("peer_precision", report["precision"])
-    return str(ours) if ours == theirs else f"{ours}, the others {theirs}"
 
 
 def title(race: dict[str, Any]) -> str:
