@@ -13,7 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from data.encoded_split import EncodedSplit, Ints, Sequences
+from data.encoded_split import EncodedSplit
+from data.sequences import Ints, Sequences
 from data.symbols import BOS, EOS, PAD
 
 

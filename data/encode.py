@@ -1,7 +1,6 @@
-"""Encode a split into files, cached in a folder named by a hash of text and vocabularies, and map them."""
+"""Encode a split into files, cached in a folder named by a hash of text and vocabularies, and open them."""
 
 import hashlib
-import mmap
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -11,8 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from data.corpus import Pairs
-from data.encoded_split import EncodedSplit, Ints, Sequences
+from data.encoded_split import EncodedSplit
 from data.parallel import map_blocks
+from data.sequences import Ints, Sequences
+from data.stored_sequences import StoredSequences
 from data.text.files import hash_file, json_bytes, parse_json, read_bytes
 from data.text.lines import hash_texts
 from data.text.new_folder import new_folder
@@ -25,6 +26,8 @@ FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
 MAX_MANIFEST_BYTES = 1_000_000
 """Size that no manifest reaches."""
+MAX_RESIDENT_BYTES = 1 << 28
+"""Size of the ids of one side, in bytes, up to which they are in memory."""
 CHUNK_PAIRS = 10_000
 """Number of pairs that are in memory at a time, as text and as ids."""
 
@@ -50,7 +53,7 @@ def encode_split(
         workers: number of processes that encode; None: one per core for a large split. See ``map_blocks``.
 
     Returns:
-        The encoded split, mapped from the files of the cache.
+        The encoded split; ids of more than ``MAX_RESIDENT_BYTES`` stay in the files of the cache.
 
     Raises:
         ValueError: no pair is left, or the text changed while it was read.
@@ -75,7 +78,7 @@ def encode_split(
 
 
 def open_split(folder: Path) -> EncodedSplit:
-    """Map a split from the files that another process has written.
+    """Open a split in the files that another process has written.
 
     Args:
         folder: ``folder`` of the split there.
@@ -173,25 +176,28 @@ class _SequencesWriter:
 
 
 def _open(cache: Path) -> EncodedSplit | None:
-    """Map the arrays of a cache; None if one is missing or its hash is not as recorded."""
-    arrays, memory_maps = {}, []
+    """Open a cache; None if a file is missing or its hash is not as recorded."""
     try:
         manifest = parse_json(read_bytes(cache / MANIFEST, max_bytes=MAX_MANIFEST_BYTES))
-        for name, array in manifest["arrays"].items():
-            path = cache / name
-            if hash_file(path) != array["sha256"]:
-                return None
-            with path.open("rb") as file:
-                memory_maps.append(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-            arrays[name] = np.frombuffer(memory_maps[-1], dtype=array["type"])
+        arrays = manifest["arrays"]
+        if any(hash_file(cache / name) != array["sha256"] for name, array in arrays.items()):
+            return None
+        types = {name: array["type"] for name, array in arrays.items()}
         return EncodedSplit(
-            src=Sequences(arrays["src_ids"], arrays["src_offsets"]),
-            tgt=Sequences(arrays["tgt_ids"], arrays["tgt_offsets"]),
-            rows=arrays["rows"],
+            src=_open_sequences(cache, "src", types),
+            tgt=_open_sequences(cache, "tgt", types),
+            rows=np.fromfile(cache / "rows", dtype=types["rows"]),
             dropped=int(manifest["dropped"]),
-            memory_maps=tuple(memory_maps),
             folder=cache,
-            content_hash=hash_texts(array["sha256"] for array in manifest["arrays"].values()),
+            content_hash=hash_texts(array["sha256"] for array in arrays.values()),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _open_sequences(cache: Path, side: str, types: dict[str, str]) -> Sequences | StoredSequences:
+    """Read the sequences of one side, or leave their ids in the file if they are many."""
+    ids, offsets = f"{side}_ids", np.fromfile(cache / f"{side}_offsets", dtype=types[f"{side}_offsets"])
+    if (cache / ids).stat().st_size > MAX_RESIDENT_BYTES:
+        return StoredSequences(cache / ids, types[ids], offsets)
+    return Sequences(np.fromfile(cache / ids, dtype=types[ids]), offsets)

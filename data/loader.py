@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from data.batch import Batch, GlobalBatch, make_batch
-from data.encoded_split import EncodedSplit, Ints
+from data.encoded_split import EncodedSplit
 from data.kept_hash import kept_hash
 from data.sampled_split import SampledSplit
+from data.sequences import Ints
 from data.text.lines import hash_texts
 
 SOURCE_FILES = [
@@ -22,6 +23,8 @@ SOURCE_FILES = [
         "loader",
         "batch",
         "encoded_split",
+        "sequences",
+        "stored_sequences",
         "sampled_split",
         "subword_sampling",
         "subwords",
@@ -139,7 +142,6 @@ class BatchStream:
         split = self.split(epoch)
         for indices in self.plan(epoch)[start:]:
             yield make_batch(split, indices)
-            split.release_pages()
 
     def global_batches(
         self, epoch: int, start: int = 0, *, rank: int = 0, processes: int = 1, accumulate: int = 1
@@ -166,7 +168,6 @@ class BatchStream:
                 src_tokens=int(src[indices].sum()),
                 tgt_tokens=int(tgt[indices].sum()) + len(indices),
             )
-            split.release_pages()
 
     def token_counts(self, epoch: int) -> Ints:
         """Count the tokens of the batches of an epoch; the counts of every epoch asked for are kept.

@@ -13,8 +13,9 @@ from importlib.metadata import version
 import numpy as np
 
 from data.encode import CHUNK_PAIRS
-from data.encoded_split import EncodedSplit, Ints, Sequences
+from data.encoded_split import EncodedSplit
 from data.parallel import Worker, map_blocks, worker_count
+from data.sequences import Ints, Sequences
 from data.subword_sampling import SubwordSampler, build_sampler
 from data.vocabulary import VocabularyPair
 
@@ -85,7 +86,7 @@ class SampledSplit:
         if self._last is None or self._last[0] != epoch:
             self._last = None  # frees its memory
             src, tgt = _joined(self._draw(epoch))
-            drawn = replace(self.split, src=src, tgt=tgt, memory_maps=(), folder=None, content_hash="")
+            drawn = replace(self.split, src=src, tgt=tgt, folder=None, content_hash="")
             self._last = (epoch, drawn)
         return self._last[1]
 
@@ -148,7 +149,6 @@ class SampledSplit:
             indices = np.arange(start, min(start + size, len(self.split)))
             sides = self.split.src.take(indices), self.split.tgt.take(indices)
             yield epoch, self.split.rows[indices], *sides
-            self.split.release_pages()
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from itertools import compress, islice
 
 import numpy as np
 
-from data.encoded_split import Ints, Sequences
+from data.sequences import Ints, Sequences
 from data.symbols import Vocabulary
 
 MAX_WORDS = 400_000

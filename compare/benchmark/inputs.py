@@ -14,8 +14,9 @@ from compare.config.run import Run
 from compare.experiment.prepare import prepare_data
 from compare.experiment.task import task_of
 from data.batch import Batch
-from data.encoded_split import EncodedSplit, Sequences
+from data.encoded_split import EncodedSplit
 from data.loader import BatchStream
+from data.sequences import Sequences
 from data.symbols import SPECIALS
 
 logger = logging.getLogger(__name__)

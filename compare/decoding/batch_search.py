@@ -11,7 +11,7 @@ from torch import Tensor
 from compare.decoding.length_penalty import LengthPenalty
 from compare.decoding.sampling import Sampling, sample
 from compare.decoding.search import Hypothesis, SpecialIds, search_all, search_n_best
-from data.encoded_split import Ints
+from data.sequences import Ints
 from data.vocabulary import BOS, EOS, PAD
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from compare.decoding.search import Hypothesis
 from compare.system.decoding_copy import decoding_copy
 from compare.system.distributed import SINGLE, Processes
 from data.batch import make_source_batch
-from data.encoded_split import Ints
 from data.loader import decode_batches
+from data.sequences import Ints
 from data.vocabulary import BOS, EOS, UNK, VocabularyPair
 
 if TYPE_CHECKING:

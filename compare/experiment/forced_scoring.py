@@ -7,7 +7,6 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,8 +24,9 @@ from compare.results.trained_model import load_model
 from compare.training.loss import linear_cross_entropy
 from data.batch import Batch
 from data.corpus import Corpus
-from data.encoded_split import EncodedSplit, Sequences
+from data.encoded_split import EncodedSplit
 from data.loader import BatchStream
+from data.sequences import Sequences
 from data.text.files import ensure_unchanged, hash_file
 from data.text.lines import line_count_error, read_lines
 from data.text.paths import as_paths
@@ -139,7 +139,8 @@ def score_translations(
             "and at least one"
         )
     src, tgt = translator.vocabularies
-    split = _split(src.encode_all(sources), tgt.encode_all(translations))
+    ids = tgt.encode_all(translations)
+    split = _split(src.encode_all(sources), ids)
     longest = int(split.tgt_lengths.max()) + 1
     batch_tokens = max(translator.decode.batch_tokens_on(translator.device.type), longest)
     logp: list[list[float]] = [[] for _ in sources]
@@ -154,7 +155,6 @@ def score_translations(
         lengths = batch.tgt_mask.sum(dim=1).tolist()
         for row, values in zip(batch.rows.tolist(), found.split_with_sizes(lengths), strict=True):
             logp[row] = values.tolist()
-    ids = [split.tgt.flat[start:end].tolist() for start, end in pairwise(split.tgt.offsets)]
     sentences = [
         SentenceScore(tgt.pieces([*sentence, EOS]), scores)
         for sentence, scores in zip(ids, logp, strict=True)

@@ -98,7 +98,7 @@ def frequency_loss(task: TranslationTask) -> float:
     Every entry of the vocabulary counts once more than it occurs (Laplace), and so does the end of sentence.
     """
     size, ends = task.sizes[1], len(task.train)
-    counts = np.bincount(task.train.tgt.flat, minlength=size) + 1
+    counts = np.bincount(task.train.tgt.take(np.arange(ends)).flat, minlength=size) + 1
     counts[EOS] += ends
     batch = task.valid_batch
     tokens = batch.tgt_out[batch.tgt_mask].numpy()

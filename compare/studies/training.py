@@ -12,8 +12,9 @@ from compare.studies.families import Model
 from compare.training.loss import TranslationLoss
 from compare.training.step import train_step
 from data.batch import Batch
-from data.encoded_split import EncodedSplit, Sequences
+from data.encoded_split import EncodedSplit
 from data.loader import BatchStream
+from data.sequences import Sequences
 
 
 def make_split(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> EncodedSplit:

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data import encode, encoded_split
+from data import encode
 from data.corpus import Pairs, open_pairs
 from data.encode import encode_split
+from data.loader import BatchStream
+from data.stored_sequences import StoredSequences
 from data.text.files import json_bytes
 from data.vocabulary import VocabularyPair, build_pair
 from tests.kits.raw_data import made_up
@@ -45,11 +47,8 @@ def test_encoding_keeps_all_pairs_within_the_limit(words: VocabularyPair, tmp_pa
         encode_split(TRAIN, words, folder=tmp_path, max_tokens=1)
 
 
-def test_the_cache_is_memory_mapped_and_its_manifest_counts(words: VocabularyPair, tmp_path: Path) -> None:
+def test_the_manifest_counts(words: VocabularyPair, tmp_path: Path) -> None:
     split = encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
-    contents = [np.frombuffer(memory_map, dtype=np.uint8) for memory_map in split.memory_maps]
-    for array in (*split.src, *split.tgt, split.rows):
-        assert sum(np.shares_memory(array, content) for content in contents) == 1
     assert split.src.flat.dtype == np.uint16  # ids of a small vocabulary
     manifest = json.loads(next(tmp_path.glob("*/manifest.json")).read_bytes())
     assert {name: manifest[name] for name in ("pairs", "dropped", "src_tokens", "tgt_tokens")} == {
@@ -168,14 +167,38 @@ def test_ids_of_a_large_vocabulary_are_whole(tmp_path: Path) -> None:
     assert len(set(split.src.flat.tolist())) == 70_000
 
 
-def test_released_pages_can_be_read_again(
-    words: VocabularyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_ids_that_stay_in_the_file_are_those_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    split = encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
-    before = split.src.flat.tolist()
-    monkeypatch.setattr(encoded_split, "MAX_RESIDENT_BYTES", 0)
-    split.release_pages()
-    assert split.src.flat.tolist() == before
+    pairs = Pairs(*zip(*made_up(300), strict=True))
+    vocabularies = build_pair(pairs, kind="words", size=100, joint=True)
+    loaded = encode_split(pairs, vocabularies, folder=tmp_path)
+    monkeypatch.setattr(encode, "MAX_RESIDENT_BYTES", 0)
+    stored = encode_split(pairs, vocabularies, folder=tmp_path)
+    shuffled = np.random.default_rng(1).permutation(300)
+    for side, other in ((stored.src, loaded.src), (stored.tgt, loaded.tgt)):
+        assert isinstance(side, StoredSequences)
+        assert np.array_equal(side.lengths, other.lengths)
+        for indices in (shuffled, np.arange(300), np.array([3, 4, 5, 4, 9, 8, 8, 299]), shuffled[:0]):
+            assert all(map(np.array_equal, side.take(indices), other.take(indices)))
+    streams = [BatchStream(split, batch_tokens=64, seed=1) for split in (stored, loaded)]
+    assert streams[0].stream_hash() == streams[1].stream_hash()
+
+
+def test_a_file_of_ids_may_be_removed_but_not_cut(tmp_path: Path) -> None:
+    path = tmp_path / "ids"
+    path.write_bytes(np.arange(10, dtype="<u2").tobytes())
+    stored = StoredSequences(path, "<u2", np.array([0, 4, 4, 10]))
+    assert stored.take(np.array([2, 0, 1])).flat.tolist() == [4, 5, 6, 7, 8, 9, 0, 1, 2, 3]
+    os.truncate(path, 18)
+    with pytest.raises(OSError, match="ids: the file has become shorter since it was opened"):
+        stored.take(np.array([2]))
+    path.unlink()
+    assert stored.take(np.array([0])).flat.tolist() == [0, 1, 2, 3]
+    descriptor = stored._descriptor
+    del stored
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
 
 
 @pytest.mark.slow

@@ -14,9 +14,10 @@ import torch
 from data import sampled_split
 from data.corpus import Pairs, embedded_corpus
 from data.encode import encode_split
-from data.encoded_split import EncodedSplit, Sequences
+from data.encoded_split import EncodedSplit
 from data.loader import BatchStream
 from data.sampled_split import SampledSplit
+from data.sequences import Sequences
 from data.subword_sampling import SubwordSampler
 from data.vocabulary import VocabularyPair, build_pair
 

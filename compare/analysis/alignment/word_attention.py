@@ -15,8 +15,8 @@ from compare.analysis.alignment.gold import WordPair
 from compare.analysis.alignment.pieces import merge_pieces, shared_bytes
 from compare.decoding.translator import Translator
 from data.batch import make_source_batch, padded
-from data.encoded_split import Sequences
 from data.loader import decode_batches
+from data.sequences import Sequences
 from data.symbols import BOS
 
 FloatArray = NDArray[np.float64]
