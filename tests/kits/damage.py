@@ -21,7 +21,7 @@ TYPED: list[Any] = [
 ]
 
 
-DTYPES = [torch.complex64, torch.int8, torch.bool, torch.float64, torch.bfloat16]
+DTYPES = [torch.int16, torch.int8, torch.bool, torch.float64, torch.bfloat16]
 
 
 def damage(rng: random.Random, content: bytes) -> bytes:

@@ -13,7 +13,9 @@ from tests.kits.hostile import obeyed, texts
 
 
 def read(text: str) -> pd.DataFrame:
-    return pd.read_csv(io.StringIO(text), keep_default_na=False, dtype={"text": str})
+    return pd.read_csv(
+        io.StringIO(text), keep_default_na=False, dtype={"text": str}, float_precision="round_trip"
+    )
 
 
 def original(cell: str) -> str:
