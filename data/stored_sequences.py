@@ -13,8 +13,8 @@ from data.sequences import Ints, Sequences
 class StoredSequences:
     """N sequences laid end to end in a file: ``Sequences``, but that ids are read when they are asked for.
 
-    The file stays open, so that it may be removed meanwhile. It is read, not mapped: of pages that are hit at
-    random and must not pile up in memory, each costs a fault, 3 of 4 seconds of an epoch's batches.
+    The file stays open, so that it may be removed meanwhile. It is read, not mapped: a page that is hit at
+    random and must not stay in memory costs a fault, which took 6 of 7 seconds of an epoch's batches.
     """
 
     def __init__(self, path: Path, dtype: str, offsets: Ints) -> None:
