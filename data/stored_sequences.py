@@ -47,11 +47,10 @@ class StoredSequences:
         """
         starts, ends = self.offsets[indices], self.offsets[indices + 1]
         offsets = np.concatenate([[0], np.cumsum(ends - starts)])
-        apart = np.flatnonzero(starts[1:] != ends[:-1]) + 1
-        begins = starts[np.concatenate([[0], apart])] if len(starts) else starts
-        counts = np.diff(offsets[np.concatenate([[0], apart, [len(starts)]])]) if len(starts) else starts
+        first = np.flatnonzero(starts != np.append(-1, ends[:-1]))  # of each run of neighbours
+        counts = np.diff(offsets[np.append(first, len(starts))])
         size = self._dtype.itemsize
-        content = b"".join(map(self._read, (counts * size).tolist(), (begins * size).tolist()))
+        content = b"".join(map(self._read, (counts * size).tolist(), (starts[first] * size).tolist()))
         if len(content) != offsets[-1] * size:
             raise OSError(f"{self._path}: the file has become shorter since it was opened")
         return Sequences(np.frombuffer(content, dtype=self._dtype), offsets)
