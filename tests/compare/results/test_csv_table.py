@@ -13,9 +13,8 @@ from tests.kits.hostile import obeyed, texts
 
 
 def read(text: str) -> pd.DataFrame:
-    return pd.read_csv(
-        io.StringIO(text), keep_default_na=False, dtype={"text": str}, float_precision="round_trip"
-    )
+    # Numbers are read by float(), as pandas rounds them otherwise by default before 3.1.
+    return pd.read_csv(io.StringIO(text), keep_default_na=False, dtype={"text": str, "x": str})
 
 
 def original(cell: str) -> str:
