@@ -29,7 +29,7 @@ compare: $(STAMP) ## Compare four families on the embedded corpus (5 to 10 minut
 results: $(STAMP) ## List the published results; NAME=demo [DATA=PARENT of multi30k] makes one of them again
 	@$(PY) benchmarks/results.py $(NAME) $(if $(DATA),--data '$(DATA)')
 
-campaign: $(STAMP) ## Train the queue of configs/campaign (30 hours of one core; DATA=PARENT of multi30k); again to continue; ARGS=--list shows it
+campaign: $(STAMP) ## Train the queue of configs/campaign (40 hours of one core; DATA=PARENT of multi30k); again to continue; ARGS=--list shows it
 	@$(PY) -m benchmarks.campaign $(if $(DATA),--data '$(DATA)') $(if $(RUNS),--runs '$(RUNS)') \
 	    $(if $(ROWS),--rows '$(ROWS)') $(if $(JOBS),--jobs $(JOBS)) $(ARGS)
 

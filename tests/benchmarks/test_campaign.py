@@ -353,7 +353,11 @@ def test_an_experiment_may_have_another_name_and_other_settings(queue: Path, tmp
 
 def test_the_shipped_queue_can_be_read(tmp_path: Path):
     found = read_queue(campaign.QUEUE, tmp_path, "/corpora")
-    assert {run.experiment.data.root for run in found} == {str(Path("/corpora/multi30k").resolve())}
+    corpora = Path("/corpora").resolve()
+    assert {Path(run.experiment.data.root) for run in found} == {
+        corpora / "multi30k",
+        corpora / "wmt-news-en-de",
+    }
     assert len({run.name for run in found}) == len(found)
     assert sum(run.minutes for run in found) / 60 < 40  # core-hours
 
