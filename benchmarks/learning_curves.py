@@ -1,0 +1,47 @@
+"""Write all validations in the logs of runs, finished or not, as one CSV file.
+
+    python -m benchmarks.learning_curves FOLDER FILE
+
+FOLDER holds experiments, whose runs have a metrics.jsonl each. A row is one validation: experiment, run,
+update, epoch, seconds of training, loss (nats per target token) and BLEU (greedy, 0 to 100).
+"""
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+from compare.training.metrics_log import read_metrics
+from data.text.files import write_atomically
+
+LOG = "metrics.jsonl"
+
+
+def learning_curves(folder: Path) -> pd.DataFrame:
+    """Read the validations of all runs in the experiments of a folder.
+
+    Raises:
+        ValueError: there is no run, or a log is damaged.
+    """
+    logs = sorted(folder.glob(f"*/*/{LOG}"))
+    if not logs:
+        raise ValueError(f"{folder} holds no experiment with a run: no {LOG} in the folders of its folders")
+    columns = ["update", "epoch", "seconds", "loss", "bleu"]
+    curves = []
+    for log in logs:
+        validations = [line for line in read_metrics(log) if line["kind"] == "valid"]
+        curve = pd.DataFrame(validations, columns=columns).astype(dict.fromkeys(columns[2:], float))
+        curve.insert(0, "experiment", log.parent.parent.name)
+        curve.insert(1, "run", log.parent.name)
+        curves.append(curve)
+    return pd.concat(curves).round({"seconds": 0, "loss": 4, "bleu": 2}).astype({"seconds": int})
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: python -m benchmarks.learning_curves FOLDER FILE")
+    try:
+        curves = learning_curves(Path(sys.argv[1]))
+        write_atomically(Path(sys.argv[2]), curves.to_csv(index=False, lineterminator="\n"))
+    except (ValueError, OSError) as error:
+        sys.exit(f"error: {error}")
