@@ -11,26 +11,29 @@ from pathlib import Path
 
 import pandas as pd
 
+from compare.training.file_names import METRICS
 from compare.training.metrics_log import read_metrics
 from data.text.files import write_atomically
-
-LOG = "metrics.jsonl"
 
 
 def learning_curves(folder: Path) -> pd.DataFrame:
     """Read the validations of all runs in the experiments of a folder.
 
+    Where a resumed run logged an update twice, the later line counts.
+
     Raises:
         ValueError: there is no run, or a log is damaged.
     """
-    logs = sorted(folder.glob(f"*/*/{LOG}"))
+    logs = sorted(folder.glob(f"*/*/{METRICS}"))
     if not logs:
-        raise ValueError(f"{folder} holds no experiment with a run: no {LOG} in the folders of its folders")
+        raise ValueError(
+            f"{folder} holds no experiment with a run: no {METRICS} in the folders of its folders"
+        )
     columns = ["update", "epoch", "seconds", "loss", "bleu"]
     curves = []
     for log in logs:
-        validations = [line for line in read_metrics(log) if line["kind"] == "valid"]
-        curve = pd.DataFrame(validations, columns=columns).astype(dict.fromkeys(columns[2:], float))
+        lines = {line["update"]: line for line in read_metrics(log) if line["kind"] == "valid"}
+        curve = pd.DataFrame(list(lines.values()), columns=columns).astype(dict.fromkeys(columns[2:], float))
         curve.insert(0, "experiment", log.parent.parent.name)
         curve.insert(1, "run", log.parent.name)
         curves.append(curve)

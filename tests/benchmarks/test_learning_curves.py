@@ -8,12 +8,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from benchmarks.learning_curves import LOG, learning_curves
+from benchmarks.learning_curves import learning_curves
+from compare.training.file_names import METRICS
 
 
 def write_log(run: Path, *lines: dict[str, object]) -> None:
     run.mkdir(parents=True)
-    (run / LOG).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (run / METRICS).write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def validation(update: int, bleu: float | None) -> dict[str, object]:
@@ -29,7 +30,8 @@ def validation(update: int, bleu: float | None) -> dict[str, object]:
 
 
 def test_every_validation_is_a_row(tmp_path: Path):
-    write_log(tmp_path / "runs" / "b" / "lstm-seed2", validation(100, 3.14159), validation(200, None))
+    resumed = [validation(100, 1.0), validation(100, 3.14159), validation(200, None)]
+    write_log(tmp_path / "runs" / "b" / "lstm-seed2", *resumed)
     ended = {"kind": "final", "update": 300, "bleu": 5.0, "loss": 2.0}
     write_log(tmp_path / "runs" / "a" / "lstm-seed1", validation(300, 5.0), ended)
     write_log(tmp_path / "runs" / "c" / "lstm-seed1")  # killed before its first validation
