@@ -1,16 +1,28 @@
-"""Write tables and outcomes of finished results into README.md and docs/; ``--check`` only compares."""
+"""Write tables and outcomes of finished results into README.md and docs/.
 
+    python benchmarks/readme.py [--data FOLDER] [--check]
+
+FOLDER holds corpora, such as FOLDER/multi30k, with which intervals and tests of models that were trained on
+them are computed again; without one, what is made of these stays as it is, and the program says so.
+``--check`` writes nothing; the exit status is 1 if a page differs.
+"""
+
+import argparse
 import re
 import sys
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from statistics import fmean
 
 from pandas import DataFrame
 
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
+from compare.analysis.significance.compare_models import compare_models
 from compare.analysis.significance.comparison import Comparison, describe_p
 from compare.analysis.significance.headline import headlines
-from compare.analysis.significance.scored_tests import score_tests
+from compare.analysis.significance.scored_tests import score_test_set, score_tests
+from compare.config.parse import load_experiment
 from compare.report.html.significance import choose_reference, run_comparisons
 from compare.report.tables.shapes import TableShape, load_table
 from compare.report.tables.table import render_table
@@ -20,52 +32,77 @@ from compare.results.store import read_results
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 BLOCK = re.compile(
-    r"(<!-- (table|intervals|outcome|comparisons): (\S+)(?: (\S+))? -->\n).*?(<!-- end -->)", re.DOTALL
+    r"(<!-- (table|intervals|outcome|comparisons|ablation): (\S+)(?: (\S+))? -->\n).*?(<!-- end -->)",
+    re.DOTALL,
 )
 """``table`` may name columns of its data frame, separated by commas; without, it is ``attnbench table``'s."""
 
 
-def regenerate(text: str) -> str:
-    """Return ``text`` with everything between markers made again from the result files."""
+def regenerate(text: str, data: Path | None = None, absent: set[str] | None = None) -> str:
+    """Return ``text`` with everything between markers made again from the result files.
+
+    Args:
+        text: of a page.
+        data: folder of corpora.
+        absent: gets the corpora without which a block had to be left as it was.
+    """
 
     def block(match: re.Match[str]) -> str:
         opening, kind, name, columns, closing = match.groups()
+        folder = ROOT / name
+        root = load_experiment(folder / "experiment.toml").data.root
+        corpus = str(data / Path(root).name) if data and root else ""
+        if root and not Path(corpus).is_dir() and (kind != "table" or has_means(folder)):
+            if absent is not None:
+                absent.add(Path(root).name)
+            return match[0]
         if kind == "table":
-            content = table(ROOT / name, tuple(columns.split(",")) if columns else None)
+            content = table(folder, corpus, tuple(columns.split(",")) if columns else None)
         else:
-            made = {"intervals": intervals, "outcome": outcome, "comparisons": comparisons}
-            content = made[kind](ROOT / name)
+            made = {
+                "intervals": intervals,
+                "outcome": outcome,
+                "comparisons": comparisons,
+                "ablation": ablation,
+            }
+            content = made[kind](folder, corpus)
         return f"{opening}\n{content}\n\n{closing}"
 
     return BLOCK.sub(block, text)
 
 
-def table(folder: Path, columns: tuple[str, ...] | None = None) -> str:
-    """Return a row per model: with several seeds their means, the texts of the corpus being at hand.
+def has_means(folder: Path) -> bool:
+    """Return whether a table has one row per model, whose intervals are computed from the translations."""
+    return len({result.seed for result in read_results(folder)}) > 1
+
+
+def table(folder: Path, corpus: str, columns: tuple[str, ...] | None = None) -> str:
+    """Return a row per model: with several seeds their means.
 
     A table of some columns has one decimal, and stands without the notes on its conditions.
     """
     if columns is None:
-        return render_table(rows(folder)).strip()
-    return rows(folder)[list(columns)].to_markdown(index=False, floatfmt=",.1f", intfmt=",")
+        return render_table(rows(folder, corpus)).strip()
+    return rows(folder, corpus)[list(columns)].to_markdown(index=False, floatfmt=",.1f", intfmt=",")
 
 
 @cache
-def rows(folder: Path) -> DataFrame:
+def rows(folder: Path, corpus: str) -> DataFrame:
     """Return a row per model, as ``table`` shows it."""
-    seeds = {result.seed for result in read_results(folder)}
-    return load_table(folder, TableShape.AGGREGATED if len(seeds) > 1 else TableShape.ROWS)
+    if has_means(folder):
+        return load_table(folder, TableShape.AGGREGATED, data_root=corpus)
+    return load_table(folder, TableShape.ROWS)
 
 
 @cache
-def intervals(folder: Path) -> str:
+def intervals(folder: Path, corpus: str) -> str:
     """Return a table of mean BLEU, its standard deviation and the three intervals of every model."""
     kinds = ("test_set", "seeds", "combined")
     lines = [
         "| model | seeds | BLEU | other sentences | other seeds | combined |",
         "|---|--:|--:|--:|--:|--:|",
     ]
-    for _, row in rows(folder).iterrows():
+    for _, row in rows(folder, corpus).iterrows():
         limits = [f"{row[f'bleu_{kind}_low']:.1f} to {row[f'bleu_{kind}_high']:.1f}" for kind in kinds]
         bleu = f"{row['bleu']:.1f} ± {row['bleu_sd']:.1f}"
         lines.append(f"| {' | '.join([row['label'], str(row['seeds']), bleu, *limits])} |")
@@ -73,38 +110,114 @@ def intervals(folder: Path) -> str:
 
 
 @cache
-def compared(folder: Path) -> tuple[FinishedExperiment, list[Comparison]]:
+def compared(folder: Path, corpus: str) -> tuple[FinishedExperiment, list[Comparison]]:
     """Return a finished experiment and the comparisons of its models by BLEU on its first test set."""
-    finished = load_finished(folder)
+    finished = load_finished(folder, data_root=corpus)
     found = run_comparisons(score_tests(finished), choose_reference(finished, ""))
     first = (finished.corpus.tests[0], PRIMARY)
     return finished, [each for each in found if (each.test, each.metric) == first]
 
 
 @cache
-def outcome(folder: Path) -> str:
+def outcome(folder: Path, corpus: str) -> str:
     """Return the sentences with which the report of an experiment begins, as a list."""
-    return "\n".join(f"- {sentence}" for sentence in headlines(*compared(folder)))
+    return "\n".join(f"- {sentence}" for sentence in headlines(*compared(folder, corpus)))
 
 
 @cache
-def comparisons(folder: Path) -> str:
+def comparisons(folder: Path, corpus: str) -> str:
     """Return a table of all pairs: difference, p-value with Holm's correction, combined interval, verdict."""
     lines = ["| difference | BLEU | p, corrected | combined interval | verdict |", "|---|--:|--:|--:|---|"]
-    for found in compared(folder)[1]:
+    for found in compared(folder, corpus)[1]:
         each = found if found.difference >= 0 else found.swapped()
         low, high = each.intervals.combined or (float("nan"), float("nan"))
-        p, verdict = describe_p(each.p).removeprefix("p").removeprefix(" = "), each.row["verdict"]
+        verdict = each.row["verdict"]
         interval = f"{low:.1f} to {high:.1f}"
         lines.append(
-            f"| {each.first} - {each.second} | {each.difference:.1f} | {p} | {interval} | {verdict} |"
+            f"| {each.first} - {each.second} | {each.difference:.1f} | {_p(each)} | {interval} | {verdict} |"
         )
     return "\n".join(lines)
 
 
+@cache
+def ablation(folder: Path, corpus: str) -> str:
+    """Return what each model gains or loses by each change, on the first test set.
+
+    The changed experiments are beside that with all techniques, in folders such as FOLDER-without-dropout.
+    Differences are paired by sentence; Holm's correction is for all changes of a model, in BLEU and chrF.
+    """
+    full, start = load_finished(folder, data_root=corpus), f"{folder.name}-"
+    changed = {
+        path.name.removeprefix(start).replace("-", " "): load_finished(path, data_root=corpus)
+        for path in sorted(folder.parent.glob(f"{start}*"))
+    }
+    lines = ["| model | | BLEU | difference | other sentences | p, corrected |", "|---|---|--:|--:|--:|--:|"]
+    for label in full.labels:
+        variants = {"all techniques": full} | {
+            name: experiment for name, experiment in changed.items() if label in experiment.labels
+        }
+        for name, score, difference in compare_variants(variants, label):
+            cells = [label, name, f"{score:.1f}"]
+            if difference and difference.intervals.test_set:
+                low, high = difference.intervals.test_set
+                cells += [f"{difference.difference:+.1f}", f"{low:+.1f} to {high:+.1f}", _p(difference)]
+            else:
+                cells += ["", "", ""]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def compare_variants(
+    variants: Mapping[str, FinishedExperiment], label: str
+) -> list[tuple[str, float, Comparison | None]]:
+    """Compare a model of several experiments on one corpus with that of the first.
+
+    Returns:
+        By experiment its name, mean BLEU over seeds, and its difference from the first, None for that.
+    """
+    baseline, first = next(iter(variants.items()))
+    test = first.corpus.tests[0]
+    outputs = {
+        name: {run.result.seed: run.outputs[test] for run in experiment.labels[label]}
+        for name, experiment in variants.items()
+    }
+    scored = score_test_set(test, first.corpus.splits[test].tgt, outputs)
+    found = {
+        each.first: each
+        for each in compare_models({test: scored}, baseline=baseline)
+        if each.metric == PRIMARY
+    }
+    return [
+        (name, fmean(run.scores[PRIMARY].score for run in runs.values()), found.get(name))
+        for name, runs in scored.models.items()
+    ]
+
+
+def _p(comparison: Comparison) -> str:
+    """Return a p-value for a column of its own."""
+    return describe_p(comparison.p).removeprefix("p").removeprefix(" = ")
+
+
+def main() -> int:
+    """Regenerate all pages, or compare them; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, help="folder of corpora")
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    options = parser.parse_args()
+    absent: set[str] = set()
+    differ = False
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        made = regenerate(text, options.data, absent)
+        differ |= made != text
+        if not options.check:
+            page.write_text(made, encoding="utf-8")
+    for corpus in sorted(absent):
+        print(f"not computed again, for want of {corpus} in --data: intervals and tests of its models")
+    return int(options.check and differ)
+
+
 if __name__ == "__main__":
-    regenerated = {page: regenerate(text) for page in PAGES if "<!-- " in (text := page.read_text("utf-8"))}
-    if "--check" in sys.argv:
-        sys.exit(any(page.read_text("utf-8") != text for page, text in regenerated.items()))
-    for page, text in regenerated.items():
-        page.write_text(text, encoding="utf-8")
+    sys.exit(main())

@@ -2,6 +2,7 @@
 
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 
@@ -9,7 +10,7 @@ import pytest
 
 from compare import load_model, load_results
 from compare.cli import app
-from tests.kits.paths import ROOT
+from tests.kits.paths import ROOT, SHARED
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
@@ -22,7 +23,43 @@ def test_tables_are_those_of_the_result_files():
     assert "<!-- table: " in README
     for page in made["PAGES"]:
         text = page.read_text(encoding="utf-8")
-        assert made["regenerate"](text) == text, page.name
+        assert made["regenerate"](text, SHARED) == text, page.name
+
+
+@pytest.mark.slow
+def test_an_ablation_compares_each_model_with_itself(tmp_path):
+    full, same, other = (tmp_path / name for name in ("full", "full-again", "full-with-another-model"))
+    shutil.copytree(ROOT / "results" / "demo", full)
+    shutil.copytree(full, same)
+    shutil.copytree(full, other)
+    for seed in (1, 2, 3):  # the translations of the Transformer where those of Luong's model are expected
+        for name in ("test.hyp.gz", "result.json"):
+            text = (full / f"transformer-seed{seed}" / name).read_bytes()
+            if name == "result.json":
+                text = text.replace(b'"transformer', b'"luong-general')
+            (other / f"luong-general-seed{seed}" / name).write_bytes(text)
+    made = runpy.run_path(str(ROOT / "benchmarks" / "readme.py"))
+    rows = [line.split(" | ") for line in made["ablation"](full, "").splitlines()[2:]]
+    assert [row[1] for row in rows[:3]] == ["all techniques", "again", "with another model"]
+    by_name = {(row[0].removeprefix("| "), row[1]): row[2:] for row in rows}
+    bleu = load_results(full).groupby("label")["bleu"].mean()
+    for label in ("lstm", "bahdanau", "luong-general", "transformer"):
+        score, difference, interval, p = by_name[label, "again"]
+        assert (score, difference, interval) == (f"{bleu[label]:.1f}", "+0.0", "+0.0 to +0.0")
+        assert p.startswith("1")
+    score, difference, interval, _ = by_name["luong-general", "with another model"]
+    assert score == f"{bleu['transformer']:.1f}"
+    assert float(difference) == pytest.approx(bleu["transformer"] - bleu["luong-general"], abs=0.06)
+    low, high = map(float, interval.split(" to "))
+    assert low < float(difference) < high < 0
+
+
+def test_what_needs_an_absent_corpus_stays_as_it_is(tmp_path):
+    made = runpy.run_path(str(ROOT / "benchmarks" / "readme.py"))
+    text = "<!-- comparisons: results/multi30k -->\nkept\n<!-- end -->"
+    absent = set()
+    assert made["regenerate"](text, tmp_path, absent) == text
+    assert absent == {"multi30k"}
 
 
 def test_the_model_trained_in_readme_learns():
