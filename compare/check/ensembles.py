@@ -9,7 +9,7 @@ from compare.results.ensemble_file import FOLDER, NAME, hash_members, read_ensem
 from compare.results.result import Result
 from compare.scoring.score import all_metrics, score_texts
 from compare.training.file_names import WEIGHTS
-from data.text.files import hash_file
+from data.text.compression import hash_decompressed, plain_or_gzip
 from data.text.lines import read_lines
 
 
@@ -50,8 +50,10 @@ def _check_ensemble(
     if corpora:
         yield ComparedValue(context, "test sets", sorted(result.tests), sorted(corpora[0].tests))
     for test, scores in result.tests.items():
-        output = path.parent / f"{test}.hyp"
-        yield ComparedValue(context, output.name, result.files.get(output.name, "no hash"), hash_file(output))
+        plain = path.parent / f"{test}.hyp"
+        output = plain_or_gzip(plain)
+        recorded = result.files.get(plain.name, "no hash")
+        yield ComparedValue(context, plain.name, recorded, hash_decompressed(output))
         if corpora and test in corpora[0].splits:
             references = corpora[0].splits[test].tgt
             found = score_texts(read_lines(output, allow_blank=True), references, scoring=all_metrics())

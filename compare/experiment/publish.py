@@ -15,12 +15,15 @@ from compare.experiment.source_note import EXPERIMENT, source_note
 from compare.experiment.task import task_of
 from compare.experiment.tune.description import DESCRIPTION
 from compare.experiment.tune.trial_log import TRIALS
+from compare.results.ensemble_file import FOLDER as ENSEMBLES
+from compare.results.ensemble_file import NAME as ENSEMBLE
+from compare.results.ensemble_file import read_ensemble
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_registry, read_results
 from compare.system.version import code_version
 from compare.training.file_names import CHECKPOINTS
 from data.text.compression import pack_gzip, read_decompressed
-from data.text.files import read_bytes
+from data.text.files import hash_file, read_bytes
 from data.text.new_folder import check_vacant, new_folder
 from data.vocabulary import FILE_NAME
 
@@ -40,8 +43,9 @@ def publish_experiment(
     """Copy the results of an experiment, without its weights, into a new folder that others can check.
 
     Each run keeps its settings, training log, timings and result, and, compressed, its translations and
-    vocabularies. ``data.root`` becomes the name of the corpus, so the hash of the settings is renewed. The
-    folder appears complete or not at all. Every command shows it, and none writes into it.
+    vocabularies. Ensembles keep their figures and translations if all their members are published.
+    ``data.root`` becomes the name of the corpus, so the hash of the settings is renewed. The folder appears
+    complete or not at all. Every command shows it, and none writes into it.
 
     Args:
         folder: the folder of the experiment.
@@ -73,11 +77,14 @@ def publish_experiment(
     if not begun:
         raise ValueError(f"{folder}: no run has {'ended' if finished_only else 'begun'}: nothing to publish")
     texts = _describe_experiment(folder, out.resolve().name, results, begun, left_out)
+    ensembles = _find_ensembles(folder, {run.name for run in begun})
     search = _search_files(folder, None if tuning is None else Path(tuning))
     with new_folder(out, replace=replace) as target:
         for run, result in zip(runs, results, strict=True):
             if run is not None:
                 _copy_run(run, result, target / result.run)
+        for ensemble in ensembles:
+            _copy_ensemble(ensemble, target / ENSEMBLES / ensemble.name)
         for name, text in texts.items():
             (target / name).write_bytes(text.encode())
         for path in search:
@@ -196,6 +203,35 @@ def _copy_run(run: RunFolder, result: Result, target: Path) -> None:
         (target / (f"{name}.gz" if packed else name)).write_bytes(pack_gzip(content) if packed else content)
     if (run.folder / "result.json").is_file():
         (target / "result.json").write_bytes(f"{result.to_json()}\n".encode())
+
+
+def _find_ensembles(folder: Path, runs: set[str]) -> list[Path]:
+    """List the folders of the ensembles all of whose members are in ``runs``.
+
+    Raises:
+        ValueError: translations that are not those that were scored, or a damaged ensemble.json.
+    """
+    found = []
+    for path in sorted((folder / ENSEMBLES).glob(f"*/{ENSEMBLE}")):
+        ensemble = read_ensemble(path)
+        for name, recorded in ensemble.files.items():
+            if hash_file(path.parent / name) != recorded:
+                raise ValueError(
+                    f"{path.parent / name} is not what {ENSEMBLE} was computed from: restore it, or delete "
+                    f"{path.parent} and run the ensemble again"
+                )
+        if runs.issuperset(ensemble.members):
+            found.append(path.parent)
+    return found
+
+
+def _copy_ensemble(folder: Path, target: Path) -> None:
+    """Copy the figures of an ensemble and, compressed, its translations."""
+    target.mkdir(parents=True)
+    (target / ENSEMBLE).write_bytes(read_bytes(folder / ENSEMBLE, max_bytes=MAX_BYTES))
+    for name in read_ensemble(folder / ENSEMBLE).files:
+        content = read_bytes(folder / name, max_bytes=MAX_BYTES)
+        (target / f"{name}.gz").write_bytes(pack_gzip(content))
 
 
 def with_config_hash(result: Result, config: bytes) -> Result:

@@ -21,7 +21,7 @@ Results of an experiment{with_translations}, published by `attnbench publish`. T
 Each run has its settings (`config.toml`), training log (`metrics.jsonl`), raw timings (`speed.json`), result
 (`result.json`, with the sha256 of every file's content), vocabularies{and_translations} (`.gz`), and where
 they were measured the likelihood of the references (`perplexity.json`) and scores by metrics from outside
-(`external.json`).
+(`external.json`). Ensembles of runs, if there are any, have theirs in `ensembles`.
 {missing}{where}In this folder:
 
     attnbench table .

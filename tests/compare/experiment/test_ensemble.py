@@ -13,12 +13,15 @@ from compare import (
     load_ensemble,
     load_model,
     load_results,
+    publish_experiment,
+    read_ensembles,
     run_ensemble,
     score_translations,
 )
 from compare.cli import main
 from compare.decoding.ensemble import Ensemble
 from compare.decoding.search import search
+from data.text.compression import pack_gzip
 from data.text.files import hash_file
 from tests.kits.cli import Refusal
 from tests.kits.runs import ROWS
@@ -93,7 +96,11 @@ def test_members_must_be_different_runs_of_one_vocabulary(finished: Path, tmp_pa
 
 
 def test_the_commands(
-    copy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], refusal: Refusal
+    copy: Path,
+    tiny_toml: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    refusal: Refusal,
 ):
     runs = [str(copy / row) for row in ROWS]
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\n".join(LINES).encode())))
@@ -120,6 +127,22 @@ def test_the_commands(
     assert again.members_hash == record["members_hash"]
     assert not [each for each in check_experiment(copy).differences if "ensembles" in each.context]
     path = copy / "ensembles" / "both" / "ensemble.json"
+    corpus = str(tiny_toml.parent / "corpus")
+    published = publish_experiment(copy, copy / "published")
+    assert (published / "ensembles/both/ensemble.json").read_bytes() == path.read_bytes()
+    checked = check_experiment(published, data_root=corpus)
+    assert not [each for each in checked.differences if "ensembles" in each.context]
+    assert read_ensembles(published) == read_ensembles(copy)
+    (published / "ensembles/both/test.hyp.gz").write_bytes(pack_gzip(b"other\n" * len(lines)))
+    checked = check_experiment(published, data_root=corpus)
+    found = [str(each) for each in checked.differences if "ensembles" in each.context]
+    assert found[0].startswith("ensembles/both: test.hyp: recorded")
+    assert any(line.startswith("ensembles/both: chrf of test: recorded") for line in found)
+    scored = (copy / "ensembles/both/test.hyp").read_text()
+    (copy / "ensembles/both/test.hyp").write_text("other\n")
+    with pytest.raises(ValueError, match=r"not what ensemble\.json was computed from"):
+        publish_experiment(copy, copy / "again")
+    (copy / "ensembles/both/test.hyp").write_text(scored)
     path.write_text(path.read_text().replace('"bleu": ', '"bleu": 1'))
     found = [str(each) for each in check_experiment(copy).differences]
     assert any(line.startswith("ensembles/both: bleu of test: recorded 1") for line in found)
