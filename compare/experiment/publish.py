@@ -17,7 +17,7 @@ from compare.experiment.tune.description import DESCRIPTION
 from compare.experiment.tune.trial_log import TRIALS
 from compare.results.ensemble_file import FOLDER as ENSEMBLES
 from compare.results.ensemble_file import NAME as ENSEMBLE
-from compare.results.ensemble_file import read_ensemble
+from compare.results.ensemble_file import EnsembleResult, read_ensemble, write_ensemble
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_registry, read_results
 from compare.system.version import code_version
@@ -83,8 +83,8 @@ def publish_experiment(
         for run, result in zip(runs, results, strict=True):
             if run is not None:
                 _copy_run(run, result, target / result.run)
-        for ensemble in ensembles:
-            _copy_ensemble(ensemble, target / ENSEMBLES / ensemble.name)
+        for path, ensemble in ensembles.items():
+            _copy_ensemble(path, ensemble, target / ENSEMBLES / path.name)
         for name, text in texts.items():
             (target / name).write_bytes(text.encode())
         for path in search:
@@ -205,13 +205,13 @@ def _copy_run(run: RunFolder, result: Result, target: Path) -> None:
         (target / "result.json").write_bytes(f"{result.to_json()}\n".encode())
 
 
-def _find_ensembles(folder: Path, runs: set[str]) -> list[Path]:
-    """List the folders of the ensembles all of whose members are in ``runs``.
+def _find_ensembles(folder: Path, runs: set[str]) -> dict[Path, EnsembleResult]:
+    """Read the ensembles all of whose members are in ``runs``, by their folder.
 
     Raises:
         ValueError: translations that are not those that were scored, or a damaged ensemble.json.
     """
-    found = []
+    found = {}
     for path in sorted((folder / ENSEMBLES).glob(f"*/{ENSEMBLE}")):
         ensemble = read_ensemble(path)
         for name, recorded in ensemble.files.items():
@@ -221,15 +221,15 @@ def _find_ensembles(folder: Path, runs: set[str]) -> list[Path]:
                     f"{path.parent} and run the ensemble again"
                 )
         if runs.issuperset(ensemble.members):
-            found.append(path.parent)
+            found[path.parent] = ensemble
     return found
 
 
-def _copy_ensemble(folder: Path, target: Path) -> None:
+def _copy_ensemble(folder: Path, ensemble: EnsembleResult, target: Path) -> None:
     """Copy the figures of an ensemble and, compressed, its translations."""
     target.mkdir(parents=True)
-    (target / ENSEMBLE).write_bytes(read_bytes(folder / ENSEMBLE, max_bytes=MAX_BYTES))
-    for name in read_ensemble(folder / ENSEMBLE).files:
+    write_ensemble(target / ENSEMBLE, ensemble)
+    for name in ensemble.files:
         content = read_bytes(folder / name, max_bytes=MAX_BYTES)
         (target / f"{name}.gz").write_bytes(pack_gzip(content))
 
