@@ -28,14 +28,20 @@ from compare.report.tables.shapes import TableShape, load_table
 from compare.report.tables.table import render_table
 from compare.results.score_columns import PRIMARY
 from compare.results.store import read_results
+from compare.training.file_names import METRICS
+from compare.training.metrics_log import read_metrics
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 BLOCK = re.compile(
-    r"(<!-- (table|intervals|outcome|comparisons|ablation): (\S+)(?: (\S+))? -->\n).*?(<!-- end -->)",
+    r"(<!-- (table|intervals|outcome|comparisons|ablation|training): (\S+)(?: (\S+))? -->\n)"
+    r".*?(<!-- end -->)",
     re.DOTALL,
 )
 """``table`` may name columns of its data frame, separated by commas; without, it is ``attnbench table``'s."""
+
+MINUTES = 45
+"""Minutes of training on one core, for ``training``."""
 
 
 def regenerate(text: str, data: Path | None = None, absent: set[str] | None = None) -> str:
@@ -52,7 +58,7 @@ def regenerate(text: str, data: Path | None = None, absent: set[str] | None = No
         folder = ROOT / name
         root = load_experiment(folder / "experiment.toml").data.root
         corpus = str(data / Path(root).name) if data and root else ""
-        if root and not Path(corpus).is_dir() and (kind != "table" or has_means(folder)):
+        if root and not Path(corpus).is_dir() and needs_corpus(kind, folder):
             if absent is not None:
                 absent.add(Path(root).name)
             return match[0]
@@ -64,11 +70,17 @@ def regenerate(text: str, data: Path | None = None, absent: set[str] | None = No
                 "outcome": outcome,
                 "comparisons": comparisons,
                 "ablation": ablation,
+                "training": training,
             }
             content = made[kind](folder, corpus)
         return f"{opening}\n{content}\n\n{closing}"
 
     return BLOCK.sub(block, text)
+
+
+def needs_corpus(kind: str, folder: Path) -> bool:
+    """Return whether a block of this kind is computed from the references of a corpus."""
+    return kind != "training" and (kind != "table" or has_means(folder))
 
 
 def has_means(folder: Path) -> bool:
@@ -126,16 +138,20 @@ def outcome(folder: Path, corpus: str) -> str:
 
 @cache
 def comparisons(folder: Path, corpus: str) -> str:
-    """Return a table of all pairs: difference, p-value with Holm's correction, combined interval, verdict."""
-    lines = ["| difference | BLEU | p, corrected | combined interval | verdict |", "|---|--:|--:|--:|---|"]
+    """Return a table of all pairs: difference, both intervals, p-value with Holm's correction, verdict.
+
+    One seed has no combined interval.
+    """
+    lines = [
+        "| difference | BLEU | other sentences | combined | p, corrected | verdict |",
+        "|---|--:|--:|--:|--:|---|",
+    ]
     for found in compared(folder, corpus)[1]:
         each = found if found.difference >= 0 else found.swapped()
-        low, high = each.intervals.combined or (float("nan"), float("nan"))
-        verdict = each.row["verdict"]
-        interval = f"{low:.1f} to {high:.1f}"
-        lines.append(
-            f"| {each.first} - {each.second} | {each.difference:.1f} | {_p(each)} | {interval} | {verdict} |"
-        )
+        cells = [f"{each.first} - {each.second}", f"{each.difference:.1f}"]
+        for limits in (each.intervals.test_set, each.intervals.combined):
+            cells.append(f"{limits[0]:.1f} to {limits[1]:.1f}" if limits else "")
+        lines.append(f"| {' | '.join([*cells, _p(each), each.row['verdict']])} |")
     return "\n".join(lines)
 
 
@@ -164,6 +180,33 @@ def ablation(folder: Path, corpus: str) -> str:
             else:
                 cells += ["", "", ""]
             lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+@cache
+def training(folder: Path, corpus: str) -> str:
+    """Return what training each run cost, how it ended, and what ``MINUTES`` of it would have given.
+
+    Validation BLEU is of greedy search: the best single weights of the first ``MINUTES``, the best of all,
+    and the weights that were kept, which may be a mean or a moving average.
+    """
+    lines = [
+        "| model | seed | tokens (M) | epochs | minutes | ended by "
+        f"| best BLEU in {MINUTES} min | best BLEU | BLEU of the weights kept |",
+        "|---|--:|--:|--:|--:|---|--:|--:|--:|",
+    ]
+    done = [result for result in read_results(folder) if result.status == "done"]
+    for result in sorted(done, key=lambda each: (each.label, each.seed)):
+        log = read_metrics(folder / result.run / METRICS)
+        singles = [(line["seconds"], line["bleu"]) for line in log if line["kind"] == "valid"]
+        early = [bleu for seconds, bleu in singles if seconds <= 60 * MINUTES]
+        best = max(bleu for _, bleu in singles)
+        kept = next(line["bleu"] for line in log if line["kind"] == "final")
+        lines.append(
+            f"| {result.label} | {result.seed} | {result.tokens_seen / 1e6:.1f} | {result.epochs:.0f} "
+            f"| {result.train_s / 60:.0f} | {result.stopped_by} "
+            f"| {f'{max(early):.1f}' if early else ''} | {best:.1f} | {kept:.1f} |"
+        )
     return "\n".join(lines)
 
 

@@ -1,5 +1,6 @@
 """README.md is correct: its tables, code, commands and files."""
 
+import json
 import re
 import runpy
 import shutil
@@ -14,6 +15,10 @@ from tests.kits.paths import ROOT, SHARED
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def read_lines(path):
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.mark.slow
@@ -52,6 +57,31 @@ def test_an_ablation_compares_each_model_with_itself(tmp_path):
     assert float(difference) == pytest.approx(bleu["transformer"] - bleu["luong-general"], abs=0.06)
     low, high = map(float, interval.split(" to "))
     assert low < float(difference) < high < 0
+
+
+def test_training_says_what_the_first_minutes_gave(tmp_path):
+    folder = tmp_path / "demo"
+    shutil.copytree(ROOT / "results" / "demo", folder)
+    logs = {path.parent.name: read_lines(path) for path in sorted(folder.glob("*/metrics.jsonl"))}
+    made = runpy.run_path(str(ROOT / "benchmarks" / "readme.py"))
+    for name, lines in logs.items():  # the second of three validations at 45 minutes, or just after
+        validations = [line for line in lines if line["kind"] == "valid"]
+        for number, line in enumerate(validations):
+            line["seconds"] = 30 * made["MINUTES"] * (number + 1) + ("seed1" in name)
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (folder / name / "metrics.jsonl").write_text(text, encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in made["training"](folder, "").splitlines()[2:]]
+    stored = load_results(folder).set_index(["label", "seed"])
+    assert len(rows) == len(logs) == len(stored)
+    for label, seed, tokens, epochs, minutes, ended_by, early, best, kept in rows:
+        result = stored.loc[(label, int(seed))]
+        assert tokens == f"{result.tokens_seen / 1e6:.1f}"
+        assert (float(epochs), float(minutes)) == (round(result.epochs), round(result.train_s / 60))
+        assert ended_by == result.stopped_by
+        lines = logs[f"{label}-seed{seed}"]
+        bleu = [line["bleu"] for line in lines if line["kind"] == "valid"]
+        assert early == f"{max(bleu[:1] if seed == '1' else bleu[:2]):.1f}"
+        assert (best, kept) == (f"{max(bleu):.1f}", f"{lines[-1]['bleu']:.1f}")
 
 
 def test_what_needs_an_absent_corpus_stays_as_it_is(tmp_path):
