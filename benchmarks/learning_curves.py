@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from compare.training.file_names import METRICS
-from compare.training.metrics_log import read_metrics
+from compare.training.metrics_log import lines_by_update, read_metrics
 from data.text.files import write_atomically
 
 
@@ -32,7 +32,7 @@ def learning_curves(folder: Path) -> pd.DataFrame:
     columns = ["update", "epoch", "seconds", "loss", "bleu"]
     curves = []
     for log in logs:
-        lines = {line["update"]: line for line in read_metrics(log) if line["kind"] == "valid"}
+        lines = lines_by_update(read_metrics(log), "valid")
         curve = pd.DataFrame(list(lines.values()), columns=columns).astype(dict.fromkeys(columns[2:], float))
         curve.insert(0, "experiment", log.parent.parent.name)
         curve.insert(1, "run", log.parent.name)

@@ -29,7 +29,7 @@ from compare.report.tables.table import render_table
 from compare.results.score_columns import PRIMARY
 from compare.results.store import read_results
 from compare.training.file_names import METRICS
-from compare.training.metrics_log import read_metrics
+from compare.training.metrics_log import lines_by_update, read_metrics
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -198,7 +198,7 @@ def training(folder: Path, corpus: str) -> str:
     done = [result for result in read_results(folder) if result.status == "done"]
     for result in sorted(done, key=lambda each: (each.label, each.seed)):
         log = read_metrics(folder / result.run / METRICS)
-        singles = [(line["seconds"], line["bleu"]) for line in log if line["kind"] == "valid"]
+        singles = [(line["seconds"], line["bleu"]) for line in lines_by_update(log, "valid").values()]
         early = [bleu for seconds, bleu in singles if seconds <= 60 * MINUTES]
         best = max(bleu for _, bleu in singles)
         kept = next(line["bleu"] for line in log if line["kind"] == "final")

@@ -11,14 +11,11 @@ import pytest
 
 from compare import load_model, load_results
 from compare.cli import app
+from compare.training.metrics_log import read_metrics
 from tests.kits.paths import ROOT, SHARED
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-
-
-def read_lines(path):
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.mark.slow
@@ -62,7 +59,7 @@ def test_an_ablation_compares_each_model_with_itself(tmp_path):
 def test_training_says_what_the_first_minutes_gave(tmp_path):
     folder = tmp_path / "demo"
     shutil.copytree(ROOT / "results" / "demo", folder)
-    logs = {path.parent.name: read_lines(path) for path in sorted(folder.glob("*/metrics.jsonl"))}
+    logs = {path.parent.name: read_metrics(path) for path in sorted(folder.glob("*/metrics.jsonl"))}
     made = runpy.run_path(str(ROOT / "benchmarks" / "readme.py"))
     for name, lines in logs.items():  # the second of three validations at 45 minutes, or just after
         validations = [line for line in lines if line["kind"] == "valid"]

@@ -91,6 +91,15 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     return metrics
 
 
+def lines_by_update(lines: Iterable[Mapping[str, Any]], kind: str) -> dict[int, Mapping[str, Any]]:
+    """Return the lines of a kind, such as "valid", by their updates in rising order.
+
+    Where a resumed run logged an update twice, the later line counts.
+    """
+    found = {line["update"]: line for line in lines if line["kind"] == kind}
+    return dict(sorted(found.items()))
+
+
 def _encode(line: dict[str, Any]) -> str:
     return json.dumps(line) + "\n"
 

@@ -6,7 +6,7 @@ from statistics import fmean
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun
 from compare.analysis.speed_spread import Spread, timed_spread
 from compare.analysis.table import Row, Table
-from compare.training.metrics_log import read_metrics
+from compare.training.metrics_log import lines_by_update, read_metrics
 
 COSTS = ("seconds", "updates", "tokens", "flops", "joules")
 """Training costs, as columns of ``progress``."""
@@ -123,13 +123,12 @@ def _mean_row(label: str, runs: Sequence[FinishedRun]) -> Row:
 
 
 def _validation_rows(run: FinishedRun) -> list[Row]:
-    """List the rows of one run; if a resumed run logged an update twice, the later line counts."""
+    """List the rows of one run."""
     lines = read_metrics(run.folder / "metrics.jsonl")
-    validations = {line["update"]: line for line in lines if line["kind"] == "valid"}
-    train_lines = {line["update"]: line for line in lines if line["kind"] == "train"}
+    train_lines = lines_by_update(lines, "train")
     flops, energy = run.result.train_flops_per_token, run.result.energy_j_per_1k_tokens
     rows = []
-    for update, line in sorted(validations.items()):
+    for update, line in lines_by_update(lines, "valid").items():
         earlier = [train_line for end, train_line in train_lines.items() if end <= update]
         tokens = sum(train_line["src_tokens"] + train_line["tgt_tokens"] for train_line in earlier)
         rows.append(

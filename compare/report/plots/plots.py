@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from compare.report.plots.style import finish_figure, make_panels, series_style
 from compare.results.write_protection import refuse_writing
+from compare.training.metrics_log import lines_by_update
 from data.text.control_characters import visible_lines
 from data.text.files import write_atomically
 
@@ -55,9 +56,9 @@ def learning_curves(
 
 
 def _draw_curve(axes: Axes, metrics: Metrics, key: str, against: str, index: int) -> None:
-    """Draw one run's ``key``; where a resumed run logged an update twice, the later line counts."""
-    lines = {line["update"]: line for line in metrics if line["kind"] == "valid"}
-    points = [(line[against], line[key]) for _, line in sorted(lines.items()) if line.get(key) is not None]
+    """Draw one run's ``key``."""
+    lines = lines_by_update(metrics, "valid").values()
+    points = [(line[against], line[key]) for line in lines if line.get(key) is not None]
     axes.plot([x for x, _ in points], [y for _, y in points], **series_style(index))
 
 
