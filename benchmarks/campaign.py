@@ -2,8 +2,9 @@
 
 A queue is a TOML file such as configs/campaign/queue.toml; benchmarks/queue_file.py reads it. Any number of
 processes share a queue, also on several machines with one folder: each takes the next run that has not ended
-and that no other is working on. As a run ends, the rows of its experiment are published without weights.
-Speeds are measured at the end, once no run of the queue is being trained, by one process alone.
+and that no other is working on. As a run ends, the rows of its experiment are published without weights,
+beside those of other machines; a run that has a row is not trained again. Speeds are measured at the end,
+once no run of the queue is being trained, by one process alone.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from pathlib import Path
 from benchmarks.queue_file import QueuedRun, describe, read_queue
 from compare.config.run import Run
 from compare.experiment.prepare import PreparedData
-from compare.experiment.publish import SEARCH, publish_experiment, with_config_hash
+from compare.experiment.publish import publish_experiment, with_config_hash
 from compare.experiment.run_all import InTurn, run_experiment
 from compare.experiment.timing.time_all import results_to_time
 from compare.results.markdown import markdown_table
@@ -60,7 +61,7 @@ def work(channel: Channel, path: str, runs: str, rows: str, data: str) -> None:
         OSError: likewise.
         Interrupted: a signal arrived; everything is saved.
     """
-    queue = read_queue(Path(path), Path(runs), data)
+    queue = read_queue(Path(path), Path(runs), data, Path(rows))
     failed: dict[str, ValueError | OSError] = {}
     position = 0
     with channel.messages():
@@ -97,7 +98,7 @@ def time_models(channel: Channel, path: str, runs: str, rows: str, data: str) ->
         ValueError: the models of an experiment could not be timed; all others have been tried.
         OSError: likewise.
     """
-    queue = read_queue(Path(path), Path(runs), data)
+    queue = read_queue(Path(path), Path(runs), data, Path(rows))
     failed: dict[str, ValueError | OSError] = {}
     with channel.messages(), lock_folder(Path(runs), wait=True):
         for run in runs_to_time(queue):
@@ -132,28 +133,30 @@ def _run(run: QueuedRun, reporter: Reporter, launcher: InTurn) -> None:
 
 
 def runs_to_time(queue: Sequence[QueuedRun]) -> list[QueuedRun]:
-    """Find a run of each experiment that is to be timed; none while a run of the queue is being trained."""
+    """Find a run of each experiment that is to be timed; none while a run of the queue is being trained.
+
+    An experiment with runs of another machine is not timed, for speeds of two machines are not comparable.
+    """
     found: list[QueuedRun] = []
     if any(run.is_locked for run in queue):
         return found
     for folder in dict.fromkeys(run.folder.parent for run in queue):
         with suppress(ValueError, OSError):  # a worker has named what is damaged
-            if results_to_time(folder):
-                done = [run for run in queue if run.folder.parent == folder and run.status == "done"]
+            of_experiment = [run for run in queue if run.folder.parent == folder]
+            if results_to_time(folder) and not any(run.is_done_elsewhere for run in of_experiment):
+                done = [run for run in of_experiment if run.status == "done"]
                 found += [run for run in done if run.begun_on == run.device][:1]
     return found
 
 
 def publish_rows(folder: Path, rows: Path) -> None:
-    """Publish the runs of an experiment that have ended, unless all their results are in ``rows`` already."""
+    """Add the runs of an experiment that have ended to ``rows``, unless their results are there already."""
     out = rows / folder.name
     with lock_folder(folder, wait=True):
         ended = _comparable([each for each in read_results(folder) if each.status != "unfinished"])
         published = _comparable(read_results(out)) if (out / "experiment.json").is_file() else {}
-        if ended and ended != published:
-            has_search = any((out / name).exists() for name in SEARCH)  # of `publish --tuning`: kept
-            tuning = out if has_search else None
-            publish_experiment(folder, out, tuning=tuning, replace=True, finished_only=True)
+        if any(published.get(name) != result for name, result in ended.items()):
+            publish_experiment(folder, out, add=True, finished_only=True)
 
 
 def _comparable(results: Sequence[Result]) -> dict[str, Result]:
@@ -230,7 +233,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     options.rows = options.rows or options.runs / "rows"
     try:
-        queue = read_queue(options.queue, options.runs, options.data)
+        queue = read_queue(options.queue, options.runs, options.data, options.rows)
         if options.list:
             print(markdown_table([describe(run) for run in queue]))
             return 0

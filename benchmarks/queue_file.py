@@ -12,6 +12,7 @@ from typing import Any
 from compare.config.parse import load_experiment
 from compare.config.run import resolve_models
 from compare.config.sections import Experiment, run_name
+from compare.config.shared_settings import find_difference, find_model_difference
 from compare.config.toml_text import read_toml
 from compare.results.result import Status
 from compare.results.run_folder import RunFolder
@@ -37,6 +38,8 @@ class QueuedRun:
     """Expected time on one core."""
     runs: Path
     """Folder of the experiments' folders."""
+    rows: Path
+    """Folder of the experiments' published rows."""
 
     @property
     def folder(self) -> Path:
@@ -49,9 +52,35 @@ class QueuedRun:
         return f"{self.experiment.name}/{self.folder.name}"
 
     @property
+    def row(self) -> Path:
+        """Folder of the published row."""
+        return self.rows / self.experiment.name / self.folder.name
+
+    @property
+    def is_done_elsewhere(self) -> bool:
+        """Whether its row is there although the run was not begun here: another machine has finished it.
+
+        Raises:
+            ValueError: the row has other settings than the queue asks for, or is damaged.
+        """
+        begun = (self.folder / "config.toml").is_file()
+        if begun or not self.row.is_dir() or read_result(self.row).status != "done":
+            return False
+        if self.experiment.budget.match == "none":  # else sizes or updates are decided from the data, later
+            found = RunFolder.read(self.row).run
+            models = resolve_models(self.experiment, str(self.config), other_machine=True)
+            run = next(run for run in models if run.label == self.label).with_seed(self.seed)
+            if difference := find_difference(run, found) or find_model_difference(run, found):
+                raise ValueError(
+                    f"{self.row} has other settings ({difference}): delete it to train it again, "
+                    "or take another folder of rows"
+                )
+        return True
+
+    @property
     def status(self) -> Status:
-        """How the run has ended, or unfinished; ValueError if its result is damaged."""
-        return read_result(self.folder).status
+        """How the run has ended, here or elsewhere, or unfinished; ValueError if its result is damaged."""
+        return "done" if self.is_done_elsewhere else read_result(self.folder).status
 
     @property
     def is_locked(self) -> bool:
@@ -70,7 +99,7 @@ class QueuedRun:
         return RunFolder.read(self.folder).run.train.device if begun else self.device
 
 
-def read_queue(path: Path, runs: Path, data: str = "") -> list[QueuedRun]:
+def read_queue(path: Path, runs: Path, data: str = "", rows: Path | None = None) -> list[QueuedRun]:
     """Read a queue.
 
     Args:
@@ -78,6 +107,7 @@ def read_queue(path: Path, runs: Path, data: str = "") -> list[QueuedRun]:
         runs: folder of the experiments' folders.
         data: folder of the corpora, each under the last part of ``data.root`` of its experiment; empty: where
             the experiments say.
+        rows: folder of the experiments' published rows; by default ``runs``/rows.
 
     Raises:
         OSError: a file cannot be read.
@@ -94,7 +124,7 @@ def read_queue(path: Path, runs: Path, data: str = "") -> list[QueuedRun]:
     experiments: dict[str, Experiment] = {}
     for number, entry in enumerate(entries):
         context = f"{path}: runs[{number}]"
-        for run in _read_entry(entry, path.parent, runs, data, context):
+        for run in _read_entry(entry, path.parent, data, context, runs=runs, rows=rows or runs / "rows"):
             if run.name in queue:
                 raise ValueError(f"{context}: {run.name} is in the queue already")
             name = run.experiment.name
@@ -106,7 +136,7 @@ def read_queue(path: Path, runs: Path, data: str = "") -> list[QueuedRun]:
     return list(queue.values())
 
 
-def _read_entry(entry: Any, folder: Path, runs: Path, data: str, context: str) -> list[QueuedRun]:
+def _read_entry(entry: Any, folder: Path, data: str, context: str, **folders: Path) -> list[QueuedRun]:
     """Read one ``[[runs]]`` table: all its models from the first seed, then from the next."""
     if not isinstance(entry, dict):
         raise ValueError(f"{context} must be a [[runs]] table, found {abbreviate(entry)}")
@@ -132,7 +162,7 @@ def _read_entry(entry: Any, folder: Path, runs: Path, data: str, context: str) -
     for label in minutes:
         if label not in labels:
             raise ValueError(f"{context}: {config.name} has no model {label}; {did_you_mean(label, labels)}")
-    fields: dict[str, Any] = {"experiment": experiment, "config": config, "runs": runs}
+    fields: dict[str, Any] = {"experiment": experiment, "config": config, **folders}
     return [
         QueuedRun(label=label, seed=seed, minutes=expected, **fields)
         for seed in seeds
@@ -162,7 +192,7 @@ def describe(run: QueuedRun) -> dict[str, Any]:
     """Describe how far a run is, as a row of a table; nothing is written."""
     row = {"run": run.name, "status": "damaged", "minutes planned": run.minutes}
     try:
-        log = run.folder / "metrics.jsonl"
+        log = (run.row if run.is_done_elsewhere else run.folder) / "metrics.jsonl"
         lines = read_metrics(log) if log.is_file() else []
         last = lines[-1] if lines else {}
         row["status"] = _status(run, last)

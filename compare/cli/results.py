@@ -258,6 +258,9 @@ def publish(
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace the published results in the output folder.")
     ] = False,
+    add: Annotated[
+        bool, typer.Option("--add", help="Add to the published results in the output folder.")
+    ] = False,
     unfinished: Annotated[
         bool, typer.Option("--unfinished", help="Publish runs that have not ended, too.")
     ] = False,
@@ -275,8 +278,16 @@ def publish(
 
     if unfinished and finished_only:
         raise ValueError("--unfinished takes the runs that --finished-only leaves out: give one of the two")
+    if add and replace:
+        raise ValueError("--add keeps what --replace deletes: give one of the two")
     published = publish_experiment(
-        folder, out, tuning=tuning, replace=replace, unfinished=unfinished, finished_only=finished_only
+        folder,
+        out,
+        tuning=tuning,
+        replace=replace,
+        add=add,
+        unfinished=unfinished,
+        finished_only=finished_only,
     )
     print_visible(published)
     return 0

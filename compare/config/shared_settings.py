@@ -82,7 +82,23 @@ def find_difference(run: Run, other: Run) -> str | None:
     for name in dict.fromkeys([*there, *here]):
         if there.get(name) != here.get(name):
             written = [{"task": each.task, **each.settings()}.get(name) for each in (other, run)]
-            return "{}: {}, here {}".format(
-                name, *("nothing" if value is None else value for value in written)
-            )
+            return _describe_difference(name, *written)
     return None
+
+
+def find_model_difference(run: Run, other: Run) -> str | None:
+    """Describe the first setting of the model in which two runs differ, as ``find_difference`` does.
+
+    Masks are left out: they are files, under another path in each run.
+    """
+    here, there = run.model_table(), other.model_table()
+    for name in dict.fromkeys([*there, *here]):
+        values = there.get(name), here.get(name)
+        if values[0] != values[1] and not all(str(value).endswith(".npy") for value in values):
+            return _describe_difference(f"model.{name}", *values)
+    return None
+
+
+def _describe_difference(name: str, there: Any, here: Any) -> str:
+    there, here = ("nothing" if value is None else value for value in (there, here))
+    return f"{name}: {there}, here {here}"

@@ -3,11 +3,14 @@
 import dataclasses
 import hashlib
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from compare.config.run import Run, runs_to_toml
 from compare.config.schema import SCHEMA
+from compare.experiment.add_to_published import find_kept_ensembles, merge_registries, read_kept
 from compare.experiment.convergence_file import NAME as CONVERGENCE
 from compare.experiment.convergence_file import read_convergence, to_json
 from compare.experiment.published_config import MAX_BYTES, corpus_name, published_config, without_path
@@ -19,7 +22,7 @@ from compare.results.ensemble_file import FOLDER as ENSEMBLES
 from compare.results.ensemble_file import NAME as ENSEMBLE
 from compare.results.ensemble_file import EnsembleResult, read_ensemble, write_ensemble
 from compare.results.run_folder import RunFolder
-from compare.results.store import Result, read_registry, read_results
+from compare.results.store import Result, read_result, read_results
 from compare.system.version import code_version
 from compare.training.file_names import CHECKPOINTS
 from data.text.compression import pack_gzip, read_decompressed
@@ -37,6 +40,7 @@ def publish_experiment(
     *,
     tuning: str | Path | None = None,
     replace: bool = False,
+    add: bool = False,
     unfinished: bool = False,
     finished_only: bool = False,
 ) -> Path:
@@ -53,6 +57,8 @@ def publish_experiment(
         tuning: the folder of the search that the settings come from; by default that of the experiment, where
             it has one. Its trials are copied.
         replace: delete the published results that ``out`` holds.
+        add: keep what ``out`` holds of this experiment, such as the runs of another machine. A run of the
+            same name is replaced, an ensemble goes with its members, and a search is replaced by another.
         unfinished: accept runs that have not ended; the files that they have are copied.
         finished_only: leave out the runs that have not ended, as while an experiment is still running.
 
@@ -62,12 +68,12 @@ def publish_experiment(
     Raises:
         OSError: a file cannot be read or written, or ``out`` is not empty.
         ValueError: no runs, a run that has not ended or has no translations, a file that has changed since
-            its result was recorded, a damaged convergence.json, no search in ``tuning``, or something other
-            than published results in ``out``.
+            its result was recorded, a damaged convergence.json, no search in ``tuning``, something other than
+            published results in ``out``, or, with ``add``, results of another experiment.
     """
     folder, out = Path(folder), Path(out)
-    check_vacant(out, replace=replace)
-    if replace:
+    check_vacant(out, replace=replace or add)
+    if replace or add:
         _refuse_other_content(out)
     results = read_results(folder)
     left_out = [each for each in results if finished_only and each.status == "unfinished"]
@@ -76,15 +82,27 @@ def publish_experiment(
     begun = [run for run in runs if run is not None]
     if not begun:
         raise ValueError(f"{folder}: no run has {'ended' if finished_only else 'begun'}: nothing to publish")
-    texts = _describe_experiment(folder, out.resolve().name, results, begun, left_out)
+    kept = read_kept(folder, out, begun) if add else []
+    registry = merge_registries(folder, out if kept else folder)
+    everything = [*(read_result(run.folder) for run in kept), *results]
+    missing = [each for each in left_out if each.run not in {run.name for run in kept}]
+    texts = _describe_experiment(registry, out.resolve().name, everything, [*kept, *begun], missing)
+    texts |= _convergence([out, folder] if kept else [folder], [*kept, *begun])
     ensembles = _find_ensembles(folder, {run.name for run in begun})
     search = _search_files(folder, None if tuning is None else Path(tuning))
-    with new_folder(out, replace=replace) as target:
+    if add and not search:
+        search = _search_files(out, None)
+    with new_folder(out, replace=replace or add) as target:
+        for run in kept:
+            shutil.copytree(run.folder, target / run.name)
         for run, result in zip(runs, results, strict=True):
             if run is not None:
                 _copy_run(run, result, target / result.run)
         for path, ensemble in ensembles.items():
             _copy_ensemble(path, ensemble, target / ENSEMBLES / path.name)
+        for path in find_kept_ensembles(out, target) if add else []:
+            if path.name not in {each.name for each in ensembles}:
+                shutil.copytree(path, target / ENSEMBLES / path.name)
         for name, text in texts.items():
             (target / name).write_bytes(text.encode())
         for path in search:
@@ -93,7 +111,7 @@ def publish_experiment(
 
 
 def _describe_experiment(
-    folder: Path,
+    registry: dict[str, Any],
     name: str,
     results: Sequence[Result],
     runs: Sequence[RunFolder],
@@ -102,7 +120,7 @@ def _describe_experiment(
     """Compose the files of the whole experiment.
 
     Args:
-        folder: the folder of the experiment.
+        registry: the content of experiment.json.
         name: the name of the published folder.
         results: the results of all runs that are published.
         runs: the folders of those that have begun.
@@ -112,10 +130,8 @@ def _describe_experiment(
         The texts by name of the file.
     """
     corpus = corpus_name(runs[0].run.data.root)
-    registry = folder / "experiment.json"
-    content = read_registry(registry) if registry.is_file() else {}
-    content["runs"] = [result.run for result in results]
-    content["published"] = {"corpus": corpus, "code_version": code_version()}
+    published = {"corpus": corpus, "code_version": code_version()}
+    content = {**registry, "runs": [result.run for result in results], "published": published}
     models: dict[str, Run] = {}  # each with its first seed
     for run in runs:
         masks = {Path(name).stem: f"{run.name}/{name}" for name in run.masks()}
@@ -124,17 +140,18 @@ def _describe_experiment(
         "experiment.json": json.dumps(content, indent=2) + "\n",
         EXPERIMENT: without_path(f"schema = {SCHEMA}\n\n{runs_to_toml(list(models.values()))}", corpus),
         "README.md": source_note(name, results, runs, corpus, [each.run for each in left_out]),
-        **_convergence(folder, runs),
     }
 
 
-def _convergence(folder: Path, runs: Sequence[RunFolder]) -> dict[str, str]:
+def _convergence(folders: Sequence[Path], runs: Sequence[RunFolder]) -> dict[str, str]:
     """Return convergence.json, by name, with the hashes of the published settings; {} where there is none."""
-    if not (folder / CONVERGENCE).exists():
+    found = [folder for folder in folders if (folder / CONVERGENCE).exists()]
+    if not found:
         return {}
     hashes = {run.config_hash: _hash(published_config(run)) for run in runs}
     entries = {
         name: dataclasses.replace(entry, config_hash=hashes.get(entry.config_hash, entry.config_hash))
+        for folder in found
         for name, entry in read_convergence(folder).items()
     }
     return {CONVERGENCE: to_json(entries)}

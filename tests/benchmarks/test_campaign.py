@@ -18,6 +18,7 @@ import pytest
 from benchmarks import campaign
 from benchmarks.queue_file import describe, read_queue
 from compare.check.recompute import check_experiment
+from compare.experiment.publish import SEARCH, publish_experiment
 from compare.results.numbers import UNKNOWN
 from compare.results.store import read_result, read_results, save_result
 from compare.system.child import Channel
@@ -167,7 +168,7 @@ def test_a_finished_queue_is_not_touched(queue: Path, runs: Path):
 def test_rows_are_published_again_only_where_a_result_has_changed(runs: Path, copy: Path):
     """What an earlier ``publish --tuning`` put there is kept."""
     rows = copy / "rows"
-    for name in campaign.SEARCH:
+    for name in SEARCH:
         (rows / "tiny" / name).write_text("{}")
     (rows / "tiny" / "luong-seed1" / "result.json").unlink()
     before = modified(rows / "other")
@@ -175,7 +176,77 @@ def test_rows_are_published_again_only_where_a_result_has_changed(runs: Path, co
         campaign.publish_rows(copy / name, rows)
     assert modified(rows / "other") == before
     assert read_results(rows / "tiny") == read_results(runs / "rows" / "tiny")
-    assert [(rows / "tiny" / name).read_text() for name in campaign.SEARCH] == ["{}", "{}"]
+    assert [(rows / "tiny" / name).read_text() for name in SEARCH] == ["{}", "{}"]
+
+
+def test_another_machine_trains_what_has_no_row(queue: Path, runs: Path, tmp_path: Path):
+    """It has the rows of the first machine, but none of its runs; their speeds stay theirs."""
+    rows = tmp_path / "rows"
+    shutil.copytree(runs / "rows", rows)
+    shutil.rmtree(rows / "tiny" / "luong-seed2")
+    kept = {name: read_contents(rows / name) for name in NAMES if name != "tiny/luong-seed2"}
+    assert states(queue, tmp_path) == dict.fromkeys(NAMES, "done") | {"tiny/luong-seed2": "waiting"}
+    work(queue, tmp_path)
+    assert work(queue, tmp_path, campaign.time_models) == ""
+    assert states(queue, tmp_path) == dict.fromkeys(NAMES, "done")
+    assert [path.name for path in tmp_path.glob("*/*-seed?") if path.parent != rows] == ["luong-seed2"]
+    assert {name: read_contents(rows / name) for name in kept} == kept
+    one, two = ({result.run: result for result in read_results(each / "tiny")} for each in (runs, rows))
+    assert two.keys() == one.keys()
+    assert two["luong-seed2"].bleu == one["luong-seed2"].bleu
+    assert two["luong-seed2"].timed_together is None
+    assert two["luong-seed1"].timed_together == one["luong-seed1"].timed_together
+    registries = [json.loads((each / "tiny" / "experiment.json").read_text()) for each in (runs, rows)]
+    assert registries[0]["asked_seeds"] == registries[1]["asked_seeds"]
+    before = modified(tmp_path)
+    assert work(queue, tmp_path) == ""
+    assert modified(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("setting", "difference"),
+    [
+        ("train.label_smoothing=0.2", "train.label_smoothing: 0.1, here 0.2"),
+        ("models.luong.dropout=0.4", "model.dropout: "),
+    ],
+)
+def test_rows_with_other_settings_are_not_taken_for_these(
+    queue: Path, runs: Path, tmp_path: Path, setting: str, difference: str
+):
+    shutil.copytree(runs / "rows", tmp_path / "runs" / "rows")
+    path = Path(shutil.copytree(queue.parent, tmp_path / "queue")) / "queue.toml"
+    changed = f'name = "tiny"\nset = ["{setting}"]\nseeds = '
+    path.write_text(QUEUE.replace("seeds = ", changed, 2))
+    with pytest.raises(ValueError, match="delete it to train it again") as caught:
+        work(path, tmp_path / "runs")
+    assert difference in str(caught.value)
+    assert not (tmp_path / "runs" / "tiny" / "luong-seed1").exists()
+
+
+def test_rows_of_another_experiment_are_not_mixed(copy: Path, tmp_path: Path):
+    rows = copy / "rows" / "tiny"
+    before = read_contents(rows)
+    original = (rows / "experiment.json").read_text()
+    (rows / "experiment.json").write_text(json.dumps(json.loads(original) | {"data_hash": "0" * 64}))
+    with pytest.raises(ValueError, match=r"another experiment \(data_hash 000000000000, here "):
+        publish_experiment(copy / "other", rows, add=True)
+    (rows / "experiment.json").write_text(original)
+    text = (rows / "luong-seed2" / "config.toml").read_text()
+    (rows / "luong-seed2" / "config.toml").write_text(
+        text.replace("label_smoothing = 0.1", "label_smoothing = 0.2")
+    )
+    with pytest.raises(ValueError, match=r"label_smoothing: 0\.2, here 0\.1"):
+        publish_experiment(copy / "other", rows, add=True)
+    (rows / "luong-seed2" / "config.toml").write_text(text)
+    assert read_contents(rows) == before
+    publish_experiment(copy / "other", rows, add=True)
+    assert {result.run for result in read_results(rows)} == {
+        "luong-seed1",
+        "transformer-seed1",
+        "luong-seed2",
+    }
+    of_other = read_result(copy / "other" / "transformer-seed1").timed_together
+    assert read_result(rows / "transformer-seed1").timed_together == of_other
 
 
 def test_a_damaged_result_leaves_the_others_tried(
@@ -240,7 +311,8 @@ def test_the_list_tells_the_state_of_every_run(
         (folder / name / "result.json").unlink()
         lines = (folder / name / "metrics.jsonl").read_text().splitlines(keepends=True)
         (folder / name / "metrics.jsonl").write_text("".join(lines[:17]))  # 16 updates and a validation
-    shutil.rmtree(folder / "tiny" / "transformer-seed1")
+    for experiments in (folder, folder / "rows"):
+        shutil.rmtree(experiments / "tiny" / "transformer-seed1")
     (folder / "tiny" / "luong-seed2" / LOCK).touch()  # of a process that was killed
     with held(folder / "other" / "transformer-seed1"):
         before = modified(folder)
@@ -419,7 +491,8 @@ def test_two_processes_do_no_run_twice(queue: Path, tmp_path: Path):
         one.send_signal(signal.SIGINT)
         assert one.wait(timeout=120) in (0, 130)
         assert other.wait(timeout=120) == 0
-    shutil.rmtree(folder / NAMES[3])
+    for experiments in (folder, folder / "rows"):
+        shutil.rmtree(experiments / NAMES[3])
     with started(queue, folder, "3") as process:
         wait_until(lambda: updates(folder / NAMES[3]) > 5)
         process.terminate()
