@@ -93,8 +93,8 @@ def publish_experiment(
     if add and not search:
         search = _search_files(out, None)
     with new_folder(out, replace=replace or add) as target:
-        for run in kept:
-            shutil.copytree(run.folder, target / run.name)
+        for old in kept:
+            shutil.copytree(old.folder, target / old.name)
         for run, result in zip(runs, results, strict=True):
             if run is not None:
                 _copy_run(run, result, target / result.run)
