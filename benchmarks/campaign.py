@@ -21,8 +21,10 @@ from compare.config.run import Run
 from compare.experiment.prepare import PreparedData
 from compare.experiment.publish import publish_experiment, with_config_hash
 from compare.experiment.run_all import InTurn, run_experiment
-from compare.experiment.timing.time_all import results_to_time
+from compare.experiment.timing.time_all import results_to_time, write_timings
 from compare.results.markdown import markdown_table
+from compare.results.run_folder import RunFolder
+from compare.results.speed_file import read_speed
 from compare.results.store import Result, read_result, read_results
 from compare.system.child import Channel
 from compare.system.children import Outcome, Task, run_children
@@ -153,10 +155,30 @@ def publish_rows(folder: Path, rows: Path) -> None:
     """Add the runs of an experiment that have ended to ``rows``, unless their results are there already."""
     out = rows / folder.name
     with lock_folder(folder, wait=True):
+        _adopt_timings(folder, out)
         ended = _comparable([each for each in read_results(folder) if each.status != "unfinished"])
         published = _comparable(read_results(out)) if (out / "experiment.json").is_file() else {}
         if any(published.get(name) != result for name, result in ended.items()):
             publish_experiment(folder, out, add=True, finished_only=True)
+
+
+def _adopt_timings(folder: Path, out: Path) -> None:
+    """Give the runs of a model the timing of a seed that a like machine has published.
+
+    One timed seed stands for all seeds of a model, as in ``time_all``.
+    """
+    published = read_results(out) if (out / "experiment.json").is_file() else []
+    timed = {
+        (each.label, each.device, each.torch, each.threads): out / each.run
+        for each in published
+        if each.timed_together and not (folder / each.run).exists()
+    }
+    for result in read_results(folder):
+        other = timed.get((result.label, result.device, result.torch, result.threads))
+        if result.status != "done" or result.timed_together or other is None:
+            continue
+        if timings := read_speed(RunFolder.read(other).speed).timings:
+            write_timings(RunFolder.read(folder / result.run), result, timings)
 
 
 def _comparable(results: Sequence[Result]) -> dict[str, Result]:

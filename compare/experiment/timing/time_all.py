@@ -59,7 +59,7 @@ def time_all(folder: Path, settings: Run, prepared: PreparedData) -> None:
             logger.error(f"speeds are unknown: out of memory: {first_line(error)}; run this again to retry")
             return
         for result in results:
-            _write(RunFolder.read(folder / result.run), result, timings[result.label])
+            write_timings(RunFolder.read(folder / result.run), result, timings[result.label])
         write_json_lines(folder)
 
 
@@ -136,7 +136,7 @@ def _time_phase(
     return repeats
 
 
-def _write(run: RunFolder, result: Result, timings: Timings) -> None:
+def write_timings(run: RunFolder, result: Result, timings: Timings) -> None:
     """Write the timings into a run's speed.json, and the figures that follow into its result.json."""
     raw = dataclasses.replace(read_speed(run.speed), timings=timings)
     write_speed(run.speed, raw)
