@@ -2,10 +2,10 @@
 #   make PYTHON=/path/to/python ...   uses an environment that already has torch >= 2.11 and leaves its torch alone
 #   make ARGS="--set ..." compare     passes arguments on to attnbench run
 #   make DATA=FOLDER bench            times on your copy of Multi30k, FOLDER itself, instead of random ids
-#   make DATA=PARENT campaign         finds corpora in PARENT, such as PARENT/multi30k; so does make results
+#   make DATA=PARENT campaign         finds corpora in PARENT, such as PARENT/multi30k; so do make results and pages
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compare results campaign bench bench-gpu test test-all kill-test lint docs clean
+.PHONY: help setup compare results pages campaign bench bench-gpu test test-all kill-test lint docs clean
 
 ifdef PYTHON
 PY := $(PYTHON)
@@ -28,6 +28,12 @@ compare: $(STAMP) ## Compare four families on the embedded corpus (5 to 10 minut
 
 results: $(STAMP) ## List the published results; NAME=demo [DATA=PARENT of multi30k] makes one of them again
 	@$(PY) benchmarks/results.py $(NAME) $(if $(DATA),--data '$(DATA)')
+
+pages: $(STAMP) ## Make the tables, lists and figures of README.md, docs and results again after a new result (2 minutes; DATA=PARENT of multi30k)
+	$(PY) benchmarks/readme.py $(if $(DATA),--data '$(DATA)')
+	$(PY) benchmarks/results.py --write
+	$(if $(DATA),for kind in quality-seconds quality-flops pareto-size; do $(PY) -m compare plot -q results/multi30k-en-de $$kind \
+	    --format png --out docs/images/multi30k --set 'data.root=$(DATA)/multi30k' || exit 1; done)
 
 campaign: $(STAMP) ## Train the queue of configs/campaign (40 hours of one core; DATA=PARENT of multi30k); again to continue; ARGS=--list shows it
 	@$(PY) -m benchmarks.campaign $(if $(DATA),--data '$(DATA)') $(if $(RUNS),--runs '$(RUNS)') \
