@@ -5,7 +5,7 @@ from math import comb
 from statistics import fmean
 
 from compare.analysis.table import Row, Table
-from compare.experiment.tune.trial_log import TrialResult, trials_by_label
+from compare.experiment.tune.trial_log import TrialResult, candidates, trials_by_label
 
 
 def expected_best(scores: Sequence[float], draws: int) -> float:
@@ -55,14 +55,16 @@ def _ordered(scores: Sequence[float], draws: int) -> list[float]:
 def tuning_curve(trials: Sequence[TrialResult]) -> Table:
     """Compute the expected best validation BLEU of each model after 1, 2, ... trials.
 
-    A failed trial counts as BLEU 0, as it gives nobody a usable model.
+    A failed trial counts as BLEU 0, as it gives nobody a usable model. Of a trial with several seeds the
+    first counts: the others were trained because of its score.
 
     Args:
         trials: ended trials, as read by ``read_trials``.
     """
     rows: list[Row] = []
     for label, group in trials_by_label(trials).items():
-        scores, seconds = [trial.score for trial in group], fmean(trial.seconds for trial in group)
+        first = [candidate.results[0] for candidate in candidates(group)]
+        scores, seconds = [trial.score for trial in first], fmean(trial.seconds for trial in first)
         rows += [
             {
                 "label": label,

@@ -114,6 +114,12 @@ def tune(
         typer.Option(help="Range or list to draw from: name=low:high or name=a,b. May be repeated."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 1,
+    seeds: Annotated[
+        str, typer.Option(help="Seeds of training, such as 1,2,3: their mean decides [default: train.seed].")
+    ] = "",
+    finalists: Annotated[
+        int, typer.Option(help="Trials per model that get all seeds, the best with the first [default: all].")
+    ] = 0,
     settings: Settings = None,
     only: Only = "",
     jobs: Annotated[
@@ -148,7 +154,13 @@ def tune(
     show_messages(quiet=quiet)
     load_all_plugins()
     plan = TuningPlan(
-        trials=trials, updates=updates, seed=seed, space=parse_space(space or []), only=split_labels(only)
+        trials=trials,
+        updates=updates,
+        seed=seed,
+        seeds=_seeds(seeds),
+        finalists=finalists,
+        space=parse_space(space or []),
+        only=split_labels(only),
     )
     number, cluster = _jobs_or_cluster(jobs, slurm)
     folder = out or Path("runs/tune") / config.stem

@@ -10,13 +10,13 @@ from compare.config.parse import SECTIONS, experiment_from
 from compare.config.schema import SCHEMA, current_config
 from compare.config.sections import Experiment
 from compare.config.toml_text import to_toml, toml_assignments
-from compare.experiment.tune.trial_log import TrialResult
+from compare.experiment.tune.trial_log import Candidate
 
 HEADER = re.compile(r"\s*\[{1,2}\s*(\w+)\s*\]{1,2}\s*(#.*)?")
 """The line that begins a table."""
 
 
-def best_experiment(experiment: Experiment, winners: Mapping[str, TrialResult]) -> Experiment:
+def best_experiment(experiment: Experiment, winners: Mapping[str, Candidate]) -> Experiment:
     """Return the experiment with the settings of the best trials; a model without one keeps its own."""
     models = tuple(
         dataclasses.replace(row, overrides={**row.overrides, **winners[row.label].settings})
@@ -27,7 +27,7 @@ def best_experiment(experiment: Experiment, winners: Mapping[str, TrialResult]) 
     return dataclasses.replace(experiment, models=models)
 
 
-def best_config(text: str, experiment: Experiment, winners: Mapping[str, TrialResult], about: str) -> str:
+def best_config(text: str, experiment: Experiment, winners: Mapping[str, Candidate], about: str) -> str:
     """Write the winning experiment as TOML.
 
     Comments and order of the given file stay, unless its form is unusual (dotted keys, inline tables): then
@@ -57,7 +57,7 @@ def _parse(text: str, name: str) -> Experiment | None:
         return None
 
 
-def _edit(text: str, experiment: Experiment, winners: Mapping[str, TrialResult]) -> str:
+def _edit(text: str, experiment: Experiment, winners: Mapping[str, Candidate]) -> str:
     """Assign the tuned values, and those of sections that overrides have changed, in the text."""
     blocks = _blocks(text)
     written = _parse(text, experiment.name)
@@ -73,6 +73,8 @@ def _edit(text: str, experiment: Experiment, winners: Mapping[str, TrialResult])
     for lines, row in zip(models, experiment.models, strict=False):
         if trial := winners.get(row.label):
             comment = f"trial {trial.trial}: validation BLEU {trial.bleu:.2f}, loss {trial.loss:.3f}"
+            if len(trial.results) > 1:
+                comment += f", means of {len(trial.results)} seeds, lowest BLEU {trial.lowest_bleu:.2f}"
             _assign(lines, trial.settings, comment)
     return "\n".join(line for _, lines in blocks for line in lines) + "\n"
 

@@ -18,7 +18,10 @@ MODELS = "models."
 
 
 def read_description(path: Path) -> dict[str, Any]:
-    """Read a tune.json: the effort of a search ("trials", "updates", "seed") and its "settings".
+    """Read a tune.json: the effort of a search and its "settings".
+
+    The effort is "trials", "updates", "seed" of the draws, "finalists", and the list "seeds", which is empty
+    for a search with one seed.
 
     Raises:
         OSError: the file cannot be read.
@@ -28,14 +31,18 @@ def read_description(path: Path) -> dict[str, Any]:
         content = parse_json(read_bytes(path, max_bytes=MAX_BYTES))
     except ValueError as error:
         raise ValueError(f"{path}: not the description of a search: {abbreviate(str(error))}") from None
-    numbers = ("trials", "updates", "seed")
-    if (
-        not isinstance(content, dict)
-        or not isinstance(content.get("settings"), dict)
-        or any(type(content.get(name)) is not int or not 0 <= content[name] < 2**63 for name in numbers)
-    ):
+    if not isinstance(content, dict) or not isinstance(content.get("settings"), dict):
+        raise ValueError(f"{path}: not the description of a search: move it away")
+    content = {"seeds": [], "finalists": 0, **content}
+    numbers = [content.get(name) for name in ("trials", "updates", "seed", "finalists")]
+    if not isinstance(content["seeds"], list) or not all(map(_is_count, [*numbers, *content["seeds"]])):
         raise ValueError(f"{path}: not the description of a search: move it away")
     return content
+
+
+def _is_count(value: Any) -> bool:
+    """Return whether ``value``, from JSON, is a number of trials or a seed."""
+    return type(value) is int and 0 <= value < 2**63
 
 
 def label_of(name: str) -> str | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from compare.experiment.tune.description import DESCRIPTION, key_of, read_description
 from compare.experiment.tune.space import Space, draw_settings
-from compare.experiment.tune.trial_log import MAX_BYTES, TrialResult
+from compare.experiment.tune.trial_log import MAX_BYTES, TrialKey, TrialResult
 from compare.system.hints import abbreviate
 from compare.system.locks import lock_folder
 from data.text.files import read_bytes, sync_file
@@ -23,10 +23,17 @@ JOURNAL = "journal.log"
 """Name of the file, which optuna and optuna-dashboard read."""
 
 
+def trial_folder(search: Path, label: str, number: int, seed: int | None = None) -> Path:
+    """Return the folder of a trial in the folder of its search; ``seed``: if it is not the search's first."""
+    return search / "trials" / f"{label}-{number}{'' if seed is None else f'-seed{seed}'}"
+
+
 class Journal:
     """The journal in the folder of a search; every method takes the lock of the folder."""
 
-    def __init__(self, folder: Path, space: Space, seed: int, keys: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: Path, space: Space, seed: int, keys: Mapping[str, str], first_seed: int = 1
+    ) -> None:
         """Describe the search that the journal must be of; nothing is read.
 
         Args:
@@ -34,11 +41,19 @@ class Journal:
             space: the tuned settings.
             seed: seed of the draws.
             keys: hash of all that the trials of a model share, by label; it is in each entry of that model.
+            first_seed: seed of weights and batches in all trials that are not repeated; entries of earlier
+                versions, which do not name it, have this.
         """
         self.folder, self.path, self.space, self.seed, self.keys = folder, folder / JOURNAL, space, seed, keys
+        self.first_seed = first_seed
 
-    def read(self) -> dict[tuple[str, int], TrialResult]:
-        """Read the ended trials by label and number.
+    def folder_of(self, key: TrialKey) -> Path:
+        """Return the folder of a trial."""
+        label, number, seed = key
+        return trial_folder(self.folder, label, number, None if seed == self.first_seed else seed)
+
+    def read(self) -> dict[TrialKey, TrialResult]:
+        """Read the ended trials.
 
         Raises:
             ValueError: the journal is damaged, or one of another search; or the settings of a model have
@@ -53,7 +68,7 @@ class Journal:
         for trial in trials:
             if dict(trial.settings) != draws[trial.trial - 1]:
                 raise self._forged(trial, "other settings than this search drew")
-        return {(trial.label, trial.trial): trial for trial in trials}
+        return {trial.key: trial for trial in trials}
 
     def labels(self) -> set[str]:
         """Read the labels of the models of which a trial has ended, whatever search the journal is of.
@@ -135,7 +150,7 @@ class Journal:
         self, settings: dict[str, Any], attributes: dict[str, Any], value: float | None
     ) -> TrialResult:
         """Check that an entry is of this search, and return its result."""
-        values = dict(attributes)
+        values = {"seed": self.first_seed, **attributes}
         key, label = values.pop("key", None), str(values.get("label"))
         if key is None or key != self.keys.get(label):
             if key == self._key_now(label):

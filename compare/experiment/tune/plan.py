@@ -23,7 +23,7 @@ from compare.experiment.tune.space import (
     draw_settings,
     ensure_tunable,
 )
-from compare.experiment.tune.trial_log import MAX_TRIALS
+from compare.experiment.tune.trial_log import MAX_TRIALS, TrialKey, TrialResult, find_finalists
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,12 @@ class TuningPlan:
     updates: int = 0
     """Updates per trial; 0: those of the experiment."""
     seed: int = 1
-    """Seed of the draws; weights and batches have the experiment's."""
+    """Seed of the draws."""
+    seeds: Sequence[int] = ()
+    """Seeds of weights and batches, the first of them for all trials; by default the experiment's alone."""
+    finalists: int = 0
+    """How many trials of each model are repeated with the other seeds, those with the highest validation BLEU
+    with the first; 0: all."""
     space: Space = field(default_factory=lambda: DEFAULT_SPACE)
     """Tuned settings; see ``parse_space``."""
     only: Sequence[str] = ()
@@ -47,28 +52,38 @@ class TuningPlan:
             raise ValueError(f"--trials must be from 1 to {MAX_TRIALS:,}, found {self.trials}")
         if self.updates < 0 or not 0 <= self.seed < 2**32:
             raise ValueError("--updates must be at least 0, and --seed from 0 to 2**32 - 1")
+        if self.finalists and len(self.seeds) < 2:
+            raise ValueError("--finalists has no effect without several --seeds, such as 1,2,3")
+        if self.finalists and not 2 <= self.finalists <= self.trials:
+            raise ValueError(
+                f"--finalists must be from 2 to the number of trials, {self.trials}, or 0 for all of them, "
+                f"found {self.finalists}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """One model with the settings of one draw."""
+    """One model with the settings of one draw and one seed."""
 
     run: Run
-    """The model before the tuned settings are applied, with the updates of a trial."""
+    """The model before the tuned settings are applied, with the updates and the seed of a trial."""
     number: int
     """Number of the draw, counted from 1."""
     settings: Mapping[str, Any]
     """Values of the tuned settings."""
+    is_repeated: bool = False
+    """Whether its seed is not the first of the search."""
 
     @property
-    def key(self) -> tuple[str, int]:
-        """Label and number, by which the journal knows the trial."""
-        return self.run.label, self.number
+    def key(self) -> TrialKey:
+        """What the journal knows the trial by."""
+        return self.run.label, self.number, self.run.train.seed
 
     @property
     def name(self) -> str:
         """Name in messages."""
-        return f"{self.run.label} trial {self.number}"
+        seed = f" seed {self.run.train.seed}" if self.is_repeated else ""
+        return f"{self.run.label} trial {self.number}{seed}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,10 +106,59 @@ class Search:
         return choose_models(self.runs, self.plan.only)
 
     @property
-    def trials(self) -> list[Trial]:
-        """All trials of the tuned models, the first of each model first."""
-        draws = enumerate(self.draws, start=1)
-        return [Trial(run=run, number=number, settings=draw) for number, draw in draws for run in self.tuned]
+    def seeds(self) -> Sequence[int]:
+        """Seeds of weights and batches; the first is that of all trials."""
+        return self.plan.seeds or (self.runs[0].train.seed,)
+
+    def trials(self, ended: Mapping[TrialKey, TrialResult]) -> list[Trial]:
+        """List the trials of the tuned models that have ended or can be begun, the first of each model first.
+
+        Those with other seeds than the first follow; of a model whose finalists are not known yet, none.
+        """
+        return self._trials_of(self.tuned, ended)
+
+    def knows_finalists(self, ended: Mapping[TrialKey, TrialResult]) -> bool:
+        """Return whether it is decided for all tuned models which trials are repeated with other seeds."""
+        return not any(self._count_unknown(run, ended) for run in self.tuned)
+
+    def with_effort(self, description: Mapping[str, Any]) -> "Search":
+        """Return the search with as many trials, seeds and finalists as ``read_description`` read."""
+        seeds, trials = description["seeds"], description["trials"]
+        plan = replace(self.plan, trials=trials, seeds=seeds, finalists=description["finalists"])
+        return replace(self, plan=plan, draws=draw_settings(plan.space, trials, plan.seed))
+
+    def count_missing(self, run: Run, ended: Mapping[TrialKey, TrialResult]) -> int:
+        """Count the trials of a model that have not ended, those that cannot be begun yet included."""
+        left = sum(trial.key not in ended for trial in self._trials_of([run], ended))
+        return left + self._count_unknown(run, ended)
+
+    def count_trials(self, ended: Mapping[TrialKey, TrialResult]) -> int:
+        """Count all trials of the tuned models, those that cannot be begun yet included."""
+        return len(self.trials(ended)) + sum(self._count_unknown(run, ended) for run in self.tuned)
+
+    def _trials_of(self, runs: Sequence[Run], ended: Mapping[TrialKey, TrialResult]) -> list[Trial]:
+        again = {run.label: self._numbers_to_repeat(run, ended) for run in runs}
+        return [
+            Trial(run=run.with_seed(seed), number=number, settings=draw, is_repeated=seed != self.seeds[0])
+            for seed in self.seeds
+            for number, draw in enumerate(self.draws, start=1)
+            for run in runs
+            if seed == self.seeds[0] or number in again[run.label]
+        ]
+
+    def _numbers_to_repeat(self, run: Run, ended: Mapping[TrialKey, TrialResult]) -> Sequence[int]:
+        """Return the numbers of the trials that the other seeds are for; none while that is not known."""
+        numbers = range(1, len(self.draws) + 1)
+        if not self.plan.finalists:
+            return numbers
+        results = [ended.get((run.label, number, self.seeds[0])) for number in numbers]
+        known = [result for result in results if result is not None]
+        return find_finalists(known, self.plan.finalists) if len(known) == len(numbers) else []
+
+    def _count_unknown(self, run: Run, ended: Mapping[TrialKey, TrialResult]) -> int:
+        """Count the trials of a model that cannot be begun before its finalists are known."""
+        first = [(run.label, number, self.seeds[0]) in ended for number in range(1, len(self.draws) + 1)]
+        return 0 if all(first) else self.plan.finalists * (len(self.seeds) - 1)
 
     def prepare(self, encoded: Path) -> tuple["Search", PreparedData]:
         """Read the data without its test sets, and match the budget.
@@ -139,7 +203,8 @@ def plan_search(
     if experiment.train.init_from is not None:
         raise ValueError(f"{config}: train.init_from cannot be tuned: trials start from random weights")
     updates = plan.updates or experiment.train.max_updates
-    train = replace(experiment.train, max_updates=updates, patience=0)  # no trial is stopped early
+    seed = plan.seeds[0] if plan.seeds else experiment.train.seed
+    train = replace(experiment.train, max_updates=updates, patience=0, seed=seed)  # no trial is stopped early
     decided = replace(experiment, train=train)
     runs = resolve_for_nodes(decided, str(config), slurm) if slurm else resolve_models(decided, str(config))
     if not task_of(runs[0]).translates:

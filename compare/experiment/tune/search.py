@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import sleep
 from typing import Any
 
 from compare.config.plugins import load_plugins
@@ -16,17 +17,18 @@ from compare.experiment.experiment_folder import remove_leftovers_of_mistakes
 from compare.experiment.launch.slurm_options import SlurmOptions
 from compare.experiment.prepare import PreparedData
 from compare.experiment.tune.best_config import best_config
+from compare.experiment.tune.description import DESCRIPTION, read_description
 from compare.experiment.tune.journal import Journal
 from compare.experiment.tune.plan import Search, TuningPlan, plan_search
 from compare.experiment.tune.search_folder import open_search
 from compare.experiment.tune.slurm_trials import run_array
-from compare.experiment.tune.trial import finish_trial, remove_checkpoints, trial_folder
-from compare.experiment.tune.trial_log import TrialResult, find_winners, write_trials
+from compare.experiment.tune.trial import finish_trial, remove_checkpoints
+from compare.experiment.tune.trial_log import Candidate, TrialKey, TrialResult, find_winners, write_trials
 from compare.experiment.tune.workers import read_plan, run_workers
 from compare.results.write_protection import check_output_folder
 from compare.system.child import Channel
 from compare.system.cpu import tune_cpu
-from compare.system.locks import Locked, lock_folder
+from compare.system.locks import Locked, is_locked, lock_folder
 from compare.system.log import no_messages
 from compare.system.progress import Reporter
 from compare.system.version import code_version
@@ -38,6 +40,8 @@ BEST = "best.toml"
 """Name of the winning experiment file."""
 CONFIG_BYTES = 1_000_000
 """Size that no experiment file reaches."""
+POLL_S = 1.0
+"""Seconds between two looks at trials that other processes work on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,15 +49,15 @@ class Tuning:
     """State of a search: complete, or with trials that other processes work on."""
 
     trials: Sequence[TrialResult]
-    """Ended trials by number, then in the order of the models."""
+    """Ended trials by number, then in the order of the models, then of the seeds."""
     missing: int
     """Trials of the tuned models that have not ended."""
     best: Path | None
     """The winning experiment file; None while any are missing, or if all trials of a tuned model failed."""
 
     @property
-    def winners(self) -> dict[str, TrialResult]:
-        """The best ended trial of each model that has one.
+    def winners(self) -> dict[str, Candidate]:
+        """The best of the ended trials of each model that has one, with all its seeds.
 
         best.toml has only those of models whose trials have all ended.
         """
@@ -100,7 +104,7 @@ def tune_experiment(
         search, prepared = search.prepare(folder / "encoded")
         keys = open_search(folder, search, prepared)
         prepared.keep_hash()
-        journal = Journal(folder, search.plan.space, search.plan.seed, keys)
+        journal = Journal(folder, search.plan.space, search.plan.seed, keys, search.seeds[0])
         journal.read()  # names what is damaged
     reporter = reporter or Reporter(quiet=True)
     if slurm:
@@ -172,22 +176,41 @@ def _plan(
 def _run_each(search: Search, journal: Journal, prepared: PreparedData, reporter: Reporter) -> None:
     """Finish each trial that has not ended, one after the other; if one cannot, the others can.
 
+    What another process works on is left to it. But where that decides which trials are repeated with other
+    seeds, this one waits for it, to share these too.
+
     Raises:
         ValueError: a trial could not be finished, such as one with a damaged state; the others have ended.
     """
     errors: list[ValueError] = []
-    trials = search.trials
-    for number, trial in enumerate(trials, start=1):
-        if trial.key in journal.read():
-            continue
-        position = f"[{number}/{len(trials)}] "
-        try:
-            finish_trial(trial, journal, prepared, reporter, position)
-        except Locked as locked:
-            logger.info(f"{position}{trial.name}: left out: {locked}")
-        except ValueError as error:
-            errors.append(error)
-            logger.error(f"{position}{trial.name}: {error}")
+    tried: set[TrialKey] = set()
+    left_out: set[TrialKey] = set()
+    waits = False
+    while True:
+        ended = journal.read()
+        trials = enumerate(search.trials(ended), start=1)
+        unfinished = [(number, trial) for number, trial in trials if trial.key not in ended]
+        untried = [each for each in unfinished if each[1].key not in tried]
+        if untried:
+            number, trial = untried[0]
+            tried.add(trial.key)
+            position = f"[{number}/{search.count_trials(ended)}] "
+            try:
+                finish_trial(trial, journal, prepared, reporter, position)
+            except Locked as locked:
+                left_out.add(trial.key)
+                logger.info(f"{position}{trial.name}: left out: {locked}")
+            except ValueError as error:
+                errors.append(error)
+                logger.error(f"{position}{trial.name}: {error}")
+        elif search.knows_finalists(ended) or not left_out & {trial.key for _, trial in unfinished}:
+            break
+        else:
+            if not waits:
+                logger.info("waiting for trials that decide which ones are repeated with other seeds")
+            waits = True
+            sleep(POLL_S)
+            tried -= {key for key in left_out if not is_locked(journal.folder_of(key))}
     if errors:
         raise errors[0]
 
@@ -199,31 +222,41 @@ def _write_outcome(search: Search, folder: Path, journal: Journal) -> Tuning:
     """
     labels, tuned = [run.label for run in search.runs], [run.label for run in search.tuned]
     with lock_folder(folder, wait=True):
+        search = search.with_effort(
+            read_description(folder / DESCRIPTION)
+        )  # another process may have raised it
         ended = journal.read()
-        last = max([len(search.draws), *(number for _, number in ended)])  # another process may add trials
-        numbers = range(1, last + 1)
-        trials = [ended[label, each] for each in numbers for label in labels if (label, each) in ended]
-        missing = {label: sum((label, each) not in ended for each in numbers) for label in labels}
+        seeds = [*search.seeds, *sorted({seed for _, _, seed in ended} - set(search.seeds))]
+        trials = sorted(
+            ended.values(), key=lambda each: (each.trial, labels.index(each.label), seeds.index(each.seed))
+        )
+        missing = {run.label: search.count_missing(run, ended) for run in search.runs}
         for trial in trials:
-            remove_checkpoints(trial_folder(folder, trial.label, trial.trial))
+            remove_checkpoints(journal.folder_of(trial.key))
         write_trials(folder, trials)
         winners = {label: trial for label, trial in find_winners(trials).items() if not missing[label]}
         best = None
         if all(label in winners for label in tuned):
             best = folder / BEST
             text = read_bytes(search.config, max_bytes=CONFIG_BYTES).decode()
-            about = _about(search, last, [] if len(winners) == len(labels) else list(winners))
+            about = _about(search, [] if len(winners) == len(labels) else list(winners))
             write_atomically(best, best_config(text, search.experiment, winners, about))
     return Tuning(trials=trials, missing=sum(missing[label] for label in tuned), best=best)
 
 
-def _about(search: Search, trials: int, only: Sequence[str]) -> str:
+def _about(search: Search, only: Sequence[str]) -> str:
     """Describe the search for the comment at the top of best.toml; ``only``: the tuned models, if not all."""
+    plan, trials = search.plan, search.plan.trials
+    repeated, several = "", len(search.seeds) > 1
+    if several:
+        which = f"The best {plan.finalists} of each model" if plan.finalists else "All"
+        repeated = f"{which} were trained with the seeds {', '.join(map(str, search.seeds))}.\n"
+    mean = "mean validation BLEU over seeds" if several else "validation BLEU"
     models = f"each of {', '.join(only)}" if len(only) > 1 else "".join(only) or "each model"
-    space = ", ".join(f"{name} {dimension}" for name, dimension in search.plan.space.items())
+    space = ", ".join(f"{name} {dimension}" for name, dimension in plan.space.items())
     return (
         f"Made by attnbench tune: {models} got {trials} {'trial' if trials == 1 else 'trials'} of "
         f"{search.runs[0].train.max_updates} updates\n"
-        f"with the same random draws (seed {search.plan.seed}) from: {space}.\n"
-        "Kept is the trial with the highest validation BLEU; trials.jsonl holds all of them."
+        f"with the same random draws (seed {plan.seed}) from: {space}.\n"
+        f"{repeated}Kept is the trial with the highest {mean}; trials.jsonl holds all of them."
     )

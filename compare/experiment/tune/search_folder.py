@@ -1,16 +1,16 @@
 """The folder of a search: tune.json, which describes it, and the refusal of another search's folder."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from compare.config.shared_settings import shared_settings
 from compare.experiment.prepare import PreparedData
 from compare.experiment.tune.description import DESCRIPTION, MODELS, key_of, label_of, read_description
-from compare.experiment.tune.journal import JOURNAL, Journal
-from compare.experiment.tune.plan import Search
-from compare.experiment.tune.trial import remove_checkpoints, trial_folder
+from compare.experiment.tune.journal import JOURNAL, Journal, trial_folder
+from compare.experiment.tune.plan import Search, TuningPlan
+from compare.experiment.tune.trial import remove_checkpoints
 from compare.system.hints import abbreviate
 from compare.system.locks import lock_folder
 from data.text.files import write_atomically
@@ -58,23 +58,25 @@ def open_search(
     path, changed = folder / DESCRIPTION, list[str]()
     settings = json.loads(json.dumps(search_settings(search, prepared)))  # as they will be read
     labels = [run.label for run in search.runs]
-    trials = search.plan.trials
+    plan = search.plan
     if path.is_file():
         existing = read_description(path)
         changed = _changed_names(folder, existing["settings"], settings)
-        if existing["trials"] > trials:
-            raise ValueError(
-                f"{folder} has {existing['trials']} trials for each model: "
-                f"--trials can be raised, but not lowered to {trials}"
-            )
+        _refuse_less_effort(folder, existing, plan)
     elif (folder / JOURNAL).exists():
         raise ValueError(f"{folder} has a {JOURNAL} but no {DESCRIPTION}: choose another folder with --out")
-    updates = search.runs[0].train.max_updates
-    content = {"trials": trials, "updates": updates, "seed": search.plan.seed, "settings": settings}
+    content: dict[str, Any] = {
+        "trials": plan.trials,
+        "updates": search.runs[0].train.max_updates,
+        "seed": plan.seed,
+    }
+    if len(search.seeds) > 1:
+        content |= {"seeds": list(search.seeds), "finalists": plan.finalists}
+    content["settings"] = settings
     if write:
         for label in labels:
             if any(label_of(name) == label for name in changed):
-                _forget_unfinished(folder, label, trials)
+                _forget_unfinished(folder, label, search)
         write_atomically(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     return {label: key_of(settings, label) for label in labels}
 
@@ -93,17 +95,42 @@ def _changed_names(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any])
     return changed
 
 
-def _forget_unfinished(folder: Path, label: str, trials: int) -> None:
+def _refuse_less_effort(folder: Path, existing: Mapping[str, Any], plan: TuningPlan) -> None:
+    """Refuse a plan with fewer trials, seeds or finalists than the search has: they can only be raised."""
+    if existing["trials"] > plan.trials:
+        raise ValueError(
+            f"{folder} has {existing['trials']} trials for each model: "
+            f"--trials can be raised, but not lowered to {plan.trials}"
+        )
+    seeds, finalists = existing["seeds"], existing["finalists"]
+    if list(plan.seeds[: len(seeds)]) != seeds:
+        raise ValueError(
+            f"{folder} has trials with the seeds {_join(seeds)}: --seeds must begin with them, found "
+            f"{_join(plan.seeds) or 'none'}"
+        )
+    if seeds and plan.finalists and not 0 < finalists <= plan.finalists:
+        raise ValueError(
+            f"{folder} repeats {finalists or 'all'} trials of each model: "
+            f"--finalists can be raised, but not lowered to {plan.finalists}"
+        )
+
+
+def _join(seeds: Sequence[int]) -> str:
+    return ",".join(map(str, seeds))
+
+
+def _forget_unfinished(folder: Path, label: str, search: Search) -> None:
     """Remove the saved states of trials of a model whose settings have changed.
 
     Raises:
         Locked: another process works on one of them.
     """
-    for number in range(1, trials + 1):
-        path = trial_folder(folder, label, number)
-        if path.is_dir():
-            with lock_folder(path):
-                remove_checkpoints(path)
+    for number in range(1, search.plan.trials + 1):
+        for seed in (None, *search.seeds[1:]):
+            path = trial_folder(folder, label, number, seed)
+            if path.is_dir():
+                with lock_folder(path):
+                    remove_checkpoints(path)
 
 
 def refuse_other_data(folder: Path, prepared: PreparedData) -> None:

@@ -12,7 +12,7 @@ from compare.experiment.prepare import prepare_data
 from compare.experiment.tune.journal import Journal
 from compare.experiment.tune.plan import Search, Trial
 from compare.experiment.tune.search_folder import refuse_other_data
-from compare.experiment.tune.trial import finish_trial, trial_folder
+from compare.experiment.tune.trial import finish_trial
 from compare.system.cpu import tune_cpu
 from compare.system.locks import is_locked, lock_folder
 from compare.system.log import no_messages
@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 def run_array(search: Search, journal: Journal, options: SlurmOptions, reporter: Reporter) -> None:
     """Submit each trial that has not ended and is not queued yet, and wait for all of them.
 
+    Repetitions with other seeds follow as a second array, if it depends on the others which they are.
+
     Args:
         search: the search, its budget matched.
         journal: its journal.
@@ -36,17 +38,29 @@ def run_array(search: Search, journal: Journal, options: SlurmOptions, reporter:
         ValueError: the cluster refuses the jobs, or does not answer.
         Interrupted: a signal arrived; the jobs go on.
     """
+    queue = SlurmQueue(journal.folder, options)
+    knew_finalists = search.knows_finalists(journal.read())
+    _run_once(search, journal, queue, reporter)
+    if not knew_finalists and search.knows_finalists(journal.read()):
+        _run_once(search, journal, queue, reporter)
+    ended = journal.read()
+    if not any(search.count_missing(run, ended) for run in search.tuned):
+        remove_unless_queued(queue)
+
+
+def _run_once(search: Search, journal: Journal, queue: SlurmQueue, reporter: Reporter) -> None:
+    """Submit what can be begun now, and wait for all of it."""
     from compare.experiment.launch.slurm_job import SlurmJob  # needs submitit
 
-    queue = SlurmQueue(journal.folder, options)
     with lock_folder(queue.folder, wait=True):
         queued = queue.queued()
     trials = _unfinished_trials(search, journal, queued)
-    job_journal = Journal(journal.folder.resolve(), journal.space, journal.seed, journal.keys)
+    folder = journal.folder.resolve()
+    job_journal = Journal(folder, journal.space, journal.seed, journal.keys, journal.first_seed)
     works = {name: SlurmJob(partial(finish_in_job, trial, job_journal)) for name, trial in trials.items()}
     jobs = submit_jobs(queue, works)
     trainings = {
-        name: Training(trial_folder(journal.folder, *trial.key) / METRICS, trial.run.train.max_updates)
+        name: Training(journal.folder_of(trial.key) / METRICS, trial.run.train.max_updates)
         for name, trial in trials.items()
     }
 
@@ -61,16 +75,14 @@ def run_array(search: Search, journal: Journal, options: SlurmOptions, reporter:
             logger.info(f"{name}: {result.status}")
 
     wait_for_jobs(queue, jobs, trainings, report_end, reporter)
-    if all(trial.key in journal.read() for trial in search.trials):
-        remove_unless_queued(queue)
 
 
 def _unfinished_trials(search: Search, journal: Journal, queued: Collection[str]) -> dict[str, Trial]:
     """Return the trials that have not ended by name, but for those that others than jobs work on."""
     ended = journal.read()
-    trials = {trial.name: trial for trial in search.trials if trial.key not in ended}
+    trials = {trial.name: trial for trial in search.trials(ended) if trial.key not in ended}
     for name, trial in list(trials.items()):
-        folder = trial_folder(journal.folder, *trial.key)
+        folder = journal.folder_of(trial.key)
         if name not in queued and is_locked(folder):
             logger.warning(f"{name}: left out: {folder} is in use by another process")
             del trials[name]
@@ -94,6 +106,7 @@ def finish_in_job(trial: Trial, journal: Journal) -> str:
     code_version()  # of the sources as they are now
     tune_cpu(batch_tokens=trial.run.train.batch_tokens)
     with no_messages("compare.experiment.prepare"):  # who began the search has printed them
-        prepared = prepare_data(trial.run, journal.folder / "encoded", tests=False)
+        run = trial.run.with_seed(journal.first_seed)  # of whose batches tune.json has the hash
+        prepared = prepare_data(run, journal.folder / "encoded", tests=False)
     refuse_other_data(journal.folder, prepared)
     return finish_trial(trial, journal, prepared, Reporter(quiet=True))

@@ -43,7 +43,7 @@ def finish_trial(
         ValueError: the saved state is damaged, or the settings of the model have changed since this process
             began.
     """
-    folder = trial_folder(journal.folder, *trial.key)
+    folder = journal.folder_of(trial.key)
     with lock_folder(folder):
         journal.refuse_changed_settings(trial.run.label)
         if trial.key in journal.read():  # another process may have ended it since then
@@ -82,7 +82,7 @@ def run_trial(trial: Trial, folder: Path, prepared: PreparedData, reporter: Repo
     status, reason = "done", None
     try:
         with reporter.training(trial.name, run.train.max_updates) as report:
-            trainer, _ = build_trainer(tuned, prepared, report)
+            trainer, _ = build_trainer(tuned, prepared.for_seed(run.train.seed), report)
             trainer.run()
     except TrainingDiverged as error:
         status, reason = "diverged", visible(str(error))
@@ -94,6 +94,7 @@ def run_trial(trial: Trial, folder: Path, prepared: PreparedData, reporter: Repo
     return TrialResult(
         label=run.label,
         trial=trial.number,
+        seed=run.train.seed,
         settings=dict(trial.settings),
         status=status,
         bleu=state.best_bleu if done else None,
@@ -104,11 +105,6 @@ def run_trial(trial: Trial, folder: Path, prepared: PreparedData, reporter: Repo
         code_version=code_version(run.plugins),
         reason=reason,
     )
-
-
-def trial_folder(search: Path, label: str, number: int) -> Path:
-    """Return the folder of a trial in the folder of its search."""
-    return search / "trials" / f"{label}-{number}"
 
 
 def remove_checkpoints(folder: Path) -> None:

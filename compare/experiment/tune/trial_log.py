@@ -2,9 +2,12 @@
 
 import dataclasses
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
+from statistics import fmean
 from typing import Any, get_args
 
 from compare.system.hints import abbreviate
@@ -19,6 +22,10 @@ MAX_TRIALS = 10_000
 """Number of trials that no search reaches."""
 
 
+TrialKey = tuple[str, int, int]
+"""Label of the model, number of the trial, seed."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrialResult:
     """Result of one trial: a model trained once with drawn settings, measured on the validation set."""
@@ -27,6 +34,8 @@ class TrialResult:
     """Name of the model."""
     trial: int
     """Number of the trial, counted from 1; trials of one number have the same settings."""
+    seed: int = 1
+    """Seed of weights and batches. Files of earlier versions do not name it: see ``Journal``."""
     settings: Mapping[str, Any]
     """Values of the tuned settings."""
     status: str
@@ -58,6 +67,11 @@ class TrialResult:
             raise ValueError(f"trial {self.trial} cannot be {self.status} with bleu {abbreviate(self.bleu)}")
 
     @property
+    def key(self) -> TrialKey:
+        """What identifies the trial in its search."""
+        return self.label, self.trial, self.seed
+
+    @property
     def score(self) -> float:
         """Validation BLEU; 0 for a trial that failed, which gives nobody a usable model."""
         return self.bleu or 0.0
@@ -76,6 +90,49 @@ class TrialResult:
         except (TypeError, ValueError) as error:  # TypeError: other fields
             problem = abbreviate(str(error))
         raise ValueError(f"{context}: not the result of a trial: {problem}")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Settings of one number for one model, with the results of all seeds that they were tried with."""
+
+    results: Sequence[TrialResult]
+    """One per seed, that of the search's first seed first."""
+
+    @property
+    def label(self) -> str:
+        """Name of the model."""
+        return self.results[0].label
+
+    @property
+    def trial(self) -> int:
+        """Number of the trial."""
+        return self.results[0].trial
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Values of the tuned settings."""
+        return self.results[0].settings
+
+    @property
+    def bleu(self) -> float:
+        """Mean validation BLEU over seeds; a seed with which training failed counts as 0."""
+        return fmean(result.score for result in self.results)
+
+    @property
+    def lowest_bleu(self) -> float:
+        """Validation BLEU of the worst seed."""
+        return min(result.score for result in self.results)
+
+    @property
+    def loss(self) -> float:
+        """Mean validation loss over the seeds with which training did not fail; infinite if there is none."""
+        return fmean([each.loss for each in self.results if each.loss is not None] or [math.inf])
+
+    @property
+    def rank(self) -> tuple[float, float, int]:
+        """Greater for a better candidate: higher BLEU, then lower loss, then lower number."""
+        return self.bleu, -self.loss, -self.trial
 
 
 def _is_of_type(value: Any, kind: Any) -> bool:
@@ -104,7 +161,7 @@ def read_trials(folder: str | Path) -> list[TrialResult]:
         folder: the folder that ``attnbench tune`` wrote.
 
     Returns:
-        The results by number of the trial, then in the order of the models.
+        The results by number of the trial, then in the order of the models, then of the seeds.
 
     Raises:
         OSError: there is no trials.jsonl, or it cannot be read.
@@ -119,7 +176,7 @@ def read_trials(folder: str | Path) -> list[TrialResult]:
         except ValueError:
             raise ValueError(f"{context}: not a JSON object") from None
         trials.append(TrialResult.from_dict(content, context))
-    if len({(trial.label, trial.trial) for trial in trials}) < len(trials):
+    if len({trial.key for trial in trials}) < len(trials):
         raise ValueError(f"{path}: a trial occurs twice")
     return trials
 
@@ -132,13 +189,40 @@ def trials_by_label(trials: Sequence[TrialResult]) -> dict[str, list[TrialResult
     return groups
 
 
-def find_winners(trials: Sequence[TrialResult]) -> dict[str, TrialResult]:
-    """Find the trial of each model with the highest validation BLEU; equal BLEU: the lower loss, then number.
+def candidates(trials: Iterable[TrialResult]) -> list[Candidate]:
+    """Group the trials of one model by number, in the order of the numbers."""
+    ordered = sorted(trials, key=lambda each: each.trial)  # stable, so the first seed stays first
+    return [Candidate(list(group)) for _, group in groupby(ordered, key=lambda each: each.trial)]
 
-    A model whose trials have all failed has none.
+
+def find_finalists(trials: Iterable[TrialResult], number: int) -> list[int]:
+    """Find the trials of one model with the highest validation BLEU; those that failed are never among them.
+
+    Args:
+        trials: all trials of the model, with one seed each.
+        number: how many.
+
+    Returns:
+        At most ``number`` numbers of trials, the best first.
     """
-    done = [trial for trial in trials if trial.status == "done"]
-    return {label: max(group, key=_rank) for label, group in trials_by_label(done).items()}
+    done = [each for each in candidates(trials) if each.loss < math.inf]
+    return [each.trial for each in sorted(done, key=lambda each: each.rank, reverse=True)[:number]]
+
+
+def find_winners(trials: Sequence[TrialResult]) -> dict[str, Candidate]:
+    """Find the best candidate of each model, of those with the most seeds.
+
+    The best has the highest mean validation BLEU; equal BLEU: the lower loss, then the lower number. A model
+    whose trials have all failed has none.
+    """
+    winners = {}
+    for label, group in trials_by_label(trials).items():
+        found = candidates(group)
+        seeds = max(len(each.results) for each in found)
+        usable = [each for each in found if len(each.results) == seeds and each.loss < math.inf]
+        if usable:
+            winners[label] = max(usable, key=lambda each: each.rank)
+    return winners
 
 
 def summarize(trials: Sequence[TrialResult]) -> list[dict[str, Any]]:
@@ -150,7 +234,7 @@ def summarize(trials: Sequence[TrialResult]) -> list[dict[str, Any]]:
         rows.append(
             {
                 "label": label,
-                "trials": len(group),
+                "trials": len(candidates(group)),
                 "failed": sum(trial.status != "done" for trial in group),
                 "updates_per_trial": max(trial.updates for trial in group),
                 "seconds": sum(trial.seconds for trial in group),
@@ -160,9 +244,9 @@ def summarize(trials: Sequence[TrialResult]) -> list[dict[str, Any]]:
                 "validation_loss": winner and winner.loss,
             }
         )
+        if len({trial.seed for trial in trials}) > 1:
+            rows[-1] |= {
+                "seeds": winner and len(winner.results),
+                "lowest_validation_bleu": winner and winner.lowest_bleu,
+            }
     return rows
-
-
-def _rank(trial: TrialResult) -> tuple[float, float, int]:
-    assert trial.loss is not None
-    return (trial.score, -trial.loss, -trial.trial)

@@ -18,7 +18,7 @@ from compare.config.plugins import load_plugins
 from compare.config.run import resolve_models, runs_to_toml
 from compare.experiment.run_all import run_experiment
 from compare.experiment.tune.best_config import best_config
-from compare.experiment.tune.trial_log import TrialResult
+from compare.experiment.tune.trial_log import Candidate, TrialResult
 from compare.integrations.entry_points import load_installed_plugins
 from compare.models.presets import PRESETS
 from compare.results.run_folder import RunFolder
@@ -367,8 +367,8 @@ def test_the_best_settings_of_a_search_keep_the_plug_ins(tiny_toml: Path, tmp_pa
     experiment = load_experiment(path)
     options = {"status": "done", "bleu": 1.0, "loss": 1.0, "best_update": 1, "updates": 1, "seconds": 1.0}
     winners = {
-        row.label: TrialResult(
-            label=row.label, trial=1, settings={"dropout": 0.4}, code_version="test", reason=None, **options
+        row.label: Candidate(
+            [TrialResult(label=row.label, trial=1, settings={"dropout": 0.4}, code_version="test", **options)]
         )
         for row in experiment.models
     }

@@ -158,6 +158,31 @@ def test_a_stopped_search_leaves_its_jobs_and_writes_the_winners_when_it_is_give
     assert not (folder / FOLDER).exists()
 
 
+def test_repeated_trials_are_a_second_array(tiny_toml: Path, tmp_path: Path):
+    """It depends on the results of the first one which trials they are."""
+    pytest.importorskip("optuna", reason="optuna is not installed (extra tune)")
+    folder, alone = tmp_path / "out", tmp_path / "alone"
+    command = [
+        "tune",
+        str(tiny_toml),
+        "--out",
+        str(folder),
+        "--trials",
+        "2",
+        "--updates",
+        "4",
+        "--only",
+        "luong",
+    ]
+    command += ["--seeds", "1,2", "--finalists", "2", "--slurm", "cluster=local,time=10", "-q"]
+    assert main(command) == 0
+    plan = TuningPlan(trials=2, updates=4, only=["luong"], seeds=(1, 2), finalists=2)
+    assert len(tune_experiment(tiny_toml, alone, plan).trials) == 4
+    assert differences(read_contents(folder), read_contents(alone)) == []
+    assert leftovers(folder) == []
+    assert not (folder / FOLDER).exists()
+
+
 def test_a_job_refuses_a_corpus_that_has_changed_since_its_search_was_begun(tiny_toml: Path, tmp_path: Path):
     pytest.importorskip("optuna", reason="optuna is not installed (extra tune)")
     tune_experiment(tiny_toml, tmp_path / "out", TuningPlan(trials=1, updates=2))
@@ -168,7 +193,7 @@ def test_a_job_refuses_a_corpus_that_has_changed_since_its_search_was_begun(tiny
     search = plan_search(tiny_toml, TuningPlan(trials=2, updates=2), [f"data.root={corpus.as_posix()}"])
     journal = Journal(tmp_path / "out", search.plan.space, search.plan.seed, {})
     with pytest.raises(ValueError, match="was begun with other data"):
-        finish_in_job(search.trials[-1], journal)
+        finish_in_job(search.trials({})[-1], journal)
     assert not (tmp_path / "out" / "trials" / "transformer-2").exists()
 
 

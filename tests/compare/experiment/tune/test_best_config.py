@@ -1,12 +1,13 @@
 """The winning experiment file: the given one with tuned values, whatever form it has."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from compare.config.parse import load_experiment
 from compare.experiment.tune.best_config import best_config, best_experiment
-from compare.experiment.tune.trial_log import TrialResult
+from compare.experiment.tune.trial_log import Candidate, TrialResult
 
 TOML = """# What this is for.
 [data]
@@ -51,7 +52,10 @@ def trial(label: str, number: int, rate: float) -> TrialResult:
     )
 
 
-WINNERS = {"luong": trial("luong", 3, 0.004), "transformer": trial("transformer", 7, 2.5e-4)}
+WINNERS = {
+    "luong": Candidate([trial("luong", 3, 0.004)]),
+    "transformer": Candidate([trial("transformer", 7, 2.5e-4)]),
+}
 
 
 @pytest.mark.parametrize("text", [TOML, INLINE, TOML.replace("\n", "\r\n")])
@@ -93,3 +97,12 @@ def test_comments_and_order_stay(tmp_path: Path):
         )
     )
     assert written == f"# About\n\n{expected}"
+
+
+def test_several_seeds_are_named_in_the_comment(tmp_path: Path):
+    (tmp_path / "given.toml").write_text(TOML)
+    lower = replace(trial("luong", 3, 0.004), seed=2, bleu=10.345, loss=2.0)
+    winners = {"luong": Candidate([trial("luong", 3, 0.004), lower])}
+    written = best_config(TOML, load_experiment(tmp_path / "given.toml"), winners, "About")
+    comment = "# trial 3: validation BLEU 11.35, loss 1.750, means of 2 seeds, lowest BLEU 10.35"
+    assert f"learning_rate = 0.004  {comment}\n" in written

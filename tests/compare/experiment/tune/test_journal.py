@@ -109,7 +109,7 @@ def test_a_trial_of_settings_that_have_changed_since_is_refused(tiny_toml: Path,
         f"{folder}: the settings of 'luong' have changed since this process began: start it again"
     )
     with pytest.raises(ValueError, match=message):
-        finish_trial(search.trials[0], journal, prepared, Reporter(quiet=True))
+        finish_trial(search.trials({})[0], journal, prepared, Reporter(quiet=True))
     assert not (folder / "trials" / "luong-1" / "metrics.jsonl").exists()
     with pytest.raises(ValueError, match=message):
         journal.add(replace(ended, label="luong"))

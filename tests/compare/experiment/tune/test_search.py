@@ -17,7 +17,7 @@ from compare.experiment.tune import trial
 from compare.experiment.tune.plan import TuningPlan
 from compare.experiment.tune.search import Tuning, tune_experiment
 from compare.experiment.tune.space import DEFAULT_SPACE, Values, draw_settings
-from compare.experiment.tune.trial_log import TrialResult, find_winners, read_trials
+from compare.experiment.tune.trial_log import Candidate, TrialResult, find_winners, read_trials
 from compare.system.locks import Locked, lock_folder
 from compare.training.metrics_log import read_metrics
 from compare.training.trainer import Trainer
@@ -92,7 +92,7 @@ def test_equal_bleu_is_decided_by_loss(tuned: Path):
     first, _, second, _ = read_trials(tuned)
     one, other = (TrialResult(**{**vars(each), "bleu": 3.0}) for each in (first, second))
     expected = min((one, other), key=lambda each: each.loss)
-    assert find_winners([one, other]) == find_winners([other, one]) == {"luong": expected}
+    assert find_winners([one, other]) == find_winners([other, one]) == {"luong": Candidate([expected])}
 
 
 def test_the_same_command_again_repeats_nothing(
