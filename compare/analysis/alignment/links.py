@@ -15,6 +15,8 @@ BoolArray = NDArray[np.bool_]
 
 ARG_MAX = "arg max"
 """Name of the method that is most common in the literature."""
+SHIFTS = (0, -1, 1, -2, 2)
+"""Numbers of source words by which all links of a head are moved, nearest first."""
 THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6)
 """Minimum weights of a link; the best one is chosen on the validation split."""
 
@@ -60,6 +62,24 @@ def mutual_arg_max(weights: WeightArray) -> BoolArray:
     """
     over_targets = arg_max(weights.swapaxes(-1, -2)).swapaxes(-1, -2)
     return arg_max(weights) & over_targets
+
+
+def shift_links(links: BoolArray, by: int) -> BoolArray:
+    """Move links by a number of source words, to the right if positive; those that leave the sentence go.
+
+    Args:
+        links: (..., T, S).
+        by: number of words.
+
+    Returns:
+        Links (..., T, S).
+    """
+    moved: BoolArray = np.roll(links, by, axis=-1)
+    if by > 0:
+        moved[..., :by] = False
+    elif by < 0:
+        moved[..., by:] = False
+    return moved
 
 
 def above_threshold(weights: WeightArray, threshold: float) -> BoolArray:

@@ -1,6 +1,6 @@
 """Link counts and attention entropy of every head of a model over a text with gold links.
 
-Shapes: M methods, C heads and means of heads, T target and S source words of a pair.
+Shapes: M methods, N shifts, C heads and means of heads, T target and S source words of a pair.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ import numpy as np
 from compare.analysis.alignment.aer import AlignmentCounts, CountArray
 from compare.analysis.alignment.entropy import AttentionEntropy, none_if_nan, sum_entropy
 from compare.analysis.alignment.gold import Gold, GoldLinks
-from compare.analysis.alignment.links import METHODS, method_number
+from compare.analysis.alignment.links import ARG_MAX, METHODS, SHIFTS, arg_max, method_number, shift_links
 from compare.analysis.alignment.word_attention import AttentionHead, WordAttention, attend_words
 from compare.analysis.table import Row
 from compare.decoding.translator import Translator
@@ -35,12 +35,17 @@ class AlignmentMeasurement:
     heads: tuple[AttentionHead, ...]
     counts: CountArray
     """(M, C, 4)."""
+    shifted: CountArray
+    """Those of arg max links, moved by ``SHIFTS``: (N, C, 4)."""
     entropy: AttentionEntropy
 
     def plus(self, other: "AlignmentMeasurement") -> "AlignmentMeasurement":
         """Return the sums over the sentence pairs of both, which must be of the same model."""
         return AlignmentMeasurement(
-            heads=self.heads, counts=self.counts + other.counts, entropy=self.entropy.plus(other.entropy)
+            heads=self.heads,
+            counts=self.counts + other.counts,
+            shifted=self.shifted + other.shifted,
+            entropy=self.entropy.plus(other.entropy),
         )
 
     def link_counts(self, choice: LinkChoice) -> AlignmentCounts:
@@ -68,7 +73,19 @@ class AlignmentMeasurement:
             method: see ``method_number``, which names the error.
         """
         number = method_number(method)
-        return [self.row(LinkChoice(number, head)) for head in range(len(self.heads))]
+        rows = [self.row(LinkChoice(number, head)) for head in range(len(self.heads))]
+        if method == ARG_MAX:
+            rows = [row | self._best_shift(head) for head, row in enumerate(rows)]
+        return rows
+
+    def _best_shift(self, head: int) -> Row:
+        """Return the shift with which arg max links have the lowest AER, of equal ones the nearest, and the AER.
+
+        Attention can be one word off: Koehn and Knowles 2017, section 3.5.
+        """
+        errors = [AlignmentCounts(*self.shifted[index, head].tolist()).aer for index in range(len(SHIFTS))]
+        best = int(np.argmin([np.inf if error is None else error for error in errors]))
+        return {"shift": SHIFTS[best], "aer_shifted": errors[best]}
 
     def row(self, choice: LinkChoice) -> Row:
         """Return the scores and entropy of one choice as a table row; a missing figure is None."""
@@ -102,4 +119,10 @@ def measure_alignment(translator: Translator, gold: Gold) -> AlignmentMeasuremen
 def _measure_pair(pair: WordAttention, gold: GoldLinks) -> AlignmentMeasurement:
     """Count links and entropy of one sentence pair."""
     counts = [gold.compare(method.links(pair.weights)) for method in METHODS]
-    return AlignmentMeasurement(heads=pair.heads, counts=np.stack(counts), entropy=sum_entropy(pair.weights))
+    shifted = [gold.compare(shift_links(arg_max(pair.weights), by)) for by in SHIFTS]
+    return AlignmentMeasurement(
+        heads=pair.heads,
+        counts=np.stack(counts),
+        shifted=np.stack(shifted),
+        entropy=sum_entropy(pair.weights),
+    )

@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from compare.analysis.alignment.aer import AlignmentCounts, count_links
-from compare.analysis.alignment.links import METHODS, above_threshold, arg_max, diagonal, mutual_arg_max
+from compare.analysis.alignment.links import (
+    METHODS,
+    above_threshold,
+    arg_max,
+    diagonal,
+    mutual_arg_max,
+    shift_links,
+)
 
 
 def test_scores_by_hand():
@@ -104,3 +111,19 @@ def test_all_thresholds_are_methods_of_one_name():
     assert by_threshold == {value: 8 if value <= 0.25 else 0 for value in by_threshold}
     assert len(by_threshold) > 3
     assert [method.name for method in METHODS][:2] == ["arg max", "intersection"]
+
+
+@pytest.mark.parametrize(
+    ("by", "expected"),
+    [
+        (0, [[1, 0, 1], [0, 1, 0]]),
+        (1, [[0, 1, 0], [0, 0, 1]]),
+        (-1, [[0, 1, 0], [1, 0, 0]]),
+        (3, [[0] * 3] * 2),
+    ],
+)
+def test_shifted_links_leave_the_sentence_and_do_not_come_back(by: int, expected: list[list[int]]):
+    links = np.array([[1, 0, 1], [0, 1, 0]], dtype=bool)
+    np.testing.assert_array_equal(shift_links(links, by), np.array(expected, dtype=bool))
+    np.testing.assert_array_equal(shift_links(np.stack([links] * 2), by)[1], np.array(expected, dtype=bool))
+    assert links.tolist() == [[True, False, True], [False, True, False]]

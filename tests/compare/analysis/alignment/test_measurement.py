@@ -111,3 +111,20 @@ def test_the_best_head_on_validation_is_reported_on_test():
     assert rows[3]["entropy_nats"] == pytest.approx(
         np.log(2) * 3 / 4
     )  # both heads agree for one of four words
+
+
+def test_attention_that_is_one_word_early_is_found_by_hand():
+    """Each word attends to the one before its own, the last to the first: shifted, 6 of 9 links are right.
+
+    The sentence of one word has no link then, as it leaves the sentence.
+    """
+    heads = {"cross": [lambda n, t: max(backwards(n, t) - 1, 0), backwards]}
+    measurement = measure_alignment(fixed_attention(heads), reversed_gold(*SENTENCES))
+    assert measurement is not None
+    early, right, _ = measurement.rows("arg max")
+    assert early["aer"] == pytest.approx(1 - (4 + 4) / (10 + 10))  # the last word of each sentence
+    assert (early["shift"], early["aer_shifted"]) == (1, pytest.approx(1 - (6 + 6) / (9 + 10)))
+    assert (right["shift"], right["aer_shifted"]) == (0, 0)
+    assert "shift" not in measurement.rows("intersection")[0]
+    twice = measurement.plus(measurement).rows("arg max")
+    assert [(row["shift"], row["aer_shifted"]) for row in twice[:2]] == [(1, early["aer_shifted"]), (0, 0)]
