@@ -79,7 +79,7 @@ class AlignmentMeasurement:
         return rows
 
     def _best_shift(self, head: int) -> Row:
-        """Return the shift with which arg max links have the lowest AER, of equal ones the nearest, and the AER.
+        """Return the shift that gives arg max links the lowest AER, the nearest of equal ones, and that AER.
 
         Attention can be one word off: Koehn and Knowles 2017, section 3.5.
         """
