@@ -222,9 +222,8 @@ def _write_outcome(search: Search, folder: Path, journal: Journal) -> Tuning:
     """
     labels, tuned = [run.label for run in search.runs], [run.label for run in search.tuned]
     with lock_folder(folder, wait=True):
-        search = search.with_effort(
-            read_description(folder / DESCRIPTION)
-        )  # another process may have raised it
+        effort = read_description(folder / DESCRIPTION)  # another process may have raised it
+        search = search.with_effort(effort)
         ended = journal.read()
         seeds = [*search.seeds, *sorted({seed for _, _, seed in ended} - set(search.seeds))]
         trials = sorted(
