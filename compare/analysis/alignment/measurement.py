@@ -3,7 +3,7 @@
 Shapes: M methods, N shifts, C heads and means of heads, T target and S source words of a pair.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import NamedTuple
@@ -63,8 +63,7 @@ class AlignmentMeasurement:
         """
         methods = [index for index, method in enumerate(METHODS) if method.name == name]
         choices = [LinkChoice(method, head) for head in heads for method in methods]
-        errors = [self.link_counts(choice).aer for choice in choices]
-        return choices[int(np.argmin([np.inf if error is None else error for error in errors]))]
+        return choices[_find_lowest([self.link_counts(choice).aer for choice in choices])]
 
     def rows(self, method: str) -> list[Row]:
         """Return one table row per head and mean of heads.
@@ -84,7 +83,7 @@ class AlignmentMeasurement:
         Attention can be one word off: Koehn and Knowles 2017, section 3.5.
         """
         errors = [AlignmentCounts(*self.shifted[index, head].tolist()).aer for index in range(len(SHIFTS))]
-        best = int(np.argmin([np.inf if error is None else error for error in errors]))
+        best = _find_lowest(errors)
         return {"shift": SHIFTS[best], "aer_shifted": errors[best]}
 
     def row(self, choice: LinkChoice) -> Row:
@@ -119,10 +118,16 @@ def measure_alignment(translator: Translator, gold: Gold) -> AlignmentMeasuremen
 def _measure_pair(pair: WordAttention, gold: GoldLinks) -> AlignmentMeasurement:
     """Count links and entropy of one sentence pair."""
     counts = [gold.compare(method.links(pair.weights)) for method in METHODS]
-    shifted = [gold.compare(shift_links(arg_max(pair.weights), by)) for by in SHIFTS]
+    links = arg_max(pair.weights)
+    shifted = [gold.compare(shift_links(links, by)) for by in SHIFTS]
     return AlignmentMeasurement(
         heads=pair.heads,
         counts=np.stack(counts),
         shifted=np.stack(shifted),
         entropy=sum_entropy(pair.weights),
     )
+
+
+def _find_lowest(errors: Sequence[float | None]) -> int:
+    """Return the index of the lowest AER, of equal ones the first; None is worse than any other."""
+    return int(np.argmin([np.inf if error is None else error for error in errors]))

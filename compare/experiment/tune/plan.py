@@ -137,7 +137,7 @@ class Search:
         return len(self.trials(ended)) + sum(self._count_unknown(run, ended) for run in self.tuned)
 
     def _trials_of(self, runs: Sequence[Run], ended: Mapping[TrialKey, TrialResult]) -> list[Trial]:
-        again = {run.label: self._numbers_to_repeat(run, ended) for run in runs}
+        again = {run.label: self._numbers_to_repeat(run, ended) or () for run in runs}
         return [
             Trial(run=run.with_seed(seed), number=number, settings=draw, is_repeated=seed != self.seeds[0])
             for seed in self.seeds
@@ -146,19 +146,19 @@ class Search:
             if seed == self.seeds[0] or number in again[run.label]
         ]
 
-    def _numbers_to_repeat(self, run: Run, ended: Mapping[TrialKey, TrialResult]) -> Sequence[int]:
-        """Return the numbers of the trials that the other seeds are for; none while that is not known."""
+    def _numbers_to_repeat(self, run: Run, ended: Mapping[TrialKey, TrialResult]) -> Sequence[int] | None:
+        """Return the numbers of the trials that the other seeds are for; None while that is not known."""
         numbers = range(1, len(self.draws) + 1)
         if not self.plan.finalists:
             return numbers
         results = [ended.get((run.label, number, self.seeds[0])) for number in numbers]
         known = [result for result in results if result is not None]
-        return find_finalists(known, self.plan.finalists) if len(known) == len(numbers) else []
+        return find_finalists(known, self.plan.finalists) if len(known) == len(numbers) else None
 
     def _count_unknown(self, run: Run, ended: Mapping[TrialKey, TrialResult]) -> int:
         """Count the trials of a model that cannot be begun before its finalists are known."""
-        first = [(run.label, number, self.seeds[0]) in ended for number in range(1, len(self.draws) + 1)]
-        return 0 if all(first) else self.plan.finalists * (len(self.seeds) - 1)
+        is_known = self._numbers_to_repeat(run, ended) is not None
+        return 0 if is_known else self.plan.finalists * (len(self.seeds) - 1)
 
     def prepare(self, encoded: Path) -> tuple["Search", PreparedData]:
         """Read the data without its test sets, and match the budget.
