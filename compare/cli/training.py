@@ -143,10 +143,10 @@ def tune(
 
     Example: attnbench tune demo --trials 20 --space learning_rate=1e-3:3e-2
     """
+    from compare.experiment.tune.candidates import summarize
     from compare.experiment.tune.plan import TuningPlan
     from compare.experiment.tune.search import plan_trials, tune_experiment
     from compare.experiment.tune.space import parse_space
-    from compare.experiment.tune.trial_log import summarize
     from compare.results.markdown import markdown_table
     from compare.system.log import show_messages
     from compare.system.progress import Reporter

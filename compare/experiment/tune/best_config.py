@@ -10,7 +10,7 @@ from compare.config.parse import SECTIONS, experiment_from
 from compare.config.schema import SCHEMA, current_config
 from compare.config.sections import Experiment
 from compare.config.toml_text import to_toml, toml_assignments
-from compare.experiment.tune.trial_log import Candidate
+from compare.experiment.tune.candidates import Candidate
 
 HEADER = re.compile(r"\s*\[{1,2}\s*(\w+)\s*\]{1,2}\s*(#.*)?")
 """The line that begins a table."""

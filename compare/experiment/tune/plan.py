@@ -16,6 +16,7 @@ from compare.experiment.launch.slurm_options import SlurmOptions
 from compare.experiment.prepare import PreparedData, ensure_models_fit, prepare_data
 from compare.experiment.requested_runs import choose_models
 from compare.experiment.task import task_of
+from compare.experiment.tune.candidates import find_finalists
 from compare.experiment.tune.space import (
     DEFAULT_SPACE,
     Space,
@@ -23,7 +24,7 @@ from compare.experiment.tune.space import (
     draw_settings,
     ensure_tunable,
 )
-from compare.experiment.tune.trial_log import MAX_TRIALS, TrialKey, TrialResult, find_finalists
+from compare.experiment.tune.trial_log import MAX_TRIALS, TrialKey, TrialResult
 
 
 @dataclass(frozen=True, kw_only=True)

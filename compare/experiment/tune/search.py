@@ -17,13 +17,14 @@ from compare.experiment.experiment_folder import remove_leftovers_of_mistakes
 from compare.experiment.launch.slurm_options import SlurmOptions
 from compare.experiment.prepare import PreparedData
 from compare.experiment.tune.best_config import best_config
+from compare.experiment.tune.candidates import Candidate, find_winners
 from compare.experiment.tune.description import DESCRIPTION, read_description
 from compare.experiment.tune.journal import Journal
 from compare.experiment.tune.plan import Search, TuningPlan, plan_search
 from compare.experiment.tune.search_folder import open_search
 from compare.experiment.tune.slurm_trials import run_array
 from compare.experiment.tune.trial import finish_trial, remove_checkpoints
-from compare.experiment.tune.trial_log import Candidate, TrialKey, TrialResult, find_winners, write_trials
+from compare.experiment.tune.trial_log import TrialKey, TrialResult, write_trials
 from compare.experiment.tune.workers import read_plan, run_workers
 from compare.results.write_protection import check_output_folder
 from compare.system.child import Channel

@@ -8,7 +8,8 @@ from matplotlib.figure import Figure
 from compare.analysis.finished_experiment import FinishedExperiment
 from compare.analysis.table import Row, Table
 from compare.analysis.tuning import tuning_curve
-from compare.experiment.tune.trial_log import TRIALS, TrialResult, find_winners, read_trials, summarize
+from compare.experiment.tune.candidates import find_winners, summarize
+from compare.experiment.tune.trial_log import TRIALS, TrialResult, read_trials
 from compare.report.html.drawings import embed_figure
 from compare.report.html.parts import Section, html_table
 from compare.report.plots.lines import by_label

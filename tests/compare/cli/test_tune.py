@@ -7,7 +7,8 @@ import pytest
 
 from compare.cli import main
 from compare.experiment.tune import plan
-from compare.experiment.tune.trial_log import find_winners, read_trials
+from compare.experiment.tune.candidates import find_winners
+from compare.experiment.tune.trial_log import read_trials
 from tests.kits.cli import Refusal
 
 pytest.importorskip("optuna", reason="optuna is not installed (extra tune)")

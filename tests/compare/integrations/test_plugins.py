@@ -18,7 +18,8 @@ from compare.config.plugins import load_plugins
 from compare.config.run import resolve_models, runs_to_toml
 from compare.experiment.run_all import run_experiment
 from compare.experiment.tune.best_config import best_config
-from compare.experiment.tune.trial_log import Candidate, TrialResult
+from compare.experiment.tune.candidates import Candidate
+from compare.experiment.tune.trial_log import TrialResult
 from compare.integrations.entry_points import load_installed_plugins
 from compare.models.presets import PRESETS
 from compare.results.run_folder import RunFolder

@@ -7,7 +7,8 @@ import pytest
 
 from compare.config.parse import load_experiment
 from compare.experiment.tune.best_config import best_config, best_experiment
-from compare.experiment.tune.trial_log import Candidate, TrialResult
+from compare.experiment.tune.candidates import Candidate
+from compare.experiment.tune.trial_log import TrialResult
 
 TOML = """# What this is for.
 [data]

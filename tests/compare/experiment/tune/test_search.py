@@ -14,10 +14,11 @@ from compare.config.parse import load_experiment
 from compare.decoding.translator import Translator
 from compare.experiment.prepare import load_corpus
 from compare.experiment.tune import trial
+from compare.experiment.tune.candidates import Candidate, find_winners
 from compare.experiment.tune.plan import TuningPlan
 from compare.experiment.tune.search import Tuning, tune_experiment
 from compare.experiment.tune.space import DEFAULT_SPACE, Values, draw_settings
-from compare.experiment.tune.trial_log import Candidate, TrialResult, find_winners, read_trials
+from compare.experiment.tune.trial_log import TrialResult, read_trials
 from compare.system.locks import Locked, lock_folder
 from compare.training.metrics_log import read_metrics
 from compare.training.trainer import Trainer

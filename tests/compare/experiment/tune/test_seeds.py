@@ -10,9 +10,10 @@ import pytest
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.experiment.tune import search, trial
+from compare.experiment.tune.candidates import find_finalists, find_winners
 from compare.experiment.tune.plan import Trial, TuningPlan
 from compare.experiment.tune.search import tune_experiment
-from compare.experiment.tune.trial_log import TrialResult, find_finalists, find_winners, read_trials
+from compare.experiment.tune.trial_log import TrialResult, read_trials
 from compare.system.locks import Locked, lock_folder
 from compare.training.metrics_log import read_metrics
 from tests.kits.cli import Refusal, files
