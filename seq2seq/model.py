@@ -30,7 +30,7 @@ class Features(NamedTuple):
     entropy: Tensor | None = None
     """Weighted entropy of the choice, (B, T), a part of the objective; only with ``entropy_weight``."""
     average: Tensor | None = None
-    """Moving average of the rewards, (1,), which the loss updates in place; only with that baseline."""
+    """Moving average of the rewards, (1,), which each update changes in place; only with that baseline."""
 
 
 def collect_features(hidden: Tensor, attention: AttentionOutput | None, decoder: Decoder) -> Features:

@@ -97,7 +97,7 @@ class Beams:
     def advance(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Take one step on logits (B, K, V); returns the next tokens (B, K) and their parents (B, K)."""
         scores, parents, tokens = self._candidates(logits)
-        ends = tokens == self.special.eos
+        ends = (tokens == self.special.eos) & scores.isfinite()
         # Of 2K candidates at most K end (one per parent), so K others remain; greedy search needs no other,
         # because its only hypothesis has ended. An end counts only among the best K candidates.
         among_best = torch.arange(scores.size(1), device=scores.device) < self.beam
@@ -159,7 +159,6 @@ class Beams:
         """Update the best ended hypotheses of each row; ends, scores and parents are (B, C)."""
         if self.synchronous and not ends.any():
             return
-        ends = ends & scores.isfinite()
         self.ended += ends.sum(dim=1)
         logp, index = scores.masked_fill(~ends, float("-inf")).max(dim=1)  # of equal length: best under all
         values = logp.unsqueeze(1) / self.divisors[self.time].to(logp.dtype)

@@ -1,23 +1,38 @@
 """Length penalties: what a hypothesis's log-probability is divided by."""
 
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 from compare.config.sections import DecodeConfig
 
 Normalization = Literal["wu", "length"]
 
 
-class LengthPenalty(NamedTuple):
+@dataclass(frozen=True)
+class LengthPenalty:
     """The divisor of the log-probability of an ended hypothesis; it never falls as length grows.
 
     - wu: ((5 + length) / 6) ** alpha (Wu et al. 2016, eq. 14)
     - length: length ** alpha; alpha = 1 gives the mean per token
+
+    Raises:
+        ValueError: a negative ``alpha``, or another form.
     """
 
     alpha: float = 0.0
     """Strength, at least 0: the larger, the longer are the translations; 0: no penalty in either form."""
     normalization: Normalization = "wu"
     """Form of the divisor."""
+
+    def __post_init__(self) -> None:
+        """Reject what would be another penalty than its name says."""
+        if not self.alpha >= 0:
+            raise ValueError(f"a length penalty must be at least 0, got {self.alpha}")
+        if self.normalization not in get_args(Normalization):
+            allowed = ", ".join(get_args(Normalization))
+            raise ValueError(
+                f"the form of a length penalty must be one of {allowed}, got {self.normalization!r}"
+            )
 
     def divisor(self, length: int) -> float:
         """Compute the divisor.

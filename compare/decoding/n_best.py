@@ -67,7 +67,6 @@ class NBestBeams(Beams):
         """
         if self.synchronous and not ends.any():
             return
-        ends = ends & scores.isfinite()
         self.ended += ends.sum(dim=1)
         values = scores.masked_fill(~ends, float("-inf")).unsqueeze(1)  # (B, 1, C)
         values = values / self.divisors[self.time].to(values.dtype).unsqueeze(1)  # (B, P, C)

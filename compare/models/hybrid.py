@@ -123,9 +123,15 @@ class TransformerRNN(Hybrid):
         return state
 
     def attention(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> dict[str, Tensor]:
-        """Compute the weights "encoder.<layer>" (B, H, S, S) and "cross" (B, H, T, S)."""
-        _, attended, _ = self.decoder(tgt_in, self.encode(src, src_mask))
-        return {**self.encoder.attention(src, src_mask), "cross": attended.weights}
+        """Compute the weights by name: those of the Transformer's encoder and of ``Seq2Seq``'s decoder.
+
+        Returns:
+            "encoder.<layer>" (B, H, S, S), "cross" (B, heads, T, S) and, with self-attention of the RNN,
+            "decoder" (B, 1, T, T).
+        """
+        _, attended, self_attention = self.decoder(tgt_in, self.encode(src, src_mask))
+        weights = {**self.encoder.attention(src, src_mask), "cross": attended.weights}
+        return weights if self_attention is None else {**weights, "decoder": self_attention}
 
 
 class RNNTransformer(Hybrid):
@@ -165,6 +171,14 @@ class RNNTransformer(Hybrid):
         return state
 
     def attention(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> dict[str, Tensor]:
-        """Compute the weights "decoder.<layer>" (B, H, T, T) and "cross.<layer>" (B, H, T, S)."""
-        weights: dict[str, Tensor] = self.decoder.attention(tgt_in, self.encode(src, src_mask))
-        return weights
+        """Compute the weights by name: those of ``Seq2Seq``'s encoder and of the Transformer's decoder.
+
+        Returns:
+            "decoder.<layer>" (B, H, T, T), "cross.<layer>" (B, H, T, S) and, with self-attention of the RNN,
+            "encoder" (B, D, S, S).
+        """
+        encoded = self.encoder(src, src_mask)
+        memory = self.decoder.remember(encoded.states, encoded.mask)
+        weights: dict[str, Tensor] = self.decoder.attention(tgt_in, memory)
+        self_attention = encoded.self_attention
+        return weights if self_attention is None else {**weights, "encoder": self_attention}

@@ -45,6 +45,12 @@ class HybridConfig:
         widths = (embedding_width(self.encoder), embedding_width(self.decoder))
         if self.decoder.tie == "all" and widths[0] != widths[1]:
             raise ValueError(f'tie "all" needs embeddings of one width, got {widths[0]} and {widths[1]}')
+        for role, half in (("encoder", self.encoder), ("decoder", self.decoder)):
+            if isinstance(half, Seq2SeqConfig) and half.self_attention not in ("none", role):
+                raise ValueError(
+                    f'self_attention "{half.self_attention}" has no effect: the {role} of this hybrid is its '
+                    f'only RNN: use "{role}" or "none"'
+                )
         if isinstance(self.decoder, Seq2SeqConfig) and self.decoder.attention is None:
             raise ValueError("the decoder needs an attention: a Transformer encoder has no last state")
         if isinstance(self.decoder, Seq2SeqConfig) and self.decoder.readout == "none":

@@ -57,6 +57,8 @@ class LadderConfig(TransformerConfig):
             )
         if self.activation_dropout and not self.feed_forward:
             raise ValueError("activation_dropout has no effect with feed_forward false")
+        if self.activation != "relu" and not self.feed_forward:
+            raise ValueError(f'activation "{self.activation}" has no effect with feed_forward false')
         if recurrent and self.share_layers:
             raise ValueError('share_layers needs encoder_mixer and decoder_mixer "self-attention"')
         if self.encoder_mixer != "self-attention" and self.d_model % DIRECTIONS:

@@ -222,13 +222,15 @@ PRESETS: dict[str, Preset] = {
     "transformer-rnn": Preset(
         about="Transformer encoder, bahdanau's decoder",
         source="compare Chen et al. 2018",
-        architecture=HybridConfig(encoder=_TRANSFORMER, decoder=replace(_before(), dropout=0.1)),
+        architecture=HybridConfig(
+            encoder=_TRANSFORMER, decoder=replace(_before(), direction="forward", dropout=0.1)
+        ),
         optim=_WARM,
     ),
     "rnn-transformer": Preset(
         about="LSTM encoder, Transformer decoder",
         source="compare Chen et al. 2018",
-        architecture=HybridConfig(encoder=replace(_PLAIN, dropout=0.1), decoder=_TRANSFORMER),
+        architecture=HybridConfig(encoder=replace(_before(), dropout=0.1), decoder=_TRANSFORMER),
         optim=_WARM,
     ),
     "ladder": Preset(

@@ -47,6 +47,8 @@ class TranslationLoss(nn.Module):
         self.model = model
         self.label_smoothing = label_smoothing
         self.takes_lengths = "src_lengths" in inspect.signature(model.features).parameters
+        self._returns: list[tuple[Tensor, Tensor, int]] = []
+        """Of each part of the update so far: the moving average, the sum of returns, and their number."""
 
     def forward(
         self,
@@ -86,8 +88,17 @@ class TranslationLoss(nn.Module):
                 minimised = minimised - entropy.to(minimised.dtype).where(tgt_mask, 0.0).sum()
             if (average := getattr(features, "average", None)) is not None:
                 returns = _sum_from_each_position(rewards).detach().where(tgt_mask, 0.0)
-                average.lerp_((returns.sum() / max(real.numel(), 1)).to(average.dtype), AVERAGE_STEP)
+                self._returns.append((average, returns.sum(), real.numel()))
         return LossSums(minimised, nll.sum(), int(real.numel()))
+
+    def end_update(self) -> None:
+        """Move the average of REINFORCE towards the mean return of the batch, whose parts do not matter."""
+        if not self._returns:
+            return
+        averages, sums, numbers = zip(*self._returns, strict=True)
+        self._returns.clear()
+        average, mean = averages[0], torch.stack(sums).sum() / max(sum(numbers), 1)
+        average.lerp_(mean.to(average.dtype), AVERAGE_STEP)
 
     def cross_entropy(
         self, features: Features, real: Tensor, targets: Tensor, inputs: ModelInputs

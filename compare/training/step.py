@@ -28,7 +28,7 @@ def add_gradients(criterion: TranslationLoss, batch: Batch, *, tokens: int, prec
 
 
 def update_weights(criterion: TranslationLoss, optimizer: torch.optim.Optimizer, clip_norm: float) -> Tensor:
-    """Clip the gradients, take one optimizer step, and delete the gradients.
+    """Clip the gradients, take one optimizer step, delete the gradients, and end the update of the loss.
 
     Args:
         criterion: the loss, which holds the model.
@@ -41,6 +41,7 @@ def update_weights(criterion: TranslationLoss, optimizer: torch.optim.Optimizer,
     norm = nn.utils.clip_grad_norm_(criterion.parameters(), clip_norm)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
+    criterion.end_update()
     return norm
 
 

@@ -1,7 +1,9 @@
 """Length penalties against the papers, and one search for many against one search for each."""
 
 import itertools
+from dataclasses import astuple
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -27,6 +29,19 @@ def test_the_divisors_are_those_of_the_papers():
     assert NO_PENALTY.divisor(99) == 1.0
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"alpha": -0.1}, "must be at least 0, got -0.1"),
+        ({"alpha": float("nan")}, "must be at least 0, got nan"),
+        ({"normalization": "Wu"}, "must be one of wu, length, got 'Wu'"),
+    ],
+)
+def test_what_is_no_penalty_is_refused(settings: dict[str, Any], message: str):
+    with pytest.raises(ValueError, match=message):
+        LengthPenalty(**settings)
+
+
 def test_a_grid_of_both_forms_has_no_penalty_once():
     assert [str(penalty) for penalty in GRID[:7]] == [
         *("0 (wu)", "0.2 (wu)", "0.6 (wu)", "1 (wu)", "1.5 (wu)", "3 (wu)", "0.2 (length)")
@@ -45,7 +60,7 @@ def test_one_search_for_all_penalties_finds_what_one_for_each_finds(beam: int):
     for penalty, found in zip(GRID, together, strict=True):
         alone = run(model, limits, beam_size=beam, alpha=penalty.alpha, form=penalty.normalization)
         assert found == alone
-        same(found, [naive(model, row, limits[row], beam, *penalty) for row in range(SENTENCES)])
+        same(found, [naive(model, row, limits[row], beam, *astuple(penalty)) for row in range(SENTENCES)])
     kinds = {tuple(tuple(hypothesis.tokens) for hypothesis in found) for found in together}
     assert len(kinds) > (6 if beam > 1 else 0)  # otherwise equality would show nothing
 
@@ -53,7 +68,9 @@ def test_one_search_for_all_penalties_finds_what_one_for_each_finds(beam: int):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_ties_are_decided_alike_under_every_penalty(dtype: torch.dtype):
     model, limits = tied_model(), random_limits(most=4)
-    expected = [[naive(model, row, limits[row], 3, *each) for row in range(SENTENCES)] for each in GRID]
+    expected = [
+        [naive(model, row, limits[row], 3, *astuple(each)) for row in range(SENTENCES)] for each in GRID
+    ]
     model.table = model.table.to(dtype)
     for found, twin in zip(run_all(model, limits, GRID, beam_size=3), expected, strict=True):
         same(found, twin, 1e-6)

@@ -8,6 +8,7 @@ import torch
 
 import compare.decoding.beams
 from compare import load_model
+from compare.decoding.beams import SpecialIds
 from compare.decoding.generate import generate
 from compare.decoding.length_penalty import LengthPenalty
 from compare.decoding.search import Hypothesis, search_n_best
@@ -127,3 +128,29 @@ def test_a_loaded_model_with_a_nan_is_an_error(finished: Path):
     for beam in (1, 3):
         with pytest.raises(ValueError, match="scores are NaN"):
             translator.translate(["dog", "red cat"], beam_size=beam)
+
+
+@pytest.mark.parametrize("eos", [2, 5])
+def test_few_words_and_an_end_that_is_the_last_id_are_no_difficulty(eos: int):
+    """There are fewer continuations than the beam has room for; every step has the same three words."""
+    words = [token for token in range(2, 6) if token != eos]
+    probabilities = dict(zip([eos, *words], (0.6, 0.08, 0.1, 0.2), strict=True))
+
+    class Constant:
+        def encode(self, src: torch.Tensor, src_mask: torch.Tensor) -> torch.Tensor:
+            return src
+
+        def init_state(self, memory: torch.Tensor, beam: int, capacity: int) -> torch.Tensor:
+            return torch.zeros(len(memory), beam, 1)
+
+        def step(self, tokens: torch.Tensor, state: torch.Tensor, memory: torch.Tensor):
+            logp = torch.tensor([probabilities.get(token, 0.01) for token in range(6)]).log()
+            return logp.expand(*tokens.shape, 6).clone(), state
+
+    src = torch.ones(1, 2, dtype=torch.long)
+    special = SpecialIds(pad=0, bos=1, eos=eos)
+    (found,) = generate(Constant(), src, src > 0, limits=3, special=special, beam_size=5, n_best=5)
+    low, middle, high = words
+    assert [each.tokens for each in found] == [[], [high], [middle], [low], [high, high]]
+    expected = [0.6, 0.2 * 0.6, 0.1 * 0.6, 0.08 * 0.6, 0.2 * 0.2 * 0.6]
+    assert [math.exp(each.score) for each in found] == pytest.approx(expected, rel=1e-5)

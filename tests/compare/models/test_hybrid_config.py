@@ -55,6 +55,29 @@ def test_a_hybrid_is_what_its_settings_say(name: str):
     assert model.override(named) == model
 
 
+@pytest.mark.parametrize(("name", "half"), [("transformer-rnn", "decoder"), ("rnn-transformer", "encoder")])
+def test_the_recurrent_half_may_attend_to_its_own_states(name: str, half: str):
+    """The other half is a Transformer's, whose self-attention is no setting: others would do nothing."""
+    preset = PRESETS[name].model
+    small = {"d_model": 16, "ffn_size": 8, "hidden_size": 6}
+    model = build(preset.override({**small, "self_attention": half}).architecture, 9, 9).eval()
+    src, tgt = torch.tensor([[4, 5, 6, 7, 8]]), torch.tensor([[2, 5, 6, 7]])
+    length = src.size(1) if half == "encoder" else tgt.size(1)
+    assert model.attention(src, None, tgt)[half].shape[2:] == (length, length)
+    assert half not in build(preset.override(small).architecture, 9, 9).eval().attention(src, None, tgt)
+    for other in {"encoder", "decoder", "both"} - {half}:
+        with pytest.raises(ValueError, match=f'"{other}" has no effect: the {half} of this hybrid'):
+            preset.override({"self_attention": other})
+
+
+def test_each_size_of_a_recurrent_half_can_be_changed_alone():
+    """What the half would need if it were a complete model does not matter."""
+    preset = PRESETS["rnn-transformer"].model
+    for settings in ({"encoder_layers": 2}, {"encoder_size": 100}, {"num_layers": 3}, {"hidden_size": 100}):
+        preset.override(settings)
+    PRESETS["transformer-rnn"].model.override({"hidden_size": 255})
+
+
 @pytest.mark.parametrize("start", ["bridge", "zeros"])
 def test_it_starts_from_the_mean_state_or_from_zeros(start: str):
     config = HybridConfig(encoder=ENCODER, decoder=replace(DECODER, decoder_start=start))

@@ -191,6 +191,7 @@ def test_flops_are_those_torch_counts(rung: str):
         ({"encoder_mixer": "lstm", "decoder_mixer": "gru", "positions": "rotary"}, 'positions "rotary" need'),
         ({"encoder_mixer": "lstm", "share_layers": True}, "share_layers needs"),
         ({"feed_forward": False, "activation_dropout": 0.1}, "activation_dropout has no effect"),
+        ({"feed_forward": False, "activation": "gelu"}, 'activation "gelu" has no effect'),
         (
             {"encoder_mixer": "lstm", "d_model": 9, "num_heads": 3, "positions": "none"},
             "d_model must be even, half of it for each direction, got 9",

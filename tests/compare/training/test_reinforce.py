@@ -100,7 +100,10 @@ def test_the_loss_maximises_the_entropy_and_updates_the_moving_average():
     losses = []
     for hard.entropy in (None, entropy):
         average.fill_(-3.0)
-        losses.append(TranslationLoss(hard, 0.0)(src, src_mask, tgt_in, tgt_out, tgt_mask).minimised)
+        criterion = TranslationLoss(hard, 0.0)
+        losses.append(criterion(src, src_mask, tgt_in, tgt_out, tgt_mask).minimised)
+        assert float(average) == -3.0
+        criterion.end_update()
     close(losses[0] - losses[1], entropy[tgt_mask].sum())
     likelihoods = (
         model.output(hidden.detach()).detach().log_softmax(2).gather(2, tgt_out.unsqueeze(2)).squeeze(2)
@@ -112,3 +115,27 @@ def test_the_loss_maximises_the_entropy_and_updates_the_moving_average():
         for t in range(int(mask.sum()))
     ]
     assert float(average) == pytest.approx(0.9 * -3.0 + 0.1 * sum(to_come) / len(to_come), rel=1e-6)
+
+
+def test_the_moving_average_does_not_depend_on_the_parts_of_a_batch():
+    """It moves once per update, towards the mean over all tokens of all parts, and not without any."""
+    src, src_mask, tgt_in, tgt_out, tgt_mask = batch()
+    config = seq2seq.ReinforceConfig(baseline="moving-average")
+    attention = seq2seq.AttentionConfig(normaliser="reinforce", reinforce=config)
+    sizes = seq2seq.Seq2SeqConfig(attention=attention, hidden_size=8, embedding_size=8, dropout=0.0)
+    found = {}
+    for parts in (1, len(src)):
+        torch.manual_seed(0)
+        model = seq2seq.Seq2Seq(sizes, 20, 20).train()
+        torch.nn.init.zeros_(model.output.weight)  # so that rewards do not depend on what is sampled
+        criterion = TranslationLoss(model, 0.0)
+        for part in zip(
+            *(each.chunk(parts) for each in (src, src_mask, tgt_in, tgt_out, tgt_mask)), strict=True
+        ):
+            criterion(*part)
+        criterion.end_update()
+        found[parts] = float(model.decoder.attention.normaliser.average)
+        criterion.end_update()
+        assert float(model.decoder.attention.normaliser.average) == found[parts]
+    assert found[1] == pytest.approx(found[len(src)], rel=1e-5)
+    assert found[1] < -0.1
