@@ -27,7 +27,7 @@ from compare.report.html.significance import choose_reference, run_comparisons
 from compare.report.tables.shapes import TableShape, load_table
 from compare.report.tables.table import render_table
 from compare.results.score_columns import PRIMARY
-from compare.results.store import read_results
+from compare.results.store import load_results, read_results
 from compare.training.file_names import METRICS
 from compare.training.metrics_log import lines_by_update, read_metrics
 
@@ -94,7 +94,8 @@ def table(folder: Path, corpus: str, columns: tuple[str, ...] | None = None) -> 
     A table of some columns has one decimal, and stands without the notes on its conditions.
     """
     if columns is None:
-        return render_table(rows(folder, corpus)).strip()
+        runs = load_results(folder) if has_means(folder) else ()
+        return render_table(rows(folder, corpus), runs=runs).strip()
     return rows(folder, corpus)[list(columns)].to_markdown(index=False, floatfmt=",.1f", intfmt=",")
 
 

@@ -1,6 +1,6 @@
 """Finished experiments as the analyses read them: results, translations and corpus."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +38,16 @@ class FinishedExperiment:
     folder: Path
     corpus: Corpus
     runs: tuple[FinishedRun, ...]
+    failed: tuple[Result, ...] = ()
+    """Results of the runs that failed, such as those whose training diverged."""
+
+    @property
+    def failed_seeds(self) -> dict[str, list[int]]:
+        """The seeds with which a model failed, by its label."""
+        seeds: dict[str, list[int]] = {}
+        for result in self.failed:
+            seeds.setdefault(result.label, []).append(result.seed)
+        return seeds
 
     @property
     def labels(self) -> dict[str, list[FinishedRun]]:
@@ -70,7 +80,8 @@ def load_finished(folder: str | Path, *, data_root: str = "") -> FinishedExperim
             or the translations do not fit the test sets.
     """
     folder = Path(folder)
-    results = [result for result in read_results(folder) if result.status == "done"]
+    every = read_results(folder)
+    results = [result for result in every if result.status == "done"]
     if not results:
         raise ValueError(f"{folder} holds no finished run: run the experiment to its end first")
     run_folders = [RunFolder.read(folder / result.run, data_root=data_root) for result in results]
@@ -81,7 +92,12 @@ def load_finished(folder: str | Path, *, data_root: str = "") -> FinishedExperim
         FinishedRun(result=result, folder=run.folder, run=run.run, outputs=_outputs(run, corpus))
         for result, run in zip(results, run_folders, strict=True)
     )
-    return FinishedExperiment(folder=folder, corpus=corpus, runs=runs)
+    return FinishedExperiment(folder=folder, corpus=corpus, runs=runs, failed=failed_among(every))
+
+
+def failed_among(results: Iterable[Result]) -> tuple[Result, ...]:
+    """Return the results of runs that failed."""
+    return tuple(result for result in results if result.status == "failed")
 
 
 def _corpus_of(runs: Sequence[RunFolder], results: Sequence[Result]) -> Corpus:

@@ -53,6 +53,7 @@ def table(
     from compare.report.tables.shapes import TableShape, default_shape, load_table
     from compare.report.tables.table import render_table
     from compare.report.views import refresh_views
+    from compare.results.store import load_results
     from compare.system.log import show_messages
 
     show_messages()
@@ -67,7 +68,8 @@ def table(
         chosen = list(frame.columns)
     if caption and form != "latex":
         raise ValueError(f"--caption has no effect on {form}: add --form latex")
-    text = render_table(frame, form, chosen, caption=caption)
+    runs = [] if shape == TableShape.ROWS else load_results(*folders)
+    text = render_table(frame, form, chosen, caption=caption, runs=runs)
     below = ensembles_below(folders) if form == "markdown" else ""
     print_visible(text + below, end="")
     return 0

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from compare.config.sections import EXTRA_TOKENS
 from compare.report.convergence import list_ends_of_training
 from compare.results.column import Row
+from compare.results.columns import COLUMNS
 from compare.results.score_columns import external_metrics, further_tests
 from compare.scoring.metrics import METRICS
 from compare.system.cpu_share import DISTURBED
@@ -31,8 +32,13 @@ def distinct(rows: Iterable[Row], name: str, length: int | None = None) -> list[
     return list(dict.fromkeys(str(row[name])[:length] for row in rows if row.get(name) is not None))
 
 
-def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
-    """List metric signatures, hardware, search and data as (name, values); unknown ones are left out."""
+def list_conditions(rows: Sequence[Row], means: Sequence[Row] = ()) -> list[tuple[str, str]]:
+    """List metric signatures, hardware, search and data as (name, values); unknown ones are left out.
+
+    Args:
+        rows: finished runs.
+        means: their means over seeds, with the smallest differences that would have been found.
+    """
     lines = {
         **{
             metric_heading(metric): list(
@@ -54,7 +60,7 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
         ],
         "Processes": _processes(rows),
         "Speeds": _timings(rows),
-        "Smallest difference that would be found with a probability of 80%": _smallest_differences(rows),
+        "Smallest difference that would be found with a probability of 80%": _smallest_differences(means),
         "Search": [
             *(f"beam {size}" for size in distinct(rows, "beam")),
             *(f"length penalty {form}" for form in distinct(rows, "length_normalization")),
@@ -100,14 +106,14 @@ def _averages(rows: Sequence[Row]) -> list[str]:
     return [*(f"up to {number} {weights} averaged" for number in counts), *decays]
 
 
-def _smallest_differences(rows: Sequence[Row]) -> list[str]:
+def _smallest_differences(means: Sequence[Row]) -> list[str]:
     """List the smallest differences that the experiments of aggregated rows would have found."""
-    columns = [name for name in rows[0] if "_smallest_difference" in name]
+    columns = [name for row in means[:1] for name in row if "_smallest_difference" in name]
     texts = []
     for name in columns:
         metric, _, suffix = name.partition("_smallest_difference")
         test = f" on {suffix[1:]}" if suffix else ""
-        values = dict.fromkeys(row[name] for row in rows if row.get(name) is not None)
+        values = dict.fromkeys(row[name] for row in means if row.get(name) is not None)
         texts += [f"{value:.{METRICS[metric].decimals}f} {METRICS[metric].heading}{test}" for value in values]
     return texts
 
@@ -129,6 +135,17 @@ def signature_columns(columns: Iterable[str]) -> dict[str, list[str]]:
 def metric_heading(metric: str) -> str:
     """Return the heading of a registered metric, or the name of one from outside."""
     return METRICS[metric].heading if metric in METRICS else metric
+
+
+def list_left_out(runs: Sequence[Row]) -> list[str]:
+    """Name the runs that a table of means leaves out, with their status and its reason, in one line."""
+    keys = ["experiment", "label"] if len(distinct(runs, "experiment")) > 1 else ["label"]
+    names = [
+        f"{' '.join(row[key] for key in keys)} seed {row['seed']} ({COLUMNS['status'].text(row)})"
+        for row in runs
+        if row["status"] != "done"
+    ]
+    return [f"Warning: not in the means: {', '.join(names)}"] if names else []
 
 
 def find_warnings(rows: Sequence[Row]) -> list[str]:

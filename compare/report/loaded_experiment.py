@@ -7,6 +7,7 @@ from compare.analysis.finished_experiment import (
     NO_TRANSLATIONS,
     FinishedExperiment,
     FinishedRun,
+    failed_among,
     load_finished,
 )
 from compare.config.sections import DataConfig
@@ -51,7 +52,7 @@ def load_for_report(folder: Path, *, data_root: str = "") -> LoadedExperiment:
     done = [result for result in rows if result.status == "done"]
     if not done:
         raise ValueError(f"{folder} holds no finished run: run the experiment to its end first")
-    without_texts = _without_texts(folder, done)
+    without_texts = _without_texts(folder, done, failed_among(rows))
     if not all(task_of(run.run).translates for run in without_texts.runs):
         return LoadedExperiment(rows=rows, finished=without_texts, no_texts=f"These are {NO_TRANSLATIONS}.")
     try:
@@ -63,7 +64,7 @@ def load_for_report(folder: Path, *, data_root: str = "") -> LoadedExperiment:
     return LoadedExperiment(rows=rows, finished=finished)
 
 
-def _without_texts(folder: Path, done: list[Result]) -> FinishedExperiment:
+def _without_texts(folder: Path, done: list[Result], failed: tuple[Result, ...]) -> FinishedExperiment:
     """Return what can be read from the run folders without corpus and translations."""
     folders = [RunFolder.read(folder / result.run) for result in done]
     runs = tuple(
@@ -73,7 +74,7 @@ def _without_texts(folder: Path, done: list[Result]) -> FinishedExperiment:
     first, *_ = folders
     further = further_tests(done[0].flat())
     corpus = _empty_corpus(first.run.data, first.tests or ["test", *further])
-    return FinishedExperiment(folder=folder, corpus=corpus, runs=runs)
+    return FinishedExperiment(folder=folder, corpus=corpus, runs=runs, failed=failed)
 
 
 def _empty_corpus(data: DataConfig, tests: list[str]) -> Corpus:

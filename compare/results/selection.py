@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from compare.decoding.length_penalty import LengthPenalty, Normalization
 from compare.system.hints import abbreviate
@@ -120,6 +120,8 @@ def _point(path: Path, name: str, item: Any) -> GridPoint:
     names = [field.name for field in fields(GridPoint)]
     if not isinstance(item, dict) or item.keys() != set(names):
         raise _damaged(path, f"{name} must hold {', '.join(names)}")
+    if item["normalization"] not in get_args(Normalization):
+        raise _damaged(path, f"{name}.normalization is none: {abbreviate(item['normalization'])}")
     for key in names[1:]:
         if not (is_finite(item[key]) and item[key] >= 0):
             raise _damaged(path, f"{name}.{key} must be a number from 0 on, found {abbreviate(item[key])}")

@@ -97,8 +97,9 @@ def load_results(*folders: str | Path | Sequence[str | Path]) -> "pd.DataFrame":
         folders: folders of experiments or of single runs, one by one or as a list.
 
     Returns:
-        One row per run, as ``to_frame``, with the experiment's name in the first column ``experiment``;
-        docs/data-frame.md lists all columns.
+        One row per run, as ``to_frame``, with the experiment's name in the first column ``experiment``, as
+        ``experiment_names`` gives it; docs/data-frame.md lists all columns. A folder that is named twice is
+        read once.
 
     Raises:
         ValueError: no folder is given, a folder holds no runs, or a result is damaged.
@@ -107,16 +108,35 @@ def load_results(*folders: str | Path | Sequence[str | Path]) -> "pd.DataFrame":
 
     if not any(as_paths(each) for each in folders):
         raise ValueError("no folder: name at least one experiment, such as runs/demo")
-    rows: list[tuple[str, Result]] = []
-    for folder in (path.resolve() for each in folders for path in as_paths(each)):
+    rows: list[tuple[Path, Result]] = []
+    for folder in dict.fromkeys(path.resolve() for each in folders for path in as_paths(each)):
         if _is_run(folder):
-            rows.append((folder.parent.name, _read_own_result(folder)))
+            rows.append((folder.parent, _read_own_result(folder)))
         else:
-            rows.extend((folder.name, result) for result in read_results(folder))
+            rows.extend((folder, result) for result in read_results(folder))
+    names = experiment_names(experiment for experiment, _ in rows)
     frame = to_frame([result for _, result in rows])
-    names = pd.Series([experiment for experiment, _ in rows], dtype=object)  # as all columns of text
-    frame.insert(0, "experiment", names)
+    experiments = pd.Series([names[experiment] for experiment, _ in rows], dtype=object)  # as all texts
+    frame.insert(0, "experiment", experiments)
     return frame
+
+
+def experiment_names(folders: Iterable[Path]) -> dict[Path, str]:
+    """Name experiments by the last part of their paths; by more parts where that does not tell them apart.
+
+    Args:
+        folders: their folders.
+
+    Returns:
+        The names by resolved path.
+    """
+    paths = list(dict.fromkeys(folder.resolve() for folder in folders))
+    names = [path.name for path in paths]
+    depth = 1
+    while len(set(names)) < len(paths):
+        depth += 1
+        names = ["/".join(path.parts[-depth:]) for path in paths]
+    return dict(zip(paths, names, strict=True))
 
 
 def to_frame(results: Iterable[Result]) -> "pd.DataFrame":

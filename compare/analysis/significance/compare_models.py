@@ -80,6 +80,7 @@ def _compare(matched: MatchedRuns, swaps: BoolArray) -> Comparison:
         wins=wins,
         losses=losses,
         ties=ties,
+        failed=matched.failed,
     )
 
 

@@ -8,7 +8,7 @@ from compare.analysis.table import Row
 
 ALPHA = 0.05
 """Significance level of the corrected p-value."""
-ONE_SEED = "significant on this test set; other seeds not run"
+ONE_SEED = "significant on this test set, with one seed"
 """Verdict on a difference that may be one of these seeds only."""
 
 
@@ -18,7 +18,8 @@ class Comparison:
 
     One model beats the other if ``p`` is below ``ALPHA`` and the combined interval excludes 0. Neither alone
     suffices: the p-value ignores how much seeds differ, and the interval is not corrected for the number of
-    comparisons.
+    comparisons. Where a run of either model failed, none beats the other: the seeds that are left are not
+    any seeds, but those with which training went well.
     """
 
     test: str
@@ -48,6 +49,8 @@ class Comparison:
     """Sentences in which second has the higher chrF, mean over seeds."""
     ties: float
     """Sentences in which both have the same chrF, mean over seeds."""
+    failed: tuple[str, ...] = ()
+    """Runs of either model that failed, as "label seed 2"; they have no translations to compare."""
 
     @property
     def difference(self) -> float:
@@ -64,6 +67,8 @@ class Comparison:
         """Reason why neither model beats the other; None if one does."""
         if not self.significant:
             return f"{describe_p(self.p)} is not below {ALPHA}"
+        if self.failed:
+            return f"failed, and so left out: {', '.join(self.failed)}"
         if self.intervals.combined is None:
             return ONE_SEED
         low, high = self.intervals.combined

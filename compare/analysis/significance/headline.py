@@ -1,6 +1,6 @@
 """Main outcome of an experiment, one sentence per model."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun
@@ -10,26 +10,32 @@ from compare.scoring.metrics import METRICS
 
 
 def headlines(finished: FinishedExperiment, comparisons: Sequence[Comparison]) -> list[str]:
-    """Compare the model with the highest mean BLEU with every other model, in the order of their BLEU.
+    """Compare the best model with every other model, in the order of their BLEU.
+
+    BLEU is the mean over the seeds that all models have, so that none is ahead for want of a bad seed; where
+    they have none in common, the mean over all of a model.
 
     Args:
         finished: the experiment.
         comparisons: comparisons by BLEU on its first test set.
 
     Returns:
-        One sentence per other model, and one that names the models that were not compared with the best; or
-        the reason why there is no comparison.
+        One sentence per other model, and one that names the models that were not compared with the best, and
+        one those of which no run ended; or the reason why there is no comparison.
     """
     if not comparisons:
         only = len(finished.labels) == 1
         return ["There is one model, so nothing to compare." if only else "No two models share a seed."]
     matrix = comparison_matrix(comparisons)
-    best, *others = sorted(finished.labels, key=lambda label: _rank(label, finished, matrix), reverse=True)
+    means = _mean_bleu(finished)
+    best, *others = sorted(means, key=lambda label: (label in matrix, means[label]), reverse=True)
     sentences = [
         describe_comparison(matrix[best][label], finished) for label in others if label in matrix[best]
     ]
     if missing := [label for label in others if label not in matrix[best]]:
         sentences.append(f"Not compared with {best}: {', '.join(missing)}.")
+    if failed := [label for label in finished.failed_seeds if label not in finished.labels]:
+        sentences.append(f"Not compared, as all runs failed: {', '.join(failed)}.")
     return sentences
 
 
@@ -42,15 +48,16 @@ def describe_comparison(comparison: Comparison, finished: FinishedExperiment) ->
 
     Returns:
         The difference with its p-value, or why it is inconclusive, and the ratio of the training speeds if
-        their spreads do not overlap.
+        their spreads do not overlap. The seeds are named where they are not all those of both models.
     """
     ordered = comparison if comparison.difference >= 0 else comparison.swapped()
     speed = _describe_speed(finished.labels[ordered.first], finished.labels[ordered.second])
     points = f"{_points(ordered.difference)} {METRICS[ordered.metric].heading}"
     if ordered.beats:
-        evidence = f"by {points} ({describe_p(ordered.p)}, {len(ordered.seeds)} seeds)"
+        seeds = _name_seeds(ordered, finished) or f", {len(ordered.seeds)} seeds"
+        evidence = f"by {points} ({describe_p(ordered.p)}{seeds})"
         return f"{ordered.first} beats {ordered.second} {evidence}" + (f" and {speed}." if speed else ".")
-    text = f"{ordered.first} is {points} ahead of {ordered.second}"
+    text = f"{ordered.first} is {points} ahead of {ordered.second}{_name_seeds(ordered, finished)}"
     if ordered.inconclusive_reason == ONE_SEED:
         text += f" ({describe_p(ordered.p)}): {ONE_SEED}."
     else:
@@ -65,9 +72,17 @@ def _points(difference: float) -> str:
     return f"{difference:.2f}" if difference >= 0.01 else "less than 0.01"
 
 
-def _rank(label: str, finished: FinishedExperiment, compared: Container[str]) -> tuple[bool, float]:
-    """Return the key by which models are sorted: those that were compared first, then by BLEU."""
-    return label in compared, _mean_bleu(finished.labels[label])
+def _name_seeds(comparison: Comparison, finished: FinishedExperiment) -> str:
+    """Name the seeds of a comparison if either model has others too."""
+    every = {
+        seed
+        for label in (comparison.first, comparison.second)
+        for seed in (run.result.seed for run in finished.labels[label])
+    }
+    if every == set(comparison.seeds):
+        return ""
+    number = "seeds" if len(comparison.seeds) > 1 else "seed"
+    return f" on {number} {', '.join(map(str, comparison.seeds))}"
 
 
 def _describe_speed(first: Sequence[FinishedRun], second: Sequence[FinishedRun]) -> str | None:
@@ -81,6 +96,11 @@ def _describe_speed(first: Sequence[FinishedRun], second: Sequence[FinishedRun])
     return f"trains {rates[1] / rates[0]:.1f} times slower" if other.is_above(one) else None
 
 
-def _mean_bleu(runs: Sequence[FinishedRun]) -> float:
-    """Average BLEU on the first test set over the runs of a label."""
-    return fmean(run.result.bleu or 0.0 for run in runs)
+def _mean_bleu(finished: FinishedExperiment) -> dict[str, float]:
+    """Average BLEU on the first test set by label, over the seeds of all labels if there are any."""
+    models = finished.labels
+    common = set.intersection(*({run.result.seed for run in runs} for runs in models.values()))
+    return {
+        label: fmean(run.result.bleu or 0.0 for run in runs if not common or run.result.seed in common)
+        for label, runs in models.items()
+    }

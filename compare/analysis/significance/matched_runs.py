@@ -28,6 +28,8 @@ class MatchedRuns:
     seeds: tuple[int, ...]
     runs: Sequence[tuple[ScoredRun, ScoredRun]]
     """First and second model, one pair per seed."""
+    failed: tuple[str, ...] = ()
+    """Runs of either model that failed, as "label seed 2"."""
 
     @property
     def scores(self) -> list[tuple[SampledScore, SampledScore]]:
@@ -76,6 +78,7 @@ def match_runs(scored: Mapping[str, ScoredTestSet], baseline: str | None = None)
             labels=labels,
             seeds=tuple(seeds),
             runs=[(test.models[labels[0]][seed], test.models[labels[1]][seed]) for seed in seeds],
+            failed=tuple(f"{label} seed {seed}" for label in labels for seed in test.failed.get(label, ())),
         )
         for test in scored.values()
         for metric in COMPARED_METRICS

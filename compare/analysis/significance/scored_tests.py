@@ -76,6 +76,8 @@ class ScoredTestSet:
     settings: Mapping[str, str | None] = field(default_factory=dict)
     """``Result.settings_hash`` by the name of the run, or that of its config if the result has none: models
     that differ in it are not compared."""
+    failed: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Seeds with which a model failed, by its label."""
 
 
 def bootstrap_draws(sentences: int, resamples: int) -> FloatArray:
@@ -152,5 +154,5 @@ def score_tests(finished: FinishedExperiment, *, resamples: int = 1000) -> dict[
             for label, runs in finished.labels.items()
         }
         test_set = score_test_set(test, finished.corpus.splits[test].tgt, outputs, resamples=resamples)
-        scored[test] = replace(test_set, settings=settings)
+        scored[test] = replace(test_set, settings=settings, failed=finished.failed_seeds)
     return scored

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from compare.report.conditions import distinct, find_warnings, list_conditions
+from compare.report.conditions import distinct, find_warnings, list_conditions, list_left_out
 from compare.results.column import Column, Group, Row, Shown
 from compare.results.column_catalogue import find_column
 from compare.results.columns import COLUMNS
@@ -33,12 +33,15 @@ class TextTable(NamedTuple):
     """Conditions of the figures, and warnings where rows do not compare."""
 
 
-def layout_table(rows: Sequence[Row], names: Sequence[str] | None = None) -> TextTable:
+def layout_table(
+    rows: Sequence[Row], names: Sequence[str] | None = None, runs: Sequence[Row] = ()
+) -> TextTable:
     """Lay out ``rows``.
 
     Args:
         rows: one or more rows; every row has the same columns.
         names: columns to show, by heading or by field; by default those that ``Column.shown`` selects.
+        runs: the single runs, where each row stands for several: the notes are about these.
     """
     if names is None:
         columns = {column.heading: column for column in _default_columns(rows) if _is_shown(column, rows)}
@@ -48,8 +51,9 @@ def layout_table(rows: Sequence[Row], names: Sequence[str] | None = None) -> Tex
     if any(row.get("status", "done") != "done" for row in rows):
         columns["status"] = COLUMNS["status"]
     lines = [[column.text(row) for column in columns.values()] for row in rows]
-    notes = [f"{name}: {values}" for name, values in list_conditions(rows)]
-    return TextTable(list(columns), lines, [*notes, *find_warnings(rows)])
+    ended = [run for run in runs if run["status"] == "done"] or rows
+    notes = [f"{name}: {values}" for name, values in list_conditions(ended, rows)]
+    return TextTable(list(columns), lines, [*notes, *list_left_out(runs), *find_warnings(ended)])
 
 
 def _default_columns(rows: Sequence[Row]) -> list[Column]:

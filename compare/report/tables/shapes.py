@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compare.config.plugins import plugin_problem
-from compare.results.store import load_results, read_results
+from compare.results.store import experiment_names, load_results, read_results
 from data.text.paths import as_paths
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SPREAD_OUT = ("bleu", "length_ratio", "brevity_penalty", "chrf", "train_tokens_per_s")
-"""Columns that a wide table has once per seed."""
+SPREAD_OUT = ("bleu", "length_ratio", "brevity_penalty", "chrf", "perplexity", "train_tokens_per_s")
+"""Columns that a wide table has once per seed, if any run has a value."""
 
 
 class TableShape(StrEnum):
@@ -86,13 +86,14 @@ def _aggregated(folders: Sequence[Path], data_root: str) -> "pd.DataFrame":
     from compare.report.loaded_experiment import load_for_report
 
     frames = []
+    names = experiment_names(folders)
     for folder in folders:
         loaded = load_for_report(folder, data_root=data_root)
         if loaded.no_texts:
             logger.warning("%s: no intervals over sentences: %s", folder, loaded.no_texts)
         scored = {} if loaded.no_texts else score_tests(loaded.finished)
         frame = aggregate_seeds(loaded.finished, scored)
-        frame.insert(0, "experiment", folder.resolve().name)
+        frame.insert(0, "experiment", names[folder.resolve()])
         frames.append(frame)
     return pd.concat(frames, ignore_index=True)
 
@@ -101,7 +102,7 @@ def _wide(frame: "pd.DataFrame") -> "pd.DataFrame":
     """Return one row per label of an experiment, in the order of the rows."""
     keys = ["experiment", "label"]
     several = frame["experiment"].nunique() > 1
-    wide = frame.pivot(index=keys, columns="seed", values=list(SPREAD_OUT))
+    wide = frame.pivot(index=keys, columns="seed", values=list(SPREAD_OUT)).dropna(axis=1, how="all")
     wide.columns = wide.columns.map(lambda pair: f"{pair[0]} seed {pair[1]}")
     ordered = frame[keys].drop_duplicates().merge(wide.reset_index(), on=keys)
     return ordered if several else ordered.drop(columns="experiment")

@@ -39,6 +39,7 @@ def render_table(
     columns: Sequence[str] | None = None,
     *,
     caption: str = "",
+    runs: "pd.DataFrame | Iterable[Result]" = (),
 ) -> str:
     """Format ``rows`` as one table, in their order.
 
@@ -49,6 +50,8 @@ def render_table(
             the frame, such as "label", which shows the stored value; by default all (CSV, JSON) or those
             that ``compare.results.columns`` selects (Markdown, LaTeX).
         caption: of a LaTeX table; by default the names of the experiments.
+        runs: all runs, where ``rows`` has one row for several of them: conditions and warnings below the
+            table are then those of the runs, and name the ones that are not in the means.
 
     Returns:
         The table as text.
@@ -59,7 +62,7 @@ def render_table(
     """
     import pandas as pd
 
-    frame = rows if isinstance(rows, pd.DataFrame) else to_frame(rows)
+    frame, all_runs = (each if isinstance(each, pd.DataFrame) else to_frame(each) for each in (rows, runs))
     if frame.empty:
         raise ValueError("no results to put into a table")
     _check_signatures(frame)
@@ -75,10 +78,10 @@ def render_table(
             text = json.dumps(_rows(chosen), indent=2, ensure_ascii=False, allow_nan=False)
             return visible_lines(text) + "\n"
         case TableForm.MARKDOWN:
-            return markdown(layout_table(_rows(frame), columns))
+            return markdown(layout_table(_rows(frame), columns, _rows(all_runs)))
         case TableForm.LATEX:
             names = list(dict.fromkeys(frame["experiment"])) if "experiment" in fields else []
-            return latex(layout_table(_rows(frame), columns), names, caption)
+            return latex(layout_table(_rows(frame), columns, _rows(all_runs)), names, caption)
     raise ValueError(f"no table form {form!r}: choose {', '.join(TableForm)}")
 
 

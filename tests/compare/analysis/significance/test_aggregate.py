@@ -1,7 +1,7 @@
 """Aggregation over seeds and headlines, from made-up and from trained runs."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import pytest
 
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, load_finished
 from compare.analysis.significance.aggregate import aggregate_seeds
+from compare.analysis.significance.compare_models import compare_models
 from compare.analysis.significance.comparison import Comparison
 from compare.analysis.significance.headline import describe_comparison, headlines
 from compare.analysis.significance.intervals import Interval, Intervals, model_intervals
@@ -49,8 +50,9 @@ def run_of(label: str, seed: int, wrong: int = 0, **figures: Any) -> FinishedRun
     return FinishedRun(result=result, folder=Path(), run=None, outputs=outputs)  # type: ignore[arg-type]
 
 
-def finished_of(*runs: FinishedRun) -> FinishedExperiment:
-    return FinishedExperiment(folder=Path(), corpus=CORPUS, runs=runs)
+def finished_of(*runs: FinishedRun, failed: Sequence[tuple[str, int]] = ()) -> FinishedExperiment:
+    results = [Result(label=label, preset="lstm", seed=seed, status="failed") for label, seed in failed]
+    return FinishedExperiment(folder=Path(), corpus=CORPUS, runs=runs, failed=tuple(results))
 
 
 def test_numbers_become_means_and_deviations():
@@ -148,7 +150,9 @@ def test_the_smallest_difference_is_that_of_all_comparisons():
     for row in rows:
         assert row["bleu_smallest_difference"] == found["test", "bleu"] > 0
         assert row["chrf_smallest_difference_test_long"] == found["test_long", "chrf"]
-    note = dict(list_conditions(rows))["Smallest difference that would be found with a probability of 80%"]
+    note = dict(list_conditions(rows, rows))[
+        "Smallest difference that would be found with a probability of 80%"
+    ]
     assert note.startswith(f"{found['test', 'bleu']:.1f} BLEU, {found['test', 'chrf']:.1f} chrF, ")
     assert note.endswith(f" BLEU on test_long, {found['test_long', 'chrf']:.1f} chrF on test_long")
 
@@ -192,10 +196,10 @@ def timed(rate: float, *, spread: float = 0.1, **figures: Any) -> dict[str, Any]
     return {"train_tokens_per_s": rate, **ends, "timed_together": "a1", **figures}
 
 
-def two(slow: float = 55.0, **figures: Any) -> FinishedExperiment:
-    """Return X and Y with three seeds each; X trains at ``slow`` tokens per second, Y at 100."""
-    x = [run_of("X", seed, bleu=30.0, **timed(slow, **figures)) for seed in (1, 2, 3)]
-    return finished_of(*x, *(run_of("Y", seed, bleu=20.0, **timed(100.0)) for seed in (1, 2, 3)))
+def two(slow: float = 55.0, seeds: Sequence[int] = (1, 2, 3), **figures: Any) -> FinishedExperiment:
+    """Return X and Y with these seeds each; X trains at ``slow`` tokens per second, Y at 100."""
+    x = [run_of("X", seed, bleu=30.0, **timed(slow, **figures)) for seed in seeds]
+    return finished_of(*x, *(run_of("Y", seed, bleu=20.0, **timed(100.0)) for seed in seeds))
 
 
 @pytest.mark.parametrize(
@@ -234,7 +238,7 @@ def test_speeds_that_were_not_timed_together_are_not_compared(figures: dict[str,
         ),
         (
             compared("X", "Y", 12.5, p=0.001),
-            "12.5 BLEU ahead of Y (p = 0.001): significant on this test set; other seeds not run.",
+            "12.5 BLEU ahead of Y (p = 0.001): significant on this test set, with one seed.",
         ),
         (
             compared("X", "Y", 0.006, -0.002, p=0.9),
@@ -243,9 +247,39 @@ def test_speeds_that_were_not_timed_together_are_not_compared(figures: dict[str,
     ],
 )
 def test_an_inconclusive_comparison_gives_the_reason(comparison: Comparison, words: str):
-    text = describe_comparison(comparison, two())
+    text = describe_comparison(comparison, two(seeds=comparison.seeds))
     assert text.startswith(f"X is {words}")
     assert text.endswith(". It trains 1.8 times slower.")
+
+
+def test_seeds_are_named_where_the_models_have_others_too():
+    both, one = compared("X", "Y", 2.0, 2.1), compared("X", "Y", 2.0)
+    assert describe_comparison(both, two()).startswith("X beats Y by 2.0 BLEU (p = 0.003 on seeds 1, 2) and")
+    assert describe_comparison(one, two()).startswith("X is 2.0 BLEU ahead of Y on seed 1 (p = 0.003): ")
+
+
+def test_no_model_wins_by_a_seed_that_failed():
+    """With its bad seed, which failed, X would be behind Y."""
+    x = [run_of("X", seed, wrong=0, bleu=99.0) for seed in (1, 3)]
+    y = [run_of("Y", seed, wrong=wrong, bleu=90.0 - wrong) for seed, wrong in ((1, 4), (2, 0), (3, 4))]
+    finished = finished_of(*x, *y, failed=[("X", 2), ("Z", 1)])
+    found = compare_models({"test": score_tests(finished, resamples=20)["test"]}, trials=300)
+    assert {each.failed for each in found} == {("X seed 2",)}
+    certain = [replace(each, p=0.001) for each in found if each.metric == "bleu"]
+    assert certain[0].inconclusive_reason == "failed, and so left out: X seed 2"
+    assert replace(certain[0], failed=()).inconclusive_reason is None
+    first, second = headlines(finished, certain)
+    assert first.startswith(f"X is {-certain[0].difference:.1f} BLEU ahead of Y on seeds 1, 3 but cannot be")
+    assert first.endswith(" be said to beat it: failed, and so left out: X seed 2.")
+    assert second == "Not compared, as all runs failed: Z."
+
+
+def test_models_are_ranked_by_the_seeds_that_all_have():
+    """By the mean of its own seeds, b would be first; of seed 1, a."""
+    runs = [run_of("a", 1, bleu=30.0), run_of("a", 2, bleu=10.0), run_of("b", 1, bleu=25.0)]
+    assert headlines(finished_of(*runs), [compared("a", "b", 5.0)]) == [
+        "a is 5.0 BLEU ahead of b on seed 1 (p = 0.003): significant on this test set, with one seed."
+    ]
 
 
 @pytest.fixture

@@ -186,7 +186,7 @@ def test_each_comparison_is_announced(caplog: pytest.LogCaptureFixture):
         ({"differences": (2.0, -0.5, 3.0)}, None),
         (
             {"intervals": Intervals(Interval(1, 4), None, None)},
-            "significant on this test set; other seeds not run",
+            "significant on this test set, with one seed",
         ),
         ({"intervals": Intervals(Interval(1, 4), None, None), "p": 0.3}, "p = 0.3 is not below 0.05"),
         (
@@ -255,5 +255,5 @@ def test_p_is_formatted_with_two_digits(p: float, words: str):
 def test_one_seed_never_wins():
     comparison, _ = compare_models(scored(bad={1: ["x"] * 40}, good={1: REFERENCES}), trials=300)
     assert (comparison.difference, comparison.p < 0.05) == (pytest.approx(100), True)
-    assert comparison.inconclusive_reason == "significant on this test set; other seeds not run"
+    assert comparison.inconclusive_reason == "significant on this test set, with one seed"
     assert not comparison.beats

@@ -16,7 +16,7 @@ from compare.report.tables.layout import TextTable
 from compare.report.tables.shapes import load_table
 from compare.report.tables.table import render_table
 from compare.results.columns import COLUMNS
-from compare.results.store import Result, save_result
+from compare.results.store import Result, load_results, read_result, save_result, to_frame
 from compare.scoring.metrics import METRICS
 from tests.kits.cli import Refusal
 
@@ -39,6 +39,47 @@ def test_a_wide_table_has_a_column_for_each_seed(rows: Path):
     for label, seed in SCORES:
         (value,) = frame.loc[frame["label"] == label, f"bleu seed {seed}"]
         assert value == SCORES[label, seed]
+
+
+def test_notes_of_means_are_those_of_the_runs():
+    """Means have no value where the seeds differ, and no row for a run that failed."""
+    ends = [
+        ("updates", "done", "1" * 64, 0.9),
+        ("patience", "done", "2" * 64, 1.1),
+        (None, "failed", None, None),
+    ]
+    runs = [
+        Result(
+            **{"label": "a", "preset": "lstm", "seed": seed, "status": status, "stopped_by": end, "beam": 5},
+            **{"batch_hash": batches, "length_ratio": ratio, "reason": None if end else "loss became NaN"},
+        )
+        for seed, (end, status, batches, ratio) in enumerate(ends, start=1)
+    ]
+    means = to_frame([replace(runs[0], stopped_by=None, batch_hash=None, length_ratio=1.0)])
+    _, notes = render_table(means, runs=runs).split("\n\n")
+    assert f"batches {'1' * 12}, batches {'2' * 12}" in notes
+    assert "- Warning: not in the means: a seed 3 (failed: loss became NaN)\n" in notes
+    assert "a seed 1 0.900, a seed 2 1.100" in notes
+    assert "- Stopped by the budget, with all updates used: a\n" in notes
+    assert "- Stopped by patience, as validation no longer improved: a\n" in notes
+
+
+@pytest.mark.parametrize("shape", ["aggregated", "wide"])
+def test_a_run_that_failed_is_named_below_means(copy: Path, shape: str, capsys: pytest.CaptureFixture[str]):
+    result = replace(read_result(copy / "luong-seed1"), status="failed", reason="loss became NaN")
+    save_result(copy / "luong-seed1", result)
+    assert main(["table", str(copy), "--shape", shape]) == 0
+    assert "- Warning: not in the means: luong seed 1 (failed: loss became NaN)\n" in capsys.readouterr().out
+
+
+def test_folders_of_one_name_are_told_apart(rows: Path, tmp_path: Path):
+    other = tmp_path / "other" / "runs"
+    shutil.copytree(rows, other)
+    frame = load_table([rows, other, rows], "wide")
+    parent = tmp_path.name
+    assert list(frame["experiment"]) == [f"{parent}/runs"] * 2 + ["other/runs"] * 2
+    assert len(load_results(rows, other, rows)) == 2 * len(SCORES)
+    assert set(load_results(rows)["experiment"]) == {"runs"}
 
 
 def test_an_aggregated_table_has_a_row_a_model(finished: Path, capsys: pytest.CaptureFixture[str]):
