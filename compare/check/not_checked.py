@@ -7,8 +7,10 @@ from pathlib import Path
 from compare.check.experiment_files import REGISTRY, SOURCES
 from compare.check.findings import Gap
 from compare.check.run_data import CheckedRun
+from compare.experiment.converge import LONGER, ended_longer_runs
+from compare.experiment.convergence_file import NAME as CONVERGENCE
 from compare.results.ensemble_file import FOLDER, NAME
-from compare.training.file_names import CHECKPOINTS, STATE
+from compare.training.file_names import CHECKPOINTS, METRICS, STATE
 
 VIEWS = ("results.jsonl", "table.md", "table.csv", "table.json")
 
@@ -52,8 +54,10 @@ def files_not_read(folder: Path, runs: Sequence[CheckedRun], stored: Sequence[st
         runs: the runs that are checked.
         stored: names of those of which only hashes are.
     """
-    read = {folder / name for name in (REGISTRY, SOURCES, *VIEWS)}
-    read |= {path for path in (folder / FOLDER).glob("*/*") if path.name == NAME or path.suffix == ".hyp"}
+    read = {folder / name for name in (REGISTRY, SOURCES, CONVERGENCE, *VIEWS)}
+    read |= {folder / LONGER / name / METRICS for name in ended_longer_runs(folder)}
+    translations = (".hyp", ".hyp.gz")
+    read |= {path for path in (folder / FOLDER).glob("*/*") if path.name.endswith((NAME, *translations))}
     for run in runs:
         checkpoints = run.folder.folder / CHECKPOINTS
         read |= {run.folder.folder / "result.json", checkpoints / STATE, *run.folder.files().values()}

@@ -19,23 +19,35 @@ def read_timings(run: CheckedRun) -> Timings | None:
 def check_timings(runs: Sequence[CheckedRun]) -> Iterator[ComparedValue]:
     """Compare the timings of all finished runs with ``[bench]`` and with each other.
 
-    All models are timed in turn, on the same work; the seeds of a label share the timings of the lowest.
+    All models are timed in turn, on the same work; the seeds of a label share the timings of the lowest. In a
+    folder to which the runs of another machine were added, that holds for those that were timed together:
+    tables say that the others do not compare.
     """
     timed = {run.name: (run, timings) for run in runs if (timings := read_timings(run)) is not None}
     if len({run.folder.run.bench for run in runs}) == 1:  # otherwise the last one's, whichever it was
         for run, timings in timed.values():
             yield from _check_amounts(run, timings)
+    sessions: dict[str | None, list[tuple[CheckedRun, Timings]]] = {}
+    for run, timings in timed.values():
+        together = timings.session.timed_together if timings.session else None
+        sessions.setdefault(together, []).append((run, timings))
+    for session in sessions.values():
+        yield from _check_session(session)
+
+
+def _check_session(timed: Sequence[tuple[CheckedRun, Timings]]) -> Iterator[ComparedValue]:
+    """Compare runs that were timed together, or before that was recorded."""
     for name, value in _COMMON.items():
-        values = {run: value(timings) for run, (_, timings) in timed.items()}
+        values = {run.name: value(timings) for run, timings in timed}
         most = max(values.values(), key=list(values.values()).count, default=None)
         for run_name, own in values.items():
             yield ComparedValue(run_name, f"speed.json: {name}, as in other runs", own, most)
-    for run, timings in timed.values():
-        same_label = [other for other in runs if other.result.label == run.result.label]
-        first = min(same_label, key=lambda other: other.result.seed)
+    for run, timings in timed:
+        same_label = [each for each in timed if each[0].result.label == run.result.label]
+        first, of_label = min(same_label, key=lambda each: each[0].result.seed)
         if timings.session is not None:
             yield ComparedValue(run.name, "speed.json: timed_run", timings.session.timed_run, first.name)
-            own = "those of its label" if timings == read_timings(first) else "others"
+            own = "those of its label" if timings == of_label else "others"
             yield ComparedValue(run.name, "speed.json: times", "those of its label", own)
 
 
@@ -65,7 +77,6 @@ def _check_amounts(run: CheckedRun, timings: Timings) -> Iterator[ComparedValue]
 
 
 _COMMON: dict[str, Callable[[Timings], Any]] = {
-    "timed_together": lambda timings: timings.session and timings.session.timed_together,
     "sentences of train": lambda timings: timings.train and timings.train.sentences,
     "tokens of train": lambda timings: timings.train and timings.train.tokens,
     "sentences of greedy": lambda timings: timings.greedy and timings.greedy.sentences,

@@ -101,6 +101,7 @@ def study(
     runs: Annotated[
         Path | None, typer.Option(help="A finished experiment to read instead of training.")
     ] = None,
+    corpus: CorpusFolder = None,
     plugin: PluginModules = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -119,7 +120,7 @@ def study(
         print_visible(render_studies(as_json=as_json))
         return 0
     show_messages(quiet=quiet)
-    report = run_study(name, out, seed=seed, runs=runs)
+    report = run_study(name, out, seed=seed, runs=runs, data_root=corpus_folder(corpus))
     print_visible(report.to_json() if as_json else report.to_markdown(), end="")
     logger.info(f"written to {out / name}")
     return 0

@@ -68,7 +68,7 @@ def table(
         chosen = list(frame.columns)
     if caption and form != "latex":
         raise ValueError(f"--caption has no effect on {form}: add --form latex")
-    runs = [] if shape == TableShape.ROWS else load_results(*folders)
+    runs = () if shape == TableShape.ROWS else load_results(*folders)
     text = render_table(frame, form, chosen, caption=caption, runs=runs)
     below = ensembles_below(folders) if form == "markdown" else ""
     print_visible(text + below, end="")

@@ -56,13 +56,16 @@ def read_kept(folder: Path, out: Path, added: Sequence[RunFolder]) -> list[RunFo
 
 
 def merge_registries(folder: Path, out: Path) -> dict[str, Any]:
-    """Merge experiment.json of two folders, where there are any: ``asked_seeds`` has the seeds of both."""
+    """Merge experiment.json of two folders, where there are any; what it says by run or label is of both."""
     old, new = _registry(out), _registry(folder)
     asked: dict[str, set[int]] = {}
     for registry in (old, new):
         for label, seeds in registry.get("asked_seeds", {}).items():
             asked.setdefault(label, set()).update(seeds)
     merged = {**old, **new}
+    for key in old.keys() & new.keys():
+        if isinstance(old[key], dict) and isinstance(new[key], dict):
+            merged[key] = {**old[key], **new[key]}
     if asked:
         merged["asked_seeds"] = {label: sorted(seeds) for label, seeds in asked.items()}
     return merged

@@ -144,17 +144,21 @@ def _change_settings(folder: Path, runs: Sequence[RunFolder], updates: int) -> N
     """
     path = folder / "experiment.json"
     registry = read_registry(path)
-    before = {run.name: RunFolder.read(run.folder).run.train.max_updates for run in runs}
-    if EXTENSION not in registry and set(before.values()) == {updates}:
+    before = {RunFolder.read(run.folder).run.train.max_updates for run in runs}
+    if EXTENSION not in registry and before == {updates}:
         return  # changed by an earlier call
     with ExitStack() as locks:
         for run in runs:
             locks.enter_context(lock_folder(run.folder))
         if EXTENSION not in registry:
-            registry[EXTENDED] = {**registry.get(EXTENDED, {}), **before}
+            results = [result for run in runs if (result := read_result(run.folder)).status == "done"]
+            ended = {each.run: each.updates for each in results if each.stopped_by != "patience"}
+            registry[EXTENDED] = {**registry.get(EXTENDED, {}), **ended}
             registry[EXTENSION] = updates
             _write(path, registry)
-            logger.info(f"{folder}: extended to {updates:,} updates: {', '.join(before)}")
+            logger.info(f"{folder}: extended to {updates:,} updates: {', '.join(ended) or 'none'}")
+            if patient := [each.run for each in results if each.run not in ended]:
+                logger.info(f"ended by patience, as they will again: {', '.join(patient)}")
         for run in runs:
             (run.folder / "result.json").unlink(missing_ok=True)
             write_atomically(run.config, run.run.to_toml())

@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +87,7 @@ def publish_experiment(
     everything = [*(read_result(run.folder) for run in kept), *results]
     missing = [each for each in left_out if each.run not in {run.name for run in kept}]
     texts = _describe_experiment(registry, out.resolve().name, everything, [*kept, *begun], missing)
-    texts |= _convergence([out, folder] if kept else [folder], [*kept, *begun])
+    texts |= _convergence({out: kept, folder: begun})
     ensembles = _find_ensembles(folder, {run.name for run in begun})
     search = _search_files(folder, None if tuning is None else Path(tuning))
     if add and not search:
@@ -143,18 +143,21 @@ def _describe_experiment(
     }
 
 
-def _convergence(folders: Sequence[Path], runs: Sequence[RunFolder]) -> dict[str, str]:
-    """Return convergence.json, by name, with the hashes of the published settings; {} where there is none."""
-    found = [folder for folder in folders if (folder / CONVERGENCE).exists()]
-    if not found:
-        return {}
-    hashes = {run.config_hash: _hash(published_config(run)) for run in runs}
-    entries = {
-        name: dataclasses.replace(entry, config_hash=hashes.get(entry.config_hash, entry.config_hash))
-        for folder in found
-        for name, entry in read_convergence(folder).items()
-    }
-    return {CONVERGENCE: to_json(entries)}
+def _convergence(runs: Mapping[Path, Sequence[RunFolder]]) -> dict[str, str]:
+    """Return convergence.json, by name, with the hashes of the published settings; {} where there is none.
+
+    Args:
+        runs: by the folder of their experiment, those that are published; entries of others are left out.
+    """
+    entries = {}
+    for folder, published in runs.items():
+        measured = read_convergence(folder)
+        for run in published:
+            if (entry := measured.get(run.name)) is not None:
+                is_current = entry.config_hash == run.config_hash
+                config_hash = _hash(published_config(run)) if is_current else entry.config_hash
+                entries[run.name] = dataclasses.replace(entry, config_hash=config_hash)
+    return {CONVERGENCE: to_json(entries)} if entries else {}
 
 
 def _search_files(folder: Path, tuning: Path | None) -> list[Path]:

@@ -169,8 +169,9 @@ def _record(scored: Sequence[tuple[_System, Mapping[str, SegmentScores]]], test:
         experiments.setdefault(system.folder.folder.parent, {})[system.folder.folder] = scores
     for experiment, new in experiments.items():
         _refuse_other_signatures(experiment, new, test)
-    results = [_with_scores(read_result(system.folder.folder), scores, test) for system, scores in scored]
-    for (system, scores), result in zip(scored, results, strict=True):
+    for system, scores in scored:
+        _with_scores(read_result(system.folder.folder), scores, test)  # refused before anything is written
+    for system, scores in scored:
         folder = system.folder
         known = read_external(folder.external)
         added = {
@@ -179,6 +180,7 @@ def _record(scored: Sequence[tuple[_System, Mapping[str, SegmentScores]]], test:
         }
         with lock_folder(folder.folder.parent, wait=True):
             write_external(folder.external, {**known, test: {**known.get(test, {}), **added}})
+            result = _with_scores(read_result(folder.folder), scores, test)  # as another process left it
             files = {**result.files, folder.external.name: hash_file(folder.external)}
             save_result(folder.folder, replace(result, files=files))
     for experiment in experiments:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from compare.analysis.finished_experiment import load_finished
 from compare.analysis.table import Row, Table
 from compare.experiment.contrastive import ContrastAccuracy, contrast_runs, measure_contrasts
 from compare.report.plots.style import make_panels
@@ -52,9 +53,10 @@ agreement is learned from {learned:g}% on. Hold means with all seeds; undecided:
 def run(settings: Settings) -> StudyResult:
     """Train the families, or read a finished experiment, and measure contrastive accuracy."""
     per_group = 2 if settings.quick else 150
-    method, accuracies = (
-        train(settings, per_group) if settings.runs is None else read(settings.runs, per_group)
-    )
+    if settings.runs is None:
+        method, accuracies = train(settings, per_group)
+    else:
+        method, accuracies = read(settings.runs, per_group, settings.data_root)
     rows = [
         {"model": family, "seed": number, **summarise(seed)}
         for family, seeds in accuracies.items()
@@ -95,13 +97,13 @@ def train(settings: Settings, per_group: int) -> tuple[str, Accuracies]:
     return TRAINED.format(d=d, dropout=dropout, pairs=pairs, plan=plan.text, warmup=warmup), accuracies
 
 
-def read(folder: Path, per_group: int) -> tuple[str, Accuracies]:
+def read(folder: Path, per_group: int, data_root: str = "") -> tuple[str, Accuracies]:
     """Measure the finished runs of an experiment.
 
     Raises:
         ValueError: it lacks an LSTM with attention or a Transformer, or they have no seed in common.
     """
-    families = runs_by_family(folder)
+    families = runs_by_family(load_finished(folder, data_root=data_root))
     missing = [family for family in (RECURRENT, TRANSFORMER) if family not in families]
     seeds = sorted(set.intersection(*map(set, families.values()))) if families else []
     if missing or not seeds:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from compare.analysis.finished_experiment import FinishedRun, load_finished
+from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, load_finished
 from compare.models.registry import Architecture
 from compare.studies.families import PLAIN, RECURRENT, TRANSFORMER
 from data.corpus import Pairs
@@ -24,9 +24,14 @@ class Translations(NamedTuple):
     """Name of the first model of each kind present."""
 
 
-def read_translations(folder: Path) -> Translations:
-    """Read the translations of the first test set by an experiment's finished runs."""
-    finished = load_finished(folder)
+def read_translations(folder: Path, data_root: str = "") -> Translations:
+    """Read the translations of the first test set by an experiment's finished runs.
+
+    Args:
+        folder: the experiment.
+        data_root: the folder of its corpus; empty: that of its config.
+    """
+    finished = load_finished(folder, data_root=data_root)
     test = finished.corpus.tests[0]
     translations = Translations(finished.corpus.splits[test], {}, {})
     for name, run in finished.named.items():
@@ -46,13 +51,13 @@ def kind_of(architecture: Architecture) -> str | None:
     return {"forward": FORWARD, "backward": REVERSED, "both": BOTH}.get(architecture.direction)
 
 
-def runs_by_family(folder: Path) -> dict[str, dict[int, FinishedRun]]:
+def runs_by_family(finished: FinishedExperiment) -> dict[str, dict[int, FinishedRun]]:
     """Find the finished runs of each family of ``TRANSLATORS``, by seed.
 
     Of several models of a family the first in the order of the table counts.
     """
     found: dict[str, dict[int, FinishedRun]] = {}
-    for runs in load_finished(folder).labels.values():
+    for runs in finished.labels.values():
         family = family_of(runs[0].run.model.architecture)
         if family is not None:
             found.setdefault(family, {run.result.seed: run for run in runs})

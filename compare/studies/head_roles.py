@@ -66,7 +66,7 @@ def run(settings: Settings) -> StudyResult:
     if settings.runs is None:
         method, translators, test = train(settings)
     else:
-        method, translators, test = read(settings.runs, 100)
+        method, translators, test = read(settings.runs, 100, settings.data_root)
     gold = _gold(test)
     rows: list[Row] = []
     for number, translator in enumerate(translators, start=1):
@@ -95,16 +95,17 @@ def train(settings: Settings) -> tuple[str, list[Translator], Pairs]:
     return method, [task.translator(model) for model in trained.models], task.test
 
 
-def read(folder: Path, tests: int) -> tuple[str, list[Translator], Pairs]:
+def read(folder: Path, tests: int, data_root: str = "") -> tuple[str, list[Translator], Pairs]:
     """Load the Transformer of a finished experiment, all seeds, and the first pairs of its test set.
 
     Raises:
         ValueError: the experiment has no finished Transformer, or its weights are missing.
     """
-    runs = runs_by_family(folder).get(TRANSFORMER)
+    finished = load_finished(folder, data_root=data_root)
+    runs = runs_by_family(finished).get(TRANSFORMER)
     if runs is None:
         raise ValueError(f"{folder} has no finished Transformer: nothing to measure")
-    corpus = load_finished(folder).corpus
+    corpus = finished.corpus
     pairs = Pairs(*(column[:tests] for column in corpus.splits[corpus.tests[0]]))
     translators = [load_model(run.folder) for _, run in sorted(runs.items())]
     return READ.format(folder=folder.resolve().name), translators, pairs

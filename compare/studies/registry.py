@@ -172,6 +172,7 @@ def run_study(
     seed: int = 1,
     quick: bool = False,
     runs: str | Path | None = None,
+    data_root: str = "",
 ) -> "StudyReport":
     """Run a study and write its report into ``folder``/<name>; restore torch's random state.
 
@@ -182,12 +183,13 @@ def run_study(
         quick: whether to use small sizes, for tests; the figures then mean nothing.
         runs: a finished experiment to read instead of training, for studies that can (``reversal``,
             ``contrastive``, ``head-roles``).
+        data_root: the folder of the corpus of ``runs``; empty: that of their config.
 
     Returns:
         The report, also written as JSON, Markdown and plots: claims with verdicts, tables, conditions.
 
     Raises:
-        ValueError: unknown study, or ``runs`` for a study that reads none.
+        ValueError: unknown study, or ``runs`` for a study that reads none, or ``data_root`` without ``runs``.
     """
     if name not in STUDIES:
         raise ValueError(f"unknown study {name!r}; {did_you_mean(name, STUDIES)} (attnbench study lists all)")
@@ -195,6 +197,8 @@ def run_study(
     folder, runs = Path(folder), None if runs is None else Path(runs)
     if runs is not None and not study.reads_runs:
         raise ValueError(f"study {name} reads no finished runs: leave them out")
+    if data_root and runs is None:
+        raise ValueError("data.root is the corpus of finished runs: name these too, with --runs")
     import torch
 
     from compare.studies.study_report import StudyReport
@@ -204,7 +208,7 @@ def run_study(
     start = time.perf_counter()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        settings = Settings(seed=seed, quick=quick, runs=runs)
+        settings = Settings(seed=seed, quick=quick, runs=runs, data_root=data_root)
         measure = study.run or import_module(f".{name.replace('-', '_')}", __package__).run
         findings: StudyResult = measure(settings)
     seconds = time.perf_counter() - start

@@ -46,7 +46,7 @@ def run(settings: Settings) -> StudyResult:
     else:
         method, translations = (
             READ.format(folder=settings.runs.resolve().name),
-            read_translations(settings.runs),
+            read_translations(settings.runs, settings.data_root),
         )
     buckets = by_length(translations.pairs.src)
     references = translations.pairs.tgt

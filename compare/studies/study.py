@@ -24,6 +24,8 @@ class Settings:
     """Whether to use small sizes, for tests; the figures then mean nothing."""
     runs: Path | None
     """Folder of a finished experiment to read instead of training."""
+    data_root: str = ""
+    """Folder of its corpus; empty: that of its config."""
 
 
 Measured = float | Sequence[float]

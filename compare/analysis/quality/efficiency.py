@@ -55,7 +55,7 @@ def time_to_quality(curves: Sequence[Row], shares: Sequence[float] = BLEU_SHARES
             rows.append({**names, **{cost: first[cost] for cost in COSTS}})
     caption = (
         f"Cost of the first validation whose BLEU is a share of the best of all runs ({best:.1f}); "
-        "a dash where it never did."
+        "a dash where it, or a run that a mean is of, never did."
     )
     return Table(caption, rows)
 

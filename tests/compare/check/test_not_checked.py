@@ -107,6 +107,7 @@ def test_plots_and_reports_are_named(forged: Path):
     (forged / "plots").mkdir()
     (forged / "plots" / "learning-curves.svg").write_text("<svg/>")
     (forged / "report.html").write_text("<html/>")
+    (forged / "convergence.json").write_text("{}")  # which is read
     (line,) = (line for line in check_experiment(forged).not_checked if line.startswith("files that"))
     assert line == "files that no figure comes from: encoded/*, */log.txt, plots/*, report.html"
 

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,11 @@ from compare.cli import main
 from compare.experiment import extend
 from compare.experiment.extend import extend_experiment, plan_extension
 from compare.results.run_folder import RunFolder
-from compare.results.store import read_results
+from compare.results.store import read_result, read_results, save_result
 from compare.training.metrics_log import read_metrics
 from data.text.files import hash_file, write_atomically
 from tests.kits.cli import ROWS, Refusal, files
+from tests.kits.paths import ROOT
 
 SETTINGS = (
     *("models.*.schedule=inverse-sqrt", "train.valid_every=4"),
@@ -145,3 +147,19 @@ def test_what_would_differ_from_longer_training_is_refused(folder: Path, old: st
     with pytest.raises(ValueError, match=r"\S") as caught:
         plan_extension(folder, 14)
     assert part in str(caught.value)
+
+
+def test_runs_that_patience_ended_are_not_called_extended(tmp_path: Path):
+    """It ends them again at once; the published run ended at update 13,284 of 24,600."""
+    published, folder = ROOT / "results" / "multi30k-de-en", tmp_path / "runs"
+    registry = json.loads((published / "experiment.json").read_text())
+    del registry["published"]
+    for stopped_by, extended in (("patience", {}), ("updates", {"lstm-seed1": 13284})):
+        shutil.copytree(published / "lstm-seed1", folder / "lstm-seed1", dirs_exist_ok=True)
+        (folder / "experiment.json").write_text(json.dumps(registry | {"runs": ["lstm-seed1"]}))
+        result = replace(read_result(folder / "lstm-seed1"), stopped_by=stopped_by)
+        save_result(folder / "lstm-seed1", result)
+        (folder / "lstm-seed1" / "checkpoints").mkdir(exist_ok=True)
+        (folder / "lstm-seed1" / "checkpoints" / "trainer.pt").touch()
+        extend._change_settings(folder, extend.plan_extension(folder, 29520), 29520)
+        assert json.loads((folder / "experiment.json").read_text())["extended"] == extended

@@ -315,7 +315,7 @@ def test_records_of_longer_runs_and_of_a_search(copy: Path, tmp_path: Path, refu
     for number, (tuning, text) in enumerate(texts.items()):
         out = publish_experiment(copy, tmp_path / f"out{number}", tuning=tuning)
         assert (out / "trials.jsonl").read_text() == text
-        assert json.loads((out / "convergence.json").read_text()) == {}
+        assert not (out / "convergence.json").exists()  # no run was measured
         assert (out / "tune.json").exists() == (tuning is not None)
         again = publish_experiment(out, tmp_path / f"again{number}")
         assert (again / "trials.jsonl").read_text() == text

@@ -5,7 +5,9 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
@@ -14,7 +16,8 @@ import pytest
 
 from compare import add_run_scores, build_report, check_experiment, load_results, publish_experiment
 from compare.cli import main
-from compare.results.store import read_result
+from compare.integrations import run_scores
+from compare.results.store import read_result, save_result
 from compare.system.locks import lock_folder
 from tests.kits.cli import Refusal
 from tests.kits.forgery import edit_json, renew_figures, renew_hashes, renew_views
@@ -91,6 +94,27 @@ def test_files_of_scores_of_one_run_or_all(copy: Path, write_scores: Callable[..
     add_run_scores(copy, [human])
     assert load_results(copy)["human"].tolist() == [3.5, 4.5]
     assert changes(copy) == []
+
+
+def test_a_timing_that_ends_meanwhile_is_kept(
+    copy: Path, write_scores: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+):
+    """Models are timed under the lock of the experiment, for which the scores wait."""
+    lock = run_scores.lock_folder
+
+    @contextmanager
+    def wait_for_timing(folder: Path, **options: bool) -> Iterator[None]:
+        if folder == copy:
+            for row in ROWS:
+                save_result(copy / row, replace(read_result(copy / row), train_tokens_per_s=1234.0))
+        with lock(folder, **options):
+            yield
+
+    monkeypatch.setattr(run_scores, "lock_folder", wait_for_timing)
+    add_run_scores(copy, [write_scores()])
+    rows = load_results(copy)
+    assert rows["train_tokens_per_s"].tolist() == [1234.0] * 2
+    assert rows["human"].notna().all()
 
 
 def test_scores_are_published_and_checked_there(

@@ -1,5 +1,6 @@
 """Study of reversed sources: finished runs are read and compared by length, or rejected."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -89,7 +90,12 @@ def test_a_finished_experiment_is_read(experiment, tmp_path):
     folder = experiment(
         {"plain": (*PLAIN, NONSENSE), "back": (*REVERSED, SENTENCES), "tf": ("transformer", {}, SENTENCES)}
     )
-    report = run_study("reversal", tmp_path / "studies", runs=folder)
+    moved = shutil.move(tmp_path / "corpus", tmp_path / "moved")
+    with pytest.raises(FileNotFoundError, match=r"--set data\.root=FOLDER"):
+        run_study("reversal", tmp_path / "studies", runs=folder)
+    with pytest.raises(ValueError, match="name these too, with --runs"):
+        run_study("reversal", tmp_path / "studies", data_root=str(moved))
+    report = run_study("reversal", tmp_path / "studies", runs=folder, data_root=str(moved))
     scores = {row["model"]: row for row in rows(report, "bleu")}
     assert scores["back"] == {"model": "back", "all": 100, "5": 100, "7": 100, "8": 100}
     assert scores["plain"]["all"] < 5
