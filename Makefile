@@ -23,7 +23,7 @@ help: ## Show this list
 
 setup: $(STAMP) ## Make the environment
 
-compare: $(STAMP) ## Compare four families on the embedded corpus (5 to 10 minutes on 2 cores)
+compare: $(STAMP) ## Compare four families on the built-in corpus (5 to 10 minutes on 2 cores)
 	$(PY) -m compare run configs/demo.toml $(ARGS)
 
 results: $(STAMP) ## List the published results; NAME=demo [DATA=PARENT of multi30k] makes one of them again

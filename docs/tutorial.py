@@ -15,12 +15,12 @@
 #
 # This tutorial builds the ideas of neural machine translation in the order in which they were published: an
 # encoder-decoder without attention, the attention of Bahdanau, the variants of Luong, and the Transformer.
-# Each step is a few lines with the models of attnbench, trained in seconds on one core. All outputs and
-# pictures below were made by the code above them.
+# Each step is a few lines with the models of attnbench, trained in seconds on one core.
 #
-# The file `docs/tutorial.py` runs as it is (`python docs/tutorial.py`), and opens as a notebook in editors
-# that know the percent format, or after `jupytext --to notebook docs/tutorial.py`. It needs attnbench and
-# nothing else.
+# On the documentation site (`make docs`) outputs and pictures stand below the code that made them.
+# `python docs/tutorial.py` prints the results without the pictures. To see these too, open the file as a
+# notebook: in an editor that knows the percent format, or after `jupytext --to notebook docs/tutorial.py`
+# (both need Jupyter).
 #
 # You should know what an LSTM, a softmax and a training loop are.
 

@@ -1,4 +1,4 @@
-"""Shared fixtures: a tiny experiment, the embedded corpus and studies, each made once per session."""
+"""Shared fixtures: a tiny experiment, the built-in corpus and studies, each made once per session."""
 
 import random
 import shutil

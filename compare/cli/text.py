@@ -262,7 +262,7 @@ def contrast(
     """Test whether models prefer right translations.
 
     Pairs of a right and a wrong translation that differ in one point (agreement over a distance, place of the
-    verb, choice of a word), made by the grammar of the embedded corpus.
+    verb, choice of a word), made by the grammar of the built-in corpus.
 
     Example: attnbench contrast runs/demo/*-seed1
     """

@@ -52,7 +52,7 @@ class DataConfig:
             raise ValueError(f"src and tgt are both {self.src!r}: a translation needs two languages")
         if not self.root and (self.src, self.tgt) != ("en", "de"):
             raise ValueError(
-                f"the embedded corpus is en -> de, found {self.src} -> {self.tgt}: "
+                f"the built-in corpus is en -> de, found {self.src} -> {self.tgt}: "
                 "set data.root to the folder of your corpus"
             )
 

@@ -109,10 +109,10 @@ class RegularizationConfig:
     dropout, or simcut, which compares with a pass that lacks some tokens; the formulas are in
     compare/training/consistency.py."""
     consistency_weight: float | None = None
-    """Weight alpha of that divergence; by default 2.5 for r-drop and 3 for simcut. ``weight`` resolves it."""
+    """Weight alpha of that divergence; by default 2.5 for r-drop and 3 for simcut."""
     cut: float | None = None
     """Probability of a source or target token that its embedding is set to zero in the second pass of simcut;
-    by default 0.05. ``cut_probability`` resolves it."""
+    by default 0.05."""
     subword_sampling: float = 0.0
     """Segment the training text anew for each epoch: of a bpe vocabulary the probability that a merge is
     dropped (BPE-dropout, Provilkov et al. 2020), of a unigram one the exponent alpha of the probabilities

@@ -55,7 +55,7 @@ def contrast_runs(
 ) -> Mapping[str, Sequence[ContrastAccuracy]]:
     """Measure the contrastive accuracy of finished runs that translate English to German.
 
-    The pairs are made by the grammar of the embedded corpus; those whose source is in the training set of a
+    The pairs are made by the grammar of the built-in corpus; those whose source is in the training set of a
     run on that corpus are left out for all runs.
 
     Args:

@@ -26,23 +26,25 @@ def list_ends_of_training(rows: Sequence[Row]) -> list[str]:
         if row.get("status", "done") == "done":
             models.setdefault((row.get("experiment"), row.get("label")), []).append(row)
     for (_, label), runs in models.items():
-        for note in _notes(runs):
-            labels.setdefault(note, []).append(str(label))
+        for note, holding in _notes(runs):
+            some = f" ({holding} of {len(runs)} seeds)" if holding < len(runs) else ""
+            labels.setdefault(note, []).append(f"{label}{some}")
     notes = sorted(labels, reverse=True)  # ends of training first, what is not known last
     return [f"{note}: {', '.join(dict.fromkeys(labels[note]))}" for note in notes]
 
 
-def _notes(runs: Sequence[Row]) -> Iterator[str]:
-    """Yield the notes that hold for the runs of one model."""
-    ends = {row.get("stopped_by") for row in runs}
-    yield from (note for end, note in ENDS.items() if end in ends)
+def _notes(runs: Sequence[Row]) -> Iterator[tuple[str, int]]:
+    """Yield the notes on the runs of one model, and for how many of them each holds."""
+    ends = [row.get("stopped_by") for row in runs]
+    yield from ((note, ends.count(end)) for end, note in ENDS.items() if end in ends)
     measured = [row for row in runs if None not in (row.get("longer_gain"), row.get("longer_factor"))]
     for row in measured:
         if row["longer_gain"] >= STILL_IMPROVING:
             gain = f"{row['longer_factor']:g}x updates gain at least {STILL_IMPROVING} validation BLEU"
-            yield f"Still improving when stopped ({gain})"
-    if not measured and ends != {"patience"} and not are_language_models(runs):
-        yield NOT_MEASURED
+            yield f"Still improving when stopped ({gain})", len(runs)
+    unknown = len(ends) - ends.count("patience")
+    if not measured and unknown and not are_language_models(runs):
+        yield NOT_MEASURED, unknown
 
 
 def render_convergence(entries: Sequence[Convergence], *, as_json: bool = False) -> str:

@@ -1,9 +1,8 @@
 """Documentation of the columns of the data frame of results."""
 
-import ast
-import inspect
 from dataclasses import fields
 
+from compare.config.field_docstrings import field_docstrings
 from compare.results.columns import COLUMNS
 from compare.results.result import Result
 from compare.results.score_columns import score_column
@@ -29,7 +28,7 @@ def describe_columns() -> list[dict[str, str]]:
             "description": "Name of the experiment's folder.",
         }
     ]
-    described = _field_docstrings()
+    described = field_docstrings(Result)
     for field in fields(Result):
         if field.name not in FURTHER:
             rows.append(
@@ -48,16 +47,3 @@ def _heading(name: str) -> str:
     if name in METRICS:
         return score_column(name).heading
     return COLUMNS[name].heading if name in COLUMNS else ""
-
-
-def _field_docstrings() -> dict[str, str]:
-    """Return the text below each field of ``Result``, in one line."""
-    (definition,) = ast.parse(inspect.getsource(Result)).body
-    assert isinstance(definition, ast.ClassDef)
-    found, name = {}, ""
-    for node in definition.body:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            name = node.target.id
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and name:
-            found[name] = " ".join(str(node.value.value).split()).replace("``", "`")
-    return found

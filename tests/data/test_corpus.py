@@ -1,4 +1,4 @@
-"""Corpora: files as users have them, the error of every fault, and the embedded corpus."""
+"""Corpora: files as users have them, the error of every fault, and the built-in corpus."""
 
 import dataclasses
 import gzip

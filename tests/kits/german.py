@@ -1,4 +1,4 @@
-"""A recogniser of the German that the embedded corpus may contain; it knows nothing of the generator.
+"""A recogniser of the German that the built-in corpus may contain; it knows nothing of the generator.
 
 ``accepts(sentence)`` says whether some reading of it has noun phrases that agree, cases that fit prepositions
 and verbs, a finite verb that agrees with its subject and stands in its place, the right auxiliary, and the

@@ -1,4 +1,4 @@
-"""Helpers for tests of the embedded corpus: the links of a pair, and the definition of a word."""
+"""Helpers for tests of the built-in corpus: the links of a pair, and the definition of a word."""
 
 from data.grammar import AlignedPair
 

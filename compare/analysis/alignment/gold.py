@@ -77,7 +77,7 @@ class Gold:
 
 
 def word_pairs(pairs: Pairs) -> tuple[WordPair, ...]:
-    """Split sentence pairs into words with ``split_words``, as the links of the embedded corpus expect."""
+    """Split sentence pairs into words with ``split_words``, as the links of the built-in corpus expect."""
     return tuple(
         WordPair(src, tgt, tuple(split_words(src)), tuple(split_words(tgt)))
         for src, tgt in zip(pairs.src, pairs.tgt, strict=True)
@@ -101,13 +101,13 @@ def corpus_gold(corpus: Corpus, split: str) -> Gold:
     """Return the gold links that come with a corpus.
 
     Raises:
-        ValueError: the corpus has no gold links (only the embedded corpus has), or no such split.
+        ValueError: the corpus has no gold links (only the built-in corpus has), or no such split.
     """
     pairs = get_split(corpus, split)
     if not pairs.links:
         raise ValueError(
             f"corpus {corpus.name} has no gold links for {split}: "
-            "align a run of the embedded corpus, or read links of your own with read_gold"
+            "align a run of the built-in corpus, or read links of your own with read_gold"
         )
     context = f"{corpus.name}.{split}"
     links = (parse_pharaoh(line, f"{context}, pair {n}") for n, line in enumerate(pairs.links, start=1))

@@ -1,6 +1,6 @@
 """Numbers spelled out in English and German, for any corpus with one of these target languages.
 
-The words are ordinary English and German. The list is that of the embedded corpus' grammar, to avoid a second
+The words are ordinary English and German. The list is that of the built-in corpus' grammar, to avoid a second
 one; nothing else here depends on that corpus.
 """
 

@@ -148,7 +148,7 @@ def test_a_misspelt_name_is_named_with_the_nearest(tmp_path: Path, text: str, pa
         ("decode.length_normalization = 'wo'", ["wu, length, both", "'wo'"]),
         ("bench.repeats = 0", ["repeats", "at least 1"]),
         ("data.src = 'de'", ["src and tgt are both 'de'"]),
-        ("data.tgt = 'fr'", ["embedded corpus is en -> de", "data.root"]),
+        ("data.tgt = 'fr'", ["built-in corpus is en -> de", "data.root"]),
     ],
 )
 def test_a_value_that_cannot_be_is_refused(tmp_path: Path, setting: str, parts: list[str]):

@@ -9,7 +9,7 @@ from tests.kits.paths import ROOT
 
 
 def test_the_page_is_that_of_the_code():
-    regenerate = runpy.run_path(str(ROOT / "benchmarks" / "columns.py"))["regenerate"]
+    regenerate = runpy.run_path(str(ROOT / "benchmarks" / "reference.py"))["regenerate"]
     page = (ROOT / "docs" / "data-frame.md").read_text(encoding="utf-8")
     assert "| `bleu` " in page
     assert regenerate(page) == page

@@ -1,4 +1,4 @@
-"""The grammar of the embedded corpus: correct German, exact links, unambiguous ends of clauses."""
+"""The grammar of the built-in corpus: correct German, exact links, unambiguous ends of clauses."""
 
 import dataclasses
 import random

@@ -1,4 +1,4 @@
-"""Splits of the embedded corpus: unambiguous, without overlap, and not solved by a word-for-word gloss."""
+"""Splits of the built-in corpus: unambiguous, without overlap, and not solved by a word-for-word gloss."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""Gold word links: file formats, invalid links, and the embedded corpus."""
+"""Gold word links: file formats, invalid links, and the built-in corpus."""
 
 import gzip
 from pathlib import Path

@@ -60,8 +60,8 @@ def test_notes_of_means_are_those_of_the_runs():
     assert f"batches {'1' * 12}, batches {'2' * 12}" in notes
     assert "- Warning: not in the means: a seed 3 (failed: loss became NaN)\n" in notes
     assert "a seed 1 0.900, a seed 2 1.100" in notes
-    assert "- Stopped by the budget, with all updates used: a\n" in notes
-    assert "- Stopped by patience, as validation no longer improved: a\n" in notes
+    assert "- Stopped by the budget, with all updates used: a (1 of 2 seeds)\n" in notes
+    assert "- Stopped by patience, as validation no longer improved: a (1 of 2 seeds)\n" in notes
 
 
 @pytest.mark.parametrize("shape", ["aggregated", "wide"])
