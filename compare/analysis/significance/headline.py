@@ -12,8 +12,8 @@ from compare.scoring.metrics import METRICS
 def headlines(finished: FinishedExperiment, comparisons: Sequence[Comparison]) -> list[str]:
     """Compare the best model with every other model, in the order of their BLEU.
 
-    BLEU is the mean over the seeds that all models have, so that none is ahead for want of a bad seed; where
-    they have none in common, the mean over all of a model.
+    BLEU is the mean over seeds, without those with which another model failed: none is ahead because its bad
+    seed is missing.
 
     Args:
         finished: the experiment.
@@ -97,10 +97,11 @@ def _describe_speed(first: Sequence[FinishedRun], second: Sequence[FinishedRun])
 
 
 def _mean_bleu(finished: FinishedExperiment) -> dict[str, float]:
-    """Average BLEU on the first test set by label, over the seeds of all labels if there are any."""
-    models = finished.labels
-    common = set.intersection(*({run.result.seed for run in runs} for runs in models.values()))
-    return {
-        label: fmean(run.result.bleu or 0.0 for run in runs if not common or run.result.seed in common)
-        for label, runs in models.items()
-    }
+    """Average BLEU on the first test set by label, over the seeds with which no model failed, if any."""
+    models, failures = finished.labels, finished.failed_seeds
+    failed = {seed for label in models for seed in failures.get(label, ())}
+    means = {}
+    for label, runs in models.items():
+        scores = {run.result.seed: run.result.bleu or 0.0 for run in runs}
+        means[label] = fmean([bleu for seed, bleu in scores.items() if seed not in failed] or scores.values())
+    return means
