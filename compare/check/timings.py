@@ -1,6 +1,6 @@
 """Check of speed.json: amounts of work against the config, and the common timing of all models."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from compare.check.findings import ComparedValue
@@ -23,20 +23,28 @@ def check_timings(runs: Sequence[CheckedRun]) -> Iterator[ComparedValue]:
     folder to which the runs of another machine were added, that holds for those that were timed together:
     tables say that the others do not compare.
     """
-    timed = {run.name: (run, timings) for run in runs if (timings := read_timings(run)) is not None}
-    if len({run.folder.run.bench for run in runs}) == 1:  # otherwise the last one's, whichever it was
-        for run, timings in timed.values():
-            yield from _check_amounts(run, timings)
     sessions: dict[str | None, list[tuple[CheckedRun, Timings]]] = {}
-    for run, timings in timed.values():
-        together = timings.session.timed_together if timings.session else None
-        sessions.setdefault(together, []).append((run, timings))
+    for run in runs:
+        if (timings := read_timings(run)) is not None:
+            together = timings.session.timed_together if timings.session else None
+            sessions.setdefault(together, []).append((run, timings))
     for session in sessions.values():
-        yield from _check_session(session)
+        replaced = {run.name for run in runs} - {run.name for run, _ in session}
+        yield from _check_session(session, replaced)
 
 
-def _check_session(timed: Sequence[tuple[CheckedRun, Timings]]) -> Iterator[ComparedValue]:
-    """Compare runs that were timed together, or before that was recorded."""
+def _check_session(
+    timed: Sequence[tuple[CheckedRun, Timings]], replaced: Collection[str]
+) -> Iterator[ComparedValue]:
+    """Compare runs that were timed together, or before that was recorded.
+
+    Args:
+        timed: the runs.
+        replaced: names of others, which may have taken the place of runs that were timed with these.
+    """
+    if len({run.folder.run.bench for run, _ in timed}) == 1:  # otherwise the last one's, whichever it was
+        for run, timings in timed:
+            yield from _check_amounts(run, timings)
     for name, value in _COMMON.items():
         values = {run.name: value(timings) for run, timings in timed}
         most = max(values.values(), key=list(values.values()).count, default=None)
@@ -46,9 +54,16 @@ def _check_session(timed: Sequence[tuple[CheckedRun, Timings]]) -> Iterator[Comp
         same_label = [each for each in timed if each[0].result.label == run.result.label]
         first, of_label = min(same_label, key=lambda each: each[0].result.seed)
         if timings.session is not None:
-            yield ComparedValue(run.name, "speed.json: timed_run", timings.session.timed_run, first.name)
+            lowest = of_label.session.timed_run if of_label.session else first.name
+            expected = lowest if lowest in replaced and _label(lowest) == _label(first.name) else first.name
+            yield ComparedValue(run.name, "speed.json: timed_run", timings.session.timed_run, expected)
             own = "those of its label" if timings == of_label else "others"
             yield ComparedValue(run.name, "speed.json: times", "those of its label", own)
+
+
+def _label(name: str) -> str:
+    """Return the label in the name of a run."""
+    return name.rpartition("-seed")[0]
 
 
 def _check_amounts(run: CheckedRun, timings: Timings) -> Iterator[ComparedValue]:

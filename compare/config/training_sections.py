@@ -68,7 +68,8 @@ class TrainConfig(UpdateOptions):
     """Updates between saves of the trainer state."""
     init_from: str | None = None
     """Folder of a finished run whose weights and vocabularies training starts from (fine-tuning), or of an
-    experiment: then each model starts from the run of its label and seed. Relative as ``data.root``."""
+    experiment: then each model starts from the run of its label and seed. A relative path is read as for
+    ``data.root``."""
     init_hash: str | None = None
     """The sha256 of these weights, written into the config.toml of a run."""
 

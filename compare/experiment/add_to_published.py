@@ -9,7 +9,7 @@ from compare.results.ensemble_file import FOLDER as ENSEMBLES
 from compare.results.ensemble_file import NAME as ENSEMBLE
 from compare.results.ensemble_file import read_ensemble
 from compare.results.run_folder import RunFolder
-from compare.results.store import read_registry, read_result, read_results
+from compare.results.store import extended_from, read_registry, read_result, read_results
 
 REGISTRY = "experiment.json"
 SAME = ("data_hash", "vocabulary_hash", "settings_hash")
@@ -55,9 +55,15 @@ def read_kept(folder: Path, out: Path, added: Sequence[RunFolder]) -> list[RunFo
     return kept
 
 
-def merge_registries(folder: Path, out: Path) -> dict[str, Any]:
-    """Merge experiment.json of two folders, where there are any; what it says by run or label is of both."""
-    old, new = _registry(out), _registry(folder)
+def merge_registries(folder: Path, kept: Sequence[RunFolder], added: Sequence[RunFolder]) -> dict[str, Any]:
+    """Merge experiment.json of two folders, where there are any; what it says by run or label is of both.
+
+    Args:
+        folder: the experiment that is added.
+        kept: runs of the published folder that stay.
+        added: those of ``folder``.
+    """
+    old, new = _registry(kept[0].folder.parent) if kept else {}, _registry(folder)
     asked: dict[str, set[int]] = {}
     for registry in (old, new):
         for label, seeds in registry.get("asked_seeds", {}).items():
@@ -66,6 +72,9 @@ def merge_registries(folder: Path, out: Path) -> dict[str, Any]:
     for key in old.keys() & new.keys():
         if isinstance(old[key], dict) and isinstance(new[key], dict):
             merged[key] = {**old[key], **new[key]}
+    if "extended" in merged:
+        extended = {run.name: extended_from(run.folder) for run in (*kept, *added)}
+        merged["extended"] = {name: updates for name, updates in extended.items() if updates is not None}
     if asked:
         merged["asked_seeds"] = {label: sorted(seeds) for label, seeds in asked.items()}
     return merged

@@ -83,7 +83,7 @@ def publish_experiment(
     if not begun:
         raise ValueError(f"{folder}: no run has {'ended' if finished_only else 'begun'}: nothing to publish")
     kept = read_kept(folder, out, begun) if add else []
-    registry = merge_registries(folder, out if kept else folder)
+    registry = merge_registries(folder, kept, begun)
     everything = [*(read_result(run.folder) for run in kept), *results]
     missing = [each for each in left_out if each.run not in {run.name for run in kept}]
     texts = _describe_experiment(registry, out.resolve().name, everything, [*kept, *begun], missing)
@@ -151,7 +151,7 @@ def _convergence(runs: Mapping[Path, Sequence[RunFolder]]) -> dict[str, str]:
     """
     entries = {}
     for folder, published in runs.items():
-        measured = read_convergence(folder)
+        measured = read_convergence(folder) if published else {}
         for run in published:
             if (entry := measured.get(run.name)) is not None:
                 is_current = entry.config_hash == run.config_hash

@@ -48,8 +48,8 @@ class HybridConfig:
         for role, half in (("encoder", self.encoder), ("decoder", self.decoder)):
             if isinstance(half, Seq2SeqConfig) and half.self_attention not in ("none", role):
                 raise ValueError(
-                    f'self_attention "{half.self_attention}" has no effect: the {role} of this hybrid is its '
-                    f'only RNN: use "{role}" or "none"'
+                    f'self_attention "{half.self_attention}" is of an RNN that is not there: that of this '
+                    f'hybrid is its {role}: use "{role}" or "none"'
                 )
         if isinstance(self.decoder, Seq2SeqConfig) and self.decoder.attention is None:
             raise ValueError("the decoder needs an attention: a Transformer encoder has no last state")

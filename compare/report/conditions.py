@@ -138,14 +138,14 @@ def metric_heading(metric: str) -> str:
 
 
 def list_left_out(runs: Sequence[Row]) -> list[str]:
-    """Name the runs that a table of means leaves out, with their status and its reason, in one line."""
+    """Name the runs that a row of several runs lacks, with their status and its reason, in one line."""
     keys = ["experiment", "label"] if len(distinct(runs, "experiment")) > 1 else ["label"]
     names = [
         f"{' '.join(row[key] for key in keys)} seed {row['seed']} ({COLUMNS['status'].text(row)})"
         for row in runs
         if row["status"] != "done"
     ]
-    return [f"Warning: not in the means: {', '.join(names)}"] if names else []
+    return [f"Warning: runs that failed or have not ended: {', '.join(names)}"] if names else []
 
 
 def find_warnings(rows: Sequence[Row]) -> list[str]:

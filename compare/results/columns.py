@@ -68,7 +68,7 @@ COLUMNS: Mapping[str, Column] = {
             "experiment",
             "experiment",
             Group.IDENTITY,
-            help="name of the folder",
+            help="name of the folder, with its parent's where two are alike",
             shown=Shown.IF_DIFFERENT,
             left=True,
         ),

@@ -25,7 +25,7 @@ def describe_columns() -> list[dict[str, str]]:
             "column": "experiment",
             "type": "object",
             "heading": COLUMNS["experiment"].heading,
-            "description": "Name of the experiment's folder.",
+            "description": "Name of the experiment's folder, with its parent's where two are alike.",
         }
     ]
     described = field_docstrings(Result)

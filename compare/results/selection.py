@@ -121,7 +121,7 @@ def _point(path: Path, name: str, item: Any) -> GridPoint:
     if not isinstance(item, dict) or item.keys() != set(names):
         raise _damaged(path, f"{name} must hold {', '.join(names)}")
     if item["normalization"] not in get_args(Normalization):
-        raise _damaged(path, f"{name}.normalization is none: {abbreviate(item['normalization'])}")
+        raise _damaged(path, f"{name}.normalization is not a form: {abbreviate(item['normalization'])}")
     for key in names[1:]:
         if not (is_finite(item[key]) and item[key] >= 0):
             raise _damaged(path, f"{name}.{key} must be a number from 0 on, found {abbreviate(item[key])}")

@@ -98,8 +98,8 @@ def load_results(*folders: str | Path | Sequence[str | Path]) -> "pd.DataFrame":
 
     Returns:
         One row per run, as ``to_frame``, with the experiment's name in the first column ``experiment``, as
-        ``experiment_names`` gives it; docs/data-frame.md lists all columns. A folder that is named twice is
-        read once.
+        ``experiment_names`` gives it; docs/data-frame.md lists all columns. A run that is named twice has one
+        row.
 
     Raises:
         ValueError: no folder is given, a folder holds no runs, or a result is damaged.
@@ -108,14 +108,14 @@ def load_results(*folders: str | Path | Sequence[str | Path]) -> "pd.DataFrame":
 
     if not any(as_paths(each) for each in folders):
         raise ValueError("no folder: name at least one experiment, such as runs/demo")
-    rows: list[tuple[Path, Result]] = []
-    for folder in dict.fromkeys(path.resolve() for each in folders for path in as_paths(each)):
-        if _is_run(folder):
-            rows.append((folder.parent, _read_own_result(folder)))
-        else:
-            rows.extend((folder, result) for result in read_results(folder))
+    rows: dict[tuple[Path, str], Result] = {}
+    for folder in (path.resolve() for each in folders for path in as_paths(each)):
+        experiment, results = (
+            (folder.parent, [_read_own_result(folder)]) if _is_run(folder) else (folder, read_results(folder))
+        )
+        rows |= {(experiment, result.run): result for result in results}
     names = experiment_names(experiment for experiment, _ in rows)
-    frame = to_frame([result for _, result in rows])
+    frame = to_frame(rows.values())
     experiments = pd.Series([names[experiment] for experiment, _ in rows], dtype=object)  # as all texts
     frame.insert(0, "experiment", experiments)
     return frame

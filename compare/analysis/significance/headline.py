@@ -20,23 +20,26 @@ def headlines(finished: FinishedExperiment, comparisons: Sequence[Comparison]) -
         comparisons: comparisons by BLEU on its first test set.
 
     Returns:
-        One sentence per other model, and one that names the models that were not compared with the best, and
-        one those of which no run ended; or the reason why there is no comparison.
+        One sentence per other model, or the reason why there is no comparison; one that names the models that
+        were not compared with the best, and one those of which runs failed and none ended.
     """
+    failed = [label for label in finished.failed_seeds if label not in finished.labels]
+    lost = [f"Not compared, as runs failed and none ended: {', '.join(failed)}."] if failed else []
     if not comparisons:
         only = len(finished.labels) == 1
-        return ["There is one model, so nothing to compare." if only else "No two models share a seed."]
+        reason = (
+            "There is one finished model, so nothing to compare." if only else "No two models share a seed."
+        )
+        return [reason, *lost]
     matrix = comparison_matrix(comparisons)
-    means = _mean_bleu(finished)
+    means = mean_bleu(finished)
     best, *others = sorted(means, key=lambda label: (label in matrix, means[label]), reverse=True)
     sentences = [
         describe_comparison(matrix[best][label], finished) for label in others if label in matrix[best]
     ]
     if missing := [label for label in others if label not in matrix[best]]:
         sentences.append(f"Not compared with {best}: {', '.join(missing)}.")
-    if failed := [label for label in finished.failed_seeds if label not in finished.labels]:
-        sentences.append(f"Not compared, as all runs failed: {', '.join(failed)}.")
-    return sentences
+    return [*sentences, *lost]
 
 
 def describe_comparison(comparison: Comparison, finished: FinishedExperiment) -> str:
@@ -96,7 +99,7 @@ def _describe_speed(first: Sequence[FinishedRun], second: Sequence[FinishedRun])
     return f"trains {rates[1] / rates[0]:.1f} times slower" if other.is_above(one) else None
 
 
-def _mean_bleu(finished: FinishedExperiment) -> dict[str, float]:
+def mean_bleu(finished: FinishedExperiment) -> dict[str, float]:
     """Average BLEU on the first test set by label, over the seeds with which no model failed, if any."""
     models, failures = finished.labels, finished.failed_seeds
     failed = {seed for label in models for seed in failures.get(label, ())}

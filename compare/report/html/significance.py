@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from statistics import fmean
 
 from compare.analysis.finished_experiment import FinishedExperiment
 from compare.analysis.significance.compare_models import compare_models
@@ -14,6 +13,7 @@ from compare.analysis.significance.comparison import (
     comparison_matrix,
     describe_p,
 )
+from compare.analysis.significance.headline import mean_bleu
 from compare.analysis.significance.matched_runs import match_runs
 from compare.analysis.significance.power import POWER
 from compare.analysis.significance.scored_tests import ScoredTestSet
@@ -50,7 +50,7 @@ class SignificanceSection:
 
 
 def choose_reference(finished: FinishedExperiment, baseline: str) -> str:
-    """Return the model to compare the others with: ``baseline``, or if empty, the highest mean BLEU.
+    """Return the model to compare the others with: ``baseline``, or if empty, the highest ``mean_bleu``.
 
     Raises:
         ValueError: no finished model has that label.
@@ -59,7 +59,7 @@ def choose_reference(finished: FinishedExperiment, baseline: str) -> str:
     if baseline and baseline not in labels:
         near = get_close_matches(baseline, labels, n=1) or list(labels)
         raise ValueError(f"no finished model is labelled {baseline!r}; did you mean {near[0]!r}?")
-    means = {label: fmean(run.result.bleu or 0.0 for run in runs) for label, runs in labels.items()}
+    means = mean_bleu(finished)
     return baseline or max(means, key=lambda label: means[label])
 
 
@@ -85,8 +85,8 @@ def significance(
     rule = (
         "One model beats another only where approximate randomisation over all seeds together gives "
         f"p < {ALPHA} after Holm's correction for all {len(comparisons)} comparisons on this page, and the "
-        "combined 95% interval, which is not corrected, excludes 0. BLEU and chrF are compared, other scores "
-        "only shown."
+        "combined 95% interval, which is not corrected, excludes 0, and no run of either failed. BLEU and "
+        "chrF are compared, other scores only shown."
     )
     notes = [rule]
     if smallest:

@@ -87,13 +87,13 @@ def _aggregated(folders: Sequence[Path], data_root: str) -> "pd.DataFrame":
 
     frames = []
     names = experiment_names(folders)
-    for folder in folders:
+    for folder in dict.fromkeys(folder.resolve() for folder in folders):
         loaded = load_for_report(folder, data_root=data_root)
         if loaded.no_texts:
             logger.warning("%s: no intervals over sentences: %s", folder, loaded.no_texts)
         scored = {} if loaded.no_texts else score_tests(loaded.finished)
         frame = aggregate_seeds(loaded.finished, scored)
-        frame.insert(0, "experiment", names[folder.resolve()])
+        frame.insert(0, "experiment", names[folder])
         frames.append(frame)
     return pd.concat(frames, ignore_index=True)
 

@@ -51,7 +51,7 @@ def render_table(
             that ``compare.results.columns`` selects (Markdown, LaTeX).
         caption: of a LaTeX table; by default the names of the experiments.
         runs: all runs, where ``rows`` has one row for several of them: conditions and warnings below the
-            table are then those of the runs, and name the ones that are not in the means.
+            table are then those of the runs, and name the ones that failed or have not ended.
 
     Returns:
         The table as text.
@@ -65,7 +65,7 @@ def render_table(
     frame, all_runs = (each if isinstance(each, pd.DataFrame) else to_frame(each) for each in (rows, runs))
     if frame.empty:
         raise ValueError("no results to put into a table")
-    _check_signatures(frame)
+    _check_signatures(frame if all_runs.empty else all_runs)
     _check_tasks(frame)
     fields = list(map(str, frame.columns))
     chosen = frame

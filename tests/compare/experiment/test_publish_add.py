@@ -20,8 +20,9 @@ from tests.kits.paths import ROOT
 DEMO = ROOT / "results" / "demo"
 
 
-def of_one_machine(folder: Path, seed: int) -> Path:
-    """Copy the runs of one seed as an experiment, timed and extended on a machine of their own."""
+def of_one_machine(folder: Path, seed: int, *, extended: bool = True) -> Path:
+    """Copy the runs of one seed as an experiment, timed and, if asked, extended on a machine of their own."""
+    updates = 500 + seed if extended else None
     registry = read_registry(DEMO / "experiment.json")
     del registry["published"]
     names = [name for name in registry["runs"] if name.endswith(f"-seed{seed}")]
@@ -34,9 +35,11 @@ def of_one_machine(folder: Path, seed: int) -> Path:
         content["train"]["seconds"] = [seconds * seed for seconds in content["train"]["seconds"]]
         speed.write_text(json.dumps(content))
         files = read_result(folder / name).files | {"speed.json": hash_file(speed)}
-        save_result(folder / name, replace(read_result(folder / name), files=files, extended_from=500 + seed))
+        save_result(folder / name, replace(read_result(folder / name), files=files, extended_from=updates))
     asked = {label: [seed] for label in registry["asked_seeds"]}
-    own = {"runs": names, "asked_seeds": asked, "extended": dict.fromkeys(names, 500 + seed)}
+    own = {"runs": names, "asked_seeds": asked, "extended": dict.fromkeys(names, updates)}
+    if not extended:
+        del own["extended"]
     (folder / "experiment.json").write_text(json.dumps(registry | own))
     return folder
 
@@ -64,9 +67,23 @@ def test_two_sessions_of_timing_do_not_contradict_each_other(machines: tuple[Pat
     assert timing_differences(tmp_path / "out") == []
     forged = tmp_path / "out" / "lstm-seed2" / "speed.json"
     content = json.loads(forged.read_text())
-    content["session"]["timed_run"] = "lstm-seed1"
+    content["session"]["timed_run"] = "bahdanau-seed1"
     forged.write_text(json.dumps(content))
     assert timing_differences(tmp_path / "out") == ["lstm-seed2 speed.json: timed_run"]
+
+
+def test_a_run_that_all_seeds_were_timed_with_may_be_replaced(machines: tuple[Path, Path], tmp_path: Path):
+    published = publish_experiment(DEMO, tmp_path / "out")
+    assert timing_differences(published) == []
+    publish_experiment(
+        machines[0], published, add=True
+    )  # the first seeds, of which the others have the times
+    assert timing_differences(published) == []
+    assert read_registry(published / "experiment.json")["extended"].keys() == {
+        each.run for each in read_results(published) if each.seed == 1
+    }
+    publish_experiment(of_one_machine(tmp_path / "c" / "demo", 1, extended=False), published, add=True)
+    assert read_registry(published / "experiment.json")["extended"] == {}
 
 
 def test_what_experiment_json_says_of_a_run_is_kept(machines: tuple[Path, Path], tmp_path: Path):

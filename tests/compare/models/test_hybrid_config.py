@@ -66,7 +66,7 @@ def test_the_recurrent_half_may_attend_to_its_own_states(name: str, half: str):
     assert model.attention(src, None, tgt)[half].shape[2:] == (length, length)
     assert half not in build(preset.override(small).architecture, 9, 9).eval().attention(src, None, tgt)
     for other in {"encoder", "decoder", "both"} - {half}:
-        with pytest.raises(ValueError, match=f'"{other}" has no effect: the {half} of this hybrid'):
+        with pytest.raises(ValueError, match=f'"{other}" is of an RNN that is not there: .* is its {half}:'):
             preset.override({"self_attention": other})
 
 

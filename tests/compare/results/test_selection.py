@@ -66,7 +66,7 @@ POINT = {"normalization": "wu", "length_penalty": 0.5, "bleu": 1.0, "length_rati
         ("grid", {}, "grid must be a list, found {}"),
         ("grid", [1, 2, 3], "grid[0] must hold normalization, length_penalty, bleu, length_ratio"),
         ("grid", [POINT] * 3, "grid is not that of config.toml"),
-        ("grid", [{**POINT, "normalization": ["wu"]}] * 3, "grid[0].normalization is none: ['wu']"),
+        ("grid", [{**POINT, "normalization": ["wu"]}] * 3, "grid[0].normalization is not a form: ['wu']"),
         ("grid", [{**POINT, "bleu": "x"}] * 3, "grid[0].bleu must be a number from 0 on, found 'x'"),
         ("grid", [{**POINT, "bleu": True}] * 3, "grid[0].bleu must be a number from 0 on, found True"),
         ("grid", [{**POINT, "length_ratio": -1}] * 3, "grid[0].length_ratio must be a number from 0 on"),

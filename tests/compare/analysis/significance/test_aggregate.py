@@ -272,7 +272,7 @@ def test_no_model_wins_by_a_seed_that_failed():
     first, second = headlines(finished, certain)
     assert first.startswith(f"X is {-certain[0].difference:.1f} BLEU ahead of Y on seeds 1, 3 but cannot be")
     assert first.endswith(" be said to beat it: failed, and so left out: X seed 2.")
-    assert second == "Not compared, as all runs failed: Z."
+    assert second == "Not compared, as runs failed and none ended: Z."
 
 
 def test_models_are_ranked_without_the_seeds_that_failed():
@@ -316,6 +316,13 @@ def test_models_that_were_not_compared_with_the_best_are_named(four: Callable[..
     assert four("ab") == ["a is 2.0 BLEU ahead of b", "Not compared with a: c, d."]
 
 
+ONLY = "There is one finished model, so nothing to compare."
+
+
 def test_without_comparisons_the_reason_is_given():
-    assert headlines(finished_of(run_of("a", 1)), []) == ["There is one model, so nothing to compare."]
+    assert headlines(finished_of(run_of("a", 1)), []) == [ONLY]
+    assert headlines(finished_of(run_of("a", 1), failed=[("Z", 1)]), []) == [
+        ONLY,
+        "Not compared, as runs failed and none ended: Z.",
+    ]
     assert headlines(finished_of(run_of("a", 1), run_of("b", 2)), []) == ["No two models share a seed."]

@@ -58,7 +58,7 @@ def test_notes_of_means_are_those_of_the_runs():
     means = to_frame([replace(runs[0], stopped_by=None, batch_hash=None, length_ratio=1.0)])
     _, notes = render_table(means, runs=runs).split("\n\n")
     assert f"batches {'1' * 12}, batches {'2' * 12}" in notes
-    assert "- Warning: not in the means: a seed 3 (failed: loss became NaN)\n" in notes
+    assert "- Warning: runs that failed or have not ended: a seed 3 (failed: loss became NaN)\n" in notes
     assert "a seed 1 0.900, a seed 2 1.100" in notes
     assert "- Stopped by the budget, with all updates used: a (1 of 2 seeds)\n" in notes
     assert "- Stopped by patience, as validation no longer improved: a (1 of 2 seeds)\n" in notes
@@ -69,7 +69,8 @@ def test_a_run_that_failed_is_named_below_means(copy: Path, shape: str, capsys: 
     result = replace(read_result(copy / "luong-seed1"), status="failed", reason="loss became NaN")
     save_result(copy / "luong-seed1", result)
     assert main(["table", str(copy), "--shape", shape]) == 0
-    assert "- Warning: not in the means: luong seed 1 (failed: loss became NaN)\n" in capsys.readouterr().out
+    warning = "- Warning: runs that failed or have not ended: luong seed 1 (failed: loss became NaN)\n"
+    assert warning in capsys.readouterr().out
 
 
 def test_folders_of_one_name_are_told_apart(rows: Path, tmp_path: Path):
@@ -78,7 +79,7 @@ def test_folders_of_one_name_are_told_apart(rows: Path, tmp_path: Path):
     frame = load_table([rows, other, rows], "wide")
     parent = tmp_path.name
     assert list(frame["experiment"]) == [f"{parent}/runs"] * 2 + ["other/runs"] * 2
-    assert len(load_results(rows, other, rows)) == 2 * len(SCORES)
+    assert len(load_results(rows, other, rows, rows / "a-seed1")) == 2 * len(SCORES)
     assert set(load_results(rows)["experiment"]) == {"runs"}
 
 
