@@ -89,8 +89,10 @@ GRID = DecodeConfig(length_penalties=(0.0, 0.5), length_normalization="both")
 SELECTION = (
     Selection(
         [
-            GridPoint(normalization=form, length_penalty=alpha, bleu=30.0, length_ratio=1.0)
-            for alpha, form in length_penalties(GRID)
+            GridPoint(
+                normalization=each.normalization, length_penalty=each.alpha, bleu=30.0, length_ratio=1.0
+            )
+            for each in length_penalties(GRID)
         ],
         0,
         "0" * 64,
