@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -113,7 +114,7 @@ def test_the_commands(
     weights = {row: hash_file(copy / row / "checkpoints" / "final.safetensors") for row in ROWS}
     assert record["members"] == weights
     lines = (copy / "test.src").read_text().splitlines()
-    together.penalty = together.penalty._replace(alpha=record["length_penalty"])
+    together.penalty = replace(together.penalty, alpha=record["length_penalty"])
     assert (copy / "ensembles/both/test.hyp").read_text().splitlines() == together.translate(lines)
     assert record["tests"]["test"]["perplexity"] > 1
     assert len(load_results(copy)) == rows

@@ -33,7 +33,7 @@ def test_every_run_chooses_from_the_same_grid_by_the_same_rule(finished: Path):
         selection = read_selection(folder.selection, penalties)
         assert selection.chosen == choose(selection.grid)
         result = read_result(finished / name)
-        assert (result.length_penalty, result.length_normalization) == selection.penalty
+        assert LengthPenalty(result.length_penalty, result.length_normalization) == selection.penalty
         assert result.files["selection.json"]
         assert selection.weights == result.files["checkpoints/final.safetensors"]
         assert load_model(finished / name).penalty == selection.penalty == folder.penalty()
@@ -60,7 +60,7 @@ def test_one_value_is_taken_without_a_search(run_tiny, tmp_path: Path, monkeypat
         assert (result.length_penalty, result.length_normalization) == (0.7, "length")
         assert not (folder / name / "selection.json").exists()
         assert "selection.json" not in result.files
-        assert load_model(folder / name).penalty == (0.7, "length")
+        assert load_model(folder / name).penalty == LengthPenalty(0.7, "length")
     assert main(["check", str(folder), "-q"]) == 0
 
 
@@ -159,7 +159,7 @@ def test_a_folder_of_the_version_before_is_read_by_every_command(
         result |= {"files": hashes, "config_hash": hashes["config.toml"], "code_version": "0.2.0+before"}
         (folder / name / "result.json").write_text(json.dumps(result))
         assert RunFolder.read(folder / name).run.decode.length_penalties == (1.0,)
-        assert load_model(folder / name).penalty == (1.0, "wu")
+        assert load_model(folder / name).penalty == LengthPenalty(1.0, "wu")
     for command in ("table", "check", "report", "plot"):
         assert main([command, str(folder), *([] if command == "table" else ["-q"])]) == 0, command
         capsys.readouterr()

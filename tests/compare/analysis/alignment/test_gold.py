@@ -173,7 +173,7 @@ def test_the_embedded_gold_links_words_and_punctuation():
 def test_a_corpus_without_links_says_so():
     corpus = Corpus(name="own", src_lang="en", tgt_lang="de", splits={"test": Pairs(("a",), ("b",))})
     with pytest.raises(
-        ValueError, match="corpus own has no gold links for test: align a run of the embedded"
+        ValueError, match="corpus own has no gold links for test: align a run of the built-in"
     ):
         corpus_gold(corpus, "test")
     with pytest.raises(ValueError, match="corpus own has no split 'valid': choose one of test"):
