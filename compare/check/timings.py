@@ -1,6 +1,6 @@
 """Check of speed.json: amounts of work against the config, and the common timing of all models."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from compare.check.findings import ComparedValue
@@ -29,18 +29,17 @@ def check_timings(runs: Sequence[CheckedRun]) -> Iterator[ComparedValue]:
             together = timings.session.timed_together if timings.session else None
             sessions.setdefault(together, []).append((run, timings))
     for session in sessions.values():
-        replaced = {run.name for run in runs} - {run.name for run, _ in session}
-        yield from _check_session(session, replaced)
+        yield from _check_session(session, runs)
 
 
 def _check_session(
-    timed: Sequence[tuple[CheckedRun, Timings]], replaced: Collection[str]
+    timed: Sequence[tuple[CheckedRun, Timings]], runs: Sequence[CheckedRun]
 ) -> Iterator[ComparedValue]:
     """Compare runs that were timed together, or before that was recorded.
 
     Args:
         timed: the runs.
-        replaced: names of others, which may have taken the place of runs that were timed with these.
+        runs: all of the folder; the others may have taken the place of runs that were timed with these.
     """
     if len({run.folder.run.bench for run, _ in timed}) == 1:  # otherwise the last one's, whichever it was
         for run, timings in timed:
@@ -54,16 +53,13 @@ def _check_session(
         same_label = [each for each in timed if each[0].result.label == run.result.label]
         first, of_label = min(same_label, key=lambda each: each[0].result.seed)
         if timings.session is not None:
+            here = {each.name for each, _ in same_label}
+            replaced = {each.name for each in runs if each.result.label == run.result.label} - here
             lowest = of_label.session.timed_run if of_label.session else first.name
-            expected = lowest if lowest in replaced and _label(lowest) == _label(first.name) else first.name
+            expected = lowest if lowest in replaced else first.name
             yield ComparedValue(run.name, "speed.json: timed_run", timings.session.timed_run, expected)
             own = "those of its label" if timings == of_label else "others"
             yield ComparedValue(run.name, "speed.json: times", "those of its label", own)
-
-
-def _label(name: str) -> str:
-    """Return the label in the name of a run."""
-    return name.rpartition("-seed")[0]
 
 
 def _check_amounts(run: CheckedRun, timings: Timings) -> Iterator[ComparedValue]:

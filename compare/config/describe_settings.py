@@ -5,20 +5,9 @@ from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from compare.config.field_docstrings import field_docstrings
-from compare.config.sections import BenchConfig, BudgetConfig, DataConfig, DecodeConfig, VocabularyConfig
-from compare.config.training_sections import RegularizationConfig, TrainConfig
+from compare.config.parse import SECTIONS
 from compare.optim.config import OptimConfig
 
-SECTIONS: dict[str, type] = {
-    "data": DataConfig,
-    "vocabulary": VocabularyConfig,
-    "train": TrainConfig,
-    "regularization": RegularizationConfig,
-    "decode": DecodeConfig,
-    "budget": BudgetConfig,
-    "bench": BenchConfig,
-}
-"""The sections that all models share, in the order of a file."""
 OPTIMIZER = "[models]"
 """Heading of the settings of the optimizer, which stand in ``[[models]]`` tables."""
 

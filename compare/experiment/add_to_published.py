@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from compare.config.shared_settings import find_difference, find_model_difference
+from compare.experiment.experiment_folder import EXTENDED
 from compare.results.ensemble_file import FOLDER as ENSEMBLES
 from compare.results.ensemble_file import NAME as ENSEMBLE
 from compare.results.ensemble_file import read_ensemble
@@ -72,9 +73,9 @@ def merge_registries(folder: Path, kept: Sequence[RunFolder], added: Sequence[Ru
     for key in old.keys() & new.keys():
         if isinstance(old[key], dict) and isinstance(new[key], dict):
             merged[key] = {**old[key], **new[key]}
-    if "extended" in merged:
+    if EXTENDED in merged:
         extended = {run.name: extended_from(run.folder) for run in (*kept, *added)}
-        merged["extended"] = {name: updates for name, updates in extended.items() if updates is not None}
+        merged[EXTENDED] = {name: updates for name, updates in extended.items() if updates is not None}
     if asked:
         merged["asked_seeds"] = {label: sorted(seeds) for label, seeds in asked.items()}
     return merged

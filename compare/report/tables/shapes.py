@@ -86,14 +86,13 @@ def _aggregated(folders: Sequence[Path], data_root: str) -> "pd.DataFrame":
     from compare.report.loaded_experiment import load_for_report
 
     frames = []
-    names = experiment_names(folders)
-    for folder in dict.fromkeys(folder.resolve() for folder in folders):
+    for folder, name in experiment_names(folders).items():
         loaded = load_for_report(folder, data_root=data_root)
         if loaded.no_texts:
             logger.warning("%s: no intervals over sentences: %s", folder, loaded.no_texts)
         scored = {} if loaded.no_texts else score_tests(loaded.finished)
         frame = aggregate_seeds(loaded.finished, scored)
-        frame.insert(0, "experiment", names[folder])
+        frame.insert(0, "experiment", name)
         frames.append(frame)
     return pd.concat(frames, ignore_index=True)
 

@@ -132,7 +132,7 @@ def test_a_loaded_model_with_a_nan_is_an_error(finished: Path):
 
 @pytest.mark.parametrize("eos", [2, 5])
 def test_few_words_and_an_end_that_is_the_last_id_are_no_difficulty(eos: int):
-    """There are fewer continuations than the beam has room for; every step has the same three words."""
+    """There are fewer continuations than hypotheses in a beam; every step has the same three words."""
     words = [token for token in range(2, 6) if token != eos]
     probabilities = dict(zip([eos, *words], (0.6, 0.08, 0.1, 0.2), strict=True))
 
