@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from sacrebleu.metrics.bleu import BLEU
 
+from compare.analysis.significance.sacrebleu_statistics import extract_statistics
+
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
@@ -30,12 +32,9 @@ def sentence_counts(hypotheses: Sequence[str], references: Sequence[str]) -> Int
     Raises:
         ValueError: there are not as many hypotheses as references.
     """
-    metric = BLEU(effective_order=True)  # has no effect on the counts; avoids a warning of sacrebleu
-    rows = []
-    for hypothesis, reference in zip(hypotheses, references, strict=True):
-        score = metric.sentence_score(hypothesis, [reference])
-        rows.append([*score.counts, *score.totals, score.sys_len, score.ref_len])
-    return np.array(rows, dtype=np.int64).reshape(-1, 2 * MAX_NGRAM_ORDER + 2)
+    rows = extract_statistics(BLEU, hypotheses, references)
+    lengths_first = np.array(rows, dtype=np.int64).reshape(-1, 2 * MAX_NGRAM_ORDER + 2)
+    return np.roll(lengths_first, -2, axis=1)
 
 
 def bleu(sums: npt.ArrayLike) -> FloatArray:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from sacrebleu.metrics.chrf import CHRF
 
 from compare.analysis.significance.bleu_statistics import FloatArray, IntArray
+from compare.analysis.significance.sacrebleu_statistics import extract_statistics
 
 BETA = 2
 """Weight of recall against precision (Popović 2015)."""
@@ -28,9 +29,7 @@ def sentence_ngrams(hypotheses: Sequence[str], references: Sequence[str]) -> Int
     Raises:
         ValueError: there are not as many hypotheses as references.
     """
-    metric = CHRF()
-    pairs = zip(hypotheses, references, strict=True)
-    rows = [metric._extract_corpus_statistics([line], [[reference]])[0] for line, reference in pairs]
+    rows = extract_statistics(CHRF, hypotheses, references)
     return np.array(rows, dtype=np.int64).reshape(-1, 3 * CHRF.CHAR_ORDER)
 
 
