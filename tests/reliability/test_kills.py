@@ -18,7 +18,7 @@ pytestmark = [
 
 def test_killed_commands_lose_and_leave_nothing(tmp_path: Path):
     """A new seed each time; the output says which."""
-    command = [sys.executable, "-m", "tests.reliability.kill_test", "--short", "--kills", "10"]
+    command = [sys.executable, "-m", "tests.reliability.kill_test", "--short", "--kills", "20"]
     command += [f"--command={name}" for name in ("run", "tune", "prepare-into", "study")]
     command += ["--processes", "2", "--seconds", "3", "--folder", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=900)
