@@ -87,7 +87,7 @@ def list_conditions(rows: Sequence[Row], means: Sequence[Row] = ()) -> list[tupl
             *(f"code {version}" for version in distinct(rows, "code_version")),
         ],
     }
-    return [(name, ", ".join(values)) for name, values in lines.items() if any(values)]
+    return [(name, ", ".join(dict.fromkeys(values))) for name, values in lines.items() if any(values)]
 
 
 def _processes(rows: Sequence[Row]) -> list[str]:
