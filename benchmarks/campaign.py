@@ -48,7 +48,7 @@ class Untimed(InTurn):
         """Leave the timing to ``time_models``."""
 
 
-def work(channel: Channel, path: str, runs: str, rows: str, data: str) -> None:
+def work(channel: Channel, path: str, runs: str, rows: str, data: str, only: Sequence[str] = ()) -> None:
     """Finish the runs of a queue, in a child process, until a pass over it finds nothing to finish.
 
     Args:
@@ -57,13 +57,14 @@ def work(channel: Channel, path: str, runs: str, rows: str, data: str) -> None:
         runs: folder of the experiments' folders.
         rows: folder of the published rows.
         data: folder of the corpora.
+        only: see ``read_queue``.
 
     Raises:
         ValueError: a run could not be finished; all others have been tried.
         OSError: likewise.
         Interrupted: a signal arrived; everything is saved.
     """
-    queue = read_queue(Path(path), Path(runs), data, Path(rows))
+    queue = read_queue(Path(path), Path(runs), data, Path(rows), only)
     failed: dict[str, ValueError | OSError] = {}
     position = 0
     with channel.messages():
@@ -86,7 +87,9 @@ def work(channel: Channel, path: str, runs: str, rows: str, data: str) -> None:
         raise error
 
 
-def time_models(channel: Channel, path: str, runs: str, rows: str, data: str) -> None:
+def time_models(
+    channel: Channel, path: str, runs: str, rows: str, data: str, only: Sequence[str] = ()
+) -> None:
     """Time the models of each experiment in turn, in a child process beside which nothing is trained.
 
     Args:
@@ -95,12 +98,13 @@ def time_models(channel: Channel, path: str, runs: str, rows: str, data: str) ->
         runs: locked meanwhile, so that two commands do not time models at once.
         rows: see ``work``.
         data: see ``work``.
+        only: see ``work``.
 
     Raises:
         ValueError: the models of an experiment could not be timed; all others have been tried.
         OSError: likewise.
     """
-    queue = read_queue(Path(path), Path(runs), data, Path(rows))
+    queue = read_queue(Path(path), Path(runs), data, Path(rows), only)
     failed: dict[str, ValueError | OSError] = {}
     with channel.messages(), lock_folder(Path(runs), wait=True):
         for run in runs_to_time(queue):
@@ -189,7 +193,7 @@ def _comparable(results: Sequence[Result]) -> dict[str, Result]:
 def train(options: argparse.Namespace, queue: Sequence[QueuedRun]) -> int:
     """Finish the queue with several processes, then time its models; returns the exit status."""
     slots = _slots(options.jobs, queue[0].device)
-    arguments = [str(options.queue), str(options.runs), str(options.rows), options.data]
+    arguments = [str(options.queue), str(options.runs), str(options.rows), options.data, options.only]
     tasks = [
         Task(name=f"worker {number}", function=f"{MODULE}:work", arguments=arguments)
         for number in range(1, len(slots) + 1)
@@ -250,12 +254,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--runs", type=Path, default=Path("runs/campaign"), help="folder of runs and weights")
     parser.add_argument("--rows", type=Path, help="folder of the published rows [default: RUNS/rows]")
+    parser.add_argument("--only", default="", help="names of experiments, separated by commas [default: all]")
     parser.add_argument("--jobs", default="auto", help="runs at a time [default: one per core, or per GPU]")
     parser.add_argument("--list", action="store_true", help="print the state of the queue; train nothing")
     options = parser.parse_args(arguments)
     options.rows = options.rows or options.runs / "rows"
+    options.only = [name for name in options.only.split(",") if name]
     try:
-        queue = read_queue(options.queue, options.runs, options.data, options.rows)
+        queue = read_queue(options.queue, options.runs, options.data, options.rows, options.only)
         if options.list:
             print(markdown_table([describe(run) for run in queue]))
             return 0

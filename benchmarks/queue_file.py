@@ -6,6 +6,7 @@ Each table names an experiment, seeds, and the minutes that a run of each model 
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,9 @@ class QueuedRun:
         return RunFolder.read(self.folder).run.train.device if begun else self.device
 
 
-def read_queue(path: Path, runs: Path, data: str = "", rows: Path | None = None) -> list[QueuedRun]:
+def read_queue(
+    path: Path, runs: Path, data: str = "", rows: Path | None = None, only: Sequence[str] = ()
+) -> list[QueuedRun]:
     """Read a queue.
 
     Args:
@@ -108,11 +111,12 @@ def read_queue(path: Path, runs: Path, data: str = "", rows: Path | None = None)
         data: folder of the corpora, each under the last part of ``data.root`` of its experiment; empty: where
             the experiments say.
         rows: folder of the experiments' published rows; by default ``runs``/rows.
+        only: names of experiments, whose runs alone are returned; by default all.
 
     Raises:
         OSError: a file cannot be read.
-        ValueError: a missing, unknown or repeated entry, a model that an experiment does not have, or one
-            name for two experiments.
+        ValueError: a missing, unknown or repeated entry, a model that an experiment does not have, one name
+            for two experiments, or a name in ``only`` that no experiment has.
     """
     content = read_toml(path)
     entries = content.pop("runs", [])
@@ -133,7 +137,10 @@ def read_queue(path: Path, runs: Path, data: str = "", rows: Path | None = None)
             queue[run.name] = run
     if not queue:
         raise ValueError(f"{path} holds no [[runs]]")
-    return list(queue.values())
+    for name in only:
+        if name not in experiments:
+            raise ValueError(f"{path} has no experiment {name}; {did_you_mean(name, list(experiments))}")
+    return [run for run in queue.values() if not only or run.experiment.name in only]
 
 
 def _read_entry(entry: Any, folder: Path, data: str, context: str, **folders: Path) -> list[QueuedRun]:

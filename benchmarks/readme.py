@@ -11,6 +11,7 @@ import argparse
 import re
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from statistics import fmean
@@ -34,11 +35,15 @@ from compare.training.metrics_log import lines_by_update, read_metrics
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 BLOCK = re.compile(
-    r"(<!-- (table|intervals|outcome|comparisons|ablation|training): (\S+)(?: (\S+))? -->\n)"
+    r"(<!-- (table|intervals|outcome|comparisons|ablation|training): (\S+)"
+    r"(?: \+ (\S+))?(?: ([^>\n]+))? -->\n)"
     r".*?(<!-- end -->)",
     re.DOTALL,
 )
-"""``table`` may name columns of its data frame, separated by commas; without, it is ``attnbench table``'s."""
+"""``table`` and ``comparisons`` may add a run of another experiment, as ``results/a + results/b/lstm-seed1``.
+
+``table`` may name columns by their headings, separated by commas; it then stands without its conditions.
+"""
 
 MINUTES = 45
 """Minutes of training on one core, for ``training``."""
@@ -54,21 +59,22 @@ def regenerate(text: str, data: Path | None = None, absent: set[str] | None = No
     """
 
     def block(match: re.Match[str]) -> str:
-        opening, kind, name, columns, closing = match.groups()
-        folder = ROOT / name
+        opening, kind, name, other, columns, closing = match.groups()
+        folder, added = ROOT / name, ROOT / other if other else None
         root = load_experiment(folder / "experiment.toml").data.root
         corpus = str(data / Path(root).name) if data and root else ""
-        if root and not Path(corpus).is_dir() and needs_corpus(kind, folder):
+        if root and not (corpus and Path(corpus).is_dir()) and needs_corpus(kind, folder):
             if absent is not None:
                 absent.add(Path(root).name)
             return match[0]
         if kind == "table":
-            content = table(folder, corpus, tuple(columns.split(",")) if columns else None)
+            content = table(folder, corpus, tuple(columns.split(",")) if columns else None, added)
+        elif kind == "comparisons":
+            content = comparisons(folder, corpus, added)
         else:
             made = {
                 "intervals": intervals,
                 "outcome": outcome,
-                "comparisons": comparisons,
                 "ablation": ablation,
                 "training": training,
             }
@@ -88,23 +94,29 @@ def has_means(folder: Path) -> bool:
     return len({result.seed for result in read_results(folder)}) > 1
 
 
-def table(folder: Path, corpus: str, columns: tuple[str, ...] | None = None) -> str:
-    """Return a row per model: with several seeds their means.
-
-    A table of some columns has one decimal, and stands without the notes on its conditions.
-    """
-    if columns is None:
-        runs = load_results(folder) if has_means(folder) else ()
-        return render_table(rows(folder, corpus), runs=runs).strip()
-    return rows(folder, corpus)[list(columns)].to_markdown(index=False, floatfmt=",.1f", intfmt=",")
+def table(
+    folder: Path, corpus: str, columns: tuple[str, ...] | None = None, added: Path | None = None
+) -> str:
+    """Return a row per model, with several seeds their means, and the conditions unless columns are given."""
+    runs = load_results(folder) if has_means(folder) else ()
+    text = render_table(rows(folder, corpus, added), columns=columns, runs=runs).strip()
+    return text.split("\n\n")[0] if columns else text
 
 
 @cache
-def rows(folder: Path, corpus: str) -> DataFrame:
-    """Return a row per model, as ``table`` shows it."""
+def rows(folder: Path, corpus: str, added: Path | None = None) -> DataFrame:
+    """Return a row per model, as ``table`` shows it.
+
+    Raises:
+        ValueError: a run is to be added to an experiment with several seeds.
+    """
     if has_means(folder):
+        if added:
+            raise ValueError(
+                f"{added} cannot be added to {folder}, which has several seeds: to one seed only"
+            )
         return load_table(folder, TableShape.AGGREGATED, data_root=corpus)
-    return load_table(folder, TableShape.ROWS)
+    return load_table([folder, added] if added else folder, TableShape.ROWS)
 
 
 @cache
@@ -123,9 +135,15 @@ def intervals(folder: Path, corpus: str) -> str:
 
 
 @cache
-def compared(folder: Path, corpus: str) -> tuple[FinishedExperiment, list[Comparison]]:
+def compared(
+    folder: Path, corpus: str, added: Path | None = None
+) -> tuple[FinishedExperiment, list[Comparison]]:
     """Return a finished experiment and the comparisons of its models by BLEU on its first test set."""
     finished = load_finished(folder, data_root=corpus)
+    if added:
+        other = load_finished(added.parent, data_root=corpus)
+        run = next(run for run in other.runs if run.folder == added)
+        finished = replace(finished, runs=(*finished.runs, run))
     found = run_comparisons(score_tests(finished), choose_reference(finished, ""))
     first = (finished.corpus.tests[0], PRIMARY)
     return finished, [each for each in found if (each.test, each.metric) == first]
@@ -138,7 +156,7 @@ def outcome(folder: Path, corpus: str) -> str:
 
 
 @cache
-def comparisons(folder: Path, corpus: str) -> str:
+def comparisons(folder: Path, corpus: str, added: Path | None = None) -> str:
     """Return a table of all pairs: difference, both intervals, p-value with Holm's correction, verdict.
 
     One seed has no combined interval.
@@ -147,7 +165,7 @@ def comparisons(folder: Path, corpus: str) -> str:
         "| difference | BLEU | other sentences | combined | p, corrected | verdict |",
         "|---|--:|--:|--:|--:|---|",
     ]
-    for found in compared(folder, corpus)[1]:
+    for found in compared(folder, corpus, added)[1]:
         each = found if found.difference >= 0 else found.swapped()
         cells = [f"{each.first} - {each.second}", f"{each.difference:.1f}"]
         for limits in (each.intervals.test_set, each.intervals.combined):

@@ -2,11 +2,14 @@
 
 import argparse
 import json
+import os
+import re
 import shlex
 import subprocess
 import sys
 import textwrap
 import tomllib
+from itertools import takewhile
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -78,6 +81,14 @@ def _list_studies(name: str) -> str:
     return f"\n{markdown_table(rows)}\n" if rows else ""
 
 
+def split(command: str) -> tuple[dict[str, str], str, list[str]]:
+    """Split a command into the variables that it sets, its program and its arguments."""
+    words = shlex.split(command)
+    variables = list(takewhile(re.compile(r"[A-Z_]+=").match, words))
+    program, *arguments = words[len(variables) :]
+    return dict(word.split("=", 1) for word in variables), program, arguments
+
+
 def make(name: str, data: str) -> int:
     """Run the commands of one entry until one fails; returns its exit status."""
     entries = read_list()
@@ -88,9 +99,11 @@ def make(name: str, data: str) -> int:
         sys.exit(f"error: {name} needs corpora: give their folder with DATA=FOLDER")
     for command in commands:
         print(command, flush=True)
-        program, *arguments = shlex.split(command)
+        variables, program, arguments = split(command)
         arguments = [Template(argument).substitute(DATA=data) for argument in arguments]
-        done = subprocess.run([*PROGRAMS.get(program, [program]), *arguments], cwd=ROOT, check=False)
+        done = subprocess.run(
+            [*PROGRAMS.get(program, [program]), *arguments], cwd=ROOT, check=False, env=os.environ | variables
+        )
         if done.returncode:
             return done.returncode
     return 0

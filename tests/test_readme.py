@@ -56,6 +56,23 @@ def test_an_ablation_compares_each_model_with_itself(tmp_path):
     assert low < float(difference) < high < 0
 
 
+@pytest.mark.slow
+def test_a_run_of_another_experiment_is_compared_as_if_it_were_of_this(tmp_path):
+    demo, part, whole = ROOT / "results" / "demo", tmp_path / "part", tmp_path / "whole"
+    for label in ("bahdanau", "lstm"):
+        shutil.copytree(demo / f"{label}-seed1", part / f"{label}-seed1")
+    shutil.copytree(part, whole)
+    shutil.copytree(demo / "transformer-seed1", whole / "transformer-seed1")
+    made, added = runpy.run_path(str(ROOT / "benchmarks" / "readme.py")), demo / "transformer-seed1"
+    compared = made["comparisons"](part, "", added)
+    assert compared.count("transformer") == 2
+    assert compared == made["comparisons"](whole, "")
+    columns = ("model", "BLEU [95%]", "params (M)")
+    assert made["table"](part, "", columns, added) == made["table"](whole, "", columns)
+    with pytest.raises(ValueError, match="several seeds"):
+        made["table"](demo, "", columns, added)
+
+
 def test_training_says_what_the_first_minutes_gave(tmp_path):
     folder = tmp_path / "demo"
     shutil.copytree(ROOT / "results" / "demo", folder)
@@ -84,9 +101,10 @@ def test_training_says_what_the_first_minutes_gave(tmp_path):
 def test_what_needs_an_absent_corpus_stays_as_it_is(tmp_path):
     made = runpy.run_path(str(ROOT / "benchmarks" / "readme.py"))
     text = "<!-- comparisons: results/multi30k -->\nkept\n<!-- end -->"
-    absent = set()
-    assert made["regenerate"](text, tmp_path, absent) == text
-    assert absent == {"multi30k"}
+    for data in (tmp_path, None):
+        absent = set()
+        assert made["regenerate"](text, data, absent) == text
+        assert absent == {"multi30k"}
 
 
 def test_the_model_trained_in_readme_learns():

@@ -60,7 +60,9 @@ def list_conditions(rows: Sequence[Row], means: Sequence[Row] = ()) -> list[tupl
         ],
         "Processes": _processes(rows),
         "Speeds": _timings(rows),
-        "Smallest difference that would be found with a probability of 80%": _smallest_differences(means),
+        "Smallest difference that would be found with a probability of 80%, median over pairs of models": (
+            _smallest_differences(means)
+        ),
         "Search": [
             *(f"beam {size}" for size in distinct(rows, "beam")),
             *(f"length penalty {form}" for form in distinct(rows, "length_normalization")),

@@ -423,6 +423,20 @@ def test_an_experiment_may_have_another_name_and_other_settings(queue: Path, tmp
     assert other.experiment.train == dataclasses.replace(first.experiment.train, label_smoothing=0.2)
 
 
+def test_only_some_experiments_are_trained(queue: Path, runs: Path, tmp_path: Path):
+    folder = Path(shutil.copytree(runs, tmp_path / "runs"))
+    for name in (NAMES[0], NAMES[3]):
+        (folder / name / "result.json").unlink()
+    shutil.rmtree(folder / "rows")
+    arguments = ["--queue", str(queue), "--runs", str(folder), "--jobs", "1", "--only"]
+    assert campaign.main([*arguments, "other"]) == 0
+    assert states(queue, folder) | {NAMES[0]: ""} == dict.fromkeys(NAMES, "done") | {NAMES[0]: ""}
+    assert states(queue, folder)[NAMES[0]].startswith("stopped")
+    assert [path.name for path in (folder / "rows").iterdir()] == ["other"]
+    with pytest.raises(ValueError, match="has no experiment othr; did you mean 'other'"):
+        read_queue(queue, folder, only=["tiny", "othr"])
+
+
 def test_the_shipped_queue_can_be_read(tmp_path: Path):
     found = read_queue(campaign.QUEUE, tmp_path, "/corpora")
     corpora = Path("/corpora").resolve()

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from compare.report.conditions import distinct, find_warnings, list_conditions, list_left_out
 from compare.results.column import Column, Group, Row, Shown
-from compare.results.column_catalogue import find_column
+from compare.results.column_catalogue import find_column, list_columns
 from compare.results.columns import COLUMNS
 from compare.results.numbers import UNKNOWN
 from compare.results.score_columns import (
@@ -93,9 +93,10 @@ def _is_shown(column: Column, rows: Sequence[Row]) -> bool:
 
 
 def _chosen_column(name: str, rows: Sequence[Row]) -> Column:
-    """Return the column with the heading ``name``, or one of the stored values of the field ``name``."""
-    if name not in rows[0]:
-        return find_column(name, further_tests(rows[0]))
+    """Return the column with the heading ``name``, or else one of the stored values of the field ``name``."""
+    tests = further_tests(rows[0])
+    if name not in rows[0] or name in {column.heading for column in list_columns(tests)}:
+        return find_column(name, tests)
 
     def text(row: Row) -> str:
         value = row.get(name)

@@ -152,7 +152,7 @@ def test_the_smallest_difference_is_that_of_all_comparisons():
         assert row["bleu_smallest_difference"] == found["test", "bleu"] > 0
         assert row["chrf_smallest_difference_test_long"] == found["test_long", "chrf"]
     note = dict(list_conditions(rows, rows))[
-        "Smallest difference that would be found with a probability of 80%"
+        "Smallest difference that would be found with a probability of 80%, median over pairs of models"
     ]
     assert note.startswith(f"{found['test', 'bleu']:.1f} BLEU, {found['test', 'chrf']:.1f} chrF, ")
     assert note.endswith(f" BLEU on test_long, {found['test_long', 'chrf']:.1f} chrF on test_long")

@@ -162,6 +162,11 @@ def test_the_status_is_shown_beside_chosen_columns_too():
     assert rows[1]["status"].startswith("failed: ")
 
 
+def test_a_heading_that_is_a_field_too_is_the_heading():
+    rows, _ = parts(render_table([replace(DONE, perplexity=4.89548)], columns=["perplexity", "train_s"]))
+    assert rows == [{"perplexity": "4.90", "train_s": "810"}]
+
+
 def test_a_label_cannot_break_the_table():
     text = render_table([replace(DONE, label="a|b\n| c")])
     assert text.splitlines()[2].startswith(r"| a\|b \| c |")
