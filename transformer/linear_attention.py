@@ -71,8 +71,20 @@ def _causal_sums(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     inside = (queries @ keys.transpose(-2, -1)).tril() @ values  # (B, H, chunks, CHUNK, C)
     of_chunks = keys.transpose(-2, -1) @ values  # (B, H, chunks, E, C)
     wide = of_chunks.to(torch.promote_types(of_chunks.dtype, torch.float32))
-    before = (wide.cumsum(dim=-3) - wide).to(of_chunks.dtype)
+    before = (_cumulative_sum(wide) - wide).to(of_chunks.dtype)
     return (inside + queries @ before).flatten(-3, -2)[..., :length, :]
+
+
+def _cumulative_sum(x: Tensor) -> Tensor:
+    """Return x.cumsum(-3); torch's own has no deterministic form on a GPU."""
+    if x.is_cuda and torch.are_deterministic_algorithms_enabled():
+        return _sum_prefixes(x)
+    return x.cumsum(-3)
+
+
+def _sum_prefixes(x: Tensor) -> Tensor:
+    """Compute ``_cumulative_sum`` as one sum per chunk."""
+    return torch.stack([x[..., : end + 1, :, :].sum(-3) for end in range(x.size(-3))], dim=-3)
 
 
 def _in_chunks(x: Tensor) -> Tensor:

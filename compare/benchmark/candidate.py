@@ -73,9 +73,8 @@ class Candidate:
         criterion = training_loss(self.model, self.train.label_smoothing, self.regularization)
         optimizer = build_optimizer(criterion.parameters(), self.settings.optim)
         batches = self.inputs.batches
-        work = training_work(
-            criterion, optimizer, batches, precision=precision, clip_norm=self.train.clip_norm
-        )
+        whole = [[batch] for batch in batches]
+        work = training_work(criterion, optimizer, whole, precision=precision, clip_norm=self.train.clip_norm)
         sentences, tokens = sum(map(len, batches)), count_tokens(batches)
         measurement = self._measurement("train", "tokens/s", precision, sentences, tokens)
         return Task(measurement, work, (self.model, optimizer))

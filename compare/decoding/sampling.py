@@ -142,13 +142,20 @@ def draw(logp: Tensor, uniforms: Tensor, sampling: Sampling) -> Tensor:
         ordered, ids = ordered[:, :, : sampling.top_k], ids[:, :, : sampling.top_k]
     probabilities = ordered.softmax(dim=2)
     if sampling.top_p < 1:
-        before = probabilities.cumsum(dim=2) - probabilities
+        before = _cumulative_sum(probabilities) - probabilities
         probabilities = probabilities.masked_fill(before >= sampling.top_p, 0.0)
-    cumulative = probabilities.cumsum(dim=2)
+    cumulative = _cumulative_sum(probabilities)
     target = uniforms.unsqueeze(2) * cumulative[:, :, -1:]
     last = (probabilities > 0).sum(dim=2, keepdim=True) - 1  # rounding must not lead beyond it
     index = (cumulative <= target).sum(dim=2, keepdim=True).minimum(last).clamp(min=0)
     return ids.gather(2, index).squeeze(2)
+
+
+def _cumulative_sum(x: Tensor) -> Tensor:
+    """Return x.cumsum(2), on the CPU where torch's own has no deterministic form on a GPU."""
+    if x.is_cuda and torch.are_deterministic_algorithms_enabled():
+        return x.cpu().cumsum(dim=2).to(x.device)
+    return x.cumsum(dim=2)
 
 
 def count_repeats(sources: Sequence[Sequence[int]]) -> list[int]:

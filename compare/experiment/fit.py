@@ -193,7 +193,8 @@ def _keep_pairs(pairs: Iterable[Sequence[str]], folder: Path) -> Path:
         with temporary.open("xb") as file:
             for number, pair in enumerate(pairs):
                 if (
-                    isinstance(pair, str | Mapping)
+                    not isinstance(pair, Sequence)
+                    or isinstance(pair, str)
                     or len(pair) != 2
                     or not all(isinstance(t, str) for t in pair)
                 ):

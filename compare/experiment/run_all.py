@@ -13,7 +13,7 @@ from typing import Protocol
 
 from compare.config.run import Run, resolve_models
 from compare.config.sections import Experiment
-from compare.experiment.budget.calibration import calibrate
+from compare.experiment.budget.calibration import calibrate, describe_work, recall
 from compare.experiment.budget.match import find_reference, match_budget
 from compare.experiment.compute_result import training_flops
 from compare.experiment.data_parallel import take_part
@@ -193,8 +193,9 @@ def _run_experiment(
         prepared = prepare_data(experiment, folder / "encoded")
         registry = open_registry(folder, prepared)
         if experiment.budget.match == "time":
-            known = registry.get("seconds_per_update", {})
+            known = recall(registry, models)
             registry["seconds_per_update"] = calibrate(models, prepared, known, processes)
+            registry["calibrated_as"] = registry.get("calibrated_as", {}) | describe_work(models)
         if experiment.budget.match != "none":
             models = match_budget(models, prepared, registry.get("seconds_per_update", {}))
             runs = requested.of(models)

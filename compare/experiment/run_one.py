@@ -78,17 +78,20 @@ def run_one(
         Interrupted: a signal arrived; the state is saved.
         ConnectionError: another process has ended.
     """
+    was_trained = folder.weights.is_file()
     with announced(folder, prepared, processes):
         translator = train_model(folder, prepared, reporter, processes)
-        return translator.lead(partial(_test, folder, prepared, translator))
+        return translator.lead(partial(_test, folder, prepared, translator, was_trained=was_trained))
 
 
-def _test(folder: RunFolder, prepared: PreparedData, translator: Translator) -> Result:
-    """Decode the test sets as the task says, measure their perplexity, and compute all figures."""
+def _test(folder: RunFolder, prepared: PreparedData, translator: Translator, *, was_trained: bool) -> Result:
+    """Decode the test sets as the task says, measure their perplexity, and compute all figures.
+
+    The peak of memory is unknown where an earlier process has trained the model: it is that of training.
+    """
     seconds = task_of(folder.run).decode_tests(folder, translator, prepared.corpus)
-    write_speed(
-        folder.speed, RawSpeed(decode_s=seconds, peak_memory_bytes=peak_memory_bytes(translator.device))
-    )
+    peak = None if was_trained else peak_memory_bytes(translator.device)
+    write_speed(folder.speed, RawSpeed(decode_s=seconds, peak_memory_bytes=peak))
     measure_likelihoods(translator, prepared.corpus, folder)
     result = unfinished_result(folder, prepared)
     return dataclasses.replace(

@@ -46,14 +46,14 @@ def score_runs(
     for path, text in zip(reference_paths, texts, strict=True):
         if len(text) != len(lines):
             raise line_count_error(src, len(lines), path, len(text))
-    scores = {}
+    scores, texts_of = {}, {}
     for folder in folders:
         translator = load_model(folder, device)
         logger.info(f"{folder}: translating {len(lines):,} sentences")
-        hypotheses = translator.translate(lines)
-        if folder in files:
-            write_atomically(files[folder], "".join(f"{line}\n" for line in hypotheses))
-        scores[str(folder)] = score_texts(hypotheses, *texts, scoring=all_metrics())
+        texts_of[folder] = translator.translate(lines)
+        scores[str(folder)] = score_texts(texts_of[folder], *texts, scoring=all_metrics())
+    for folder, path in files.items():  # after all runs, so that the same command can be given again
+        write_atomically(path, "".join(f"{line}\n" for line in texts_of[folder]))
     return scores
 
 

@@ -201,6 +201,9 @@ def read_registry(path: Path) -> dict[str, Any]:
     extended = registry.get("extended", {})
     if not isinstance(extended, dict) or not _are_seeds(list(extended.values())):
         raise ValueError(f"{path}: 'extended' must hold numbers of updates, found {abbreviate(extended)}")
+    work = registry.get("calibrated_as", {})
+    if not isinstance(work, dict) or not all(isinstance(item, str) for item in work.values()):
+        raise ValueError(f"{path}: 'calibrated_as' must hold hashes, found {abbreviate(work)}")
     if not isinstance(seconds, dict) or not all(is_finite(item) and item > 0 for item in seconds.values()):
         raise ValueError(
             f"{path}: 'seconds_per_update' must hold positive numbers, found {abbreviate(seconds)}"

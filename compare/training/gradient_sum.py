@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from compare.system.distributed import Processes
 from compare.system.signals import StopRequest
+from compare.training.serialization import model_weights
 
 T = TypeVar("T")
 
@@ -97,11 +98,10 @@ class GradientSum:
             return None
         return next(filter(None, self.processes.gather(lambda: self._signal_or_failure(stop))), None)
 
-    def share_weights(self) -> None:
-        """Give all processes the weights of process 0."""
-        with torch.no_grad():
-            for parameter in self.parameters:
-                self.processes.broadcast_tensor(parameter)
+    def share_weights(self, model: nn.Module) -> None:
+        """Give all processes the weights and persistent buffers that ``model`` has in process 0."""
+        for tensor in model_weights(model).values():
+            self.processes.broadcast_tensor(tensor)
 
     def _signal_or_failure(self, stop: StopRequest) -> int | None:
         if self.failure is not None:

@@ -125,12 +125,17 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -
 
 
 def average(paths: list[Path]) -> dict[str, Tensor]:
-    """Average the weights of several checkpoints; sums are in float64, the result is float32."""
-    total = {name: tensor.double() for name, tensor in load_weights(paths[0]).items()}
-    for path in paths[1:]:
-        for name, tensor in load_weights(path).items():
-            total[name] += tensor.double()
-    return {name: (tensor / len(paths)).float() for name, tensor in total.items()}
+    """Average the weights of several checkpoints; sums are in float64, the result is float32.
+
+    Counters, which have no mean, are those of the last checkpoint.
+    """
+    last = load_weights(paths[-1])
+    total = {name: tensor.double() for name, tensor in last.items() if tensor.is_floating_point()}
+    for path in paths[:-1]:
+        weights = load_weights(path)
+        for name in total:
+            total[name] += weights[name].double()
+    return last | {name: (tensor / len(paths)).float() for name, tensor in total.items()}
 
 
 def save_state(path: Path, state: Mapping[str, Any]) -> None:

@@ -48,8 +48,7 @@ def update_weights(criterion: TranslationLoss, optimizer: torch.optim.Optimizer,
 def train_step(
     criterion: TranslationLoss,
     optimizer: torch.optim.Optimizer,
-    batch: Batch,
-    *,
+    *parts: Batch,
     precision: str,
     clip_norm: float,
 ) -> tuple[LossSums, Tensor]:
@@ -58,15 +57,17 @@ def train_step(
     Args:
         criterion: the loss, which holds the model.
         optimizer: its optimizer.
-        batch: the batch, on the model's device.
+        parts: the batch, on the model's device, whole or in parts whose gradients are added.
         precision: as for ``add_gradients``.
         clip_norm: maximum norm of the gradient.
 
     Returns:
         The loss and the norm of the gradient before clipping.
     """
-    loss = add_gradients(criterion, batch, tokens=batch.tgt_tokens, precision=precision)
-    return loss, update_weights(criterion, optimizer, clip_norm)
+    tokens = sum(part.tgt_tokens for part in parts)
+    first, *rest = (add_gradients(criterion, part, tokens=tokens, precision=precision) for part in parts)
+    total = LossSums(*(sum(values, start) for start, *values in zip(first, *rest, strict=True)))
+    return total, update_weights(criterion, optimizer, clip_norm)
 
 
 def compute_loss(criterion: TranslationLoss, batch: Batch) -> LossSums:

@@ -240,12 +240,12 @@ class Trainer:
         averages: dict[str, Validation] = {}
         for kind in self.checkpoints.averages(self.state):
             self.processes.on_main(partial(self.checkpoints.set_average, kind, self.state))
-            self.gradients.share_weights()
+            self.gradients.share_weights(self.criterion)
             with self.state.timed("validation"):
                 self.criterion.eval()
                 averages[kind] = self.validate()
         self.processes.on_main(partial(self.checkpoints.save_final, self.state, averages))
-        self.gradients.share_weights()
+        self.gradients.share_weights(self.criterion)
 
     def _resume(self) -> None:
         """Restore the saved state, if there is one, and drop the log lines written after it."""
@@ -254,7 +254,7 @@ class Trainer:
         if self.state.update and self.processes.is_main:
             run, total = self.metrics.path.parent.name, self.train_config.max_updates
             logger.info(f"{run}: continues from update {self.state.update:,} of {total:,}")
-        self.gradients.share_weights()
+        self.gradients.share_weights(self.criterion)
 
     def _restore(self) -> int:
         """Restore the saved state, if there is one; returns the number of updates done."""

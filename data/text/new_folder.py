@@ -9,6 +9,8 @@ from pathlib import Path
 
 from data.text.files import find_leftovers, hash_file, is_temporary, sync_folder, temporary_path
 
+REPLACED = "replaced"
+"""Name, in a temporary folder, of a folder that is being replaced."""
 MOVED = "moved.json"
 """File in a temporary folder with the names of the files that are being moved to an existing folder."""
 
@@ -16,7 +18,8 @@ MOVED = "moved.json"
 def check_vacant(out: Path, *, replace: bool = False) -> Path:
     """Check that a folder can be created, and that nothing would be overwritten.
 
-    Temporary folders that killed processes left for ``out`` are removed.
+    Temporary folders that killed processes left for ``out`` are removed; a folder that one had moved away to
+    replace it is put back.
 
     Args:
         out: a new name, an existing empty folder, or a symbolic link to either.
@@ -53,7 +56,7 @@ def new_folder(out: Path, *, replace: bool = False) -> Iterator[Path]:
     Args:
         out: see ``check_vacant``.
         replace: delete what ``out`` holds once the new files are complete. A process that is killed between
-            two renames leaves no ``out``.
+            two renames leaves no ``out``; the next call puts the old one back.
 
     Raises:
         FileExistsError: see ``check_vacant``.
@@ -125,14 +128,19 @@ def _replace_folder(temporary: Path, target: Path) -> None:
     """Put ``temporary`` in the place of ``target``, which is deleted."""
     old = temporary_path(target)
     try:
-        os.rename(target, old)
+        old.mkdir()
+        os.rename(target, old / REPLACED)
         os.replace(temporary, target)
-    except BaseException:
-        if not target.exists():
-            os.rename(old, target)
-        raise
-    sync_folder(target.parent)
-    shutil.rmtree(old, ignore_errors=True)
+        sync_folder(target.parent)
+    finally:
+        _put_back(old, target)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _put_back(leftover: Path, target: Path) -> None:
+    """Move the folder that ``leftover`` may hold to its place ``target``, unless another one is there."""
+    if (leftover / REPLACED).is_dir() and not target.exists():
+        os.rename(leftover / REPLACED, target)
 
 
 def _move_files(temporary: Path, target: Path) -> None:
@@ -169,4 +177,6 @@ def _remove_leftovers(target: Path) -> None:
         for leftover in find_leftovers(parent, target.name):
             if parent == target:
                 _undo_moves(leftover, target)
+            else:
+                _put_back(leftover, target)
             shutil.rmtree(leftover, ignore_errors=True)

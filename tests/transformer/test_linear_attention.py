@@ -126,3 +126,8 @@ def test_what_needs_scores_or_weights_is_refused(changes, message):
 def test_a_replaced_attention_function_is_refused():
     with pytest.raises(ValueError, match='attention_kind "linear" has no effect with Parts'):
         make(Parts(attend=lambda *_: torch.zeros(0)), attention_kind="linear")
+
+
+def test_sums_of_prefixes_in_their_deterministic_form():
+    x = torch.randn(2, 3, 5, 4, 6, dtype=torch.float64)
+    torch.testing.assert_close(linear_attention._sum_prefixes(x), x.cumsum(-3))

@@ -102,7 +102,15 @@ def results_to_time(folder: Path) -> list[Result]:
 def _time_models(runs: Sequence[RunFolder], settings: Run, prepared: PreparedData) -> dict[str, Timings]:
     """Time the models of ``runs``; returns their timings by label."""
     inputs = TimingInputs(
-        batches=list(islice(prepared.stream.epoch(1), settings.bench.updates)),
+        updates={
+            parts: [
+                batch.parts
+                for batch in islice(
+                    prepared.stream.global_batches(1, accumulate=parts), settings.bench.updates
+                )
+            ]
+            for parts in {run.run.train.accumulate for run in runs}
+        },
         sources=prepared.corpus.splits[prepared.corpus.tests[0]].src,
         bench=settings.bench,
         device=torch.device(settings.train.device),

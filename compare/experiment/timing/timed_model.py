@@ -1,7 +1,8 @@
 """Workloads of timing one trained model, and the timings that their repeats give."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 
 import torch
 
@@ -25,8 +26,8 @@ from data.batch import Batch
 class TimingInputs:
     """Inputs of the timings, the same for all models."""
 
-    batches: Sequence[Batch]
-    """Training batches of one repeat."""
+    updates: Mapping[int, Sequence[Sequence[Batch]]]
+    """The training batches of one repeat, by ``train.accumulate``, the number of parts that each is in."""
     sources: Sequence[str]
     """Source sentences of the first test set."""
     bench: BenchConfig
@@ -68,13 +69,14 @@ class TimedModel:
         optimizer = build_optimizer(criterion.parameters(), optim)
         for group in optimizer.param_groups:
             group["lr"] = optim.learning_rate_at(train.max_updates, train.max_updates)
+        updates = self.inputs.updates[train.accumulate]
         return training_work(
-            criterion, optimizer, self.inputs.batches, precision=train.precision, clip_norm=train.clip_norm
+            criterion, optimizer, updates, precision=train.precision, clip_norm=train.clip_norm
         )
 
     def timings(self, repeats: dict[str, Sequence[TimedRepeat]], session_id: str) -> Timings:
         """Combine the repeats of each kind of work that ``works`` names."""
-        batches = self.inputs.batches
+        batches = list(chain.from_iterable(self.inputs.updates[self.run.run.train.accumulate]))
         latency = None
         if "latency" in repeats:
             shares = [repeat.cpu_share for repeat in repeats["latency"]]

@@ -178,6 +178,16 @@ class Search:
         return replace(self, runs=runs), prepared
 
 
+def _with_warmup(run: Run, share: float) -> Run:
+    """Return ``run`` with a warm-up of this share of its own, as the whole training is.
+
+    A trial with the whole warm-up would be in it for longer, up to its end.
+    """
+    optim = run.model.optim
+    warmup = max(min(optim.warmup_updates, 1), round(optim.warmup_updates * share))
+    return replace(run, model=replace(run.model, optim=replace(optim, warmup_updates=warmup)))
+
+
 def plan_search(
     config: str | Path, plan: TuningPlan, overrides: Sequence[str] = (), slurm: SlurmOptions | None = None
 ) -> Search:
@@ -214,6 +224,8 @@ def plan_search(
             "them by hand, by the validation loss in metrics.jsonl"
         )
     find_reference(runs)
+    share = updates / experiment.train.max_updates
+    runs = [_with_warmup(run, share) for run in runs]
     draws = draw_settings(plan.space, plan.trials, plan.seed)
     search = Search(config=find_experiment(config), experiment=experiment, plan=plan, runs=runs, draws=draws)
     ensure_tunable(plan.space, search.tuned)

@@ -15,7 +15,7 @@ from compare.config.run import Run, resolve_models
 from compare.config.sections import BudgetConfig, ModelConfig
 from compare.experiment import run_all
 from compare.experiment.budget import calibration
-from compare.experiment.budget.calibration import calibrate
+from compare.experiment.budget.calibration import calibrate, describe_work, recall
 from compare.experiment.budget.match import match_budget
 from compare.experiment.budget.updates import with_updates
 from compare.experiment.budget.widths import FFN_RATIOS, GRID, HEAD_STRETCH, MAX_FACTOR, SEARCHES, TOLERANCE
@@ -28,6 +28,7 @@ from compare.models.resolved_model import ResolvedModel
 from compare.optim.lr_scheduler import SCHEDULES
 from compare.results.run_folder import RunFolder
 from compare.system.progress import Reporter
+from compare.training.trainer import TrainingDiverged
 from tests.kits.cli import Refusal
 
 MAY_CHANGE = {"d_model", "num_heads", "ffn_size", "hidden_size", "encoder_size", "attention_size"}
@@ -331,3 +332,30 @@ def test_a_budget_that_means_nothing(
     given = [part for setting in settings for part in ("--set", f"budget.{setting}")]
     assert message in refusal("run", toml, "--out", tmp_path / "run", *given)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_changed_model_is_calibrated_again(tiny_toml: Path):
+    runs = resolve_models(load_experiment(tiny_toml))
+    registry = {"seconds_per_update": {"luong": 1.0, "transformer": 2.0}}
+    assert recall(registry, runs) == registry["seconds_per_update"]  # of a version that recorded no work
+    registry["calibrated_as"] = describe_work(runs)
+    assert recall(registry, runs) == registry["seconds_per_update"]
+    assert recall(registry, runs[:1]) == registry["seconds_per_update"]
+    changed = resolve_models(load_experiment(tiny_toml, ["models.transformer.d_model=32"]))
+    assert recall(registry, changed) == {"luong": 1.0}
+    slower = resolve_models(load_experiment(tiny_toml, ["models.transformer.learning_rate=0.5"]))
+    assert recall(registry, slower) == registry["seconds_per_update"]
+
+
+@pytest.mark.parametrize(
+    "error", [TrainingDiverged("the loss is nan at update 3"), MemoryError("out of memory")]
+)
+def test_a_model_that_cannot_be_calibrated_is_named(
+    error: Exception, toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(calibration, "_train_briefly", fail)
+    with pytest.raises(ValueError, match=rf"models\.luong cannot be calibrated .*: {error}"):
+        run_experiment(load_experiment(toml, ["budget.match=time"]), tmp_path / "run", Reporter(quiet=True))

@@ -163,3 +163,9 @@ def test_runs_that_patience_ended_are_not_called_extended(tmp_path: Path):
         (folder / "lstm-seed1" / "checkpoints" / "trainer.pt").touch()
         extend._change_settings(folder, extend.plan_extension(folder, 29520), 29520)
         assert json.loads((folder / "experiment.json").read_text())["extended"] == extended
+
+
+def test_a_planned_run_that_was_not_begun(folder: Path):
+    shutil.rmtree(folder / ROWS[1])
+    with pytest.raises(ValueError, match=f"{ROWS[1]} has not ended: run the experiment to its end first"):
+        plan_extension(folder, 14)

@@ -73,6 +73,7 @@ def test_it_trains_as_the_commands_do(tmp_path: Path, capsys: pytest.CaptureFixt
     [
         ([("a", "b"), "cd"], {}, r"pairs\[1\] must be a source and its target, found 'cd'"),
         ([("a", "b", "c")], {}, r"pairs\[0\] must be a source and its target"),
+        ([1, 2], {}, r"pairs\[0\] must be a source and its target, found 1"),
         ([("a", None)], {}, r"pairs\[0\] must be a source and its target, found \('a', None\)"),
         ([("a", "b")], {}, "give at least 3 different pairs"),
         ([], {}, "no pairs: give"),

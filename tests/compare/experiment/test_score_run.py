@@ -78,3 +78,12 @@ def test_a_run_without_weights(finished: Path, texts: tuple[Path, Path], tmp_pat
     src, ref = texts
     said = refusal("score-run", published / ROWS[0], "--src", src, "--ref", ref, "-q")
     assert "has no weights (published runs have none)" in said
+
+
+def test_nothing_is_written_if_a_later_run_cannot_be_translated(
+    finished: Path, texts: tuple[Path, Path], tmp_path: Path
+):
+    out = tmp_path / "out"
+    with pytest.raises((OSError, ValueError)):
+        score_runs([finished / ROWS[0], tmp_path / "absent"], texts[0], [texts[1]], out=out)
+    assert not list(out.glob("*"))

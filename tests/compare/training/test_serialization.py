@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from compare.results.trained_model import load_model
 from compare.training.file_names import FINAL, STATE
-from compare.training.serialization import load_state, save_state
+from compare.training.serialization import average, load_state, save_state
 from data.loader import BatchStream
 from tests.kits.faults import PICKLERS, Bomb
 from tests.kits.training import ROWS, bleus, make_stream, trainer
@@ -140,3 +140,13 @@ def test_weights_of_another_size_are_refused(
     with pytest.raises(ValueError, match=r"final\.safetensors") as caught:
         load_model(finished_copy)
     assert reason in str(caught.value)
+
+
+def test_counters_are_not_averaged(tmp_path: Path):
+    """Those of a batch norm, for example, are those of the last checkpoint, of their own type."""
+    paths = [tmp_path / f"{number}.safetensors" for number in (1, 2)]
+    for path, weight, count in zip(paths, (1.0, 4.0), (10, 20), strict=True):
+        save_file({"weight": torch.tensor([weight]), "count": torch.tensor(count)}, path)
+    mean = average(paths)
+    assert mean["weight"].equal(torch.tensor([2.5]))
+    assert mean["count"].equal(torch.tensor(20))

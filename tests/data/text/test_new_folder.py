@@ -342,3 +342,16 @@ def test_a_folder_that_cannot_be_replaced_is_kept(
     assert failed
     assert os.listdir(out) == ["x"]
     assert os.listdir(tmp_path) == ["out"]
+
+
+def test_a_process_that_is_killed_between_the_renames_loses_nothing(tmp_path: Path):
+    out = tmp_path / "out"
+    fill(out)
+    killed = "import os; os.replace = lambda *_: os.abort()"
+    code = CODE.format(action=killed).replace("Path(sys.argv[1])", "Path(sys.argv[1]), replace=True")
+    done = subprocess.run([sys.executable, "-c", code, str(out)], check=False)
+    assert done.returncode == -signal.SIGABRT
+    assert not out.exists()
+    check_vacant(out, replace=True)
+    assert os.listdir(out) == ["x"]
+    assert os.listdir(tmp_path) == ["out"]

@@ -20,11 +20,13 @@ from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run_all import run_experiment
 from compare.experiment.timing import time_all
 from compare.experiment.timing.time_all import results_to_time
+from compare.models.registry import build
 from compare.results.speed_file import RawSpeed, read_speed, write_speed
 from compare.results.store import Result, read_result, read_results, save_result
 from compare.system import timing
 from compare.system.progress import Reporter
 from compare.training import timing as training_timing
+from compare.training.loss import TranslationLoss
 from tests.kits.clock import Clock
 from tests.kits.runs import ROWS, files
 
@@ -241,3 +243,35 @@ def test_lack_of_memory_leaves_speeds_unknown(
     assert [(result.status, result.timed_together) for result in results] == [("done", None)] * 2
     assert "speeds are unknown: out of memory: CUDA out of memory; run this again to retry" in caplog.text
     assert None not in {result.timed_together for result in run_again(tiny_toml, untimed, monkeypatch)}
+
+
+def test_training_is_timed_in_the_parts_of_its_batches(
+    tiny_toml: Path, untimed: Path, prepared: PreparedData
+):
+    """An update of two parts that fit the memory moves the weights as one of the whole batch does."""
+    whole, halves = (next(prepared.stream.global_batches(1, accumulate=parts)).parts for parts in (1, 2))
+    assert (len(whole), len(halves)) == (1, 2)
+    no_dropout = ["models.*.dropout=0", "models.transformer.attention_dropout=0"]
+    moved = []
+    for parts in (whole, halves):
+        torch.manual_seed(0)
+        run = resolve_models(load_experiment(tiny_toml, no_dropout))[1]
+        criterion = TranslationLoss(build(run.model.architecture, *prepared.vocabulary_sizes), 0.1)
+        optimizer = torch.optim.SGD(criterion.parameters(), lr=1.0)
+        work = training_timing.training_work(criterion, optimizer, [parts], precision="fp32", clip_norm=1.0)
+        work()
+        moved.append(torch.cat([parameter.detach().flatten() for parameter in criterion.parameters()]))
+    torch.testing.assert_close(*moved)
+    config = untimed / ROWS[0] / "config.toml"
+    config.write_text(config.read_text().replace("accumulate = 1", "accumulate = 2"))
+    seen = []
+    original = training_timing.train_step
+
+    def record(criterion: Any, optimizer: Any, *parts: Any, **settings: Any) -> Any:
+        seen.append(len(parts))
+        return original(criterion, optimizer, *parts, **settings)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training_timing, "train_step", record)
+        time_all.time_all(untimed, resolve_models(load_experiment(tiny_toml))[0], prepared)
+    assert set(seen) == {1, 2}

@@ -15,7 +15,7 @@ from compare.decoding.translator import Translator
 from compare.experiment.prepare import load_corpus
 from compare.experiment.tune import trial
 from compare.experiment.tune.candidates import Candidate, find_winners
-from compare.experiment.tune.plan import TuningPlan
+from compare.experiment.tune.plan import TuningPlan, plan_search
 from compare.experiment.tune.search import Tuning, tune_experiment
 from compare.experiment.tune.space import DEFAULT_SPACE, Values, draw_settings
 from compare.experiment.tune.trial_log import TrialResult, read_trials
@@ -324,3 +324,12 @@ def tune_experiment_without(state: Path, toml: Path, folder: Path) -> Tuning:
     assert lines.count(4) == 3  # three trials have ended nevertheless
     shutil.rmtree(state.parent)
     return tune_experiment(toml, folder, PLAN)
+
+
+def test_trials_of_fewer_updates_have_a_warm_up_in_proportion(tiny_toml: Path):
+    settings = ["train.max_updates=40", "models.*.schedule=linear", "models.*.warmup_updates=12"]
+    for updates, warmup in ((40, 12), (10, 3), (1, 1)):
+        search = plan_search(tiny_toml, TuningPlan(trials=1, updates=updates), settings)
+        assert {run.model.optim.warmup_updates for run in search.runs} == {warmup}
+    search = plan_search(tiny_toml, TuningPlan(trials=1, updates=10), ["models.*.warmup_updates=0"])
+    assert {run.model.optim.warmup_updates for run in search.runs} == {0}
