@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 
 INDEPENDENT_SCHEDULES = ("constant", "inverse-sqrt")
 """Schedules whose learning rate does not depend on ``train.max_updates``."""
+NOT_ENDED = "has not ended: run the experiment to its end first"
+"""What a message says of a run."""
 
 
 def extend_experiment(
@@ -91,13 +93,14 @@ def plan_extension(folder: str | Path, updates: int) -> list[RunFolder]:
     registry = read_registry(folder / "experiment.json") if (folder / "experiment.json").is_file() else {}
     if (begun := registry.get(EXTENSION)) not in (None, updates):
         raise ValueError(f"{folder}: an extension to {begun} updates has begun: continue it first")
-    for result in results:
-        if begun is None and result.status == "unfinished":
-            raise ValueError(f"{folder / result.run} has not ended: run the experiment to its end first")
+    if unbegun := next((result.run for result in results if not (folder / result.run).is_dir()), None):
+        raise ValueError(f"{folder / unbegun} {NOT_ENDED}")
     runs = [RunFolder.read(folder / result.run) for result in results]
     extended = [_with_updates(run, updates) for run in runs]
     if begun is None and any(run != after for run, after in zip(runs, extended, strict=True)):
         for run, result in zip(runs, results, strict=True):
+            if result.status == "unfinished":
+                raise ValueError(f"{run.folder} {NOT_ENDED}")
             _ensure_extensible(run.run, updates, str(run.folder))
             if result.status == "done" and not (run.folder / CHECKPOINTS / STATE).is_file():
                 raise ValueError(f"{run.folder} has no {CHECKPOINTS}/{STATE}, so training cannot continue")
