@@ -13,6 +13,7 @@ from compare.experiment.prepare import PreparedData
 from compare.experiment.task import task_of
 from compare.results.likelihood_file import read_likelihoods
 from compare.results.selection import read_selection
+from compare.results.speed_file import read_speed
 from compare.results.trained_model import load_model
 from compare.scoring.score import bleu_and_length_ratio
 from compare.system.device import device_name, pick_device
@@ -153,10 +154,11 @@ class _WeightsCheck:
             yield ComparedValue(self.run.name, name, recorded.nll, found.nll, LOSS_TOLERANCE)
 
     def _rounds_alike(self) -> bool:
-        """Return whether device, torch, threads and code are those that the result names."""
+        """Return whether device, torch, threads and code are those of the run's decoding."""
         result, code = self.run.result, code_version(self.run.folder.run.plugins)
+        then = read_speed(self.run.folder.speed).decoded_on or result  # the result has those of the timings
         here = (device_name(self.device), torch.__version__, torch.get_num_threads(), code)
-        return here == (result.device, result.torch, result.threads, result.code_version)
+        return here == (then.device, then.torch, then.threads, result.code_version)
 
 
 def _device_or_cpu(name: str) -> torch.device:

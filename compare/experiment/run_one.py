@@ -91,7 +91,8 @@ def _test(folder: RunFolder, prepared: PreparedData, translator: Translator, *, 
     """
     seconds = task_of(folder.run).decode_tests(folder, translator, prepared.corpus)
     peak = None if was_trained else peak_memory_bytes(translator.device)
-    write_speed(folder.speed, RawSpeed(decode_s=seconds, peak_memory_bytes=peak))
+    machine = this_machine(translator.device)
+    write_speed(folder.speed, RawSpeed(decode_s=seconds, peak_memory_bytes=peak, decoded_on=machine))
     measure_likelihoods(translator, prepared.corpus, folder)
     result = unfinished_result(folder, prepared)
     return dataclasses.replace(

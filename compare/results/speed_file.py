@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from compare.system.hints import abbreviate
 from compare.system.machine import Machine
@@ -14,6 +14,7 @@ from compare.system.timing import Speed
 from compare.training.metrics_log import is_finite
 from data.text.files import parse_json, read_bytes, write_atomically
 
+AnyMachine = TypeVar("AnyMachine", bound=Machine)
 MAX_BYTES = 100_000_000
 """Size that no speed.json reaches."""
 
@@ -66,7 +67,9 @@ class RawSpeed:
     decode_s: float | None
     """Seconds of decoding all test sets; None where nothing is decoded."""
     peak_memory_bytes: int | None
-    """Peak memory of training and decoding."""
+    """Peak memory of training and decoding; None where two processes did these."""
+    decoded_on: Machine | None = None
+    """Machine and threads of decoding, which are not always those of the timings; earlier versions: None."""
     timings: Timings | None = None
     """None until all runs of the experiment have ended."""
 
@@ -105,13 +108,20 @@ def _raw_speed(content: Mapping[str, Any]) -> RawSpeed:
     if peak is not None:
         _ensure_count("peak_memory_bytes", peak)
     timed = {"greedy", "beam", "latency", "latency_ms", "train", "session"} & content.keys()
-    return RawSpeed(decode_s=seconds, peak_memory_bytes=peak, timings=_timings(content) if timed else None)
+    decoded_on = content.get("decoded_on")
+    return RawSpeed(
+        decode_s=seconds,
+        peak_memory_bytes=peak,
+        decoded_on=None if decoded_on is None else _machine("decoded_on", decoded_on, Machine),
+        timings=_timings(content) if timed else None,
+    )
 
 
 def _timings(content: Mapping[str, Any]) -> Timings:
     """Check the timings of a speed.json, also those of earlier versions."""
     if not any(content.get(name) for name in ("greedy", "beam", "latency", "latency_ms", "decode_s")):
-        train, session = _speed("train", content.get("train")), _session(content.get("session"))
+        train = _speed("train", content.get("train"))
+        session = _machine("session", content.get("session"), Session)
         return Timings(greedy=None, beam=None, latency=None, train=train, session=session)
     greedy, beam = (_speed(name, content.get(name)) for name in ("greedy", "beam"))
     if "latency_ms" in content:
@@ -122,7 +132,7 @@ def _timings(content: Mapping[str, Any]) -> Timings:
         beam=beam,
         latency=_latency(content.get("latency")),
         train=_speed("train", content.get("train")),
-        session=_session(content.get("session")),
+        session=_machine("session", content.get("session"), Session),
     )
 
 
@@ -150,21 +160,21 @@ def _latency(content: Any) -> Latency:
     )
 
 
-def _session(content: Any) -> Session:
-    """Check the conditions of a common timing."""
-    _ensure_keys("session", content, Session)
+def _machine(context: str, content: Any, kind: type[AnyMachine]) -> AnyMachine:
+    """Check the description of a machine, or of a common timing."""
+    _ensure_keys(context, content, kind)
     for name in ("threads", "cores"):
-        _ensure_count(f"session.{name}", content[name])
+        _ensure_count(f"{context}.{name}", content[name])
     clock = content["clock_mhz"]
     if clock is not None and not is_finite(clock):
-        raise ValueError(f"session.clock_mhz must be a number, found {abbreviate(clock)}")
+        raise ValueError(f"{context}.clock_mhz must be a number, found {abbreviate(clock)}")
     for name in content.keys() - {"threads", "cores", "clock_mhz"}:
         if not isinstance(content[name], str):
-            raise ValueError(f"session.{name} must be text, found {abbreviate(content[name])}")
-    return Session(**content)
+            raise ValueError(f"{context}.{name} must be text, found {abbreviate(content[name])}")
+    return kind(**content)
 
 
-def _ensure_keys(name: str, content: Any, kind: type[Latency | Session]) -> None:
+def _ensure_keys(name: str, content: Any, kind: type[Latency | Machine]) -> None:
     """Reject content that has not exactly the fields of ``kind``."""
     names = [item.name for item in fields(kind)]
     if not isinstance(content, dict) or content.keys() != set(names):

@@ -2,7 +2,9 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -127,10 +129,19 @@ def test_a_number_of_lines_that_is_none(lines: str, honest: Path, refusal: Refus
     )
 
 
-def test_another_code_version_may_translate_a_line_otherwise(forged: Path):
-    """As another machine may: the rounding of one version need not be that of the next."""
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        ("result.json", lambda row: row.update(code_version="0.1.0+0")),
+        ("speed.json", lambda content: content["decoded_on"].update(threads=99)),
+    ],
+)
+def test_another_version_or_number_of_threads_may_translate_a_line_otherwise(
+    file: str, change: Callable[[dict[str, Any]], None], forged: Path
+):
+    """As another machine may: the rounding of one need not be that of the other."""
     correct_line(forged)
-    edit_json(forged / RUN / "result.json", lambda row: row.update(code_version="0.1.0+0"))
+    edit_json(forged / RUN / file, change)
     renew_hashes(forged)
     renew_views(forged)
     result = check_experiment(forged, decode=10**6)
