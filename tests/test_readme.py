@@ -107,6 +107,14 @@ def test_what_needs_an_absent_corpus_stays_as_it_is(tmp_path):
         assert absent == {"multi30k"}
 
 
+def test_text_between_blocks_stays():
+    made = runpy.run_path(str(ROOT / "benchmarks" / "readme.py"))
+    block = "<!-- training: results/demo -->\nold\n<!-- end -->"
+    first, between, last = made["regenerate"](f"{block}\nbetween\n{block}").partition("between")
+    assert between
+    assert first.strip() == last.strip() != block
+
+
 def test_the_model_trained_in_readme_learns():
     block = next(block for block in BLOCKS if "cross_entropy" in block)
     namespace = {}
