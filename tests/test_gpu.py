@@ -16,6 +16,7 @@ import seq2seq.layer_by_layer
 from compare.cli import main
 from compare.decoding.beams import LOOK_EVERY, Beams
 from compare.decoding.length_penalty import NO_PENALTY
+from compare.decoding.sampling import Sampling, draw
 from compare.decoding.search import search
 from compare.models.presets import PRESETS
 from compare.models.registry import build
@@ -190,6 +191,15 @@ def test_deterministic_updates_are_equal_to_the_bit(name: str, precision: str):
             update(criterion, optimizer, BATCH.to(DEVICE), precision)
         weights.append([parameter.detach().clone() for parameter in criterion.parameters()])
     assert all(torch.equal(*pair) for pair in zip(*weights, strict=True))
+
+
+@pytest.mark.usefixtures("deterministic")
+def test_tokens_are_drawn_with_deterministic_algorithms():
+    """As ``translate --sample`` does for a run of ``train.deterministic``."""
+    logp, uniforms = torch.randn(3, 4, SIZE).log_softmax(dim=2), torch.rand(3, 4)
+    for sampling in (Sampling(), Sampling(top_p=0.9)):
+        drawn = draw(logp.to(DEVICE), uniforms.to(DEVICE), sampling)
+        assert drawn.cpu().equal(draw(logp, uniforms, sampling))
 
 
 # --- runs
