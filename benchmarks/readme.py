@@ -138,15 +138,31 @@ def intervals(folder: Path, corpus: str) -> str:
 def compared(
     folder: Path, corpus: str, added: Path | None = None
 ) -> tuple[FinishedExperiment, list[Comparison]]:
-    """Return a finished experiment and the comparisons of its models by BLEU on its first test set."""
+    """Return a finished experiment and the comparisons of its models by BLEU on its first test set.
+
+    Shared settings of an added run may differ, which its page has to explain.
+    """
     finished = load_finished(folder, data_root=corpus)
+    tests = finished.corpus.tests
     if added:
         other = load_finished(added.parent, data_root=corpus)
         run = next(run for run in other.runs if run.folder == added)
         finished = replace(finished, runs=(*finished.runs, run))
-    found = run_comparisons(score_tests(finished), choose_reference(finished, ""))
-    first = (finished.corpus.tests[0], PRIMARY)
-    return finished, [each for each in found if (each.test, each.metric) == first]
+        scored = {
+            test: score_test_set(
+                test,
+                finished.corpus.splits[test].tgt,
+                {
+                    label: {run.result.seed: run.outputs[test] for run in runs}
+                    for label, runs in finished.labels.items()
+                },
+            )
+            for test in tests
+        }
+    else:
+        scored = score_tests(finished)
+    found = run_comparisons(scored, choose_reference(finished, ""))
+    return finished, [each for each in found if (each.test, each.metric) == (tests[0], PRIMARY)]
 
 
 @cache
