@@ -11,9 +11,9 @@ from safetensors.torch import load_file
 
 TIMED = re.compile(
     r"(.*_)?(s|seconds|(per_s|ms_p50)(_low|_high|_per_device)?|ms|ms_p95|mfu|joules|1k_tokens|bytes|cpu_shares?)"
-    r"|clock_mhz|timed_together"
+    r"|clock_mhz|timed_together|decoded_on"
 )
-"""Keys in JSON whose values depend on the machine's speed or memory."""
+"""Keys in JSON whose values depend on the machine, or on the cores that a process had of it."""
 PRESENCE_ONLY = re.compile(r"log\.txt|journal\.log|table\.(md|csv)|learning-curves-seconds\..*")
 """Files with times and nothing that another file does not hold too."""
 Contents = dict[str, str]
