@@ -143,26 +143,16 @@ def compared(
     Shared settings of an added run may differ, which its page has to explain.
     """
     finished = load_finished(folder, data_root=corpus)
-    tests = finished.corpus.tests
     if added:
         other = load_finished(added.parent, data_root=corpus)
         run = next(run for run in other.runs if run.folder == added)
         finished = replace(finished, runs=(*finished.runs, run))
-        scored = {
-            test: score_test_set(
-                test,
-                finished.corpus.splits[test].tgt,
-                {
-                    label: {run.result.seed: run.outputs[test] for run in runs}
-                    for label, runs in finished.labels.items()
-                },
-            )
-            for test in tests
-        }
-    else:
-        scored = score_tests(finished)
+    scored = score_tests(finished)
+    if added:
+        scored = {test: replace(each, settings={}) for test, each in scored.items()}
     found = run_comparisons(scored, choose_reference(finished, ""))
-    return finished, [each for each in found if (each.test, each.metric) == (tests[0], PRIMARY)]
+    first = (finished.corpus.tests[0], PRIMARY)
+    return finished, [each for each in found if (each.test, each.metric) == first]
 
 
 @cache

@@ -129,13 +129,13 @@ def average(paths: list[Path]) -> dict[str, Tensor]:
 
     Counters, which have no mean, are those of the last checkpoint.
     """
-    last = load_weights(paths[-1])
-    total = {name: tensor.double() for name, tensor in last.items() if tensor.is_floating_point()}
-    for path in paths[:-1]:
+    weights = load_weights(paths[0])
+    total = {name: tensor.double() for name, tensor in weights.items() if tensor.is_floating_point()}
+    for path in paths[1:]:
         weights = load_weights(path)
         for name in total:
             total[name] += weights[name].double()
-    return last | {name: (tensor / len(paths)).float() for name, tensor in total.items()}
+    return weights | {name: (tensor / len(paths)).float() for name, tensor in total.items()}
 
 
 def save_state(path: Path, state: Mapping[str, Any]) -> None:

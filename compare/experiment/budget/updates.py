@@ -19,11 +19,9 @@ def with_updates(run: Run, updates: int) -> Run:
         run: the run.
         updates: its new number of updates.
     """
-    train, optim = run.train, run.model.optim
-    factor = updates / train.max_updates
-    warmup = optim.warmup_updates
+    train = run.train
     return replace(
-        run,
+        with_warmup(run, updates / train.max_updates),
         train=replace(
             train,
             max_updates=updates,
@@ -31,10 +29,14 @@ def with_updates(run: Run, updates: int) -> Run:
             checkpoint_every=ceil(train.checkpoint_every * updates / train.max_updates),
             average_every=ceil(train.average_every * updates / train.max_updates),
         ),
-        model=replace(
-            run.model, optim=replace(optim, warmup_updates=max(min(warmup, 1), round(warmup * factor)))
-        ),
     )
+
+
+def with_warmup(run: Run, factor: float) -> Run:
+    """Return ``run`` with a warm-up ``factor`` times as long; one that is there keeps at least one update."""
+    optim = run.model.optim
+    warmup = max(min(optim.warmup_updates, 1), round(optim.warmup_updates * factor))
+    return replace(run, model=replace(run.model, optim=replace(optim, warmup_updates=warmup)))
 
 
 def _scaled_interval(interval: int, old_updates: int, updates: int) -> int:

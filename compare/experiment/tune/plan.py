@@ -11,6 +11,7 @@ from compare.config.run import Run, resolve_models
 from compare.config.sections import Experiment
 from compare.config.shipped import find_experiment
 from compare.experiment.budget.match import find_reference, match_budget
+from compare.experiment.budget.updates import with_warmup
 from compare.experiment.launch.node_settings import resolve_for_nodes
 from compare.experiment.launch.slurm_options import SlurmOptions
 from compare.experiment.prepare import PreparedData, ensure_models_fit, prepare_data
@@ -178,16 +179,6 @@ class Search:
         return replace(self, runs=runs), prepared
 
 
-def _with_warmup(run: Run, share: float) -> Run:
-    """Return ``run`` with a warm-up of this share of its own, as the whole training is.
-
-    A trial with the whole warm-up would be in it for longer, up to its end.
-    """
-    optim = run.model.optim
-    warmup = max(min(optim.warmup_updates, 1), round(optim.warmup_updates * share))
-    return replace(run, model=replace(run.model, optim=replace(optim, warmup_updates=warmup)))
-
-
 def plan_search(
     config: str | Path, plan: TuningPlan, overrides: Sequence[str] = (), slurm: SlurmOptions | None = None
 ) -> Search:
@@ -224,8 +215,8 @@ def plan_search(
             "them by hand, by the validation loss in metrics.jsonl"
         )
     find_reference(runs)
-    share = updates / experiment.train.max_updates
-    runs = [_with_warmup(run, share) for run in runs]
+    share = updates / experiment.train.max_updates  # with the whole warm-up, a short trial would end in it
+    runs = [with_warmup(run, share) for run in runs]
     draws = draw_settings(plan.space, plan.trials, plan.seed)
     search = Search(config=find_experiment(config), experiment=experiment, plan=plan, runs=runs, draws=draws)
     ensure_tunable(plan.space, search.tuned)
