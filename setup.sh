@@ -31,6 +31,8 @@ done
     rm -rf .venv
     fail "$python has no venv module: install it (Debian, Ubuntu: apt install python3-venv)"
 }
+# Modules are compiled when they are imported, which most of them never are.
+install() { .venv/bin/python -m pip install --quiet --no-compile "$@"; }
 # torch first and by its exact version, so that a CPU wheel at hand is taken before anything else asks for torch.
-.venv/bin/python -m pip install --quiet "$(grep '^torch==' constraints.txt)"
-.venv/bin/python -m pip install --quiet --constraint constraints.txt --editable ".[$extras]"
+install "$(grep '^torch==' constraints.txt)"
+install --constraint constraints.txt --editable ".[$extras]"
