@@ -59,14 +59,21 @@ def _multiply_by_onednn() -> None:
 
     MKL does not use AVX-512 on processors of other makers than Intel: 109 GFLOP/s per core against 245. In
     torch the only switch to oneDNN is to permit bfloat16, which oneDNN uses on processors with AMX alone.
+    Nothing changes where the user's program has chosen a precision.
     """
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return
     setting = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
-    before = setting.fp32_precision
-    setting.fp32_precision = "bf16"
-    if not _multiplies_in_fp32():
-        setting.fp32_precision = before
+    if setting.fp32_precision != "none":
+        return
+    if torch.accelerator.is_available():  # torch's older switch, below, would permit TF32 there
+        setting.fp32_precision = "bf16"
+        if not _multiplies_in_fp32():
+            setting.fp32_precision = "none"
+    else:  # the newer one lets get_float32_matmul_precision() fail, which torch.compile calls
+        torch.set_float32_matmul_precision("medium")
+        if not _multiplies_in_fp32():
+            torch.set_float32_matmul_precision("highest")
 
 
 def sends_fp32_to_onednn() -> bool:

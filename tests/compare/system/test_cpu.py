@@ -11,12 +11,19 @@ import torch
 from compare.system import cpu
 
 
-@pytest.fixture
-def setting(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """In place of torch's switch, which no test may leave changed."""
+@pytest.fixture(params=["cpu", "accelerator"])
+def setting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """In place of torch's switches, which no test may leave changed; the older one is for a CPU alone."""
     switch = SimpleNamespace(fp32_precision="none")
     backend = SimpleNamespace(is_available=lambda: True, matmul=switch)
     monkeypatch.setattr(torch.backends, "mkldnn", backend)
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: request.param == "accelerator")
+
+    def set_all(precision: str) -> None:
+        assert request.param == "cpu"
+        switch.fp32_precision = {"medium": "bf16", "highest": "none"}[precision]
+
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", set_all)
     return switch
 
 
@@ -43,6 +50,13 @@ def test_products_go_to_onednn_only_where_it_computes_them_in_fp32(
     assert setting.fp32_precision == ("bf16" if kept else "none")
 
 
+@pytest.mark.parametrize("chosen", ["ieee", "tf32"])
+def test_the_users_own_choice_stays(chosen: str, setting: SimpleNamespace):
+    setting.fp32_precision = chosen
+    cpu._multiply_by_onednn()
+    assert setting.fp32_precision == chosen
+
+
 def test_nothing_is_set_where_torch_has_no_onednn(setting: SimpleNamespace, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
     cpu._multiply_by_onednn()
@@ -55,6 +69,8 @@ def test_a_tuned_process_multiplies_in_fp32():
 import torch
 from compare.system.cpu import FP32_ERROR, tune_cpu
 tune_cpu()
+if not torch.accelerator.is_available():
+    torch.get_float32_matmul_precision()  # torch raises an error if its older and newer switch are mixed
 for rows, inner, columns in [(1, 512, 2048), (64, 256, 777), (2048, 2048, 64), (333, 1000, 333)]:
     left, right = torch.randn(rows, inner), torch.randn(inner, columns)
     exact = left.double() @ right.double()
