@@ -505,8 +505,10 @@ def test_two_processes_do_no_run_twice(queue: Path, tmp_path: Path):
         one.send_signal(signal.SIGINT)
         assert one.wait(timeout=120) in (0, 130)
         assert other.wait(timeout=120) in (0, 1)  # 1: it ended while the first still held its run
+    with started(queue, folder) as process:
+        assert process.wait(timeout=120) == 0
     for experiments in (folder, folder / "rows"):
-        shutil.rmtree(experiments / NAMES[3], ignore_errors=True)  # or never published, see above
+        shutil.rmtree(experiments / NAMES[3])
     with started(queue, folder, "3") as process:
         wait_until(lambda: updates(folder / NAMES[3]) > 5)
         process.terminate()
