@@ -30,10 +30,11 @@ results: $(STAMP) ## List the published results; NAME=demo [DATA=PARENT of multi
 	@$(PY) benchmarks/results.py $(NAME) $(if $(DATA),--data '$(DATA)')
 
 pages: $(STAMP) ## Make the tables, lists and figures of README.md, docs and results again after a new result (2 minutes; DATA=PARENT of multi30k)
-	$(PY) benchmarks/readme.py $(if $(DATA),--data '$(DATA)')
+	$(PY) -m benchmarks.readme $(if $(DATA),--data '$(DATA)')
 	$(PY) benchmarks/results.py --write
-	$(if $(DATA),for kind in quality-seconds quality-flops pareto-size; do $(PY) -m compare plot -q results/multi30k-en-de $$kind \
-	    --format png --out docs/images/multi30k --set 'data.root=$(DATA)/multi30k' || exit 1; done)
+	$(if $(DATA),for kind in quality-seconds quality-flops pareto-size tuning; do $(PY) -m compare plot -q results/multi30k-en-de $$kind \
+	    --format png --out docs/images/multi30k --set 'data.root=$(DATA)/multi30k' || exit 1; done; \
+	    $(PY) -m benchmarks.ablation results/multi30k-ablation docs/images/multi30k/ablation.png --data '$(DATA)')
 
 campaign: $(STAMP) ## Train the queue of configs/campaign (40 hours of one core; DATA=PARENT of multi30k); again to continue; ARGS=--list shows it
 	@$(PY) -m benchmarks.campaign $(if $(DATA),--data '$(DATA)') $(if $(RUNS),--runs '$(RUNS)') \

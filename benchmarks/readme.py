@@ -1,6 +1,6 @@
 """Write tables and outcomes of finished results into README.md and docs/.
 
-    python benchmarks/readme.py [--data FOLDER] [--check]
+    python -m benchmarks.readme [--data FOLDER] [--check]
 
 FOLDER holds corpora, such as FOLDER/multi30k, with which intervals and tests of models that were trained on
 them are computed again; without one, what is made of these stays as it is, and the program says so.
@@ -10,21 +10,20 @@ them are computed again; without one, what is made of these stays as it is, and 
 import argparse
 import re
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from statistics import fmean
 
 from pandas import DataFrame
 
+from benchmarks.ablation import compare_variants
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
-from compare.analysis.significance.compare_models import compare_models
 from compare.analysis.significance.comparison import Comparison, describe_p
 from compare.analysis.significance.headline import headlines
-from compare.analysis.significance.scored_tests import score_test_set, score_tests
+from compare.analysis.significance.scored_tests import score_tests
 from compare.config.parse import load_experiment
 from compare.report.html.significance import choose_reference, run_comparisons
+from compare.report.tables.ensembles import ensembles_below
 from compare.report.tables.shapes import TableShape, load_table
 from compare.report.tables.table import render_table
 from compare.results.score_columns import PRIMARY
@@ -97,10 +96,13 @@ def has_means(folder: Path) -> bool:
 def table(
     folder: Path, corpus: str, columns: tuple[str, ...] | None = None, added: Path | None = None
 ) -> str:
-    """Return a row per model, with several seeds their means, and the conditions unless columns are given."""
+    """Return a row per model, with several seeds their means.
+
+    Conditions and ensembles stand below, unless columns are given.
+    """
     runs = load_results(folder) if has_means(folder) else ()
     text = render_table(rows(folder, corpus, added), columns=columns, runs=runs).strip()
-    return text.split("\n\n")[0] if columns else text
+    return text.split("\n\n")[0] if columns else f"{text}\n{ensembles_below([folder])}".strip()
 
 
 @cache
@@ -182,29 +184,16 @@ def comparisons(folder: Path, corpus: str, added: Path | None = None) -> str:
 
 @cache
 def ablation(folder: Path, corpus: str) -> str:
-    """Return what each model gains or loses by each change, on the first test set.
-
-    The changed experiments are beside that with all techniques, in folders such as FOLDER-without-dropout.
-    Differences are paired by sentence; Holm's correction is for all changes of a model, in BLEU and chrF.
-    """
-    full, start = load_finished(folder, data_root=corpus), f"{folder.name}-"
-    changed = {
-        path.name.removeprefix(start).replace("-", " "): load_finished(path, data_root=corpus)
-        for path in sorted(folder.parent.glob(f"{start}*"))
-    }
+    """Return what each model gains or loses by each change; see ``benchmarks.ablation``."""
     lines = ["| model | | BLEU | difference | other sentences | p, corrected |", "|---|---|--:|--:|--:|--:|"]
-    for label in full.labels:
-        variants = {"all techniques": full} | {
-            name: experiment for name, experiment in changed.items() if label in experiment.labels
-        }
-        for name, score, difference in compare_variants(variants, label):
-            cells = [label, name, f"{score:.1f}"]
-            if difference and difference.intervals.test_set:
-                low, high = difference.intervals.test_set
-                cells += [f"{difference.difference:+.1f}", f"{low:+.1f} to {high:+.1f}", _p(difference)]
-            else:
-                cells += ["", "", ""]
-            lines.append(f"| {' | '.join(cells)} |")
+    for label, change, bleu, difference in compare_variants(folder, corpus):
+        cells = [label, change, f"{bleu:.1f}"]
+        if difference and difference.intervals.test_set:
+            low, high = difference.intervals.test_set
+            cells += [f"{difference.difference:+.1f}", f"{low:+.1f} to {high:+.1f}", _p(difference)]
+        else:
+            cells += ["", "", ""]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -233,32 +222,6 @@ def training(folder: Path, corpus: str) -> str:
             f"| {f'{max(early):.1f}' if early else ''} | {best:.1f} | {kept:.1f} |"
         )
     return "\n".join(lines)
-
-
-def compare_variants(
-    variants: Mapping[str, FinishedExperiment], label: str
-) -> list[tuple[str, float, Comparison | None]]:
-    """Compare a model of several experiments on one corpus with that of the first.
-
-    Returns:
-        By experiment its name, mean BLEU over seeds, and its difference from the first, None for that.
-    """
-    baseline, first = next(iter(variants.items()))
-    test = first.corpus.tests[0]
-    outputs = {
-        name: {run.result.seed: run.outputs[test] for run in experiment.labels[label]}
-        for name, experiment in variants.items()
-    }
-    scored = score_test_set(test, first.corpus.splits[test].tgt, outputs)
-    found = {
-        each.first: each
-        for each in compare_models({test: scored}, baseline=baseline)
-        if each.metric == PRIMARY
-    }
-    return [
-        (name, fmean(run.scores[PRIMARY].score for run in runs.values()), found.get(name))
-        for name, runs in scored.models.items()
-    ]
 
 
 def _p(comparison: Comparison) -> str:

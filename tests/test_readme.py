@@ -11,6 +11,7 @@ import pytest
 
 from compare import load_model, load_results
 from compare.cli import app
+from compare.results.ensemble_file import EnsembleResult, write_ensemble
 from compare.training.metrics_log import read_metrics
 from tests.kits.paths import ROOT, SHARED
 
@@ -71,6 +72,34 @@ def test_a_run_of_another_experiment_is_compared_as_if_it_were_of_this(tmp_path)
     assert made["table"](part, "", columns, added) == made["table"](whole, "", columns)
     with pytest.raises(ValueError, match="several seeds"):
         made["table"](demo, "", columns, added)
+
+
+def test_ensembles_stand_below_the_table(tmp_path):
+    for label in ("bahdanau", "lstm"):
+        shutil.copytree(ROOT / "results" / "demo" / f"{label}-seed1", tmp_path / f"{label}-seed1")
+    made = runpy.run_path(str(ROOT / "benchmarks" / "readme.py"))
+    before = made["table"](tmp_path, "")
+    made["rows"].cache_clear()
+    together = EnsembleResult(
+        label="both",
+        preset="bahdanau+lstm",
+        members={"bahdanau-seed1": "a", "lstm-seed1": "b"},
+        members_hash="c",
+        params=2_000_000,
+        beam=5,
+        length_penalty=1.0,
+        length_normalization="wu",
+        settings_hash="d",
+        tests={"test": {"bleu": 31.25}},
+        files={},
+    )
+    write_ensemble(tmp_path / "ensembles" / "both" / "ensemble.json", together)
+    table = made["table"](tmp_path, "")
+    assert table.startswith(before)
+    below = table.removeprefix(before)
+    assert below.startswith("\n\nEnsembles: ")
+    assert re.search(r"^\| both .* 31\.2 ", below, re.MULTILINE)
+    assert made["table"](tmp_path, "", ("model", "BLEU [95%]")).count("\n") == 3
 
 
 def test_training_says_what_the_first_minutes_gave(tmp_path):

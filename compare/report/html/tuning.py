@@ -3,17 +3,15 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from matplotlib.figure import Figure
-
 from compare.analysis.finished_experiment import FinishedExperiment
-from compare.analysis.table import Row, Table
+from compare.analysis.table import Table
 from compare.analysis.tuning import tuning_curve
 from compare.experiment.tune.candidates import find_winners, summarize
 from compare.experiment.tune.trial_log import TRIALS, TrialResult, read_trials
 from compare.report.html.drawings import embed_figure
 from compare.report.html.parts import Section, html_table
 from compare.report.plots.lines import by_label
-from compare.report.plots.style import finish_figure, make_panels, series_style
+from compare.report.plots.tuning import tuning_plot
 from compare.results.numbers import format_number
 from compare.system.hints import explain
 
@@ -90,19 +88,3 @@ def _notes(finished: FinishedExperiment, trials: Sequence[TrialResult]) -> list[
             )
             notes.append(f"{label} was run with other settings than its best trial: {given}.")
     return notes
-
-
-def tuning_plot(rows: Sequence[Row]) -> Figure:
-    """Plot the expected best score against trials by both estimators; ``rows`` of ``tuning_curve``."""
-    models = by_label(rows)
-    figure, panels = make_panels(2, legend_entries=len(models))
-    columns = {
-        "expected_bleu": "without replacement (Tang et al. 2020)",
-        "expected_bleu_with_replacement": "with replacement (Dodge et al. 2019)",
-    }
-    for axes, (column, title) in zip(panels, columns.items(), strict=True):
-        for index, points in enumerate(models.values()):
-            x, y = [row["trials"] for row in points], [row[column] for row in points]
-            axes.plot(x, y, **series_style(index))
-        axes.set(title=title, xlabel="trials", ylabel="expected best validation BLEU", ylim=(0, None))
-    return finish_figure(figure, list(models))

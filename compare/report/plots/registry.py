@@ -106,6 +106,20 @@ def _pareto(against: str, finished: "FinishedExperiment") -> "Figure":
     return pareto_plot(pareto(finished).rows, against)  # type: ignore[arg-type]
 
 
+def _tuning(finished: "FinishedExperiment") -> "Figure":
+    from compare.analysis.tuning import tuning_curve
+    from compare.experiment.tune.trial_log import TRIALS, read_trials
+    from compare.report.plots.tuning import tuning_plot
+
+    path = finished.folder / TRIALS
+    trials = read_trials(finished.folder) if path.exists() else []
+    if not trials:
+        raise ValueError(
+            f"{path}: no trials of a search: publish the experiment with --tuning FOLDER of attnbench tune"
+        )
+    return tuning_plot(tuning_curve(trials).rows)
+
+
 FIGURES: dict[str, FigureKind] = {
     "learning-updates": FigureKind("validation loss and BLEU over updates", partial(_learning, "update")),
     "learning-seconds": FigureKind("the same over seconds of training", partial(_learning, "seconds")),
@@ -129,6 +143,7 @@ FIGURES: dict[str, FigureKind] = {
     "pareto-size": FigureKind(
         "test BLEU against parameters, with the Pareto front", partial(_pareto, "params")
     ),
+    "tuning": FigureKind("expected best validation BLEU against trials of the search", _tuning),
 }
 """Figures of a whole experiment by name."""
 ATTENTION = "attention"

@@ -19,6 +19,7 @@ from compare.results.columns import COLUMNS
 from compare.results.store import Result, load_results, read_result, save_result, to_frame
 from compare.scoring.metrics import METRICS
 from tests.kits.cli import Refusal
+from tests.kits.paths import ROOT
 
 SCORES = {("a", 1): 10.0, ("a", 2): 14.0, ("b", 1): 30.0, ("b", 2): 31.0}
 
@@ -195,6 +196,8 @@ def test_latex_compiles_as_it_is(rows: Path, tmp_path: Path):
 
 @pytest.mark.parametrize("kind", [kind for kind in FIGURES if kind != "quality-joules"])
 def test_each_figure_is_drawn_alone(kind: str, copy: Path):
+    if kind == "tuning":
+        shutil.copy(ROOT / "results" / "demo" / "trials.jsonl", copy)
     png, svg, pdf = draw_figure(copy, kind, ("png", "svg", "pdf"))
     assert png.read_bytes().startswith(b"\x89PNG")
     assert b"<svg" in svg.read_bytes()
@@ -206,6 +209,7 @@ def test_each_figure_is_drawn_alone(kind: str, copy: Path):
 
 def test_figures_that_cannot_be_drawn(finished: Path, refusal: Refusal):
     assert "joules were not recorded in training" in refusal("plot", finished, "quality-joules")
+    assert "trials.jsonl: no trials of a search" in refusal("plot", finished, "tuning")
     assert refusal("plot", finished, "lenght") == "no figure 'lenght'; did you mean 'length'?"
     assert "no format 'gif': choose from png, svg, pdf" in refusal(
         "plot", finished, "length", "--format", "gif"
