@@ -34,7 +34,7 @@ from compare.training.metrics_log import lines_by_update, read_metrics
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 BLOCK = re.compile(
-    r"(<!-- (table|intervals|outcome|comparisons|ablation|training): (\S+)"
+    r"(<!-- (table|intervals|outcome|comparisons|ablation|training|examples): (\S+)"
     r"(?: \+ (\S+))?(?: ([^>\n]+))? -->\n)"
     r".*?(<!-- end -->)",
     re.DOTALL,
@@ -42,6 +42,7 @@ BLOCK = re.compile(
 """``table`` and ``comparisons`` may add a run of another experiment, as ``results/a + results/b/lstm-seed1``.
 
 ``table`` may name columns by their headings, separated by commas; it then stands without its conditions.
+``examples`` names lines of the first test set, counted from 1 and separated by commas.
 """
 
 MINUTES = 45
@@ -70,6 +71,8 @@ def regenerate(text: str, data: Path | None = None, absent: set[str] | None = No
             content = table(folder, corpus, tuple(columns.split(",")) if columns else None, added)
         elif kind == "comparisons":
             content = comparisons(folder, corpus, added)
+        elif kind == "examples":
+            content = examples(folder, corpus, tuple(map(int, columns.split(","))))
         else:
             made = {
                 "intervals": intervals,
@@ -202,12 +205,12 @@ def training(folder: Path, corpus: str) -> str:
     """Return what training each run cost, how it ended, and what ``MINUTES`` of it would have given.
 
     Validation BLEU is of greedy search: the best single weights of the first ``MINUTES``, the best of all,
-    and the weights that were kept, which may be a mean or a moving average.
+    and the weights that were kept, which may be a mean or a moving average. Test BLEU is that of beam search.
     """
     lines = [
         "| model | seed | tokens (M) | epochs | minutes | ended by "
-        f"| best BLEU in {MINUTES} min | best BLEU | BLEU of the weights kept |",
-        "|---|--:|--:|--:|--:|---|--:|--:|--:|",
+        f"| best BLEU in {MINUTES} min | best BLEU | BLEU of the weights kept | test BLEU |",
+        "|---|--:|--:|--:|--:|---|--:|--:|--:|--:|",
     ]
     done = [result for result in read_results(folder) if result.status == "done"]
     for result in sorted(done, key=lambda each: (each.label, each.seed)):
@@ -219,8 +222,24 @@ def training(folder: Path, corpus: str) -> str:
         lines.append(
             f"| {result.label} | {result.seed} | {result.tokens_seen / 1e6:.1f} | {result.epochs:.0f} "
             f"| {result.train_s / 60:.0f} | {result.stopped_by} "
-            f"| {f'{max(early):.1f}' if early else ''} | {best:.1f} | {kept:.1f} |"
+            f"| {f'{max(early):.1f}' if early else ''} | {best:.1f} | {kept:.1f} | {result.bleu:.1f} |"
         )
+    return "\n".join(lines)
+
+
+@cache
+def examples(folder: Path, corpus: str, numbers: tuple[int, ...]) -> str:
+    """Return sentences of the first test set with their translations by the first seed of every model."""
+    finished = load_finished(folder, data_root=corpus)
+    test = finished.corpus.tests[0]
+    split = finished.corpus.splits[test]
+    lines = ["| sentence | | |", "|--:|---|---|"]
+    for number in numbers:
+        lines.append(f"| {number} | source | {split.src[number - 1]} |")
+        lines.append(f"| | reference | {split.tgt[number - 1]} |")
+        for label, runs in finished.labels.items():
+            first = min(runs, key=lambda run: run.result.seed)
+            lines.append(f"| | {label} | {first.outputs[test][number - 1]} |")
     return "\n".join(lines)
 
 

@@ -1,5 +1,6 @@
 """README.md is correct: its tables, code, commands and files."""
 
+import gzip
 import json
 import re
 import runpy
@@ -9,8 +10,11 @@ import sys
 
 import pytest
 
+from benchmarks.ablation import compare_variants, draw_variants
 from compare import load_model, load_results
 from compare.cli import app
+from compare.config.parse import load_experiment
+from compare.experiment.prepare import load_corpus
 from compare.results.ensemble_file import EnsembleResult, write_ensemble
 from compare.training.metrics_log import read_metrics
 from tests.kits.paths import ROOT, SHARED
@@ -55,6 +59,17 @@ def test_an_ablation_compares_each_model_with_itself(tmp_path):
     assert float(difference) == pytest.approx(bleu["transformer"] - bleu["luong-general"], abs=0.06)
     low, high = map(float, interval.split(" to "))
     assert low < float(difference) < high < 0
+    variants = compare_variants(full, "")
+    axes = draw_variants(variants).axes[0]
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["again", "with another model"]
+    *points, zero = axes.lines
+    assert list(zero.get_xdata()) == [0, 0]
+    differences = [variant.difference for variant in variants if variant.difference]
+    assert sorted(x for line in points for x in line.get_xdata()) == sorted(
+        each.difference for each in differences
+    )
+    drawn = {tuple(segment[:, 0]) for intervals in axes.collections for segment in intervals.get_segments()}
+    assert drawn == {each.intervals.test_set for each in differences}
 
 
 @pytest.mark.slow
@@ -116,7 +131,7 @@ def test_training_says_what_the_first_minutes_gave(tmp_path):
     rows = [line.strip("| ").split(" | ") for line in made["training"](folder, "").splitlines()[2:]]
     stored = load_results(folder).set_index(["label", "seed"])
     assert len(rows) == len(logs) == len(stored)
-    for label, seed, tokens, epochs, minutes, ended_by, early, best, kept in rows:
+    for label, seed, tokens, epochs, minutes, ended_by, early, best, kept, test in rows:
         result = stored.loc[(label, int(seed))]
         assert tokens == f"{result.tokens_seen / 1e6:.1f}"
         assert (float(epochs), float(minutes)) == (round(result.epochs), round(result.train_s / 60))
@@ -125,6 +140,23 @@ def test_training_says_what_the_first_minutes_gave(tmp_path):
         bleu = [line["bleu"] for line in lines if line["kind"] == "valid"]
         assert early == f"{max(bleu[:1] if seed == '1' else bleu[:2]):.1f}"
         assert (best, kept) == (f"{max(bleu):.1f}", f"{lines[-1]['bleu']:.1f}")
+        assert test == f"{result.bleu:.1f}"
+
+
+def test_examples_have_the_lines_that_are_named():
+    made = runpy.run_path(str(ROOT / "benchmarks" / "readme.py"))
+    block = "<!-- examples: results/demo 2,11 -->\nold\n<!-- end -->"
+    lines = made["regenerate"](block).splitlines()
+    corpus = load_corpus(load_experiment(ROOT / "results" / "demo" / "experiment.toml").data)
+    sources = corpus.splits[corpus.tests[0]].src
+    assert [line for line in lines if "| source |" in line] == [
+        f"| 2 | source | {sources[1]} |",
+        f"| 11 | source | {sources[10]} |",
+    ]
+    folder = ROOT / "results" / "demo" / "transformer-seed1"
+    translations = gzip.decompress((folder / f"{corpus.tests[0]}.hyp.gz").read_bytes()).decode().splitlines()
+    shown = [line for line in lines if "| transformer |" in line]
+    assert shown == [f"| | transformer | {translations[number]} |" for number in (1, 10)]
 
 
 def test_what_needs_an_absent_corpus_stays_as_it_is(tmp_path):
