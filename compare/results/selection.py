@@ -61,9 +61,8 @@ def choose(grid: Sequence[GridPoint]) -> int:
 
     This is a one-standard-error rule (Breiman et al. 1984, section 3.4.3; Hastie et al. 2009, section 7.10):
     a few tenths of BLEU are within the noise of a validation set, so the simplest of the equally good points
-    is taken, here the one with the shortest translations. The very best on validation fits its references,
-    which may be longer than those of the test sets: on Multi30k German-English it makes translations too
-    long, at a cost of up to 1.1 BLEU.
+    is taken, here the one with the shortest translations. The very best on validation fits the length of its
+    references, which need not be that of other text.
 
     In one form, a smaller alpha gives shorter translations. Values of alpha in two forms do not compare:
     there the smallest penalty is that with the smallest length ratio, then with the smallest alpha.
