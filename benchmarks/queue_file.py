@@ -5,6 +5,7 @@ Each table names an experiment, seeds, and the minutes that a run of each model 
 """
 
 import dataclasses
+import logging
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,9 +19,11 @@ from compare.config.toml_text import read_toml
 from compare.results.result import Status
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result
-from compare.system.hints import abbreviate, did_you_mean
+from compare.system.hints import abbreviate, describe_error, did_you_mean
 from compare.system.locks import is_locked
 from compare.training.metrics_log import read_metrics
+
+logger = logging.getLogger(__name__)
 
 KEYS = ("config", "seeds", "minutes")
 OPTIONAL = ("name", "set")
@@ -203,7 +206,8 @@ def describe(run: QueuedRun) -> dict[str, Any]:
         lines = read_metrics(log) if log.is_file() else []
         last = lines[-1] if lines else {}
         row["status"] = _status(run, last)
-    except (ValueError, OSError):
+    except (ValueError, OSError) as error:
+        logger.error(f"{run.name}: {describe_error(error)}")
         return row | {"minutes": None, "validation BLEU": None}
     validations = [line["bleu"] for line in lines if line["kind"] == "valid" and line["bleu"] is not None]
     best = last["bleu"] if last.get("kind") == "final" else max(validations, default=None)

@@ -26,6 +26,7 @@ from compare.report.html.significance import choose_reference, run_comparisons
 from compare.report.tables.ensembles import ensembles_below
 from compare.report.tables.shapes import TableShape, load_table
 from compare.report.tables.table import render_table
+from compare.results.markdown import markdown_table
 from compare.results.score_columns import PRIMARY
 from compare.results.store import load_results, read_results
 from compare.training.file_names import METRICS
@@ -72,7 +73,7 @@ def regenerate(text: str, data: Path | None = None, absent: set[str] | None = No
         elif kind == "comparisons":
             content = comparisons(folder, corpus, added)
         elif kind == "examples":
-            content = examples(folder, corpus, tuple(map(int, columns.split(","))))
+            content = examples(folder, corpus, tuple(map(int, (columns or "").split(","))))
         else:
             made = {
                 "intervals": intervals,
@@ -233,14 +234,15 @@ def examples(folder: Path, corpus: str, numbers: tuple[int, ...]) -> str:
     finished = load_finished(folder, data_root=corpus)
     test = finished.corpus.tests[0]
     split = finished.corpus.splits[test]
-    lines = ["| sentence | | |", "|--:|---|---|"]
-    for number in numbers:
-        lines.append(f"| {number} | source | {split.src[number - 1]} |")
-        lines.append(f"| | reference | {split.tgt[number - 1]} |")
-        for label, runs in finished.labels.items():
-            first = min(runs, key=lambda run: run.result.seed)
-            lines.append(f"| | {label} | {first.outputs[test][number - 1]} |")
-    return "\n".join(lines)
+    texts = {"source": split.src, "reference": split.tgt}
+    for label, runs in finished.labels.items():
+        texts[label] = min(runs, key=lambda run: run.result.seed).outputs[test]
+    rows = [
+        {"sentence": str(number) if name == "source" else "", "of": name, "text": lines[number - 1]}
+        for number in numbers
+        for name, lines in texts.items()
+    ]
+    return markdown_table(rows, left={"of", "text"})
 
 
 def _p(comparison: Comparison) -> str:

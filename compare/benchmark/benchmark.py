@@ -86,5 +86,7 @@ def time_tasks(tasks: Sequence[Task], device: torch.device, repeats: int) -> Ite
         logger.info(f"{len(times[index])}/{repeats} {timed.name}: {headline}")
     for task, costs in zip(tasks, times, strict=True):
         measured = task.measurement.with_repeats(costs)
-        held = tensor_bytes(*task.holders) if device.type == "cuda" else 0
-        yield dataclasses.replace(measured, peak_memory_bytes=measured.peak_memory_bytes + held)
+        if measured.peak_memory_bytes is not None:
+            held = tensor_bytes(*task.holders)
+            measured = dataclasses.replace(measured, peak_memory_bytes=measured.peak_memory_bytes + held)
+        yield measured

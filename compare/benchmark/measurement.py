@@ -35,8 +35,8 @@ class Measurement(Speed):
     """FLOPs of training per token as counted; None for other phases."""
     joules: float | None = None
     """Energy of all repeats; None where it cannot be read."""
-    peak_memory_bytes: int = 0
-    """Peak of the process, in which all models are at once; on a GPU that of this model alone."""
+    peak_memory_bytes: int | None = None
+    """Peak on a GPU of this model alone; None on a processor (older results: of the process)."""
 
     @property
     def name(self) -> str:
@@ -52,18 +52,20 @@ class Measurement(Speed):
     def with_repeats(self, repeats: Sequence[TimedRepeat]) -> "Measurement":
         """Return a copy with the times, energy and memory of ``repeats``."""
         joules = [repeat.joules for repeat in repeats if repeat.joules is not None]
+        peaks = [repeat.peak_memory_bytes for repeat in repeats if repeat.peak_memory_bytes is not None]
         return replace(
             self,
             seconds=[repeat.seconds for repeat in repeats],
             cpu_shares=[repeat.cpu_share for repeat in repeats],
             joules=sum(joules) if len(joules) == len(repeats) else None,
-            peak_memory_bytes=max(repeat.peak_memory_bytes for repeat in repeats),
+            peak_memory_bytes=max(peaks, default=None),
         )
 
     def cells(self, mfu: float | None) -> dict[str, str]:
         """Make a row of a table, by heading; ``mfu`` is the model FLOPs utilisation."""
         figures = sorted(map(self.headline, self.seconds))
         tokens = self.tokens * len(figures)
+        peak = self.peak_memory_bytes
         return {
             "model": self.model,
             "phase": self.phase,
@@ -77,7 +79,7 @@ class Measurement(Speed):
             "tokens": f"{self.tokens:,}",
             "MFU": NONE if mfu is None else f"{mfu:.0%}",
             "params (M)": f"{self.params / 1e6:.2f}",
-            "peak memory (GB)": f"{self.peak_memory_bytes / 1e9:.2f}",
+            "peak memory (GB)": NONE if peak is None else f"{peak / 1e9:.2f}",
             "J / 1k tokens": NONE if self.joules is None else figure(1e3 * self.joules / tokens),
         }
 

@@ -17,7 +17,7 @@ NOTES = (
     "tokens: of a repeat; train counts the source's without and the target's with end of sentence, encode "
     "the source's, decoding the target's; padding never",
     "forced: every hypothesis has exactly `steps` tokens, whatever the weights",
-    "peak memory: of all models together; on a GPU of each model alone",
+    "peak memory: on a GPU, of each model alone",
     "CPU share: share of the processor that the timing really had, the median over its repeats; disturbed "
     f"below {DISTURBED:.0%}",
     "MFU: FLOPs of training per token (3 times those of the forward pass's matrix products) x tokens/s over "

@@ -12,6 +12,7 @@ from compare.config.shared_settings import find_difference, settings_hash
 from compare.experiment.prepare import PreparedData
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_registry
+from compare.system.locks import lock_folder
 from compare.training.file_names import CHECKPOINTS
 from data.text.files import remove_leftovers, write_atomically
 from data.vocabulary import load_pair
@@ -23,16 +24,23 @@ EXTENDED = "extended"
 
 
 @contextmanager
-def remove_leftovers_of_mistakes(folder: Path) -> Iterator[None]:
-    """If data or vocabulary cannot be used, remove what was encoded and every folder made for it."""
+def locked_for_setup(folder: Path) -> Iterator[None]:
+    """Lock the folder of an experiment while data are prepared in it.
+
+    If data or vocabulary cannot be used, what was encoded, and every folder made for it, is removed.
+    """
     encoded = folder / "encoded"
     absent = [path for path in (encoded, folder, *folder.parents) if not path.exists()]
-    before = set(encoded.glob("*"))
     try:
-        yield
+        with lock_folder(folder, wait=True):
+            before = set(encoded.glob("*"))
+            try:
+                yield
+            except (ValueError, OSError):
+                for path in set(encoded.glob("*")) - before:
+                    shutil.rmtree(path, ignore_errors=True)
+                raise
     except (ValueError, OSError):
-        for path in set(encoded.glob("*")) - before:
-            shutil.rmtree(path, ignore_errors=True)
         for path in absent:
             with suppress(OSError):
                 path.rmdir()  # only empty folders

@@ -19,9 +19,9 @@ from compare.experiment.compute_result import training_flops
 from compare.experiment.data_parallel import take_part
 from compare.experiment.experiment_folder import (
     begin_run,
+    locked_for_setup,
     open_registry,
     refuse_other_settings,
-    remove_leftovers_of_mistakes,
     write_registry,
 )
 from compare.experiment.initial_weights import ensure_initial_weights_fit
@@ -75,8 +75,10 @@ class InTurn:
 
         Raises:
             ValueError: a run could not be finished, such as one with damaged files; all others have been run.
+            OSError: likewise, such as a file that cannot be read.
+            ConnectionError: another process that torchrun has started has ended; no other run was begun.
         """
-        errors: list[ValueError] = []
+        errors: list[ValueError | OSError] = []
         announce(runs, prepared, reporter)
         for number, run in enumerate(runs, start=1):
             position = f"[{number}/{len(runs)}] {run.name}"
@@ -93,7 +95,9 @@ class InTurn:
                         write_json_lines(run.folder.parent)
             except Locked as locked:
                 logger.warning(f"{position}: left out: {locked}")
-            except ValueError as error:
+            except ConnectionError:  # torchrun's other processes have ended
+                raise
+            except (ValueError, OSError) as error:
                 errors.append(error)
                 if len(errors) > 1 or number < len(runs):
                     logger.error(f"{position}: {error}")
@@ -177,18 +181,16 @@ def _run_experiment(
     models = launcher.resolve(experiment, context)
     check_settings(models, folder)
     runs = requested.of(models)
-    if time_again and folder.is_dir():
-        forget_timings(folder)
     if experiment.budget.match == "none":
         refuse_other_settings(runs)
-        if all(has_ended(run) for run in runs) and not results_to_time(folder):
+        if all(has_ended(run) for run in runs) and not (time_again or results_to_time(folder)):
             logger.info(f"{folder}: all {len(runs)} runs have ended; delete the folder of a run to repeat it")
             for place in (folder, *(run.folder for run in runs)):
                 if (place / LOCK).exists():  # of a process that was killed at its very end
                     with suppress(Locked), lock_folder(place):
                         remove_leftovers(place)
             return [read_result(run.folder) for run in runs]
-    with remove_leftovers_of_mistakes(folder), lock_folder(folder, wait=True):
+    with locked_for_setup(folder):
         remove_leftovers(folder)
         prepared = prepare_data(experiment, folder / "encoded")
         registry = open_registry(folder, prepared)
@@ -204,6 +206,8 @@ def _run_experiment(
         ensure_initial_weights_fit(runs, prepared.vocabulary_sizes)
         write_registry(folder, registry, runs, prepared)
         prepared.keep_hash()
+        if time_again:
+            forget_timings(folder)
     launcher.run_each(runs, prepared, reporter)
     launcher.time_all(folder, models[0], prepared)
     return [read_result(run.folder) for run in runs]

@@ -102,7 +102,7 @@ COLUMNS: Mapping[str, Column] = {
             "params_no_embedding",
             "params without embeddings",
             Group.SIZE,
-            help="trained weights but those of embeddings and output",
+            help="trained weights but those of embedding tables",
             unit="M",
             factor=1e-6,
             decimals=2,
@@ -416,10 +416,10 @@ COLUMNS: Mapping[str, Column] = {
         Column(
             "decode_precision", "precision of decoding", Group.CONDITIONS, help="fp32, or bf16 (autocast)"
         ),
-        Column("device", "device", Group.CONDITIONS, help="processor or GPU of the training"),
+        Column("device", "device", Group.CONDITIONS, help="processor or GPU of the timings"),
         Column("torch", "torch", Group.CONDITIONS, help="version of torch"),
         Column("threads", "threads", Group.CONDITIONS, help="of torch"),
-        Column("cores", "cores", Group.CONDITIONS, help="of the machine"),
+        Column("cores", "cores", Group.CONDITIONS, help="that the process may use"),
         Column("clock_mhz", "clock", Group.CONDITIONS, help="of the processor", unit="MHz", decimals=0),
         Column("timed_together", "timing", Group.CONDITIONS, help="id of the timing in turn"),
         Column("data_hash", "data", Group.CONDITIONS, help="sha256 of the corpus"),

@@ -71,9 +71,9 @@ class Result:
     longer_factor: float | None = None
     """How many times the updates ``attnbench converge`` trained with."""
     best_update: int | None = None
-    """Update of the weights that were kept, by validation."""
+    """Update of the best validation; metrics.jsonl says whether these weights or an average were kept."""
     valid_loss: float | None = None
-    """Validation loss of these weights, nats per target token."""
+    """Validation loss of the weights that were kept, nats per target token."""
     valid_perplexity: float | None = None
     """exp(valid_loss)."""
     processes: int | None = None
@@ -154,7 +154,7 @@ class Result:
     cpu_share: float | None = None
     """Share of the processor that the most disturbed timing had, 0 to 1; of a timing, its median repeat."""
     peak_memory_bytes: int | None = None
-    """Peak memory in bytes."""
+    """Peak memory of training and decoding in bytes: of torch's tensors on a GPU, else of the process."""
     energy_j_per_1k_tokens: float | None = None
     """Joules of CPU and GPU in training; None where they cannot be read."""
 

@@ -1,6 +1,7 @@
 """Peak memory of the GPU or of this process, and the memory of this machine."""
 
 import ctypes
+import gc
 import os
 import sys
 from contextlib import suppress
@@ -24,19 +25,26 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 def reset_peak_memory(device: torch.device) -> None:
-    """Restart the measurement of the peak, so that a run does not report that of an earlier run."""
+    """Restart the measurement of the peak, so that a run does not report that of an earlier run.
+
+    Memory that earlier work has freed goes back to the system first: ``tune_cpu`` keeps it in the process.
+    What comes next is slowed for a moment, as it takes it anew; so a timed repeat is no place for this.
+    """
     if device.type == "cuda":
         # Statistics of a device other than the first exist only afterwards.
         torch.cuda.init()  # type: ignore[no-untyped-call]
         torch.cuda.reset_peak_memory_stats(device)
         return
+    gc.collect()
+    with suppress(OSError, AttributeError):  # only glibc can; where it cannot, freed memory counts as used
+        ctypes.CDLL(None).malloc_trim(0)
     with suppress(OSError):  # only Linux can; elsewhere the peak is that of the whole process
         Path("/proc/self/clear_refs").write_text("5")  # sets VmHWM to the memory in use now
 
 
 def gpu_memory_in_use(device: torch.device) -> int:
-    """Return the bytes of all tensors on a GPU; 0 for a processor, whose peak is that of the process."""
-    return torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
+    """Return the bytes of all tensors on a GPU."""
+    return torch.cuda.memory_allocated(device)
 
 
 def tensor_bytes(*holders: nn.Module | torch.optim.Optimizer) -> int:

@@ -53,8 +53,11 @@ class TimedRepeat(NamedTuple):
     seconds: float
     joules: float | None
     """Energy of processor and GPU; None where it cannot be read."""
-    peak_memory_bytes: int
-    """Peak of the process; on a GPU what the work needed beyond the tensors that were there before it."""
+    peak_memory_bytes: int | None
+    """What the work needed on a GPU beyond the tensors that were there before it.
+
+    None on a processor: its process keeps freed memory for speed, so that its peak is that of all works.
+    """
     cpu_share: float
     """Share of the processor, see ``CpuMeter``."""
 
@@ -84,14 +87,21 @@ def time_in_turn(
     energy, processor = EnergyMeter(device), CpuMeter()
     for _ in range(repeats):
         for index, work in enumerate(works):
-            reset_peak_memory(device)
-            before = gpu_memory_in_use(device)
+            before = _restart_gpu_peak(device)
             energy.take()
             processor.take()
             seconds = timed(work, device)
             share = processor.take()
-            peak = peak_memory_bytes(device) - before
+            peak = None if before is None else peak_memory_bytes(device) - before
             yield index, TimedRepeat(seconds, energy.take(), peak, share)
+
+
+def _restart_gpu_peak(device: torch.device) -> int | None:
+    """Restart the measurement of a GPU's peak; return the bytes in use, None on a processor."""
+    if device.type != "cuda":
+        return None
+    reset_peak_memory(device)
+    return gpu_memory_in_use(device)
 
 
 def best_of(work: Workload, device: torch.device, *, repeats: int = 1, seconds: float = 0.0) -> float:

@@ -186,7 +186,7 @@ class Trainer:
         if must_save or signum:
             if not (must_log or must_save):
                 self._finish_queued_work()
-            self.processes.on_main(partial(self.checkpoints.save, self.state))
+            self.processes.on_main(self._save)
             self.energy.take()  # discards the energy of validating and saving
         if signum:
             self.processes.on_main(partial(self._stop, signum))
@@ -205,18 +205,27 @@ class Trainer:
     def _log_running_metrics(self) -> None:
         """Log the metrics of the updates since the last line; raise if they are not finite."""
         self._finish_queued_work()
+        self._ensure_updates_finite()
         line = self.running_metrics.compute_and_reset(self.state.seconds)
-        if not torch.isfinite(torch.tensor([line["nll"], line["grad_norm"]])).all():
-            raise TrainingDiverged(
-                f"loss or gradient became NaN or infinite by update {self.state.update}: "
-                f"lower learning_rate (now {self.optim_config.learning_rate:g}) or raise warmup_updates"
-            )
         line = {"kind": "train", **self.state.log_fields(), **line}
         line["learning_rate"] = self.optimizer.param_groups[0]["lr"]
         processes = self.processes
         if processes.size > 1:
             line |= {"processes": processes.size, "devices": processes.devices, "nodes": processes.nodes}
         self.metrics.append(line)
+
+    def _save(self) -> None:
+        """Save the state to continue from; raise if training has diverged, for NaN could not be continued."""
+        self._ensure_updates_finite()
+        self.checkpoints.save(self.state)
+
+    def _ensure_updates_finite(self) -> None:
+        """Raise if loss or gradient of an update since the last log line were not finite."""
+        if not self.running_metrics.are_finite:
+            raise TrainingDiverged(
+                f"loss or gradient became NaN or infinite by update {self.state.update}: "
+                f"lower learning_rate (now {self.optim_config.learning_rate:g}) or raise warmup_updates"
+            )
 
     def _validate(self) -> None:
         """Measure the weights on the validation set and save them."""

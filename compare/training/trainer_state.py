@@ -143,6 +143,11 @@ class RunningMetrics:
         self.tgt_tokens += batch.tgt_tokens
         self.updates += 1
 
+    @property
+    def are_finite(self) -> bool:
+        """Whether loss and gradient norm of every update added are finite; waits for the device."""
+        return bool(torch.isfinite(self.nll + self.norm))
+
     def add_energy(self, joules: float | None) -> None:
         """Add energy; the sum is None if any part of it is unknown."""
         self.joules = None if joules is None or self.joules is None else self.joules + joules

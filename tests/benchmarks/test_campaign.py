@@ -250,7 +250,11 @@ def test_rows_of_another_experiment_are_not_mixed(copy: Path, tmp_path: Path):
 
 
 def test_a_damaged_result_leaves_the_others_tried(
-    queue: Path, copy: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    queue: Path,
+    copy: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     (copy / NAMES[0] / "result.json").write_text("{")
     (copy / NAMES[3] / "result.json").unlink()
@@ -258,6 +262,7 @@ def test_a_damaged_result_leaves_the_others_tried(
     assert campaign.main([*arguments, "--list"]) == 0
     listed = capsys.readouterr().out.splitlines()
     assert f"{NAMES[0]} | damaged" in " ".join(listed[2].split())
+    assert f"{NAMES[0]}: {copy / NAMES[0] / 'result.json'}: not a result record" in caplog.text
     monkeypatch.setattr(campaign, "run_children", run_here)
     assert campaign.main(arguments) == 2
     assert capsys.readouterr().err.count(f"error: {copy / NAMES[0] / 'result.json'}") == 1

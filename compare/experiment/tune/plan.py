@@ -52,8 +52,10 @@ class TuningPlan:
         """Reject numbers out of range."""
         if not 1 <= self.trials <= MAX_TRIALS:
             raise ValueError(f"--trials must be from 1 to {MAX_TRIALS:,}, found {self.trials}")
-        if self.updates < 0 or not 0 <= self.seed < 2**32:
-            raise ValueError("--updates must be at least 0, and --seed from 0 to 2**32 - 1")
+        if self.updates < 0:
+            raise ValueError(f"--updates must be at least 0, found {self.updates}")
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(f"--seed must be from 0 to 2**32 - 1, found {self.seed}")
         if self.finalists and len(self.seeds) < 2:
             raise ValueError("--finalists has no effect without several --seeds, such as 1,2,3")
         if self.finalists and not 2 <= self.finalists <= self.trials:
@@ -222,5 +224,10 @@ def plan_search(
     ensure_tunable(plan.space, search.tuned)
     for run in search.tuned:
         for draw in draws:
-            apply_settings(run, draw)
+            warmup = apply_settings(run, draw).model.optim.warmup_updates
+            if "warmup_updates" in draw and warmup >= updates:
+                raise ValueError(
+                    f"--space warmup_updates: {warmup:,} was drawn, but a trial has {updates:,} updates, "
+                    "which would all be warm-up: lower the range, or give trials more --updates"
+                )
     return search

@@ -13,7 +13,7 @@ from time import sleep
 from typing import Any
 
 from compare.config.plugins import load_plugins
-from compare.experiment.experiment_folder import remove_leftovers_of_mistakes
+from compare.experiment.experiment_folder import locked_for_setup
 from compare.experiment.launch.slurm_options import SlurmOptions
 from compare.experiment.prepare import PreparedData
 from compare.experiment.tune.best_config import best_config
@@ -100,7 +100,7 @@ def tune_experiment(
     folder = Path(folder)
     search = _plan(config, folder, plan, overrides, slurm)
     tune_cpu(batch_tokens=search.experiment.train.batch_tokens)
-    with remove_leftovers_of_mistakes(folder), lock_folder(folder, wait=True):
+    with locked_for_setup(folder):
         remove_leftovers(folder)
         search, prepared = search.prepare(folder / "encoded")
         keys = open_search(folder, search, prepared)
@@ -183,7 +183,7 @@ def _run_each(search: Search, journal: Journal, prepared: PreparedData, reporter
     Raises:
         ValueError: a trial could not be finished, such as one with a damaged state; the others have ended.
     """
-    errors: list[ValueError] = []
+    errors: list[ValueError | OSError] = []
     tried: set[TrialKey] = set()
     left_out: set[TrialKey] = set()
     waits = False
@@ -201,7 +201,7 @@ def _run_each(search: Search, journal: Journal, prepared: PreparedData, reporter
             except Locked as locked:
                 left_out.add(trial.key)
                 logger.info(f"{position}{trial.name}: left out: {locked}")
-            except ValueError as error:
+            except (ValueError, OSError) as error:
                 errors.append(error)
                 logger.error(f"{position}{trial.name}: {error}")
         elif search.knows_finalists(ended) or not left_out & {trial.key for _, trial in unfinished}:

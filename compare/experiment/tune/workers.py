@@ -34,7 +34,7 @@ def run_workers(
         Interrupted: a signal arrived; everything is saved.
     """
     device = search.runs[0].train.device
-    number = min(count_jobs(jobs, device), len(search.tuned) * len(search.draws))
+    number = min(count_jobs(jobs, device), search.count_trials({}))
     plugins = sorted({name for run in search.runs for name in run.plugins})
     arguments = [str(search.config), str(folder), dataclasses.asdict(search.plan), list(overrides), plugins]
     tasks = [

@@ -83,7 +83,7 @@ def test_a_training_repeat_counts_real_tokens_and_its_own_time(
     for index, row in enumerate(report.rows):
         assert (row.model, row.sentences, row.tokens) == (LABELS[index], sum(map(len, timed)), tokens)
         assert row.seconds == seconds[index::2]
-        assert row.peak_memory_bytes > 2**20
+        assert row.peak_memory_bytes is None
     assert messages[-1].endswith(f" {tokens / 23:.3g} tokens/s")
     assert report.conditions["updates"] == 2
     assert report.changes == []

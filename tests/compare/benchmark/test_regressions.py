@@ -128,7 +128,7 @@ def test_the_table_shows_medians_spreads_and_shares():
     ]
     assert lines[3][1] == "forced beam 5"
     assert lines[3][3:9] == ["13.3", "10-20", "sentences/s", "400", "2", "-"]  # 20 in 1.5 s
-    assert lines[4][3:] == ["100", "50-150", "ms", "300", "2", "-", "600", "-", "1.50", "0.00", "7.5"]
+    assert lines[4][3:] == ["100", "50-150", "ms", "300", "2", "-", "600", "-", "1.50", "-", "7.5"]
     assert "MFU: FLOPs of training per token" in rendered
     assert "device NVIDIA L4, threads 2, steps 20, torch 9.9, code x\n" in rendered  # and nothing of None
 
@@ -139,6 +139,7 @@ def test_energy_is_summed_only_if_every_repeat_has_it():
     assert (timed.seconds, timed.joules, timed.peak_memory_bytes) == ([1.0, 2.0, 3.0], 18.0, 30)
     assert (timed.cpu_shares, timed.cpu_share) == ([1.0, 0.5, 0.9], 0.9)
     assert row().with_repeats([*repeats, TimedRepeat(1.0, None, 10, 1.0)]).joules is None
+    assert row().with_repeats([TimedRepeat(1.0, None, None, 1.0)]).peak_memory_bytes is None
 
 
 def test_columns_without_a_figure_are_left_out():

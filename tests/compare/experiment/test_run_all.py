@@ -3,7 +3,9 @@
 import json
 import shutil
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from compare.experiment.dry_run import dry_run, estimate_experiment
 from compare.experiment.run_all import run_experiment
 from compare.report.tables.estimates import render_estimates
 from compare.report.views import draw_plots
+from compare.results.result import Result
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_results
 from compare.scoring.score import corpus_bleu
@@ -220,6 +223,25 @@ def test_one_failed_row_makes_status_1_and_is_shown(
     assert "failed" not in lstm
     assert main(["table", str(folder), "--form", "csv"]) == 0
     assert "failed" in capsys.readouterr().out
+
+
+def test_a_file_that_cannot_be_read_ends_one_run_only(
+    run_tiny: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    finish = run_all.finish_run
+
+    def finish_run(run: RunFolder, *others: Any) -> Result:
+        if run.name == ROWS[0]:
+            raise PermissionError("not readable")
+        return finish(run, *others)
+
+    monkeypatch.setattr(run_all, "finish_run", finish_run)
+    with pytest.raises(PermissionError, match="not readable"):
+        run_tiny(tmp_path / "run")
+    assert [(row.run, row.status) for row in read_results(tmp_path / "run")] == [
+        (ROWS[0], "unfinished"),
+        (ROWS[1], "done"),
+    ]
 
 
 def test_a_second_seed_joins_the_rows_of_the_first(

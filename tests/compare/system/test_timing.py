@@ -38,8 +38,9 @@ def test_a_speed_is_that_of_the_median_repeat():
     assert (speed.sentences_per_s, speed.tokens_per_s) == (4.0, 20.0)
 
 
-def test_each_repeat_has_its_own_time_energy_and_peak(monkeypatch: pytest.MonkeyPatch):
-    """Two works: a takes 2 s, b 3 s; 5 W all the time; the peak is the sum of the work done."""
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_each_repeat_has_its_own_time_energy_and_peak(device: str, monkeypatch: pytest.MonkeyPatch):
+    """Two works: a takes 2 s, b 3 s; 5 W all the time; 4 bytes are in use, and the work done adds to them."""
     clock, order, peak = Clock([2.0, 3.0] * 3), [], 0
 
     class Meter:
@@ -57,7 +58,7 @@ def test_each_repeat_has_its_own_time_energy_and_peak(monkeypatch: pytest.Monkey
 
     def reset(device: torch.device) -> None:
         nonlocal peak
-        peak, clock.now = 0, clock.now + 100
+        peak, clock.now = 4, clock.now + 100
 
     def work(name: str) -> None:
         nonlocal peak
@@ -69,10 +70,14 @@ def test_each_repeat_has_its_own_time_energy_and_peak(monkeypatch: pytest.Monkey
     monkeypatch.setattr(timing, "EnergyMeter", Meter)
     monkeypatch.setattr(timing, "CpuMeter", Shares)
     monkeypatch.setattr(timing, "reset_peak_memory", reset)
+    monkeypatch.setattr(timing, "gpu_memory_in_use", lambda device: peak)
     monkeypatch.setattr(timing, "peak_memory_bytes", lambda device: peak)
-    repeats = list(time_in_turn([lambda: work("a"), lambda: work("b")], CPU, repeats=2))
+    monkeypatch.setattr(timing, "synchronize", lambda device: None)
+    works = [lambda: work("a"), lambda: work("b")]
+    repeats = list(time_in_turn(works, torch.device(device), repeats=2))
+    peaks = (10, 7) if device == "cuda" else (None, None)
     assert order == ["a", "b"] * 3  # once to warm up
-    assert repeats == [(0, (2.0, 12.5, 10, 0.75)), (1, (3.0, 17.5, 7, 0.75))] * 2
+    assert repeats == [(0, (2.0, 12.5, peaks[0], 0.75)), (1, (3.0, 17.5, peaks[1], 0.75))] * 2
 
 
 def test_a_warm_up_can_be_less_than_the_work():

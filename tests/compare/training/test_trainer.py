@@ -156,6 +156,16 @@ def test_a_validation_loss_that_is_no_number_ends_the_run(stream: BatchStream, t
         trainer(stream, tmp_path, [Validation(loss=float("nan"), bleu=1.0)]).run()
 
 
+def test_weights_that_are_no_numbers_are_not_saved_to_go_on_from(stream: BatchStream, tmp_path: Path):
+    """A state is due at update 4, before the first line of the log: the run could not go on from it."""
+    wild = trainer(stream, tmp_path, bleus(1), log_every=10, valid_every=10, checkpoint_every=4)
+    with torch.no_grad():
+        next(wild.model.parameters()).fill_(float("nan"))
+    with pytest.raises(TrainingDiverged, match="loss or gradient became NaN or infinite by update 4: lower"):
+        wild.run()
+    assert not (tmp_path / "checkpoints" / STATE).exists()
+
+
 def test_padding_takes_no_part_in_the_token_counts(stream: BatchStream, tmp_path: Path):
     state = trainer(stream, tmp_path, bleus(1), max_updates=5, valid_every=5, log_every=2).run()
     batches = [batch for batch, _ in zip(stream.epoch(1), range(5), strict=False)]

@@ -13,13 +13,15 @@ from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.decoding.translator import Translator
 from compare.experiment.prepare import load_corpus
-from compare.experiment.tune import trial
+from compare.experiment.tune import trial, workers
 from compare.experiment.tune.candidates import Candidate, find_winners
 from compare.experiment.tune.plan import TuningPlan, plan_search
 from compare.experiment.tune.search import Tuning, tune_experiment
 from compare.experiment.tune.space import DEFAULT_SPACE, Values, draw_settings
 from compare.experiment.tune.trial_log import TrialResult, read_trials
+from compare.system.children import Task
 from compare.system.locks import Locked, lock_folder
+from compare.system.progress import Reporter
 from compare.training.metrics_log import read_metrics
 from compare.training.trainer import Trainer
 from tests.kits.cli import Refusal
@@ -324,6 +326,26 @@ def tune_experiment_without(state: Path, toml: Path, folder: Path) -> Tuning:
     assert lines.count(4) == 3  # three trials have ended nevertheless
     shutil.rmtree(state.parent)
     return tune_experiment(toml, folder, PLAN)
+
+
+def test_a_trial_that_would_be_all_warm_up_is_refused(tiny_toml: Path):
+    space = {"warmup_updates": Values((10, 12))}
+    plan_search(tiny_toml, TuningPlan(trials=2, updates=13, space=space))
+    with pytest.raises(ValueError, match=r"warmup_updates: 12 was drawn, but a trial has 12 updates, which"):
+        plan_search(tiny_toml, TuningPlan(trials=2, updates=12, space=space))
+
+
+def test_there_are_as_many_workers_as_trials_at_most(
+    tiny_toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Every seed of a draw is a trial: a worker more would find nothing to do."""
+    started: list[Task] = []
+    monkeypatch.setattr(workers, "run_children", lambda tasks, *_: started.extend(tasks) or [])
+    search = plan_search(tiny_toml, TuningPlan(trials=1, seeds=(1, 2, 3)))
+    for jobs, number in ((4, 4), (9, 2 * 3)):
+        started.clear()
+        workers.run_workers(search, tmp_path, [], Reporter(quiet=True), jobs)
+        assert len(started) == number
 
 
 def test_trials_of_fewer_updates_have_a_warm_up_in_proportion(tiny_toml: Path):
