@@ -66,13 +66,15 @@ def work(channel: Channel, path: str, runs: str, rows: str, data: str, only: Seq
     """
     queue = read_queue(Path(path), Path(runs), data, Path(rows), only)
     failed: dict[str, ValueError | OSError] = {}
+    too_large: set[str] = set()  # for the memory that there is
     position = 0
     with channel.messages():
         while position < len(queue):
             run = queue[position]
             position += 1
             with _noting(failed, run, channel):
-                if run.name in failed or run.status != "unfinished" or run.is_locked:
+                left_out = run.name in failed or run.name in too_large
+                if left_out or run.status != "unfinished" or run.is_locked:
                     continue
                 begun, here = run.begun_on, run.device
                 if begun != here:
@@ -83,6 +85,8 @@ def work(channel: Channel, path: str, runs: str, rows: str, data: str, only: Seq
                 publish_rows(run.folder.parent, Path(rows))
                 if run.status != "unfinished":  # what another process had taken may be free by now
                     position = 0
+                elif read_result(run.folder).reason:
+                    too_large.add(run.name)
     for error in failed.values():
         raise error
 

@@ -66,7 +66,8 @@ def make_corpus(source: Path, langs: tuple[str, str], pairs: int, raw: list[Path
     sides = [list(side) for side in train]
     words = [[word for line in side for word in line.split()] for side in sides]
     raw[0].parent.mkdir(parents=True, exist_ok=True)
-    with raw[0].open("w", encoding="utf-8") as src, raw[1].open("w", encoding="utf-8") as tgt:
+    begun = [path.with_name(f"{path.name}.begun") for path in raw]  # not taken for whole after a break
+    with begun[0].open("w", encoding="utf-8") as src, begun[1].open("w", encoding="utf-8") as tgt:
         pair = ["", ""]
         for number in range(pairs):
             if not number or draw.random() >= 0.02:
@@ -78,6 +79,8 @@ def make_corpus(source: Path, langs: tuple[str, str], pairs: int, raw: list[Path
                     pair.append(" ".join(tokens) + "\n")
             src.write(pair[0])
             tgt.write(pair[1])
+    for path, whole in zip(begun, raw, strict=True):
+        path.rename(whole)
 
 
 @contextmanager

@@ -70,15 +70,19 @@ class QueuedRun:
         begun = (self.folder / "config.toml").is_file()
         if begun or not self.row.is_dir() or read_result(self.row).status != "done":
             return False
-        if self.experiment.budget.match == "none":  # else sizes or updates are decided from the data, later
-            found = RunFolder.read(self.row).run
-            models = resolve_models(self.experiment, str(self.config), other_machine=True)
-            run = next(run for run in models if run.label == self.label).with_seed(self.seed)
-            if difference := find_difference(run, found) or find_model_difference(run, found):
-                raise ValueError(
-                    f"{self.row} has other settings ({difference}): delete it to train it again, "
-                    "or take another folder of rows"
-                )
+        found = RunFolder.read(self.row).run
+        models = resolve_models(self.experiment, str(self.config), other_machine=True)
+        run = next(run for run in models if run.label == self.label).with_seed(self.seed)
+        if run.budget.match == "none":
+            difference = find_difference(run, found) or find_model_difference(run, found)
+        else:  # the amount, and with it sizes or updates, is decided from the data, later
+            decided = dataclasses.replace(run.budget, amount=run.budget.amount or found.budget.amount)
+            difference = find_difference(dataclasses.replace(run, budget=decided), found)
+        if difference:
+            raise ValueError(
+                f"{self.row} has other settings ({difference}): delete it to train it again, "
+                "or take another folder of rows"
+            )
         return True
 
     @property

@@ -94,7 +94,13 @@ def _pairs(batch: Batch) -> Pairs:
 
 
 def _sources(vocabulary: Vocabulary, lines: tuple[str, ...], batches: int) -> list[Sources]:
-    """The first lines, those of like length in one batch."""
+    """The first lines, those of like length in one batch.
+
+    Raises:
+        ValueError: there are fewer batches.
+    """
+    if batches > (most := -(-len(lines) // SENTENCES)):
+        raise ValueError(f"the test set has {len(lines):,} sentences: set --updates to {most} at most")
     sentences = sorted(vocabulary.encode_all(lines[: SENTENCES * batches]), key=len, reverse=True)
     found = []
     for start in range(0, len(sentences), SENTENCES):

@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from compare.system.hints import MAX_COMPARED, abbreviate
 
 
-def at_least(bound: int, **values: int) -> None:
+def at_least(bound: int, **values: float) -> None:
     """Raise ValueError if a value is below ``bound``; the keywords are the names of settings."""
     for name, value in values.items():
         if value < bound:

@@ -50,7 +50,7 @@ class TrainConfig(UpdateOptions):
     label_smoothing: float = 0.1
     """Probability mass spread evenly over the vocabulary (Szegedy et al. 2016)."""
     clip_norm: float = 1.0
-    """Maximum total gradient norm; larger gradients are scaled down."""
+    """Maximum total gradient norm; larger gradients are scaled down. 0: none are."""
     valid_every: int = 500
     """Updates between validations."""
     patience: int = 0
@@ -88,8 +88,7 @@ class TrainConfig(UpdateOptions):
             raise ValueError("init_from must name the folder of a run, or be left out")
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing must be in [0, 1), found {self.label_smoothing}")
-        if not self.clip_norm > 0:
-            raise ValueError(f"clip_norm must be positive, found {self.clip_norm}")
+        at_least(0, clip_norm=self.clip_norm)
         if not 0 <= self.ema < 1:
             raise ValueError(f"ema must be in [0, 1), found {self.ema}")
         if self.average_every and not 1 < self.average <= MAX_AVERAGED:

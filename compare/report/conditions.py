@@ -79,7 +79,10 @@ def list_conditions(rows: Sequence[Row], means: Sequence[Row] = ()) -> list[tupl
             *(f"label smoothing {mass}" for mass in distinct(rows, "label_smoothing")),
             *(f"consistency {method}" for method in distinct(rows, "consistency")),
             *(f"subword sampling {setting}" for setting in distinct(rows, "subword_sampling")),
-            *(f"gradient norm at most {norm}" for norm in distinct(rows, "clip_norm")),
+            *(
+                "gradients not clipped" if float(norm) == 0 else f"gradient norm at most {norm}"
+                for norm in distinct(rows, "clip_norm")
+            ),
             *(f"weights reproducible {how}" for how in distinct(rows, "reproducible")),
         ],
         "Data": [

@@ -1,5 +1,7 @@
 """The optimizer step, shared by the trainer and the benchmark of training speed."""
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -33,12 +35,12 @@ def update_weights(criterion: TranslationLoss, optimizer: torch.optim.Optimizer,
     Args:
         criterion: the loss, which holds the model.
         optimizer: its optimizer.
-        clip_norm: maximum norm of the gradient.
+        clip_norm: maximum norm of the gradient; 0: it is not clipped.
 
     Returns:
         The norm of the gradient before clipping.
     """
-    norm = nn.utils.clip_grad_norm_(criterion.parameters(), clip_norm)
+    norm = nn.utils.clip_grad_norm_(criterion.parameters(), clip_norm or math.inf)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     criterion.end_update()

@@ -12,14 +12,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks import campaign
 from benchmarks.queue_file import describe, read_queue
 from compare.check.recompute import check_experiment
+from compare.experiment import run_all
 from compare.experiment.publish import SEARCH, publish_experiment
 from compare.results.numbers import UNKNOWN
+from compare.results.result import Result
+from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, read_results, save_result
 from compare.system.child import Channel
 from compare.system.children import Outcome, Task
@@ -207,6 +211,7 @@ def test_another_machine_trains_what_has_no_row(queue: Path, runs: Path, tmp_pat
     ("setting", "difference"),
     [
         ("train.label_smoothing=0.2", "train.label_smoothing: 0.1, here 0.2"),
+        ("budget.match=params", "budget.match: none, here params"),
         ("models.luong.dropout=0.4", "model.dropout: "),
     ],
 )
@@ -221,6 +226,43 @@ def test_rows_with_other_settings_are_not_taken_for_these(
         work(path, tmp_path / "runs")
     assert difference in str(caught.value)
     assert not (tmp_path / "runs" / "tiny" / "luong-seed1").exists()
+
+
+def test_rows_of_matched_models_have_the_settings_that_no_budget_decides(tmp_path: Path):
+    """The published rows have an amount and sizes that the queue does not name."""
+    text = f"""
+[[runs]]
+config = "{(ROOT / "configs" / "campaign" / "multi30k-en-de.toml").as_posix()}"
+name = "multi30k-en-de-matched"
+set = ["budget.match=params", "budget.reference=transformer"]
+seeds = [1]
+minutes = {{ lstm = 1 }}
+"""
+    path = tmp_path / "queue.toml"
+    path.write_text(text)
+    (run,) = read_queue(path, tmp_path / "runs", rows=ROOT / "results")
+    assert run.is_done_elsewhere
+    path.write_text(text.replace("transformer", 'transformer", "train.label_smoothing=0.2'))
+    (run,) = read_queue(path, tmp_path / "runs", rows=ROOT / "results")
+    with pytest.raises(ValueError, match=r"label_smoothing: 0\.1, here 0\.2"):
+        assert run.is_done_elsewhere
+
+
+def test_a_run_that_is_too_large_for_the_memory_is_tried_once(
+    queue: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    tried, run_one = [], run_all.run_one
+
+    def limited(run: RunFolder, *others: Any) -> Result:
+        tried.append(run.name)
+        if run.name == "luong-seed1":
+            raise MemoryError("no room")
+        return run_one(run, *others)
+
+    monkeypatch.setattr(run_all, "run_one", limited)
+    work(queue, tmp_path)
+    assert tried == [name.partition("/")[2] for name in NAMES]
+    assert states(queue, tmp_path)["tiny/transformer-seed1"] == "done"
 
 
 def test_rows_of_another_experiment_are_not_mixed(copy: Path, tmp_path: Path):

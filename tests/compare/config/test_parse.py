@@ -128,7 +128,7 @@ def test_a_misspelt_name_is_named_with_the_nearest(tmp_path: Path, text: str, pa
         ("train.log_every = 0", ["log_every", "at least 1"]),
         ("train.label_smoothing = 1.0", ["[0, 1)"]),
         ("train.label_smoothing = -0.1", ["[0, 1)"]),
-        ("train.clip_norm = 0", ["clip_norm", "positive"]),
+        ("train.clip_norm = -1", ["clip_norm must be at least 0", "-1"]),
         ("regularization.consistency = 'rdrop'", ["none, r-drop, simcut", "did you mean 'r-drop'?"]),
         ("regularization.consistency_weight = 2", ["has no effect without consistency"]),
         ("regularization.cut = 0.1", ["cut has no effect", "set simcut"]),

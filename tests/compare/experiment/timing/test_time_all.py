@@ -196,9 +196,8 @@ def test_all_are_timed_again_on_request(copy: Path, tiny_toml: Path, capsys: pyt
 
 def test_a_mistake_forgets_no_timing(copy: Path, tiny_toml: Path):
     before = files(copy)
-    assert (
-        main(["run", str(tiny_toml), "--out", str(copy), "--time-again", "--set", "train.clip_norm=2"]) == 2
-    )
+    command = ["run", str(tiny_toml), "--out", str(copy), "--time-again", "--set", "train.clip_norm=2"]
+    assert main(command) == 2
     assert files(copy) == before
 
 
