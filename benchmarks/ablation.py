@@ -47,12 +47,22 @@ def compare_variants(folder: Path, corpus: str) -> list[Variant]:
     Args:
         folder: of the experiment with all techniques.
         corpus: folder of the corpus; empty: that of the config.
+
+    Raises:
+        OSError: a file cannot be read.
+        ValueError: a run failed or none is finished, or an experiment has another corpus.
     """
     full, start = load_finished(folder, data_root=corpus), f"{folder.name}-"
     changed = {
         path.name.removeprefix(start).replace("-", " "): load_finished(path, data_root=corpus)
         for path in sorted(folder.parent.glob(f"{start}*"))
     }
+    for experiment in (full, *changed.values()):
+        if experiment.failed:
+            names = ", ".join(result.run for result in experiment.failed)
+            raise ValueError(f"{experiment.folder}: {names} failed: an ablation needs all runs")
+        if experiment.corpus.content_hash != full.corpus.content_hash:
+            raise ValueError(f"{experiment.folder} has another corpus than {folder}: they do not compare")
     return [variant for label in full.labels for variant in _variants(label, full, changed)]
 
 

@@ -5,8 +5,11 @@ from pathlib import Path
 
 from compare.check.findings import ComparedValue, Gap
 from compare.check.run_data import CheckedRun
-from compare.results.ensemble_file import FOLDER, NAME, hash_members, read_ensemble
+from compare.decoding.length_penalty import length_penalties
+from compare.results.ensemble_file import FOLDER, NAME, EnsembleResult, hash_members, read_ensemble
 from compare.results.result import Result
+from compare.results.selection import NAME as SELECTION
+from compare.results.selection import read_selection
 from compare.scoring.score import all_metrics, score_texts
 from compare.training.file_names import WEIGHTS
 from data.text.compression import hash_decompressed, plain_or_gzip
@@ -59,4 +62,25 @@ def _check_ensemble(
             found = score_texts(read_lines(output, allow_blank=True), references, scoring=all_metrics())
             for name, value in found.columns().items():
                 yield ComparedValue(context, f"{name} of {test}", scores.get(name), value)
-    yield Gap("perplexity and length penalty of the ensemble, and its translations by the weights", context)
+    yield from _check_selection(path, context, result, runs)
+    yield Gap("perplexity, validation scores and translations of the ensemble by the weights", context)
+
+
+def _check_selection(
+    path: Path, context: str, result: EnsembleResult, runs: Sequence[CheckedRun]
+) -> Iterator[ComparedValue | Gap]:
+    """Compare the length penalty of an ensemble with the grid of its members and the rule."""
+    member = next((run for run in runs if run.name in result.members), None)
+    if member is None:
+        return
+    penalties, recorded = length_penalties(member.folder.run.decode), path.with_name(SELECTION)
+    if len(penalties) > 1 and not recorded.is_file():  # of an earlier version, which did not keep it
+        yield Gap("length penalty of the ensemble", context)
+        return
+    penalty = penalties[0]
+    if len(penalties) > 1:
+        selection = read_selection(recorded, penalties)  # checks the grid and the rule
+        yield ComparedValue(context, f"{SELECTION}: weights", selection.weights, result.members_hash)
+        penalty = selection.penalty
+    yield ComparedValue(context, "length_penalty", result.length_penalty, penalty.alpha)
+    yield ComparedValue(context, "length_normalization", result.length_normalization, penalty.normalization)

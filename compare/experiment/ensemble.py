@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import cast
 
 from compare.decoding.ensemble import Ensemble
-from compare.decoding.length_penalty import LengthPenalty, length_penalties
+from compare.decoding.length_penalty import length_penalties
 from compare.decoding.translator import Translator
 from compare.experiment.forced_scoring import score_translations
 from compare.experiment.prepare import load_corpus
-from compare.experiment.select_penalty import search_grid
+from compare.experiment.select_penalty import search_penalty
 from compare.results.ensemble_file import (
     FOLDER,
     NAME,
@@ -21,7 +21,7 @@ from compare.results.ensemble_file import (
 )
 from compare.results.record_check import can_name_folder
 from compare.results.run_folder import RunFolder
-from compare.results.selection import choose
+from compare.results.selection import NAME as SELECTION
 from compare.results.store import Result, read_results
 from compare.results.trained_model import load_ensemble
 from compare.results.write_protection import refuse_writing
@@ -47,8 +47,9 @@ def run_ensemble(
     """Translate and score the test sets of an experiment with several of its finished runs together.
 
     Search averages the probabilities of the members. The length penalty is chosen on the validation set by
-    the procedure of single runs. Translations and ensemble.json go into ensembles/NAME in ``folder``. An
-    ensemble is no row of the experiment: tables show it apart, and no significance test has it.
+    the procedure of single runs. Translations, selection.json and ensemble.json go into ensembles/NAME in
+    ``folder``. An ensemble is no row of the experiment: tables show it apart, and no significance test has
+    it.
 
     Args:
         folder: the folder of the experiment.
@@ -73,7 +74,9 @@ def run_ensemble(
     hashes = {result.run: result.files.get(WEIGHTS, "") for result in results}
     name = name or "+".join(members)
     if not can_name_folder(name) or not name.isprintable() or len(name) > MAX_NAME:
-        raise ValueError(f"{abbreviate(name)} cannot name a folder: choose another --name")
+        raise ValueError(
+            f"{abbreviate(name)} cannot name a folder of at most {MAX_NAME} characters: choose another --name"
+        )
     path = folder / FOLDER / name / NAME
     if path.exists():
         found = read_ensemble(path)
@@ -83,14 +86,22 @@ def run_ensemble(
     refuse_writing(folder, "an ensemble is kept in the folder of its runs")
     translator = load_ensemble([run.folder for run in runs], device)
     corpus = _corpus_of(runs[0], results[0])
-    logger.info(f"{name}: {len(runs)} members, choosing the length penalty and translating")
-    translator.penalty = _choose_penalty(runs[0], translator, corpus.splits["valid"])
+    logger.info(f"{name}: {len(runs)} members")
     path.parent.mkdir(parents=True, exist_ok=True)
+    members_hash = hash_members(hashes.values())
+    translator.penalty, *others = length_penalties(runs[0].run.decode)
+    if others:
+        selection = search_penalty(
+            name, translator, [translator.penalty, *others], corpus.splits["valid"], members_hash
+        )
+        write_atomically(path.with_name(SELECTION), selection.to_json())
+        translator.penalty = selection.penalty
+    logger.info(f"{name}: translating")
     result = EnsembleResult(
         label=name,
         preset="+".join(dict.fromkeys(result.preset for result in results)),
         members=hashes,
-        members_hash=hash_members(hashes.values()),
+        members_hash=members_hash,
         params=sum(parameter.numel() for parameter in cast(Ensemble, translator.model).parameters()),
         beam=translator.decode.beam_size,
         length_penalty=translator.penalty.alpha,
@@ -136,15 +147,6 @@ def _corpus_of(run: RunFolder, result: Result) -> Corpus:
             f"{corpus.content_hash[:12]}, not {result.data_hash[:12]}); name your copy with --set data.root="
         )
     return corpus
-
-
-def _choose_penalty(run: RunFolder, translator: Translator, valid: Pairs) -> LengthPenalty:
-    """Choose the length penalty on the validation set, as ``select_penalty`` does for a run."""
-    penalties = length_penalties(run.run.decode)
-    if len(penalties) == 1:
-        return penalties[0]
-    grid = search_grid(translator, penalties, valid)
-    return grid[choose(grid)].penalty
 
 
 def _score(translator: Translator, pairs: Pairs, folder: Path, test: str) -> dict[str, float | str | None]:

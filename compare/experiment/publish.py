@@ -22,6 +22,7 @@ from compare.results.ensemble_file import FOLDER as ENSEMBLES
 from compare.results.ensemble_file import NAME as ENSEMBLE
 from compare.results.ensemble_file import EnsembleResult, read_ensemble, write_ensemble
 from compare.results.run_folder import RunFolder
+from compare.results.selection import NAME as SELECTION
 from compare.results.store import Result, read_result, read_results
 from compare.system.version import code_version
 from compare.training.file_names import CHECKPOINTS
@@ -246,8 +247,10 @@ def _find_ensembles(folder: Path, runs: set[str]) -> dict[Path, EnsembleResult]:
 
 
 def _copy_ensemble(folder: Path, ensemble: EnsembleResult, target: Path) -> None:
-    """Copy the figures of an ensemble and, compressed, its translations."""
+    """Copy the figures of an ensemble, its choice of a length penalty and, compressed, its translations."""
     target.mkdir(parents=True)
+    if (folder / SELECTION).is_file():
+        shutil.copyfile(folder / SELECTION, target / SELECTION)
     write_ensemble(target / ENSEMBLE, ensemble)
     for name in ensemble.files:
         content = read_bytes(folder / name, max_bytes=MAX_BYTES)

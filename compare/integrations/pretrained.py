@@ -15,6 +15,7 @@ from compare.experiment.published_config import MAX_BYTES, published_config
 from compare.integrations.hub import download_model, is_hub_id, upload_model
 from compare.integrations.model_card import model_card
 from compare.results.run_folder import MASKS, RunFolder
+from compare.results.selection import NAME as SELECTION
 from compare.results.store import read_result, save_result
 from compare.results.trained_model import load_model, weights_file
 from compare.training.file_names import SAVED
@@ -25,7 +26,7 @@ from data.vocabulary import load_pair
 CARD = "README.md"
 """The model card."""
 FILES = (
-    *("config.toml", "vocabulary.json", SAVED, "selection.json", "result.json", CARD),
+    *("config.toml", "vocabulary.json", SAVED, SELECTION, "result.json", CARD),
     *(f"{mask}.npy" for mask in MASKS),
 )
 """All files of a saved model."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from compare.config.parse import load_experiment
 from compare.config.run import Run, resolve_models
 from compare.decoding.length_penalty import LengthPenalty, length_penalties
+from compare.results.selection import NAME as SELECTION
 from compare.results.selection import read_selection
 from compare.training.file_names import CHECKPOINTS, FINAL, METRICS, WEIGHTS
 from data.text.compression import hash_decompressed, plain_or_gzip
@@ -82,7 +83,7 @@ class RunFolder:
     @property
     def selection(self) -> Path:
         """The length penalties that were tried on validation; absent if the config names only one."""
-        return self.folder / "selection.json"
+        return self.folder / SELECTION
 
     @property
     def likelihoods(self) -> Path:

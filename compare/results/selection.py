@@ -11,6 +11,7 @@ from compare.system.hints import abbreviate
 from compare.training.metrics_log import is_finite
 from data.text.files import parse_json, read_bytes
 
+NAME = "selection.json"
 TOLERANCE = 0.2
 """BLEU below the best that still counts as equal to it."""
 MAX_BYTES = 1_000_000

@@ -134,6 +134,20 @@ def test_the_commands(
     checked = check_experiment(published, data_root=corpus)
     assert not [each for each in checked.differences if "ensembles" in each.context]
     assert read_ensembles(published) == read_ensembles(copy)
+    chosen = published / "ensembles/both/selection.json"
+    selection = json.loads(chosen.read_text())
+    assert selection["weights"] == record["members_hash"]
+    assert selection["grid"][selection["chosen"]]["length_penalty"] == record["length_penalty"]
+    best = max(selection["grid"], key=lambda point: point["length_penalty"])
+    best["bleu"] = 99  # then the rule chooses it
+    chosen.write_text(json.dumps(selection | {"chosen": selection["grid"].index(best)}))
+    found = [str(each) for each in check_experiment(published, data_root=corpus).differences]
+    alpha = best["length_penalty"]
+    assert found == [f"ensembles/both: length_penalty: recorded {record['length_penalty']}, found {alpha}"]
+    chosen.unlink()
+    checked = check_experiment(published, data_root=corpus)
+    assert not checked.differences
+    assert any("length penalty of the ensemble" in line for line in checked.not_checked)
     (published / "ensembles/both/test.hyp.gz").write_bytes(pack_gzip(b"other\n" * len(lines)))
     checked = check_experiment(published, data_root=corpus)
     found = [str(each) for each in checked.differences if "ensembles" in each.context]
