@@ -15,6 +15,9 @@ from compare.training.file_names import WEIGHTS
 from data.text.compression import hash_decompressed, plain_or_gzip
 from data.text.lines import read_lines
 
+LIKELIHOODS = {"perplexity", "char_perplexity"}
+"""Scores that only the weights give."""
+
 
 def check_ensembles(
     folder: Path, runs: Sequence[CheckedRun], results: Sequence[Result]
@@ -43,7 +46,16 @@ def _check_ensemble(
         yield ComparedValue(context, f"weights of {name}", recorded, weights.get(name, "no such run"))
     yield ComparedValue(context, "members_hash", result.members_hash, hash_members(result.members.values()))
     yield ComparedValue(context, "name", result.label, path.parent.name)
-    shared = {each.settings_hash for each in results if each.run in result.members}
+    members = [each for each in results if each.run in result.members]
+    presets = {each.run: each.preset for each in members}
+    preset = "+".join(dict.fromkeys(presets.get(name, "") for name in result.members))
+    yield ComparedValue(context, "preset", result.preset, preset)
+    sizes = [each.params for each in members if each.params is not None]
+    if len(sizes) == len(result.members):
+        yield ComparedValue(context, "params", result.params, sum(sizes))
+    else:
+        yield Gap("number of weights of the ensemble", context)
+    shared = {each.settings_hash for each in members}
     for settings_hash in sorted(filter(None, shared)):
         yield ComparedValue(context, "settings_hash", result.settings_hash, settings_hash)
     yield ComparedValue(
@@ -62,17 +74,22 @@ def _check_ensemble(
             found = score_texts(read_lines(output, allow_blank=True), references, scoring=all_metrics())
             for name, value in found.columns().items():
                 yield ComparedValue(context, f"{name} of {test}", scores.get(name), value)
-    yield from _check_selection(path, context, result, runs)
+            others = sorted(scores.keys() - found.columns().keys() - LIKELIHOODS)
+            yield ComparedValue(context, f"further scores of {test}", others, [])
+        else:
+            yield Gap(f"scores of the ensemble on {test}", context)
+    yield from _check_search(path, context, result, runs)
     yield Gap("perplexity, validation scores and translations of the ensemble by the weights", context)
 
 
-def _check_selection(
+def _check_search(
     path: Path, context: str, result: EnsembleResult, runs: Sequence[CheckedRun]
 ) -> Iterator[ComparedValue | Gap]:
-    """Compare the length penalty of an ensemble with the grid of its members and the rule."""
+    """Compare beam and length penalty of an ensemble with the settings of its members, and with the rule."""
     member = next((run for run in runs if run.name in result.members), None)
     if member is None:
         return
+    yield ComparedValue(context, "beam", result.beam, member.folder.run.decode.beam_size)
     penalties, recorded = length_penalties(member.folder.run.decode), path.with_name(SELECTION)
     if len(penalties) > 1 and not recorded.is_file():  # of an earlier version, which did not keep it
         yield Gap("length penalty of the ensemble", context)

@@ -19,14 +19,14 @@ MAX_BYTES = 1_000_000_000
 
 
 def check_registry(
-    registry: dict[str, Any], runs: Sequence[CheckedRun], stored: Sequence[str] = ()
+    registry: dict[str, Any], runs: Sequence[CheckedRun], present: Sequence[str]
 ) -> Iterator[ComparedValue]:
     """Compare experiment.json with the folders of runs, the seeds that were asked for, and the data.
 
     Args:
         registry: the content of experiment.json.
-        runs: the runs that are there.
-        stored: names of further ones, whose settings cannot be read.
+        runs: the runs that are there and can be read.
+        present: names of all runs that are there.
     """
     listed = registry.get("runs", [])
     asked = {
@@ -34,7 +34,6 @@ def check_registry(
         for label, seeds in registry.get("asked_seeds", {}).items()
         for seed in seeds
     }
-    present = [*(run.name for run in runs), *stored]
     for name in dict.fromkeys([*asked, *listed, *present]):
         if name not in listed:
             yield ComparedValue(REGISTRY, f"runs, {name}", "not listed", asked.get(name, "a folder"))

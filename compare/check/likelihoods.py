@@ -17,7 +17,7 @@ def check_likelihoods(run: CheckedRun) -> Iterator[ComparedValue | Gap]:
     The log-likelihood itself needs the weights; ``check_weights`` computes it again.
     """
     path, result = run.folder.likelihoods, run.result
-    if not path.exists() and result.perplexity is None:
+    if not path.exists() and result.perplexity is None and result.char_perplexity is None:
         yield Gap("the perplexity of the test sets, which was not measured", run.name)
         return
     likelihoods = read_likelihoods(path)

@@ -9,7 +9,9 @@ from compare.check.findings import Gap
 from compare.check.run_data import CheckedRun
 from compare.experiment.converge import LONGER, ended_longer_runs
 from compare.experiment.convergence_file import NAME as CONVERGENCE
+from compare.experiment.tune.trial_log import TRIALS
 from compare.results.ensemble_file import FOLDER, NAME
+from compare.results.selection import NAME as SELECTION
 from compare.training.file_names import CHECKPOINTS, METRICS, STATE
 
 VIEWS = ("results.jsonl", "table.md", "table.csv", "table.json")
@@ -56,14 +58,17 @@ def files_not_read(folder: Path, runs: Sequence[CheckedRun], stored: Sequence[st
     """
     read = {folder / name for name in (REGISTRY, SOURCES, CONVERGENCE, *VIEWS)}
     read |= {folder / LONGER / name / METRICS for name in ended_longer_runs(folder)}
-    translations = (".hyp", ".hyp.gz")
-    read |= {path for path in (folder / FOLDER).glob("*/*") if path.name.endswith((NAME, *translations))}
+    of_ensembles = (NAME, SELECTION, ".hyp", ".hyp.gz")
+    read |= {path for path in (folder / FOLDER).glob("*/*") if path.name.endswith(of_ensembles)}
     for run in runs:
         checkpoints = run.folder.folder / CHECKPOINTS
         read |= {run.folder.folder / "result.json", checkpoints / STATE, *run.folder.files().values()}
         read |= set(checkpoints.glob("update-*.safetensors"))
     for name in stored:
         read |= set((folder / name).rglob("*"))
+    if (folder / TRIALS).is_file():
+        yield f"the trials of the search: {TRIALS}, from which the report and a plot are made"
+        read.add(folder / TRIALS)
     others = (path for path in sorted(folder.rglob("*")) if path.is_file() and path not in read)
     kinds = dict.fromkeys(_kind(path.relative_to(folder)) for path in others)
     if kinds:

@@ -67,7 +67,10 @@ def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = ""
         cache = DataCache(Path(encoded), data_root)
         for result in results:
             if not (folder / result.run / "config.toml").is_file():
-                findings.append(Gap("a run that has not begun", result.run))
+                if result.status == "unfinished":
+                    findings.append(Gap("a run that has not begun", result.run))
+                else:
+                    findings.append(ComparedValue(result.run, "config.toml", "a file", "no such file"))
                 continue
             begun.append(result)
             logger.info(f"checking {result.run}")
@@ -81,7 +84,8 @@ def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = ""
         finished = [run for run in runs if run.result.status == "done"]
         findings += check_copies(finished)
         findings += check_timings(finished)
-        findings += check_registry(registry, runs, stored)
+        present = [result.run for result in results if result in begun or result.status != "unfinished"]
+        findings += check_registry(registry, runs, present)
         findings += check_sources(folder, runs)
         findings += check_convergence(folder, stored)
         if not stored:  # a table shows every run

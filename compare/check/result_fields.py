@@ -34,6 +34,7 @@ NONE_IF_UNUSED = (
     "ema",
     "extended_from",
     "init_hash",
+    "reproducible",
     "subword_sampling",
 )
 """Fields whose value is None where a run does without; in others None means that nothing is known here."""

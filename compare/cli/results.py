@@ -25,7 +25,9 @@ def _explain_columns(asked: bool) -> None:
 @app.command()
 def table(
     folders: Folders,
-    form: Annotated[str, typer.Option(help="markdown, csv, json or latex.")] = "markdown",
+    form: Annotated[
+        str, typer.Option("--format", "--form", help="markdown, csv, json or latex.")
+    ] = "markdown",
     shape: Annotated[
         str,
         typer.Option(help="rows, aggregated (means), or wide (column per seed) [default: see above]."),
@@ -47,27 +49,29 @@ def table(
     run; CSV and JSON have one row per run. LaTeX is a table to \input. In Markdown, ensembles stand below
     in a table of their own.
 
-    Example: attnbench table runs/demo --columns "model,BLEU,train (min)" --form latex
+    Example: attnbench table runs/demo --columns "model,BLEU,train (min)" --format latex
     """
     from compare.report.tables.ensembles import ensembles_below
     from compare.report.tables.shapes import TableShape, default_shape, load_table
-    from compare.report.tables.table import render_table
+    from compare.report.tables.table import render_table, table_form
     from compare.report.views import refresh_views
     from compare.results.store import load_results
     from compare.system.log import show_messages
 
     show_messages()
+    if as_json and form not in ("markdown", "json"):
+        raise ValueError(f"--json and --format {form} exclude each other: leave one out")
+    form = table_form("json" if as_json else form)
+    if caption and form != "latex":
+        raise ValueError(f"--caption has no effect on {form}: add --format latex")
     for folder in folders:
         refresh_views(folder)
-    form = "json" if as_json else form
     if not shape:
         shape = TableShape.ROWS if form in ("csv", "json") else default_shape(folders)
     frame = load_table(folders, shape, data_root=corpus_folder(corpus))
     chosen = [name.strip() for name in columns.split(",")] if columns else None
     if chosen is None and shape == TableShape.WIDE:
         chosen = list(frame.columns)
-    if caption and form != "latex":
-        raise ValueError(f"--caption has no effect on {form}: add --form latex")
     runs = () if shape == TableShape.ROWS else load_results(*folders)
     text = render_table(frame, form, chosen, caption=caption, runs=runs)
     below = ensembles_below(folders) if form == "markdown" else ""

@@ -70,10 +70,13 @@ def collect_runs(folders: Sequence[Path]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for folder in folders:
         for name, run in find_runs(folder).items():
-            long = f"{run.resolve().parent.name}/{run.resolve().name}"
             if run.resolve() in {other.resolve() for other in found.values()}:
                 raise ValueError(f"{run} is given twice: name each run or its experiment once")
-            found[long if name in found else name] = run
+            parts, depth = run.resolve().parts, 1
+            while name in found:
+                depth += 1
+                name = "/".join(parts[-depth:])
+            found[name] = run
     return found
 
 

@@ -21,7 +21,7 @@ from compare.results.external_file import (
 from compare.results.result import Result
 from compare.results.run_folder import RunFolder
 from compare.results.score_columns import further_tests
-from compare.results.store import read_result, save_result
+from compare.results.store import is_run, read_result, save_result
 from compare.results.write_protection import refuse_writing
 from compare.scoring.metrics import metric_of
 from compare.scoring.score import SystemScores
@@ -124,12 +124,12 @@ def _finished_runs(folders: Sequence[Path], data_root: str) -> tuple[list[Path],
     runs: dict[Path, None] = {}
     experiments: dict[Path, FinishedExperiment] = {}
     for folder in folders:
-        is_run = (folder / "result.json").is_file()
-        experiment = folder.resolve().parent if is_run else folder
+        single = is_run(folder)
+        experiment = folder.resolve().parent if single else folder
         refuse_writing(experiment, "add scores to the experiment itself, and publish it again")
         if experiment not in experiments:
             experiments[experiment] = load_finished(experiment, data_root=data_root)
-        runs |= dict.fromkeys([folder] if is_run else [run.folder for run in experiments[experiment].runs])
+        runs |= dict.fromkeys([folder] if single else [run.folder for run in experiments[experiment].runs])
     corpora = {each.corpus.content_hash: each.corpus for each in experiments.values()}
     if len(corpora) != 1:
         raise ValueError("the runs are of different corpora: add scores to each experiment by itself")

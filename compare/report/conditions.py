@@ -1,6 +1,7 @@
 """Conditions under which results hold, and warnings where results do not compare."""
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from compare.config.sections import EXTRA_TOKENS
 from compare.report.convergence import list_ends_of_training
@@ -8,7 +9,7 @@ from compare.results.column import Row
 from compare.results.columns import COLUMNS
 from compare.results.score_columns import external_metrics, further_tests
 from compare.scoring.metrics import METRICS
-from compare.system.cpu_share import DISTURBED
+from compare.system.cpu_share import DISTURBED, describe_share
 
 USUAL_LENGTH_RATIOS = 0.97, 1.03
 """Outside these, differences of BLEU are largely differences of length."""
@@ -44,7 +45,7 @@ def list_conditions(rows: Sequence[Row], means: Sequence[Row] = ()) -> list[tupl
             metric_heading(metric): list(
                 dict.fromkeys(signature for column in columns for signature in distinct(rows, column))
             )
-            for metric, columns in signature_columns(rows[0]).items()
+            for metric, columns in signature_columns(dict.fromkeys(chain(*rows))).items()
         },
         "Hardware": [
             *distinct(rows, "device"),
@@ -195,8 +196,11 @@ def _speed_warnings(rows: Sequence[Row]) -> list[str]:
     shares = dict.fromkeys(  # the seeds of a model share a timing, its rows in other experiments do not
         (row["label"], row["cpu_share"]) for row in rows if row.get("cpu_share") is not None
     )
-    if disturbed := [f"{label} {share:.0%}" for label, share in shares if share < DISTURBED]:
-        lines.append(f"Warning: disturbed timings, with too little of the processor: {', '.join(disturbed)}")
+    if disturbed := [f"{label} {describe_share(share)}" for label, share in shares if share < DISTURBED]:
+        lines.append(
+            "Warning: disturbed timings, with too little of the processor: "
+            + ", ".join(text.removesuffix(", disturbed") for text in disturbed)
+        )
     return lines
 
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from compare.config.plugins import plugin_problem
@@ -13,6 +14,7 @@ from compare.results.result import Result
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_results, to_json_lines
 from compare.results.write_protection import write_protection
+from compare.system.locks import Locked, lock_folder
 from compare.training.file_names import CHECKPOINTS
 from compare.training.metrics_log import read_metrics
 from data.text.files import write_atomically
@@ -31,17 +33,19 @@ def render_views(results: Sequence[Result]) -> dict[str, str]:
 def refresh_views(folder: Path) -> None:
     """Write those tables and results.jsonl of an experiment again that exist but are out of date.
 
-    A published or a read-only folder is left as it is, and so is one with a plug-in that is not here.
+    A published or a read-only folder is left as it is, and so is one with a plug-in that is not here, or that
+    another process is preparing: it writes what has become out of date.
     """
     if not (folder / "experiment.json").is_file() or write_protection(folder):
         return
-    results = read_results(folder)
-    if any(plugin_problem(folder / result.run) for result in results):
-        return
-    for name, text in render_views(results).items():
-        path = folder / name
-        if path.is_file() and path.read_text(encoding="utf-8", errors="replace") != text:
-            write_atomically(path, text)
+    with suppress(Locked), lock_folder(folder):  # or results of before a run ended might replace later ones
+        results = read_results(folder)
+        if any(plugin_problem(folder / result.run) for result in results):
+            return
+        for name, text in render_views(results).items():
+            path = folder / name
+            if path.is_file() and path.read_text(encoding="utf-8", errors="replace") != text:
+                write_atomically(path, text)
 
 
 def write_views(folder: str | Path) -> None:
@@ -54,8 +58,9 @@ def write_views(folder: str | Path) -> None:
         ValueError: the folder holds no runs.
     """
     folder = Path(folder)
-    for name, text in render_views(read_results(folder)).items():
-        write_atomically(folder / name, text)
+    with lock_folder(folder, wait=True):
+        for name, text in render_views(read_results(folder)).items():
+            write_atomically(folder / name, text)
     written = draw_plots(folder)
     logger.info(f"tables in {folder}/table.*, {len(written)} plots in {folder}/plots")
 

@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 DTYPES: dict[Any, str] = {int: "int64", int | None: "Int64", float | None: "float64"}
 MAX_BYTES = 1_000_000
 """Size that no result.json and no experiment.json reaches."""
-RUN_NAME = re.compile(r"(?P<label>.+)-seed(?P<seed>\d{1,18})")
+RUN_NAME = re.compile(r"(?P<label>.+)-seed(?P<seed>0|[1-9]\d{0,17})")
 
 
 def save_result(folder: Path, result: Result) -> None:
@@ -71,7 +71,7 @@ def read_results(experiment: Path) -> list[Result]:
         ValueError: no runs, or a file that cannot be read.
     """
     planned = _planned_runs(experiment / "experiment.json")
-    started = [child.name for child in experiment.glob("*/") if _is_run(child)]
+    started = [child.name for child in experiment.glob("*/") if is_run(child)]
     if not planned and not started:
         raise ValueError(f"{experiment} holds no runs: expected <label>-seed<k>/result.json in it")
     others = sorted(set(started) - set(planned), key=_label_and_seed)
@@ -111,7 +111,7 @@ def load_results(*folders: str | Path | Sequence[str | Path]) -> "pd.DataFrame":
     rows: dict[tuple[Path, str], Result] = {}
     for folder in (path.resolve() for each in folders for path in as_paths(each)):
         experiment, results = (
-            (folder.parent, [_read_own_result(folder)]) if _is_run(folder) else (folder, read_results(folder))
+            (folder.parent, [_read_own_result(folder)]) if is_run(folder) else (folder, read_results(folder))
         )
         rows |= {(experiment, result.run): result for result in results}
     names = experiment_names(experiment for experiment, _ in rows)
@@ -240,7 +240,7 @@ def _are_seeds(seeds: Any) -> bool:
     return isinstance(seeds, list) and all(type(seed) is int and 0 <= seed < 2**63 for seed in seeds)
 
 
-def _is_run(folder: Path) -> bool:
+def is_run(folder: Path) -> bool:
     """Return whether ``folder`` is a run; an experiment's folder may have a config.toml too."""
     if (folder / "result.json").exists():
         return True

@@ -54,13 +54,13 @@ def run(settings: Settings) -> StudyResult:
     """Train the families, or read a finished experiment, and measure contrastive accuracy."""
     per_group = 2 if settings.quick else 150
     if settings.runs is None:
-        method, accuracies = train(settings, per_group)
+        method, seeds, accuracies = train(settings, per_group)
     else:
-        method, accuracies = read(settings.runs, per_group, settings.data_root)
+        method, seeds, accuracies = read(settings.runs, per_group, settings.data_root)
     rows = [
-        {"model": family, "seed": number, **summarise(seed)}
-        for family, seeds in accuracies.items()
-        for number, seed in enumerate(seeds, start=1)
+        {"model": family, "seed": seed, **summarise(of_seed)}
+        for family, found in accuracies.items()
+        for seed, of_seed in zip(seeds, found, strict=True)
     ]
     return StudyResult(
         method=method + SCORED.format(per_group=per_group, gain=GAIN, learned=LEARNED),
@@ -75,8 +75,8 @@ def run(settings: Settings) -> StudyResult:
     )
 
 
-def train(settings: Settings, per_group: int) -> tuple[str, Accuracies]:
-    """Train the families; return a description of the method, and the accuracies."""
+def train(settings: Settings, per_group: int) -> tuple[str, Sequence[int], Accuracies]:
+    """Train the families; return a description of the method, the seeds, and the accuracies."""
     d, dropout, pairs, valid = (8, 0.1, 60, 10) if settings.quick else (128, 0.1, 20_000, 200)
     warmup = 1 if settings.quick else 100
     plan = make_plan(settings, updates=900, batch_tokens=1_024, measure_every=50, learning_rates=(3e-3, 8e-3))
@@ -94,10 +94,11 @@ def train(settings: Settings, per_group: int) -> tuple[str, Accuracies]:
         family: [measure_contrasts(task.translator(model), unseen) for model in each.models]
         for family, each in trained.items()
     }
-    return TRAINED.format(d=d, dropout=dropout, pairs=pairs, plan=plan.text, warmup=warmup), accuracies
+    method = TRAINED.format(d=d, dropout=dropout, pairs=pairs, plan=plan.text, warmup=warmup)
+    return method, plan.seeds, accuracies
 
 
-def read(folder: Path, per_group: int, data_root: str = "") -> tuple[str, Accuracies]:
+def read(folder: Path, per_group: int, data_root: str = "") -> tuple[str, Sequence[int], Accuracies]:
     """Measure the finished runs of an experiment.
 
     Raises:
@@ -114,7 +115,7 @@ def read(folder: Path, per_group: int, data_root: str = "") -> tuple[str, Accura
     accuracies: Accuracies = {
         family: [found[str(runs[seed].folder)] for seed in seeds] for family, runs in families.items()
     }
-    return READ.format(folder=folder.resolve().name), accuracies
+    return READ.format(folder=folder.resolve().name), seeds, accuracies
 
 
 def pooled(accuracies: Sequence[ContrastAccuracy], names: Sequence[str], distances: Sequence[str]) -> float:

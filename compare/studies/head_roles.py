@@ -67,24 +67,25 @@ def run(settings: Settings) -> StudyResult:
         method, translators, test = train(settings)
     else:
         method, translators, test = read(settings.runs, 100, settings.data_root)
+    first = min(translators)
     gold = _gold(test)
     rows: list[Row] = []
-    for number, translator in enumerate(translators, start=1):
+    for number, (seed, translator) in enumerate(translators.items(), start=1):
         logger.info(f"head-roles: measuring model {number} of {len(translators)}")
         torch.manual_seed(settings.seed + number)
         for state, each in (("trained", translator), ("untrained", untrained(translator))):
-            rows += [{"model": state, "seed": number, **row} for row in measure(each, test, gold)]
+            rows += [{"model": state, "seed": seed, **row} for row in measure(each, test, gold)]
     measured = MEASURED.format(tests=len(test.src), positional=POSITIONAL, aligning=ALIGNING, spread=SPREAD)
     return StudyResult(
         method=method + measured,
         tables={"heads": Table("Every head of every model.", rows)},
         claims=judge(rows, has_gold=gold is not None),
-        figure=plot([row for row in rows if row["model"] == "trained" and row["seed"] == 1]),
+        figure=plot([row for row in rows if row["model"] == "trained" and row["seed"] == first]),
     )
 
 
-def train(settings: Settings) -> tuple[str, list[Translator], Pairs]:
-    """Train the models; return a description of the method, the models, and test pairs with gold links."""
+def train(settings: Settings) -> tuple[str, dict[int, Translator], Pairs]:
+    """Train the models; return a description of the method, models by seed, test pairs with gold links."""
     d, dropout, pairs, valid, tests = (16, 0.1, 60, 10, 5) if settings.quick else (128, 0.1, 20_000, 200, 100)
     warmup = 1 if settings.quick else 100
     plan = make_plan(settings, updates=900, batch_tokens=1_024, measure_every=50, learning_rates=(3e-3, 8e-3))
@@ -92,10 +93,11 @@ def train(settings: Settings) -> tuple[str, list[Translator], Pairs]:
     design = Design(build=partial(build_translator, TRANSFORMER, d, dropout), warmup_updates=warmup)
     trained = train_designs("head-roles", {TRANSFORMER: design}, task, plan)[TRANSFORMER]
     method = TRAINED.format(d=d, heads=d // 16, dropout=dropout, pairs=pairs, plan=plan.text, warmup=warmup)
-    return method, [task.translator(model) for model in trained.models], task.test
+    translators = map(task.translator, trained.models)
+    return method, dict(zip(plan.seeds, translators, strict=True)), task.test
 
 
-def read(folder: Path, tests: int, data_root: str = "") -> tuple[str, list[Translator], Pairs]:
+def read(folder: Path, tests: int, data_root: str = "") -> tuple[str, dict[int, Translator], Pairs]:
     """Load the Transformer of a finished experiment, all seeds, and the first pairs of its test set.
 
     Raises:
@@ -107,7 +109,7 @@ def read(folder: Path, tests: int, data_root: str = "") -> tuple[str, list[Trans
         raise ValueError(f"{folder} has no finished Transformer: nothing to measure")
     corpus = finished.corpus
     pairs = Pairs(*(column[:tests] for column in corpus.splits[corpus.tests[0]]))
-    translators = [load_model(run.folder) for _, run in sorted(runs.items())]
+    translators = {seed: load_model(run.folder) for seed, run in sorted(runs.items())}
     return READ.format(folder=folder.resolve().name), translators, pairs
 
 

@@ -59,5 +59,6 @@ class CpuMeter:
 
 
 def describe_share(share: float) -> str:
-    """Format a share: "97%", or "62%, disturbed"."""
-    return f"{share:.0%}" + (", disturbed" if share < DISTURBED else "")
+    """Format a share: "97%", or "62%, disturbed", in which no share is rounded up to that of the others."""
+    percent, limit = round(100 * share), round(100 * DISTURBED)
+    return f"{percent}%" if share >= DISTURBED else f"{min(percent, limit - 1)}%, disturbed"

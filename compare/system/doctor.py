@@ -52,22 +52,33 @@ def render_diagnoses(findings: Sequence[Diagnosis]) -> str:
 def _packages() -> Iterator[Diagnosis]:
     """Check the version of each package that attnbench's metadata requires."""
     try:
+        from packaging.requirements import Requirement
+    except ImportError:
+        yield Diagnosis(topic="packaging", text="not installed: pip install packaging", level="missing")
+        return
+    try:
         requirements = metadata.requires("attnbench") or []
     except metadata.PackageNotFoundError:
         yield Diagnosis(topic="attnbench", text="not installed: pip install -e .", level="missing")
         return
-    for requirement in requirements:
-        name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
-        extra = re.search(r"extra == ['\"](\w+)['\"]", requirement)
+    for text in requirements:
+        requirement = Requirement(text)
+        name, wanted = requirement.name, text.split(";")[0].strip()
+        extra = re.search(r"extra == ['\"](\w+)['\"]", text)
         try:
-            yield Diagnosis(topic=name, text=metadata.version(name))
+            version = metadata.version(name)
         except metadata.PackageNotFoundError:
-            wanted = requirement.split(";")[0].strip()
             if extra:
-                text = f"not installed; optional: pip install 'attnbench[{extra[1]}]'"
-                yield Diagnosis(topic=name, text=text, level="note")
+                hint = f"not installed; optional: pip install 'attnbench[{extra[1]}]'"
+                yield Diagnosis(topic=name, text=hint, level="note")
             else:
                 yield Diagnosis(topic=name, text=f"not installed: pip install '{wanted}'", level="missing")
+        else:
+            if requirement.specifier.contains(version, prereleases=True):
+                yield Diagnosis(topic=name, text=version)
+            else:
+                hint = f"{version} does not fit: pip install '{wanted}'"
+                yield Diagnosis(topic=name, text=hint, level="note" if extra else "missing")
 
 
 def _processor() -> Iterator[Diagnosis]:

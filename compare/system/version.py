@@ -30,7 +30,7 @@ def hash_sources(files: Iterable[tuple[Path, Path]]) -> str:
     """Hash source files, each given as (folder, path), with their paths below their folders."""
     digest = hashlib.sha256()
     for folder, path in files:
-        digest.update(f"{path.relative_to(folder)}\n".encode())
+        digest.update(f"{path.relative_to(folder).as_posix()}\n".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:HASH_DIGITS]
 

@@ -94,8 +94,9 @@ def edit_log(path: Path, change: Callable[[dict[str, Any]], object], *kinds: str
 def renew_hashes(folder: Path) -> None:
     """Write the hashes of all files that are there, and of the config, into every result of an experiment."""
     for record in sorted(folder.glob("*/result.json")):
-        result, run = read_result(record.parent), RunFolder.read(record.parent)
+        result = read_result(record.parent)
         if result.files:
+            run = RunFolder.read(record.parent)
             found = {name: digest for name, digest in run.hashes().items() if name in result.files}
             files = {**result.files, **found}
             save_result(run.folder, replace(result, files=files, config_hash=run.config_hash))

@@ -76,6 +76,16 @@ def duplicate_seed(folder: Path) -> None:
     edit_json(folder / OTHER / "result.json", lambda record: record.update(seed=2))
 
 
+def invent(folder: Path) -> None:
+    """Add a result of a model that has no other file, better than all others."""
+    (folder / "miracle-seed1").mkdir()
+    shutil.copyfile(folder / RUN / "result.json", folder / "miracle-seed1" / "result.json")
+    edit_json(
+        folder / "miracle-seed1" / "result.json",
+        lambda record: record.update(label="miracle", bleu=77.7, files={}),
+    )
+
+
 def renumber_seed(folder: Path) -> None:
     """Call seed 2 seed 7 everywhere, also in what was asked for."""
     (folder / OTHER).rename(folder / "luong-seed7")

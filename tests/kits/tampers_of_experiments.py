@@ -9,6 +9,7 @@ from tests.kits.tamper_actions import (
     copy_files,
     duplicate_seed,
     fail,
+    invent,
     move_runs,
     registry,
     renumber_seed,
@@ -101,6 +102,11 @@ TAMPERS_OF_EXPERIMENTS = (
         "a run taken out of `runs`, its folder still there",
         lambda folder: move_runs(folder, OTHER, ""),
         "experiment.json: runs, luong-seed2: recorded not listed, found asked for",
+    ),
+    Tamper(
+        "a model that was never trained",
+        invent,
+        "miracle-seed1: config.toml: recorded a file, found no such file",
     ),
     Tamper(
         "the seeds asked for taken out",

@@ -46,6 +46,8 @@ def build_report(
     if out is None:
         refuse_writing(folder, "name another file for its report with --out")
     path = folder / NAME if out is None else Path(out)
+    if path.is_dir():
+        raise ValueError(f"--out {path} is a folder: name a file, such as {path / NAME}")
     search = None if tuning is None else Path(tuning)
     content = gather_content(folder, baseline=baseline, tuning=search, data_root=data_root)
     write_atomically(path, render(content))

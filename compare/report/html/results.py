@@ -73,7 +73,8 @@ def result_table(
 def _means(loaded: LoadedExperiment, scored: Mapping[str, ScoredTestSet]) -> list[Row]:
     """Return one row per label."""
     frame = aggregate_seeds(loaded.finished, scored)
-    means: list[Row] = json.loads(render_table(frame, "json"))  # with None instead of NaN
+    runs = [run.result for run in loaded.finished.runs]
+    means: list[Row] = json.loads(render_table(frame, "json", runs=runs))  # with None instead of NaN
     return means
 
 

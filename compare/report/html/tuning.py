@@ -68,14 +68,22 @@ def _section(finished: FinishedExperiment, trials: Sequence[TrialResult]) -> Sec
     )
 
 
+def _have_equal_effort(trials: Sequence[TrialResult]) -> bool:
+    """Return whether trials of one number have equal settings, and all that ended well equal updates."""
+    draws = {(trial.trial, tuple(sorted(trial.settings.items()))) for trial in trials}
+    updates = {trial.updates for trial in trials if trial.status == "done"}
+    return len(draws) == len({trial.trial for trial in trials}) and len(updates) <= 1
+
+
 def _notes(finished: FinishedExperiment, trials: Sequence[TrialResult]) -> list[str]:
     """Say how the search went, and where the models were not run with what it found."""
     counts = {row["trials"] for row in summarize(trials)}
-    notes = [
-        "Every model got the same random draws; the validation set alone decided."
-        if len(counts) == 1
-        else "Models got different numbers of trials: the search has not ended, so compare with care."
-    ]
+    if len(counts) > 1:
+        notes = ["Models got different numbers of trials: the search has not ended, so compare with care."]
+    elif _have_equal_effort(trials):
+        notes = ["Every model got the same random draws; the validation set alone decided."]
+    else:
+        notes = ["Models were tuned with different draws or numbers of updates, so compare with care."]
     winners = find_winners(trials)
     for label, runs in finished.labels.items():
         settings = runs[0].run.model.settings()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from compare.report.plots.plots import FORMATS, plots_folder, save_figure
 from compare.results.result import Result
-from compare.results.store import read_result, read_results
+from compare.results.store import is_run, read_result, read_results
 from compare.system.hints import did_you_mean
 from data.text.files import ensure_regular, write_atomically
 from data.text.lines import read_lines
@@ -138,7 +138,7 @@ def find_runs(folder: Path, model: str = "") -> dict[str, Path]:
     Raises:
         ValueError: no finished run, or no such model.
     """
-    single = (folder / "config.toml").is_file()
+    single = is_run(folder)
     results = [read_result(folder)] if single else read_results(folder)
     finished = [result for result in results if result.status == "done"]
     if not finished:

@@ -33,6 +33,13 @@ class TableForm(StrEnum):
     LATEX = "latex"
 
 
+def table_form(name: str) -> TableForm:
+    """Return the format of that name; ValueError if there is none."""
+    if name not in set(TableForm):
+        raise ValueError(f"no table form {name!r}: choose {', '.join(TableForm)}")
+    return TableForm(name)
+
+
 def render_table(
     rows: "pd.DataFrame | Iterable[Result]",
     form: str = "markdown",
@@ -71,7 +78,7 @@ def render_table(
     chosen = frame
     if columns is not None:
         chosen = frame[list(dict.fromkeys(name for each in columns for name in stored_fields(each, fields)))]
-    match form:
+    match table_form(form):
         case TableForm.CSV:
             return csv_table(chosen)
         case TableForm.JSON:
@@ -82,7 +89,6 @@ def render_table(
         case TableForm.LATEX:
             names = list(dict.fromkeys(frame["experiment"])) if "experiment" in fields else []
             return latex(layout_table(_rows(frame), columns, _rows(all_runs)), names, caption)
-    raise ValueError(f"no table form {form!r}: choose {', '.join(TableForm)}")
 
 
 def _check_signatures(frame: "pd.DataFrame") -> None:

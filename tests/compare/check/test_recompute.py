@@ -85,6 +85,19 @@ def test_a_changed_figure_is_found(copy: Path, name: str):
     assert "results.jsonl: content" in names
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("char_perplexity", 1.001), ("reproducible", "to the bit, on every machine")]
+)
+def test_a_figure_that_nothing_supports_is_found(copy: Path, name: str, value: object):
+    for path in copy.glob("*/perplexity.json"):
+        path.unlink()
+    path = copy / RUN / "result.json"
+    row = json.loads(path.read_text())
+    path.write_text(json.dumps(row | {"perplexity": None, "char_perplexity": None, name: value}))
+    found = differences(copy)
+    assert any(line.startswith(f"{RUN}: ") and (name in line or "files" in line) for line in found)
+
+
 def test_a_changed_measurement_is_found_in_all_figures_computed_from_it(copy: Path):
     path = copy / RUN / "speed.json"
     content = json.loads(path.read_text())

@@ -28,6 +28,9 @@ def test_scores_of_two_signatures(finished: Path, copy: Path, refusal: Refusal):
 
 def test_names_of_forms_and_columns(finished: Path, refusal: Refusal):
     assert "choose markdown, csv, json" in refusal("table", finished, "--form", "xml")
+    assert "exclude each other" in refusal("table", finished, "--format", "latex", "--json")
+    assert "--caption has no effect on csv" in refusal("table", finished, "--format=csv", "--caption=x")
+    assert "is a folder: name a file" in refusal("report", finished, "--out", finished)
     assert "did you mean 'bleu'?" in refusal("table", finished, "--columns", "label,blue")
     assert "line 9 is not in the test set" in refusal("plot", finished, "-q", "--line", "9")
     assert "line 0 is not in the test set" in refusal("plot", finished, "-q", "--line", "0")

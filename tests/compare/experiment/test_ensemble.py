@@ -161,6 +161,16 @@ def test_the_commands(
     path.write_text(path.read_text().replace('"bleu": ', '"bleu": 1'))
     found = [str(each) for each in check_experiment(copy).differences]
     assert any(line.startswith("ensembles/both: bleu of test: recorded 1") for line in found)
+    forged = {"params": 1, "beam": 50, "preset": "lstm"}
+    scores = {"test": record["tests"]["test"] | {"comet": 99.0}}
+    path.write_text(json.dumps(record | forged | {"tests": scores}))
+    found = [str(each) for each in check_experiment(copy).differences]
+    assert [line.split(":")[1].strip() for line in found if line.startswith("ensembles/both")] == [
+        "preset",
+        "params",
+        "further scores of test",
+        "beam",
+    ]
     path.write_text(json.dumps(record | {"tests": {}, "files": {}}))
     found = [str(each) for each in check_experiment(copy).differences]
     assert "ensembles/both: test sets: recorded [], found ['test']" in found

@@ -15,6 +15,7 @@ from compare.config.run import resolve_models
 from compare.experiment import estimate, run_all
 from compare.experiment.dry_run import dry_run, estimate_experiment
 from compare.experiment.run_all import run_experiment
+from compare.report.plots.attention import find_runs
 from compare.report.tables.estimates import render_estimates
 from compare.report.views import draw_plots
 from compare.results.result import Result
@@ -293,6 +294,11 @@ def test_seeds_have_curves_and_heat_maps_of_their_own(finished: Path, tmp_path: 
     (other / "result.json").write_text(json.dumps({**result, "seed": 2}))
     names = {path.name for path in draw_plots(copy)}
     assert {f"attention-luong-seed{seed}-line1.svg" for seed in (1, 2)} < names
+
+
+def test_an_experiment_may_keep_its_config_in_its_folder(copy: Path, tiny_toml: Path):
+    shutil.copyfile(tiny_toml, copy / "config.toml")
+    assert list(find_runs(copy)) == ["luong", "transformer"]
 
 
 def test_nothing_to_plot_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture):

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -40,9 +41,12 @@ def test_a_mistake_is_shown_in_the_page(finished: Path, monkeypatch: pytest.Monk
     assert models.show("abc", "luong") == ("3 tokens are too many.", "")
 
 
-def test_runs_are_named_so_that_they_differ(finished: Path, copy: Path):
+def test_runs_are_named_so_that_they_differ(finished: Path, copy: Path, tmp_path: Path):
+    shutil.copytree(copy, tmp_path / "a" / "copy")
     found = collect_runs([finished / RUNS[0], copy / RUNS[0]])
     assert list(found) == ["luong", f"{copy.name}/luong-seed1"]
+    names = list(collect_runs([finished / RUNS[0], copy / RUNS[0], tmp_path / "a" / "copy" / RUNS[0]]))
+    assert names == ["luong", "copy/luong-seed1", "a/copy/luong-seed1"]
     with pytest.raises(ValueError, match="is given twice"):
         collect_runs([finished, finished / RUNS[1]])
 

@@ -342,13 +342,15 @@ def test_an_untrained_model_has_the_same_sizes(task):
 
 def test_a_finished_experiment_is_measured(finished):
     """Its words are others than those of the pairs and the grammar, so the figures mean nothing."""
-    method, accuracies = contrastive.read(finished, per_group=1)
+    method, seeds, accuracies = contrastive.read(finished, per_group=1)
+    assert list(seeds) == [1]
     assert finished.name in method
     assert accuracies.keys() == {RECURRENT, TRANSFORMER}
     assert len(contrastive.summarise(accuracies[RECURRENT][0])) == 4
     _, translators, test = head_roles.read(finished, 3)
     assert len(test.src) == 3
-    rows = head_roles.measure(translators[0], test, None)
+    assert list(translators) == [1]
+    rows = head_roles.measure(translators[1], test, None)
     assert [row["head"] for row in rows] == [
         f"{side}.0 head {head}" for side in ("encoder", "decoder", "cross") for head in (0, 1)
     ]

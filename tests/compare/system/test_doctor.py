@@ -41,6 +41,15 @@ def test_missing_packages_are_told_from_missing_extras(monkeypatch: pytest.Monke
     assert (diagnoses["numpy"].level, diagnoses["numpy"].text) == ("ok", metadata.version("numpy"))
 
 
+def test_versions_that_do_not_fit_are_told(monkeypatch: pytest.MonkeyPatch):
+    wanted = ["numpy>=99", "pytest<1; extra == 'dev'"]
+    monkeypatch.setattr(metadata, "requires", lambda _: wanted)
+    diagnoses = by_topic(diagnose())
+    found = metadata.version("numpy")
+    assert diagnoses["numpy"].text == f"{found} does not fit: pip install 'numpy>=99'"
+    assert (diagnoses["numpy"].level, diagnoses["pytest"].level) == ("missing", "note")
+
+
 def test_a_checkout_that_was_never_installed_is_no_crash(monkeypatch: pytest.MonkeyPatch):
     def fail(name: str) -> list[str]:
         raise metadata.PackageNotFoundError(name)

@@ -53,6 +53,13 @@ def result(folder: Path, run: str) -> Result:
     return Result.from_json((folder / run / "result.json").read_bytes())
 
 
+def test_means_of_scores_with_two_signatures_are_refused(copied: Path):
+    run = sorted(path.parent.name for path in copied.glob("*/result.json"))[0]
+    change_result(copied, run, bleu_signature="other")
+    with pytest.raises(ValueError, match="comparable under one signature only"):
+        gather_content(copied)
+
+
 def column(content: ReportContent, heading: str) -> dict[str, str]:
     """A column of the result table, by model."""
     place = [head.text for head in content.results.heads].index(heading)

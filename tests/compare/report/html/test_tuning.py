@@ -4,6 +4,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -110,6 +111,15 @@ def test_a_run_with_other_settings_than_its_best_trial_is_named(finished: Finish
         for each in trials()
     ]
     assert len(section(finished, tmp_path, as_run).notes) == 1
+
+
+@pytest.mark.parametrize("change", [{"settings": {"dropout": 0.7}}, {"updates": 5000}])
+def test_other_draws_or_updates_are_no_equal_effort(
+    change: dict[str, Any], finished: FinishedExperiment, tmp_path: Path
+):
+    first, *others = trials()
+    notes = section(finished, tmp_path, [replace(first, **change), *others]).notes
+    assert "different draws or numbers of updates" in notes[0]
 
 
 def test_unequal_effort_and_untuned_models_are_named(finished: FinishedExperiment, tmp_path: Path):

@@ -236,7 +236,7 @@ def test_speeds_that_were_not_timed_together_are_warned_of(other: str | None):
 def test_disturbed_timings_are_named():
     some = replace(DONE, label="gru", cpu_share=0.899)
     (warning,) = warnings_of(DONE, some, replace(some, seed=2), replace(DONE, label="big", cpu_share=0.9))
-    assert warning == "Warning: disturbed timings, with too little of the processor: gru 90%"
+    assert warning == "Warning: disturbed timings, with too little of the processor: gru 89%"
     (warning,) = warnings_of(replace(DONE, cpu_share=0.0))
     assert warning.endswith(": lstm 0%")
 
