@@ -145,7 +145,7 @@ class Table(_Rows):
 
         Raises:
             ValueError: a line has too few columns, the header has no such names, or the columns are not given
-                and the first line has more than two; see ``iter_lines`` for others.
+                and a line has more than two; see ``iter_lines`` for others.
         """
         numbers: list[int] = []
 
@@ -155,6 +155,11 @@ class Table(_Rows):
                 numbers.extend(self._numbers(cells, context))
                 if self.header_lines:
                     return None
+            if self.columns is None and len(cells) > 2:
+                raise ValueError(
+                    f"{context}: {len(cells)} columns, of which two are needed: name them by --columns, such "
+                    "as --columns 1,2, or en,de if the first line has these names"
+                )
             if len(cells) < max(numbers):
                 raise ValueError(
                     f"{context}: column {max(numbers)} is asked for, found {len(cells)}; "
@@ -167,11 +172,6 @@ class Table(_Rows):
 
     def _numbers(self, cells: list[str], context: str) -> Iterator[int]:
         """Yield the numbers of the two columns, by the cells of the first line."""
-        if self.columns is None and len(cells) > 2:
-            raise ValueError(
-                f"{context}: {len(cells)} columns, of which two are needed: name them by --columns, such as "
-                "--columns 1,2, or en,de if the first line has these names"
-            )
         for column in self.columns or (1, 2):
             if isinstance(column, int):
                 yield column

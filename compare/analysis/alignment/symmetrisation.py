@@ -3,6 +3,7 @@
 An alignment is the set of links of one sentence pair, from source to target.
 """
 
+from bisect import bisect_right, insort
 from collections.abc import Callable, Mapping, Sequence
 
 from compare.analysis.alignment.pharaoh import Link
@@ -26,32 +27,39 @@ def grow_diag_final_and(forward: Alignment, backward: Alignment) -> Alignment:
     """Grow the intersection towards the union (Koehn et al. 2005, section 2.3, as in Moses).
 
     "grow-diag": again and again, a link of the union is added that is a neighbour of one in the alignment,
-    also diagonally, and has a word without link. "final-and": a link of either direction, the forward one
-    first, is added if neither of its words has a link.
+    also diagonally, and has a word without link. Links are visited by target word, then source word, those
+    that are added ahead in the same pass, as Moses does. "final-and": a link of either direction, the forward
+    one first, is added if neither of its words has a link.
     """
-    union, links = forward | backward, set(forward & backward)
+    union, links = forward | backward, sorted(forward & backward, key=_by_target)
     sources, targets = {i for i, _ in links}, {j for _, j in links}
 
     def add(link: Link) -> None:
-        links.add(link)
+        insort(links, link, key=_by_target)
         sources.add(link[0])
         targets.add(link[1])
 
-    grown = True
-    while grown:
-        grown = False
-        for i, j in sorted(links, key=lambda link: link[::-1]):
+    before = -1
+    while before < len(links):
+        before = len(links)
+        link: Link | None = links[0] if links else None
+        while link:
             for step_i, step_j in NEIGHBOURS:
-                link = (i + step_i, j + step_j)
-                free = link[0] not in sources or link[1] not in targets
-                if free and link in union and link not in links:
-                    add(link)
-                    grown = True
+                other = (link[0] + step_i, link[1] + step_j)
+                free = other[0] not in sources or other[1] not in targets
+                if free and other in union:  # which no link of the alignment is
+                    add(other)
+            following = bisect_right(links, _by_target(link), key=_by_target)
+            link = links[following] if following < len(links) else None
     for direction in (forward, backward):
-        for link in sorted(direction, key=lambda link: link[::-1]):
+        for link in sorted(direction, key=_by_target):
             if link[0] not in sources and link[1] not in targets:
                 add(link)
     return frozenset(links)
+
+
+def _by_target(link: Link) -> tuple[int, int]:
+    return link[1], link[0]
 
 
 SYMMETRISATIONS: dict[str, Callable[[Alignment, Alignment], Alignment]] = {

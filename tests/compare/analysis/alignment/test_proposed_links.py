@@ -148,6 +148,18 @@ def test_symmetrisations_match_hand_computation():
     assert SYMMETRISATIONS["union"](FORWARD, BACKWARD) == FORWARD | BACKWARD
 
 
+def test_a_link_that_is_added_ahead_is_visited_in_the_same_pass():
+    """By hand, as Moses iterates over the set that it adds to: 1-1, 2-2 and 2-3 follow from 0-0 one by one.
+
+    So 4-3 finds both of its words taken; with the links as they were at the start of the pass, it would come
+    before 2-3, from 4-4.
+    """
+    forward = frozenset({(0, 0), (1, 1), (2, 2), (4, 3), (4, 4)})
+    backward = frozenset({(0, 0), (2, 3), (4, 4)})
+    grown = {(0, 0), (1, 1), (2, 2), (2, 3), (4, 4)}
+    assert SYMMETRISATIONS["grow-diag-final-and"](forward, backward) == grown
+
+
 def test_growing_needs_a_word_without_link():
     """0-1 is a neighbour of 0-0 and 1-1, both of whose words have links."""
     base = frozenset({(0, 0), (1, 1)})
