@@ -59,6 +59,11 @@ def encode_split(
         ValueError: no pair is left, or the text changed while it was read.
         OSError: ``folder`` cannot be written.
     """
+    if len(pairs.src) != len(pairs.tgt):
+        raise ValueError(
+            f"{len(pairs.src):,} sources but {len(pairs.tgt):,} targets: line i of one must translate line i "
+            "of the other"
+        )
     key = (str(FORMAT_VERSION), vocabularies.content_hash, str(max_tokens), *pairs.column_hashes())
     cache = Path(folder) / hash_texts(key)[:32]
     encoded = _open(cache)
@@ -191,7 +196,7 @@ def _open(cache: Path) -> EncodedSplit | None:
             folder=cache,
             content_hash=hash_texts(array["sha256"] for array in arrays.values()),
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 

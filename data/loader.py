@@ -42,7 +42,8 @@ class BatchStream:
     Args:
         split: the encoded pairs, the same or sampled for each epoch.
         batch_tokens: upper bound on the target positions of a batch, EOS and padding included. The bound on
-            its source positions is ``SRC_BUDGET_FACTOR`` times as large, so that training memory is bounded.
+            its source positions is ``SRC_BUDGET_FACTOR`` times as large, so that training memory is bounded;
+            a pair whose source alone is longer is a batch by itself (``max_tokens`` drops such pairs).
         seed: seed of the order, together with the number of the epoch.
 
     Raises:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from .config import Seq2SeqConfig
 from .dropouts import embed_tokens
-from .masks import real_tokens
+from .masks import check_lengths, real_tokens
 from .min_rnn import MIN_CELLS
 from .packing import Packing
 from .padded import Padding, plan_layout, reversal_index
@@ -85,10 +85,12 @@ class Encoder(nn.Module):
             with direction "both-bottom" the bottom layer's are those of the direction from the right.
 
         Raises:
-            ValueError: ``src_mask`` is not such a mask.
+            ValueError: ``src_mask`` is not such a mask, or ``src_lengths`` are not its lengths.
         """
         mask = real_tokens(src, src_mask)
         lengths = mask.sum(1)
+        if src_lengths is not None:
+            check_lengths(src_lengths, lengths)
         if self.reverse:
             src = src.gather(1, reversal_index(lengths, src.size(1)))
         embedded = embed_tokens(self.embedding, src, self.config, self.training, time_dim=1)

@@ -48,6 +48,30 @@ def real_tokens(src: Tensor, src_mask: Tensor | None) -> Tensor:
     return real
 
 
+def check_lengths(on_host: Tensor, lengths: Tensor) -> None:
+    """Reject lengths that are not those of the mask, whose last words the encoder would not read.
+
+    Values are checked where the mask is on the CPU; on a GPU that would wait for it.
+
+    Args:
+        on_host: what is given, (B,), on the CPU.
+        lengths: real tokens of each sentence by the mask, (B,).
+
+    Raises:
+        ValueError: another shape, place or number.
+    """
+    if on_host.shape != lengths.shape or on_host.device.type != "cpu":
+        raise ValueError(
+            f"src_lengths must be one number per sentence, of shape {tuple(lengths.shape)} and on the CPU: "
+            f"got shape {tuple(on_host.shape)} on {on_host.device}"
+        )
+    if has_checkable_values(lengths) and lengths.device.type == "cpu" and not torch.equal(on_host, lengths):
+        raise ValueError(
+            f"src_lengths must be the real tokens of src_mask, end of sentence included, {lengths.tolist()}: "
+            f"got {on_host.tolist()}"
+        )
+
+
 def check_target(src: Tensor, tgt_in: Tensor) -> None:
     """Reject targets that are not one row of token ids per source sentence.
 

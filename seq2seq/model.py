@@ -158,6 +158,7 @@ class Seq2Seq(nn.Module):
             A row of self-attention is all 0 where no state came before.
         """
         encoded = self.encoder(src, src_mask)
+        check_target(src, tgt_in)
         decoded = self.decoder(tgt_in, self.decoder.remember(encoded))
         cross = None if decoded.attention is None else decoded.attention.weights
         weights_by_name = {

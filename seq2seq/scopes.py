@@ -82,7 +82,7 @@ class PredictiveScope(MonotonicScope):
 
     S is the length of the source sentence. After the softmax over the window, the weights are multiplied by
     exp(-(i - p)^2 / (2 sigma^2)) with sigma = D / 2, as in the paper, so that they sum to at most 1. Since
-    p is in [0, S] and D is at least 1, each window reaches the first or the last word and none is empty.
+    p is in [0, S] and D is at least 1, no window is empty.
     """
 
     scales_weights = True

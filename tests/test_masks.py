@@ -97,13 +97,30 @@ def test_sources_of_another_shape_are_refused(model: nn.Module):
             model.encode(src, None)
 
 
-@pytest.mark.parametrize("name", ["bahdanau", "transformer", "decoder-only"])
+@pytest.mark.parametrize(
+    "name", ["bahdanau", "transformer", "decoder-only", "rnn-transformer", "transformer-rnn"]
+)
 def test_targets_of_other_sentences_are_refused(name: str):
     model, (src, mask), tgt = make(name).eval(), sources(), targets()
     for wrong in (tgt[:1], tgt[0]):
         message = r"tgt_in must be token ids of shape .* sentences of src, \(4, 5\): got"
         with pytest.raises(ValueError, match=message):
             model(src, mask, wrong)
+        with pytest.raises(ValueError, match=message):
+            model.attention(src, mask, wrong)
+
+
+def test_lengths_that_are_not_those_of_the_mask_are_refused():
+    model, (src, mask), tgt = make("bahdanau").eval(), sources(), targets()
+    lengths = mask.sum(1)
+    torch.testing.assert_close(
+        model.features(src, mask, tgt, lengths).hidden, model.features(src, mask, tgt).hidden
+    )
+    for wrong in (lengths - 1, lengths.flip(0) + torch.arange(4)):
+        with pytest.raises(ValueError, match=r"src_lengths must be the real tokens of src_mask, end of sent"):
+            model.features(src, mask, tgt, wrong)
+    with pytest.raises(ValueError, match=r"one number per sentence, of shape \(4,\) .* got shape \(3,\) on"):
+        model.features(src, mask, tgt, lengths[1:])
 
 
 def test_search_checks_the_mask_once(model: nn.Module, monkeypatch: pytest.MonkeyPatch):

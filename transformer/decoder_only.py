@@ -122,7 +122,7 @@ class DecoderOnly(LayerStack):
         return empty_state(memory.layers[0].keys, len(self.layers), shape, capacity)
 
     def step(self, tokens: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
-        """Decode one position.
+        """Decode one position, without gradients: the state is written in place. ``forward`` has gradients.
 
         Args:
             tokens: the previous token of each hypothesis, (B, K).

@@ -86,6 +86,7 @@ class Transformer(nn.Module):
             "cross.<layer>" (B, H, T, S). Row t of the latter two serves to predict the token after tgt_in[t].
         """
         encoder_weights = self.encoder.attention(src, src_mask)
+        check_target(src, tgt_in)
         return encoder_weights | self.decoder.attention(tgt_in, self.encode(src, src_mask))
 
     def encode(self, src: Tensor, src_mask: Tensor | None = None) -> Memory:
@@ -104,7 +105,7 @@ class Transformer(nn.Module):
         return self.decoder.init_state(memory, beam, capacity)
 
     def step(self, tokens: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
-        """Decode one position.
+        """Decode one position, without gradients: the state is written in place. ``forward`` has gradients.
 
         Args:
             tokens: the previous token of each hypothesis, (B, K).

@@ -17,6 +17,7 @@ from data.encode import encode_split
 from data.encoded_split import EncodedSplit
 from data.loader import BatchStream
 from data.sampled_split import SampledSplit
+from data.text.characters import unspaced
 from data.vocabulary import VocabularyPair, build_pair
 
 logger = logging.getLogger(__name__)
@@ -103,6 +104,13 @@ def prepare_data(
             logger.warning(
                 f"{overlap} of {len(corpus.splits[test].src)} sources of {test} also occur in train"
             )
+    references = corpus.splits["valid"].tgt
+    if sum(map(unspaced, references)) > len(references) / 2:
+        logger.warning(
+            f"most references in {corpus.tgt_lang} have no spaces between words: BLEU, by which weights and "
+            "length penalties are chosen, takes each sentence for a word or two; compare by chrF, and score "
+            "translations by attnbench score --tokenize zh or ja-mecab"
+        )
     times.append(perf_counter())
     vocabularies = vocabularies or initial_vocabularies(settings.train)
     vocabularies = vocabularies or build_vocabularies(pairs, settings.vocabulary)

@@ -80,8 +80,9 @@ def describe_preset(name: str, vocabulary: int = 8000) -> dict[str, Any]:
         ValueError: unknown preset; the message suggests the nearest name.
     """
     preset = find_preset(name)
-    model = build(preset.architecture, vocabulary, vocabulary).eval()
-    shapes = _shapes(model, vocabulary)
+    with torch.random.fork_rng(devices=[]):  # or the next model that the caller builds had other weights
+        model = build(preset.architecture, vocabulary, vocabulary).eval()
+        shapes = _shapes(model, vocabulary)
     tree = [
         {
             "module": path or name,

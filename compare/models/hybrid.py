@@ -15,6 +15,7 @@ from compare.protocol import Features
 from seq2seq import Seq2SeqConfig
 from seq2seq import initialise_weights as initialise_recurrent
 from transformer import TransformerConfig
+from transformer.masks import check_target
 from transformer.weights import initialise as initialise_transformer
 
 
@@ -109,7 +110,9 @@ class TransformerRNN(Hybrid):
 
     def features(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Features:
         """Compute the input of ``output`` for src (B, S), src_mask (B, S) and tgt_in (B, T)."""
-        readout, attended, _ = self.decoder(tgt_in, self.encode(src, src_mask))
+        memory = self.encode(src, src_mask)
+        check_target(src, tgt_in)
+        readout, attended, _ = self.decoder(tgt_in, memory)
         return seq2seq.collect_features(self.dropout(readout), attended, self.decoder)
 
     def encode(self, src: Tensor, src_mask: Tensor | None = None) -> seq2seq.Memory:
@@ -129,7 +132,9 @@ class TransformerRNN(Hybrid):
             "encoder.<layer>" (B, H, S, S), "cross" (B, heads, T, S) and, with self-attention of the RNN,
             "decoder" (B, 1, T, T).
         """
-        _, attended, self_attention = self.decoder(tgt_in, self.encode(src, src_mask))
+        memory = self.encode(src, src_mask)
+        check_target(src, tgt_in)
+        _, attended, self_attention = self.decoder(tgt_in, memory)
         weights = {**self.encoder.attention(src, src_mask), "cross": attended.weights}
         return weights if self_attention is None else {**weights, "decoder": self_attention}
 
@@ -155,7 +160,9 @@ class RNNTransformer(Hybrid):
         self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor, src_lengths: Tensor | None = None
     ) -> Features:
         """Compute the input of ``output``; arguments as for ``seq2seq.Seq2Seq.features``."""
-        return transformer.Features(self.decoder(tgt_in, self.encode(src, src_mask, src_lengths)))
+        memory = self.encode(src, src_mask, src_lengths)
+        check_target(src, tgt_in)
+        return transformer.Features(self.decoder(tgt_in, memory))
 
     def encode(
         self, src: Tensor, src_mask: Tensor | None = None, src_lengths: Tensor | None = None
@@ -178,6 +185,7 @@ class RNNTransformer(Hybrid):
             "encoder" (B, D, S, S).
         """
         encoded = self.encoder(src, src_mask)
+        check_target(src, tgt_in)
         memory = self.decoder.remember(encoded.states, encoded.mask)
         weights: dict[str, Tensor] = self.decoder.attention(tgt_in, memory)
         self_attention = encoded.self_attention

@@ -22,6 +22,7 @@ from transformer import Memory, Parts, State, Transformer
 from transformer.attention import KeysValues, record_weights
 from transformer.cache import KeyValueCache
 from transformer.config import LayerConfig
+from transformer.masks import check_target
 from transformer.parts import Residual, build_norm
 
 
@@ -179,6 +180,7 @@ class Ladder(Transformer):
         config, names = self.config, []
         weights: list[Tensor] = []
         states, mask, _ = self.encoder(src, src_mask, attend=record_weights(self.encoder.attend, weights))
+        check_target(src, tgt_in)
         memory = self.decoder.remember(states, mask)
         self.decoder(tgt_in, memory, attend=record_weights(self.decoder.attend, weights))
         if config.encoder_mixer == "self-attention":

@@ -39,7 +39,7 @@ def fetch(
     root: str | Path = "corpora",
     progress: ProgressCallback = no_progress,
 ) -> Path:
-    """Download a corpus and write its folder; what exists already is checked, not downloaded again.
+    """Download a corpus and write its folder; what exists already, of the same size, stays.
 
     Args:
         name: one of ``list_corpora()``.
@@ -52,7 +52,7 @@ def fetch(
         The corpus folder, the same for both directions of a language pair.
 
     Raises:
-        ValueError: there is no such corpus or language pair, or a file is damaged or was changed.
+        ValueError: there is no such corpus or language pair, or a file is damaged or has another size.
         OSError: no mirror has the right file, or a file cannot be written.
     """
     root = Path(root)

@@ -12,8 +12,8 @@ from data.text.lines import hash_texts, iter_blocks
 class TextFile(Sequence[str]):
     """Sequence of the lines of a file, which are read from disk by each iteration.
 
-    The constructor reads the file once to check, count and hash its lines. Only one line is in memory at a
-    time. An index or a slice reads the file up to its end, so prefer to iterate.
+    The constructor reads the file once to check, count and hash its lines. Only one block of lines is in
+    memory at a time. An index or a slice reads the file up to its end, so prefer to iterate.
 
     Args:
         path: the file; see ``iter_lines`` for the supported kinds.
@@ -41,7 +41,12 @@ class TextFile(Sequence[str]):
     def __getitem__(self, index: slice) -> Sequence[str]: ...
     def __getitem__(self, index: int | slice) -> str | Sequence[str]:
         if isinstance(index, slice):
-            return tuple(islice(self, *index.indices(len(self))))
+            numbers = range(len(self))[index]
+            if not numbers:
+                return ()
+            ascending = numbers if numbers.step > 0 else numbers[::-1]
+            lines = tuple(islice(self, ascending.start, ascending.stop, ascending.step))
+            return lines if numbers.step > 0 else lines[::-1]
         return next(islice(self, range(len(self))[index], None))
 
     def __eq__(self, other: object) -> bool:

@@ -47,6 +47,13 @@ def test_encoding_keeps_all_pairs_within_the_limit(words: VocabularyPair, tmp_pa
         encode_split(TRAIN, words, folder=tmp_path, max_tokens=1)
 
 
+@pytest.mark.parametrize("targets", [("A",), ("A", "B")])
+def test_unequal_sides_are_refused(words: VocabularyPair, tmp_path: Path, targets: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match=rf"^3 sources but {len(targets)} targets"):
+        encode_split(Pairs(("a", "b", "c"), targets), words, folder=tmp_path, max_tokens=None)
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_manifest_counts(words: VocabularyPair, tmp_path: Path) -> None:
     split = encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
     assert split.src.flat.dtype == np.uint16  # ids of a small vocabulary

@@ -1,7 +1,9 @@
 """IWSLT 2014 and 2017: TED talks as raw text.
 
-The splits of IWSLT14 are those of fairseq's recipe (every 23rd training pair is valid, five sets together are
-test), without its cleaning, lowercasing and tokenising. No digest of its archive is published.
+IWSLT14 is divided as in fairseq's recipe, every 23rd training pair being valid and five sets together test.
+But titles and descriptions are left out here, and nothing is cleaned, lowercased or tokenised, so that other
+pairs are the 23rd: train and valid differ from fairseq's, and test is the same text. No digest of the archive
+is published.
 """
 
 from data.download.corpora.parts import NamedCorpus, Part, Side, every_23rd, whole

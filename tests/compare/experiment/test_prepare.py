@@ -31,3 +31,17 @@ def test_check_does_not_believe_a_kept_hash(copy: Path):
     for path in copy.glob("*/result.json"):
         path.write_text(json.dumps(json.loads(path.read_text()) | {"batch_hash": "0" * 64}))
     assert "batch_hash" in {value.name for value in check_experiment(copy).differences}
+
+
+def test_references_without_spaces_are_warned_of(
+    tiny_toml: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    """BLEU of 13a takes them for one word each; sources without spaces are no reason to warn."""
+    for split, number in (("train", 60), ("valid", 8), ("test", 8)):
+        (tmp_path / f"{split}.en").write_text("".join(f"sentence {n}\n" for n in range(number)))
+        (tmp_path / f"{split}.zh").write_text("".join(f"这是第{n}个句子。\n" for n in range(number)))
+    for src, tgt, warned in (("en", "zh", True), ("zh", "en", False)):
+        caplog.clear()
+        settings = [f"data.root={tmp_path.as_posix()}", f"data.src={src}", f"data.tgt={tgt}"]
+        prepare_data(load_experiment(tiny_toml, settings), tmp_path / "encoded")
+        assert ("have no spaces between words" in caplog.text) is warned

@@ -143,6 +143,8 @@ def test_columns_are_named_by_a_header_line(tmp_path: Path):
     assert rows(Table(path=path, columns=("en", "de"))) == [(2, "one", "eins"), (3, "two", "zwei")]
     refused(lambda: rows(Table(path=path, columns=("en", "fr"))), "line 1: no column 'fr' in the header")
     refused(lambda: rows(Table(path=path)), "line 1: 3 columns, of which two are needed", "--columns 1,2")
+    later = write(tmp_path / "later.tsv", b"a\tb\nyes, I\tdo\tja, das tue ich\n")
+    refused(lambda: rows(Table(path=later)), "line 2: 3 columns, of which two are needed", "--columns 1,2")
     two = write(tmp_path / "two.tsv", b"one\teins\n")
     assert rows(Table(path=two)) == [(1, "one", "eins")]
     commas = write(tmp_path / "c.tsv", b"one,eins\n")

@@ -29,6 +29,8 @@ def test_it_is_the_sequence_of_its_lines(path: Path):
     assert text != (*LINES[:-1], "six")
     for index in (0, 4, -1, -5, slice(2), slice(1, 4, 2), slice(9), slice(-2, None)):
         assert text[index] == LINES[index]
+    for index in (slice(None, None, -1), slice(4, 0, -2), slice(0, 4, -1), slice(3, 3)):
+        assert text[index] == LINES[index]
     for index in (5, -6):
         with pytest.raises(IndexError):
             text[index]
