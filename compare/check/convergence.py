@@ -5,7 +5,8 @@ from pathlib import Path
 
 from compare.check.findings import ComparedValue, Gap
 from compare.experiment.converge import LONGER, ended_longer_runs, recompute_convergence
-from compare.experiment.convergence_file import NAME, Convergence, read_convergence
+from compare.experiment.convergence_file import NAME as CONVERGENCE
+from compare.experiment.convergence_file import Convergence, read_convergence
 from compare.results.run_folder import RunFolder
 from compare.training.metrics_log import read_metrics
 
@@ -22,11 +23,11 @@ def check_convergence(folder: Path, stored: Sequence[str] = ()) -> Iterator[Comp
     try:
         entries = read_convergence(folder)
     except ValueError as error:
-        yield ComparedValue(NAME, "content", "readable", str(error))
+        yield ComparedValue(CONVERGENCE, "content", "readable", str(error))
         return
     has_longer = (folder / LONGER).is_dir()
     if entries and not has_longer:
-        yield Gap("the gains of longer training, whose runs are not here", NAME)
+        yield Gap("the gains of longer training, whose runs are not here", CONVERGENCE)
     for name, recorded in entries.items():
         if name in stored:
             yield Gap("the gain of longer training of a run whose plug-in is not here", name)
@@ -34,14 +35,14 @@ def check_convergence(folder: Path, stored: Sequence[str] = ()) -> Iterator[Comp
         try:
             if has_longer:
                 recomputed = recompute_convergence(folder, name, recorded.factor)
-                yield ComparedValue(NAME, name, recorded, recomputed or "no such longer run")
+                yield ComparedValue(CONVERGENCE, name, recorded, recomputed or "no such longer run")
             else:
                 yield from _check_given(folder / name, recorded)
         except (ValueError, OSError) as error:
-            yield ComparedValue(NAME, name, recorded, str(error))
+            yield ComparedValue(CONVERGENCE, name, recorded, str(error))
     for name in ended_longer_runs(folder):
         recorded_name = name if name in entries else "no gain"
-        yield ComparedValue(NAME, f"{name}, trained longer", recorded_name, name)
+        yield ComparedValue(CONVERGENCE, f"{name}, trained longer", recorded_name, name)
 
 
 def _check_given(folder: Path, entry: Convergence) -> Iterator[ComparedValue]:
@@ -56,4 +57,4 @@ def _check_given(folder: Path, entry: Convergence) -> Iterator[ComparedValue]:
         "config_hash": given.config_hash,
     }
     for name, value in repeated.items():
-        yield ComparedValue(NAME, f"{name} of {folder.name}", getattr(entry, name), value)
+        yield ComparedValue(CONVERGENCE, f"{name} of {folder.name}", getattr(entry, name), value)

@@ -239,14 +239,14 @@ def score_model(
 
     Example: attnbench score-model runs/demo/lstm-seed1 --src new.en --tgt new.de
     """
-    from compare.experiment.forced_scoring import score_model as score
+    from compare.experiment.forced_scoring import score_model as forced_scores
     from compare.report.tables.scores import render_forced_scores
     from compare.system.cpu import tune_cpu
     from compare.system.log import show_messages
 
     show_messages(quiet=quiet)
     tune_cpu()
-    print_visible(render_forced_scores(score(runs, src, tgt, device=device), as_json=as_json))
+    print_visible(render_forced_scores(forced_scores(runs, src, tgt, device=device), as_json=as_json))
     return 0
 
 

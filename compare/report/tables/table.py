@@ -8,9 +8,8 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from compare.analysis.table import Row
 from compare.report.conditions import metric_heading, signature_columns
 from compare.report.tables.latex import latex
 from compare.report.tables.layout import layout_table
@@ -115,7 +114,7 @@ def _check_tasks(frame: "pd.DataFrame") -> None:
         )
 
 
-def _rows(frame: "pd.DataFrame") -> list[Row]:
+def _rows(frame: "pd.DataFrame") -> list[dict[str, Any]]:
     """Return the rows of ``frame`` as plain Python values, None for unknown ones."""
     known = frame.notna() & ~frame.isin([math.inf, -math.inf])
     rows = frame.astype(object).where(known, None).to_dict("records")
