@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from data import word_tokenizer
+from data.word_tokenizer import detokenize, surface_form, tokenize
 from data.symbols import SPECIALS, UNK, Vocabulary
 
 
@@ -74,9 +74,9 @@ class WordVocabulary(CountedVocabulary):
     """Vocabulary of the words and punctuation characters that ``data.word_tokenizer`` finds."""
 
     kind = "words"
-    tokenize = staticmethod(word_tokenizer.tokenize)
-    detokenize = staticmethod(word_tokenizer.detokenize)
-    label = staticmethod(word_tokenizer.surface_form)
+    tokenize = staticmethod(tokenize)
+    detokenize = staticmethod(detokenize)
+    label = staticmethod(surface_form)
 
     @property
     def encodes_words(self) -> bool:

@@ -12,8 +12,8 @@ import seq2seq
 import transformer
 from compare.models.hybrid_config import HybridConfig
 from compare.protocol import Features
-from seq2seq.config import Seq2SeqConfig
 from seq2seq import initialise_weights as initialise_recurrent
+from seq2seq.config import Seq2SeqConfig
 from transformer.config import TransformerConfig
 from transformer.masks import check_target
 from transformer.weights import initialise as initialise_transformer

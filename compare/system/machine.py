@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from compare.system import device as devices
+from compare.system.device import CPUINFO, device_name
 from compare.system.cores import usable_processors
 
 
@@ -29,7 +29,7 @@ class Machine:
 def this_machine(device: torch.device) -> Machine:
     """Describe this machine, and this process's use of it."""
     return Machine(
-        device=devices.device_name(device),
+        device=device_name(device),
         torch=torch.__version__,
         threads=torch.get_num_threads(),
         cores=len(usable_processors()),
@@ -39,7 +39,7 @@ def this_machine(device: torch.device) -> Machine:
 
 def _clock_mhz() -> float | None:
     """Read the clocks that Linux reports for the processors."""
-    path = devices.CPUINFO
+    path = CPUINFO
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     clocks = [float(clock) for clock in re.findall(r"^cpu MHz\s*:\s*([\d.]+)$", text, re.MULTILINE)]
     return statistics.median(clocks) if clocks else None
