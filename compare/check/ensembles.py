@@ -56,8 +56,8 @@ def _check_ensemble(
     else:
         yield Gap("number of weights of the ensemble", context)
     shared = {each.settings_hash for each in members}
-    for settings_hash in sorted(filter(None, shared)):
-        yield ComparedValue(context, "settings_hash", result.settings_hash, settings_hash)
+    for each in sorted(filter(None, shared)):
+        yield ComparedValue(context, "settings_hash", result.settings_hash, each)
     yield ComparedValue(
         context, "files", sorted(f"{test}.hyp" for test in result.tests), sorted(result.files)
     )

@@ -50,8 +50,8 @@ def _limit_kernel_cache(capacity: int) -> None:
     kernel for them takes 0.2 ms. The 1,024 kernels cached by default fragment the heap: training grew from
     1.2 to 3 GB within 80 updates.
     """
-    for cache in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
-        os.environ.setdefault(cache, str(capacity))
+    for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+        os.environ.setdefault(variable, str(capacity))
 
 
 def _multiply_by_onednn() -> None:

@@ -111,12 +111,12 @@ def _describe(paths: Sequence[Path]) -> list[dict[str, int | str]]:
 def _spool_streams(source: Source, spool: Path) -> Source:
     """Copy to ``spool`` what can be read only once (standard input, pipes), and point the source there."""
     copies = {}
-    for field in fields(source):
-        path = getattr(source, field.name)
+    for each in fields(source):
+        path = getattr(source, each.name)
         if isinstance(path, Path) and not path.is_file():
             spool.mkdir(exist_ok=True)
-            copies[field.name] = spool / f"{len(list(spool.iterdir()))}-standard-input"
-            with open_text(path) as stream, copies[field.name].open("xb") as file:
+            copies[each.name] = spool / f"{len(list(spool.iterdir()))}-standard-input"
+            with open_text(path) as stream, copies[each.name].open("xb") as file:
                 shutil.copyfileobj(stream, file, BUFFER)
     return replace(source, **copies)  # type: ignore[arg-type]  # only its own fields that are paths
 
