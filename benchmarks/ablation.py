@@ -16,14 +16,13 @@ from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
+from compare.analysis.comparison import Comparison, compare_models
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
-from compare.analysis.significance.compare_models import compare_models
-from compare.analysis.significance.comparison import Comparison
-from compare.analysis.significance.scored_tests import score_test_set
+from compare.analysis.intervals import score_test_set
 from compare.config.parse import load_experiment
-from compare.report.plots.plots import save_figure
-from compare.report.plots.style import REFERENCE_LINE, finish_figure, make_panels, series_style
-from compare.results.score_columns import PRIMARY
+from compare.report.figures import save_figure
+from compare.report.plots import REFERENCE_LINE, finish_figure, make_panels, series_style
+from compare.results.columns import PRIMARY
 
 ALL = "all techniques"
 ROW_SHIFT = 0.25

@@ -20,20 +20,18 @@ from benchmarks.queue_file import QueuedRun, describe, read_queue
 from compare.config.run import Run
 from compare.experiment.prepare import PreparedData
 from compare.experiment.publish import publish_experiment, with_config_hash
-from compare.experiment.run_all import InTurn, run_experiment
-from compare.experiment.timing.time_all import results_to_time, write_timings
-from compare.results.markdown import markdown_table
+from compare.experiment.run import InTurn, run_experiment
+from compare.experiment.timing import results_to_time, write_timings
+from compare.results.records import read_speed
 from compare.results.run_folder import RunFolder
-from compare.results.speed_file import read_speed
 from compare.results.store import Result, read_result, read_results
+from compare.results.text import markdown_table
 from compare.system.child import Channel
 from compare.system.children import Outcome, Task, run_children
-from compare.system.cores import count_cores, usable_processors
-from compare.system.hints import describe_error
-from compare.system.locks import lock_folder
-from compare.system.log import hide_messages, show_messages
-from compare.system.progress import Reporter
-from compare.system.signals import Interrupted, Terminated, raise_on_sigterm
+from compare.system.log import Reporter, hide_messages, show_messages
+from compare.system.messages import describe_error
+from compare.system.processor import count_cores, usable_processors
+from compare.system.signals import Interrupted, Terminated, lock_folder, raise_on_sigterm
 from compare.system.slots import Slot, local_slots, parse_jobs, visible_gpus
 
 QUEUE = Path(__file__).resolve().parent.parent / "configs" / "campaign" / "queue.toml"

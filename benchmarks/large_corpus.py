@@ -15,13 +15,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from data.batches import BatchStream
 from data.corpus import read_corpus
 from data.encode import encode_split
-from data.loader import BatchStream
-from data.prepare.filters import Filters
-from data.prepare.first_pass import PreparationPlan
-from data.prepare.prepare_corpus import prepare_corpus
-from data.prepare.sources import find_sources
+from data.prepare import Filters, PreparationPlan, prepare_corpus
+from data.sources import find_sources
 from data.vocabulary import build_pair
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from compare.training.file_names import METRICS
 from compare.training.metrics_log import lines_by_update, read_metrics
-from data.text.files import write_atomically
+from compare.training.serialization import METRICS
+from data.files import write_atomically
 
 
 def learning_curves(folder: Path) -> pd.DataFrame:

@@ -21,11 +21,10 @@ from torch import Tensor
 from compare.decoding.search import SpecialIds, search
 from compare.models.presets import find_preset
 from compare.models.registry import Architecture, build
-from compare.optim.config import OptimConfig
-from compare.optim.optimizer import build_optimizer
-from compare.results.markdown import markdown_table
+from compare.optim import OptimConfig, build_optimizer
+from compare.results.text import markdown_table
 from compare.system.device import device_name
-from compare.system.version import code_version
+from compare.system.plugins import code_version
 from compare.training.loss import TranslationLoss
 from seq2seq import Seq2SeqConfig
 from transformer import TransformerConfig

@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from compare.config.parse import load_experiment
-from compare.config.run import resolve_models
+from compare.config.run import find_difference, find_model_difference, resolve_models
 from compare.config.sections import Experiment, run_name
-from compare.config.shared_settings import find_difference, find_model_difference
-from compare.config.toml_text import read_toml
+from compare.config.toml import read_toml
 from compare.results.result import Status
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result
-from compare.system.hints import abbreviate, describe_error, did_you_mean
-from compare.system.locks import is_locked
+from compare.system.messages import abbreviate, describe_error, did_you_mean
+from compare.system.signals import is_locked
 from compare.training.metrics_log import read_metrics
 
 logger = logging.getLogger(__name__)

@@ -17,20 +17,18 @@ from pathlib import Path
 from pandas import DataFrame
 
 from benchmarks.ablation import compare_variants
+from compare.analysis.comparison import Comparison, describe_p, headlines
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
-from compare.analysis.significance.comparison import Comparison, describe_p
-from compare.analysis.significance.headline import headlines
-from compare.analysis.significance.scored_tests import score_tests
+from compare.analysis.intervals import score_tests
 from compare.config.parse import load_experiment
-from compare.report.html.significance import choose_reference, run_comparisons
-from compare.report.tables.ensembles import ensembles_below
-from compare.report.tables.shapes import TableShape, load_table
-from compare.report.tables.table import render_table
-from compare.results.markdown import markdown_table
-from compare.results.score_columns import PRIMARY
+from compare.report.html.results import choose_reference, run_comparisons
+from compare.report.score_tables import ensembles_below
+from compare.report.table import TableShape, load_table, render_table
+from compare.results.columns import PRIMARY
 from compare.results.store import load_results, read_results
-from compare.training.file_names import METRICS
+from compare.results.text import markdown_table
 from compare.training.metrics_log import lines_by_update, read_metrics
+from compare.training.serialization import METRICS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))

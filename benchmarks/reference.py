@@ -7,9 +7,9 @@ import re
 import sys
 from pathlib import Path
 
-from compare.config.describe_settings import describe_settings
-from compare.results.frame_columns import describe_columns
-from compare.results.markdown import markdown_table
+from compare.config.parse import describe_settings
+from compare.results.columns import describe_columns
+from compare.results.text import markdown_table
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGES = [DOCS / "data-frame.md", DOCS / "settings.md"]

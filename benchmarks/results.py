@@ -14,8 +14,8 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from compare.results.markdown import markdown_table
 from compare.results.store import read_results
+from compare.results.text import markdown_table
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"

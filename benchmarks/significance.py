@@ -15,12 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from compare.analysis.significance.bleu_statistics import FloatArray
-from compare.analysis.significance.comparison import Comparison
-from compare.analysis.significance.intervals import Variances, confidence_intervals
-from compare.analysis.significance.paired_tests import holm_correction, randomisation_p, swap_draws
-from compare.analysis.significance.power import RulePower
-from compare.analysis.significance.scored_tests import bootstrap_draws
+from compare.analysis.comparison import Comparison, RulePower
+from compare.analysis.intervals import Variances, bootstrap_draws, confidence_intervals
+from compare.analysis.statistics import FloatArray, holm_correction, randomisation_p, swap_draws
 
 N, RESAMPLES, TRIALS = 500, 400, 2000
 """Sentences of the test set, resamples of the bootstrap, trials of the randomisation test."""

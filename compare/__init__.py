@@ -11,103 +11,99 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from compare.analysis.alignment.gold import read_gold
-    from compare.analysis.alignment.measurement import measure_alignment
-    from compare.analysis.alignment.proposed_links import count_proposed_links, read_proposed_links
+    from compare.analysis.alignment import measure_alignment
+    from compare.analysis.comparison import compare_models
     from compare.analysis.finished_experiment import load_finished
-    from compare.analysis.significance.compare_models import compare_models
-    from compare.analysis.significance.scored_tests import score_tests
+    from compare.analysis.gold_alignments import read_gold
+    from compare.analysis.intervals import score_tests
+    from compare.analysis.proposed_links import count_proposed_links, read_proposed_links
     from compare.analysis.tuning import tuning_curve
     from compare.attention.sentence_attention import SentenceAttention
-    from compare.benchmark.benchmark import planned_timings, run_benchmark
-    from compare.benchmark.plan import BenchPlan
-    from compare.benchmark.report import read_benchmark
-    from compare.benchmark.scaling import measure_growth
+    from compare.benchmark.benchmark import measure_growth, planned_timings, run_benchmark
+    from compare.benchmark.candidate import BenchPlan
+    from compare.benchmark.measurement import read_benchmark
     from compare.check.recompute import check_experiment
     from compare.config.parse import load_experiment
-    from compare.config.plugins import load_plugins
+    from compare.config.plugins import load_installed_plugins, load_plugins
     from compare.config.run import Run, resolve_models
     from compare.config.sections import Experiment
     from compare.decoding.beams import Hypothesis, SpecialIds
-    from compare.decoding.generate import generate
     from compare.decoding.length_penalty import LengthPenalty
     from compare.decoding.sampling import Sampling
+    from compare.decoding.search import generate
     from compare.decoding.translator import Translation, Translator
-    from compare.experiment.contrastive import ContrastAccuracy, contrast_runs, measure_contrasts
     from compare.experiment.converge import measure_convergence, plan_convergence
     from compare.experiment.convergence_file import Convergence
     from compare.experiment.dry_run import dry_run, estimate_experiment
     from compare.experiment.ensemble import run_ensemble
     from compare.experiment.extend import extend_experiment, plan_extension
     from compare.experiment.fit import fit
-    from compare.experiment.forced_scoring import (
-        ForcedScores,
-        SentenceScore,
-        score_model,
-        score_translations,
-    )
     from compare.experiment.launch.side_by_side import SideBySide
     from compare.experiment.launch.slurm import SlurmArray
     from compare.experiment.launch.slurm_options import parse_slurm
+    from compare.experiment.likelihood import (
+        ContrastAccuracy,
+        ForcedScores,
+        SentenceScore,
+        contrast_runs,
+        measure_contrasts,
+        score_model,
+        score_runs,
+        score_translations,
+    )
     from compare.experiment.publish import publish_experiment
-    from compare.experiment.run_all import run_experiment
-    from compare.experiment.score_run import score_runs
+    from compare.experiment.run import run_experiment
     from compare.experiment.tune.plan import TuningPlan
     from compare.experiment.tune.search import plan_trials, tune_experiment
     from compare.experiment.tune.space import parse_space
     from compare.experiment.tune.trial_log import read_trials
-    from compare.integrations.entry_points import load_installed_plugins
     from compare.integrations.export import Export, export_model
-    from compare.integrations.external_metrics import add_external_scores
-    from compare.integrations.pretrained import from_pretrained, push_to_hub, save_pretrained
-    from compare.integrations.run_scores import add_run_scores
+    from compare.integrations.external_metrics import add_external_scores, add_run_scores
+    from compare.integrations.hub import from_pretrained, push_to_hub, save_pretrained
     from compare.integrations.trackers import track_metrics
     from compare.integrations.verify import Verdict, verify_preset
     from compare.models.catalogue import catalogue_presets, describe_preset
     from compare.models.presets import Preset, list_presets, register_preset
     from compare.models.registry import Family, Operations, build, register_family
-    from compare.optim.config import OptimConfig
+    from compare.optim import OptimConfig
+    from compare.report.attention_plots import draw_attention
+    from compare.report.figures import draw_figure, list_figures
     from compare.report.html import build_report
-    from compare.report.plots.attention import draw_attention
-    from compare.report.plots.registry import draw_figure, list_figures
-    from compare.report.tables.shapes import load_table
-    from compare.report.tables.table import render_table
+    from compare.report.table import load_table, render_table
     from compare.report.views import draw_plots, write_views
-    from compare.results.ensemble_file import EnsembleResult, read_ensembles
-    from compare.results.likelihood_file import LikelihoodSums
+    from compare.results.records import EnsembleResult, LikelihoodSums, read_ensembles
     from compare.results.result import Result
     from compare.results.store import load_results
     from compare.results.trained_model import load_ensemble, load_model
-    from compare.scoring.metrics import list_metrics, register_metric
-    from compare.scoring.metrics.base import Metric, MetricOptions, MetricScore
+    from compare.scoring.metrics import Metric, MetricOptions, MetricScore, list_metrics, register_metric
     from compare.scoring.score import ScoringOptions, SystemScores, score_files, score_texts
     from compare.studies.registry import Study, list_studies, register_study, run_study
     from compare.system.doctor import diagnose
     from seq2seq.scores import list_scores, register_score
 
 _MODULES = {
-    "BenchPlan": "compare.benchmark.plan",
-    "ContrastAccuracy": "compare.experiment.contrastive",
+    "BenchPlan": "compare.benchmark.candidate",
+    "ContrastAccuracy": "compare.experiment.likelihood",
     "Convergence": "compare.experiment.convergence_file",
-    "EnsembleResult": "compare.results.ensemble_file",
+    "EnsembleResult": "compare.results.records",
     "Experiment": "compare.config.sections",
     "Export": "compare.integrations.export",
     "Family": "compare.models.registry",
-    "ForcedScores": "compare.experiment.forced_scoring",
+    "ForcedScores": "compare.experiment.likelihood",
     "Hypothesis": "compare.decoding.beams",
     "LengthPenalty": "compare.decoding.length_penalty",
-    "LikelihoodSums": "compare.results.likelihood_file",
-    "Metric": "compare.scoring.metrics.base",
-    "MetricOptions": "compare.scoring.metrics.base",
-    "MetricScore": "compare.scoring.metrics.base",
+    "LikelihoodSums": "compare.results.records",
+    "Metric": "compare.scoring.metrics",
+    "MetricOptions": "compare.scoring.metrics",
+    "MetricScore": "compare.scoring.metrics",
     "Operations": "compare.models.registry",
-    "OptimConfig": "compare.optim.config",
+    "OptimConfig": "compare.optim",
     "Preset": "compare.models.presets",
     "Result": "compare.results.result",
     "Run": "compare.config.run",
     "Sampling": "compare.decoding.sampling",
     "ScoringOptions": "compare.scoring.score",
-    "SentenceScore": "compare.experiment.forced_scoring",
+    "SentenceScore": "compare.experiment.likelihood",
     "SentenceAttention": "compare.attention.sentence_attention",
     "SideBySide": "compare.experiment.launch.side_by_side",
     "SlurmArray": "compare.experiment.launch.slurm",
@@ -119,30 +115,30 @@ _MODULES = {
     "TuningPlan": "compare.experiment.tune.plan",
     "Verdict": "compare.integrations.verify",
     "add_external_scores": "compare.integrations.external_metrics",
-    "add_run_scores": "compare.integrations.run_scores",
+    "add_run_scores": "compare.integrations.external_metrics",
     "build": "compare.models.registry",
-    "save_pretrained": "compare.integrations.pretrained",
-    "push_to_hub": "compare.integrations.pretrained",
+    "save_pretrained": "compare.integrations.hub",
+    "push_to_hub": "compare.integrations.hub",
     "export_model": "compare.integrations.export",
     "fit": "compare.experiment.fit",
-    "from_pretrained": "compare.integrations.pretrained",
+    "from_pretrained": "compare.integrations.hub",
     "build_report": "compare.report.html",
     "catalogue_presets": "compare.models.catalogue",
     "check_experiment": "compare.check.recompute",
-    "compare_models": "compare.analysis.significance.compare_models",
-    "contrast_runs": "compare.experiment.contrastive",
-    "count_proposed_links": "compare.analysis.alignment.proposed_links",
+    "compare_models": "compare.analysis.comparison",
+    "contrast_runs": "compare.experiment.likelihood",
+    "count_proposed_links": "compare.analysis.proposed_links",
     "describe_preset": "compare.models.catalogue",
     "diagnose": "compare.system.doctor",
-    "draw_attention": "compare.report.plots.attention",
-    "draw_figure": "compare.report.plots.registry",
+    "draw_attention": "compare.report.attention_plots",
+    "draw_figure": "compare.report.figures",
     "draw_plots": "compare.report.views",
     "extend_experiment": "compare.experiment.extend",
     "plan_extension": "compare.experiment.extend",
     "dry_run": "compare.experiment.dry_run",
     "estimate_experiment": "compare.experiment.dry_run",
-    "generate": "compare.decoding.generate",
-    "list_figures": "compare.report.plots.registry",
+    "generate": "compare.decoding.search",
+    "list_figures": "compare.report.figures",
     "list_metrics": "compare.scoring.metrics",
     "list_presets": "compare.models.presets",
     "list_scores": "seq2seq.scores",
@@ -150,43 +146,43 @@ _MODULES = {
     "load_ensemble": "compare.results.trained_model",
     "load_experiment": "compare.config.parse",
     "load_finished": "compare.analysis.finished_experiment",
-    "load_installed_plugins": "compare.integrations.entry_points",
+    "load_installed_plugins": "compare.config.plugins",
     "load_model": "compare.results.trained_model",
     "load_plugins": "compare.config.plugins",
     "load_results": "compare.results.store",
-    "load_table": "compare.report.tables.shapes",
-    "measure_alignment": "compare.analysis.alignment.measurement",
-    "measure_contrasts": "compare.experiment.contrastive",
+    "load_table": "compare.report.table",
+    "measure_alignment": "compare.analysis.alignment",
+    "measure_contrasts": "compare.experiment.likelihood",
     "measure_convergence": "compare.experiment.converge",
-    "measure_growth": "compare.benchmark.scaling",
+    "measure_growth": "compare.benchmark.benchmark",
     "parse_slurm": "compare.experiment.launch.slurm_options",
     "parse_space": "compare.experiment.tune.space",
     "plan_convergence": "compare.experiment.converge",
     "plan_trials": "compare.experiment.tune.search",
     "planned_timings": "compare.benchmark.benchmark",
     "publish_experiment": "compare.experiment.publish",
-    "read_benchmark": "compare.benchmark.report",
-    "read_ensembles": "compare.results.ensemble_file",
-    "read_gold": "compare.analysis.alignment.gold",
-    "read_proposed_links": "compare.analysis.alignment.proposed_links",
+    "read_benchmark": "compare.benchmark.measurement",
+    "read_ensembles": "compare.results.records",
+    "read_gold": "compare.analysis.gold_alignments",
+    "read_proposed_links": "compare.analysis.proposed_links",
     "read_trials": "compare.experiment.tune.trial_log",
     "register_family": "compare.models.registry",
     "register_metric": "compare.scoring.metrics",
     "register_preset": "compare.models.presets",
     "register_score": "seq2seq.scores",
     "register_study": "compare.studies.registry",
-    "render_table": "compare.report.tables.table",
+    "render_table": "compare.report.table",
     "resolve_models": "compare.config.run",
     "run_benchmark": "compare.benchmark.benchmark",
     "run_ensemble": "compare.experiment.ensemble",
-    "run_experiment": "compare.experiment.run_all",
+    "run_experiment": "compare.experiment.run",
     "run_study": "compare.studies.registry",
     "score_files": "compare.scoring.score",
-    "score_model": "compare.experiment.forced_scoring",
-    "score_runs": "compare.experiment.score_run",
-    "score_tests": "compare.analysis.significance.scored_tests",
+    "score_model": "compare.experiment.likelihood",
+    "score_runs": "compare.experiment.likelihood",
+    "score_tests": "compare.analysis.intervals",
     "score_texts": "compare.scoring.score",
-    "score_translations": "compare.experiment.forced_scoring",
+    "score_translations": "compare.experiment.likelihood",
     "track_metrics": "compare.integrations.trackers",
     "tune_experiment": "compare.experiment.tune.search",
     "tuning_curve": "compare.analysis.tuning",
@@ -309,7 +305,7 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used."""
     if name == "__version__":
-        from compare.system.version import package_version
+        from compare.system.plugins import package_version
 
         return package_version()
     if name not in _MODULES:

@@ -8,46 +8,42 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from data.batch import Batch, make_batch, make_source_batch
+    from data.batches import Batch, BatchStream, make_batch, make_source_batch
+    from data.checks import check_corpus
     from data.corpus import Corpus, Pairs, embedded_corpus, read_corpus, read_pairs
-    from data.download.named import fetch, list_corpora, named_corpus
-    from data.encode import encode_split
-    from data.encoded_split import EncodedSplit
+    from data.encode import EncodedSplit, encode_split
+    from data.fetch import fetch, list_corpora, named_corpus
     from data.grammar.contrasts import Contrast, contrastive_pairs
-    from data.loader import BatchStream
-    from data.prepare.checks import check_corpus
-    from data.prepare.filters import Filters
-    from data.prepare.first_pass import PreparationPlan
-    from data.prepare.prepare_corpus import prepare_corpus
-    from data.prepare.sources import find_sources, folder_sources
-    from data.sampled_split import SampledSplit
+    from data.prepare import Filters, PreparationPlan, prepare_corpus
+    from data.sampling import SampledSplit
+    from data.sources import find_sources, folder_sources
     from data.vocabulary import VocabularyPair, build_pair, load_pair
 
 _MODULES = {
-    "Batch": "data.batch",
-    "BatchStream": "data.loader",
+    "Batch": "data.batches",
+    "BatchStream": "data.batches",
     "Contrast": "data.grammar.contrasts",
     "Corpus": "data.corpus",
-    "EncodedSplit": "data.encoded_split",
-    "Filters": "data.prepare.filters",
+    "EncodedSplit": "data.encode",
+    "Filters": "data.prepare",
     "Pairs": "data.corpus",
-    "PreparationPlan": "data.prepare.first_pass",
-    "SampledSplit": "data.sampled_split",
+    "PreparationPlan": "data.prepare",
+    "SampledSplit": "data.sampling",
     "VocabularyPair": "data.vocabulary",
     "build_pair": "data.vocabulary",
-    "check_corpus": "data.prepare.checks",
+    "check_corpus": "data.checks",
     "contrastive_pairs": "data.grammar.contrasts",
     "embedded_corpus": "data.corpus",
     "encode_split": "data.encode",
-    "fetch": "data.download.named",
-    "find_sources": "data.prepare.sources",
-    "folder_sources": "data.prepare.sources",
-    "list_corpora": "data.download.named",
+    "fetch": "data.fetch",
+    "find_sources": "data.sources",
+    "folder_sources": "data.sources",
+    "list_corpora": "data.fetch",
     "load_pair": "data.vocabulary",
-    "make_batch": "data.batch",
-    "make_source_batch": "data.batch",
-    "named_corpus": "data.download.named",
-    "prepare_corpus": "data.prepare.prepare_corpus",
+    "make_batch": "data.batches",
+    "make_source_batch": "data.batches",
+    "named_corpus": "data.fetch",
+    "prepare_corpus": "data.prepare",
     "read_corpus": "data.corpus",
     "read_pairs": "data.corpus",
 }

@@ -1,24 +1,246 @@
-"""Encode a split into files, cached in a folder named by a hash of text and vocabularies, and open them."""
+"""Encoded splits: ids in memory or in files, cached in a folder named by text and vocabularies."""
 
 import hashlib
+import os
 import shutil
+import sys
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from itertools import islice
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain, compress, islice
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from data.corpus import Pairs
-from data.encoded_split import EncodedSplit
+from data.files import hash_file, json_bytes, new_folder, parse_json, read_bytes
 from data.parallel import map_blocks
-from data.sequences import Ints, Sequences
-from data.stored_sequences import StoredSequences
-from data.text.files import hash_file, json_bytes, parse_json, read_bytes
-from data.text.lines import hash_texts
-from data.text.new_folder import new_folder
+from data.symbols import Vocabulary
+from data.text import hash_texts
 from data.vocabulary import VocabularyPair
-from data.word_cache import WordCache
+
+# Sequences of ids, laid end to end in one array.
+
+
+Ints = NDArray[np.integer[Any]]
+
+
+class Sequences(NamedTuple):
+    """N sequences of ids laid end to end; sequence i is ``flat[offsets[i] : offsets[i + 1]]``."""
+
+    flat: Ints
+    """All ids, (total length,)."""
+    offsets: Ints
+    """Start of each sequence, then the total length, (N + 1,)."""
+
+    @classmethod
+    def of(cls, sequences: Sequence[Sequence[int]]) -> "Sequences":
+        """Lay ``sequences`` end to end."""
+        offsets = np.zeros(len(sequences) + 1, dtype=np.int64)
+        np.cumsum([len(ids) for ids in sequences], out=offsets[1:])
+        flat = np.fromiter(chain.from_iterable(sequences), dtype=np.int32, count=int(offsets[-1]))
+        return cls(flat, offsets)
+
+    @property
+    def lengths(self) -> Ints:
+        """The number of ids per sequence, (N,)."""
+        return np.diff(self.offsets)
+
+    def joined(self, other: "Sequences") -> "Sequences":
+        """Return the sequences of ``self``, then those of ``other``."""
+        offsets = np.concatenate([self.offsets, other.offsets[1:] + self.offsets[-1]])
+        return Sequences(np.concatenate([self.flat, other.flat]), offsets)
+
+    def take(self, indices: Ints) -> "Sequences":
+        """Copy the sequences at ``indices``, in that order."""
+        starts = self.offsets[indices]
+        lengths = self.offsets[indices + 1] - starts
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        shift = np.repeat(starts - offsets[:-1], lengths)
+        return Sequences(self.flat[shift + np.arange(offsets[-1])], offsets)
+
+
+# Sequences of ids that stay in a file, for splits too large for memory.
+
+
+class StoredSequences:
+    """N sequences laid end to end in a file: ``Sequences``, but that ids are read when they are asked for.
+
+    The file stays open, so that it may be removed meanwhile. It is read, not mapped: a page that is hit at
+    random and must not stay in memory costs a fault, which took 6 of 7 seconds of an epoch's batches.
+    """
+
+    def __init__(self, path: Path, dtype: str, offsets: Ints) -> None:
+        """Open a file.
+
+        Args:
+            path: the file, the ids of all sequences.
+            dtype: numpy type of an id, such as "<u2".
+            offsets: start of each sequence, then the total length, (N + 1,).
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        self.offsets = offsets
+        self._dtype = np.dtype(dtype)
+        self._path = path
+        self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        weakref.finalize(self, os.close, self._descriptor)
+
+    @property
+    def lengths(self) -> Ints:
+        """The number of ids per sequence, (N,)."""
+        return np.diff(self.offsets)
+
+    def take(self, indices: Ints) -> Sequences:
+        """Read the sequences at ``indices``, in that order; neighbours in the file are read at once.
+
+        Raises:
+            OSError: the file ends early.
+        """
+        starts, ends = self.offsets[indices], self.offsets[indices + 1]
+        offsets = np.concatenate([[0], np.cumsum(ends - starts)])
+        first = np.flatnonzero(starts != np.append(-1, ends[:-1]))  # of each run of neighbours
+        counts = np.diff(offsets[np.append(first, len(starts))])
+        size = self._dtype.itemsize
+        content = b"".join(map(self._read, (counts * size).tolist(), (starts[first] * size).tolist()))
+        if len(content) != offsets[-1] * size:
+            raise OSError(f"{self._path}: the file has become shorter since it was opened")
+        return Sequences(np.frombuffer(content, dtype=self._dtype), offsets)
+
+    def _read(self, count: int, start: int) -> bytes:
+        """Read ``count`` bytes from a position; with ``os.pread`` also while other processes read."""
+        if sys.platform == "win32":
+            os.lseek(self._descriptor, start, os.SEEK_SET)
+            return os.read(self._descriptor, count)
+        return os.pread(self._descriptor, count, start)
+
+
+# A split as ids, in memory or, of a large corpus, in files.
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodedSplit:
+    """The N pairs of a split as ids, without BOS and EOS; over-long pairs are left out."""
+
+    src: Sequences | StoredSequences
+    """Ids of the sources."""
+    tgt: Sequences | StoredSequences
+    """Ids of the targets."""
+    rows: Ints
+    """Index in the corpus's split of each pair, (N,); it has gaps where pairs were left out."""
+    dropped: int
+    """Number of pairs that were left out."""
+    folder: Path | None = None
+    """The folder of the files; None if the split was never in files."""
+    content_hash: str = ""
+    """The sha256 over the hashes of these files."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @cached_property
+    def src_lengths(self) -> Ints:
+        """Source ids per pair, EOS not counted, (N,)."""
+        return self.src.lengths.astype(np.int32)
+
+    @cached_property
+    def tgt_lengths(self) -> Ints:
+        """Target ids per pair, BOS and EOS not counted, (N,)."""
+        return self.tgt.lengths.astype(np.int32)
+
+    def without_sources(self) -> "EncodedSplit":
+        """Return the same pairs with empty sources, for models of the target alone."""
+        nothing = Sequences(np.zeros(0, dtype=np.int32), np.zeros(len(self) + 1, dtype=np.int64))
+        return replace(self, src=nothing, content_hash=f"{self.content_hash} without sources")
+
+
+# Encoding of many lines from the ids of their words, each of which is encoded once.
+#
+# Most words of a text are repeated ones. A line whose words do not depend on their neighbours is put together
+# from their ids in NumPy, without an object per token; the other lines are encoded whole.
+
+
+MAX_WORDS = 400_000
+"""Words that stay in a cache: the first ones, among which are the frequent ones; about 80 MB."""
+LINE_END = 0
+"""Number that stands for the end of a line."""
+
+
+class WordCache:
+    """Ids of the words of one vocabulary; it fills while lines are encoded.
+
+    Args:
+        vocabulary: the vocabulary.
+    """
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+        self._numbers = _Numbers({"\n": LINE_END})
+        self._ids = Sequences.of([[]])  # of each word, by its number
+        self._needs_line = np.zeros(1, dtype=np.bool_)  # by number of the word
+
+    def __reduce__(self) -> tuple[type["WordCache"], tuple[Vocabulary]]:
+        """Copy to another process without the words."""
+        return WordCache, (self._vocabulary,)
+
+    def encode(self, lines: Sequence[str]) -> Sequences:
+        """Encode lines as ``Vocabulary.encode`` does.
+
+        Args:
+            lines: the text, without line ends.
+        """
+        text = "\n".join(lines)
+        has_line_feed = text.count("\n") != len(lines) - 1  # in a line, as a text in memory may have it
+        if has_line_feed or not self._vocabulary.encodes_words:
+            return Sequences.of(self._vocabulary.encode_all(lines))
+        words = self._find(text)
+        line = np.cumsum(words == LINE_END)  # that of each word; a line end belongs to the line after it
+        is_whole = np.zeros(len(lines), dtype=np.bool_)
+        is_whole[line[self._needs_line[words]]] = True
+        whole = Sequences.of(self._vocabulary.encode_all(list(compress(lines, is_whole.tolist()))))
+        # A line that is encoded whole becomes one word, with a number after those of the cache.
+        kept = (words != LINE_END) & ~is_whole[line]
+        first = is_whole[line] & (np.diff(line, prepend=-1) > 0)
+        words[first] = len(self._needs_line) + np.arange(len(whole.lengths))
+        kept |= first
+        ids = self._ids.joined(whole).take(words[kept])
+        self._trim()
+        return Sequences(ids.flat, ids.offsets[np.searchsorted(line[kept], np.arange(len(lines) + 1))])
+
+    def _find(self, text: str) -> Ints:
+        """Return the numbers of the words and line ends of ``text``; new words are added to the cache."""
+        words = text.replace("\n", " \n ").split(" ")
+        numbers = np.fromiter(map(self._numbers.__getitem__, words), dtype=np.int64, count=len(words))
+        if new := list(islice(self._numbers, len(self._needs_line), None)):
+            ids = self._vocabulary.encode_words(new)
+            self._ids = self._ids.joined(Sequences.of([each or [] for each in ids]))
+            self._needs_line = np.append(self._needs_line, [each is None for each in ids])
+        return numbers
+
+    def _trim(self) -> None:
+        """Forget the last words beyond ``MAX_WORDS``."""
+        while len(self._numbers) > MAX_WORDS:
+            self._numbers.popitem()
+        size = len(self._numbers)
+        self._ids = Sequences(self._ids.flat[: self._ids.offsets[size]], self._ids.offsets[: size + 1])
+        self._needs_line = self._needs_line[:size]
+
+
+class _Numbers(dict[str, int]):
+    """Numbers of words, in order of their first occurrence."""
+
+    def __missing__(self, word: str) -> int:
+        self[word] = number = len(self)
+        return number
+
+
+# Encode a split into files, cached in a folder named by a hash of text and vocabularies, and open them.
+
 
 FORMAT_VERSION = 2
 """Part of the cache's hash: increase it when the files of the same text change."""

@@ -13,7 +13,7 @@ Pitfalls that remain:
 - ``TranslationDataset`` changes text as it reads: it cuts the longer of two files, strips lines, drops pairs
   with an empty side and does not read .gz. Use ``read_corpus`` for such files instead.
 
-Shapes: B pairs, S and T as in ``data.batch``.
+Shapes: B pairs, S and T as in ``data.batches``.
 """
 
 import random
@@ -26,7 +26,7 @@ from torchtext.data.utils import RandomShuffler
 from torchtext.datasets import TranslationDataset
 from torchtext.vocab import Vocab
 
-from data.batch import Batch
+from data.batches import Batch
 from data.corpus import Corpus, Pairs
 from data.symbols import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
 from data.vocabulary import VocabularyPair

@@ -1,20 +1,200 @@
-"""Building, saving and loading of vocabularies: words, characters, SentencePiece unigram or BPE."""
+"""Vocabularies: words, characters, SentencePiece unigram or BPE; built, saved and loaded."""
 
 import base64
 import hashlib
+import re
+from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from data.corpus import Pairs
+from data.files import json_bytes, parse_json, write_atomically
 from data.subwords import KINDS as SUBWORD_KINDS
 from data.subwords import SubwordVocabulary, train_subwords
 from data.symbols import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
-from data.text.compression import plain_or_gzip, read_decompressed
-from data.text.files import json_bytes, parse_json, write_atomically
-from data.word_vocabulary import CharacterVocabulary, CountedVocabulary, WordVocabulary
+from data.text import plain_or_gzip, read_decompressed
+
+# The project's definition of a word, on which published figures depend.
+#
+# Alignment links, REP score, word counts and the differences in the report are all defined over these words.
+# Changing them changes those figures. The tokeniser of word vocabularies is ``data.vocabulary``.
+
+
+TOKEN = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")
+"""A word, with the hyphens and apostrophes inside it, or one punctuation character."""
+
+JOINER = "￭"
+"""Prefix of a token that no space separates from the previous token."""
+
+
+def split_words(text: str) -> list[str]:
+    """Split ``text`` into words and punctuation characters: "Hello, you." gives Hello , you ."""
+    return TOKEN.findall(text)
+
+
+def mark_words(text: str, pattern: re.Pattern[str] = TOKEN) -> list[str]:
+    """Split ``text`` like ``split_words``, and prefix JOINER where no space precedes: Hello ￭, you ￭.
+
+    Args:
+        text: the text.
+        pattern: a token; every character but white space must belong to one, or ``join_words`` loses it.
+    """
+    tokens = []
+    end = 0
+    for match in pattern.finditer(text):
+        joined = match.start() == end and end > 0
+        tokens.append(JOINER + match.group() if joined else match.group())
+        end = match.end()
+    return tokens
+
+
+def join_words(tokens: list[str]) -> str:
+    """Undo ``mark_words``; each run of white space in the original text becomes one space."""
+    return "".join(token[1:] if _is_marked(token) else f" {token}" for token in tokens).removeprefix(" ")
+
+
+def unmarked(token: str) -> str:
+    """Remove the JOINER from ``token``, if it has one."""
+    return token[1:] if _is_marked(token) else token
+
+
+def _is_marked(token: str) -> bool:
+    """Whether ``token`` has a JOINER prefix; a JOINER alone is a character of the text itself."""
+    return len(token) > 1 and token.startswith(JOINER)
+
+
+# Tokeniser of word vocabularies.
+#
+# It splits text as ``data.vocabulary`` does, but with a separate pattern: the tokeniser can be changed here
+# without changing the words that published figures are defined over.
+
+WORD_TOKEN = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")
+"""A word, with the hyphens and apostrophes inside it, or one punctuation character."""
+
+
+def tokenize_words(text: str) -> list[str]:
+    """Split ``text`` into tokens; a JOINER prefix marks those that no space precedes: Hello ￭, you ￭."""
+    return mark_words(text, WORD_TOKEN)
+
+
+def detokenize_words(tokens: list[str]) -> str:
+    """Undo ``tokenize``; each run of white space in the original text becomes one space."""
+    return join_words(tokens)
+
+
+def surface_form(token: str) -> str:
+    """Return the characters of the text that ``token`` stands for, without a JOINER."""
+    return unmarked(token)
+
+
+# Vocabularies of the most frequent words or characters, stored in torchtext's ``Vocab``.
+
+
+class CountedVocabulary(Vocabulary):
+    """Vocabulary of counted tokens, in order of decreasing count, then of spelling; others become UNK.
+
+    Args:
+        counts: count of each token.
+        size: upper bound on the number of ids, the specials included; None keeps all tokens.
+        min_count: leave out tokens with a lower count.
+    """
+
+    def __init__(self, counts: Counter[str], *, size: int | None = None, min_count: int = 1) -> None:
+        from torchtext.vocab import Vocab  # imported here: it imports all of torch
+
+        limit = None if size is None else size - len(SPECIALS)
+        self._vocab = Vocab(counts, max_size=limit, min_freq=min_count, specials=list(SPECIALS))
+
+    @classmethod
+    def build(cls, lines: Iterable[str], *, size: int, min_count: int) -> "CountedVocabulary":
+        """Count the tokens of ``lines`` and build the vocabulary from them."""
+        counts = Counter(token for line in lines for token in cls.tokenize(line))
+        return cls(counts, size=size, min_count=min_count)
+
+    @staticmethod
+    @abstractmethod
+    def tokenize(text: str) -> list[str]:
+        """Split ``text`` into tokens."""
+
+    @staticmethod
+    @abstractmethod
+    def detokenize(tokens: list[str]) -> str:
+        """Undo ``tokenize``."""
+
+    @staticmethod
+    @abstractmethod
+    def label(token: str) -> str:
+        """Return the label of ``token`` in plots."""
+
+    def __len__(self) -> int:
+        return len(self._vocab.itos)
+
+    def encode(self, text: str) -> list[int]:
+        """Encode one line of text as ids, without BOS and EOS."""
+        id_of = self._vocab.stoi.get  # indexing would insert the unknown word into the vocabulary
+        return [id_of(token, UNK) for token in self.tokenize(text)]
+
+    def _text(self, ids: list[int]) -> str:
+        return self.detokenize([self._vocab.itos[index] for index in ids])
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return one label per id."""
+        return [self.label(self._vocab.itos[index]) for index in ids]
+
+    def labels(self, text: str) -> list[str]:
+        """Return the labels of the tokens of ``text``, whether they are known or not."""
+        return [self.label(token) for token in self.tokenize(text)]
+
+    def to_json(self) -> Mapping[str, Any]:
+        """Return the kind and the count of each token; the ids follow from the counts."""
+        tokens = self._vocab.itos[len(SPECIALS) :]
+        return {"kind": self.kind, "counts": {token: self._vocab.freqs[token] for token in tokens}}
+
+
+class WordVocabulary(CountedVocabulary):
+    """Vocabulary of the words and punctuation characters that ``data.vocabulary`` finds."""
+
+    kind = "words"
+    tokenize_words = staticmethod(tokenize_words)
+    detokenize_words = staticmethod(detokenize_words)
+    label = staticmethod(surface_form)
+
+    @property
+    def encodes_words(self) -> bool:
+        """True: no token spans a space, and a JOINER depends on the part alone."""
+        return True
+
+    def encode_words(self, words: Sequence[str]) -> list[list[int] | None]:
+        """Encode the parts of lines; none depends on its line."""
+        return [self.encode(word) for word in words]
+
+
+class CharacterVocabulary(CountedVocabulary):
+    """Vocabulary of single characters."""
+
+    kind = "characters"
+
+    @staticmethod
+    def tokenize(text: str) -> list[str]:
+        """Split ``text`` into its characters."""
+        return list(text)
+
+    @staticmethod
+    def detokenize(tokens: list[str]) -> str:
+        """Undo ``tokenize``."""
+        return "".join(tokens)
+
+    @staticmethod
+    def label(token: str) -> str:
+        """Return ``token``; ▁ for a space, so that it is visible."""
+        return "▁" if token == " " else token
+
+
+# Building, saving and loading of vocabularies: words, characters, SentencePiece unigram or BPE.
+
 
 __all__ = [
     "BOS",
@@ -31,7 +211,10 @@ __all__ = [
     "load_vocabulary",
 ]
 
-COUNTED: dict[str, type[CountedVocabulary]] = {"words": WordVocabulary, "characters": CharacterVocabulary}
+COUNTED: dict[str, type[WordVocabulary] | type[CharacterVocabulary]] = {
+    "words": WordVocabulary,
+    "characters": CharacterVocabulary,
+}
 KINDS = (*COUNTED, *SUBWORD_KINDS)
 """Names of the kinds of vocabulary."""
 FILE_NAME = "vocabulary.json"

@@ -1,31 +1,34 @@
 """Recurrent encoder-decoders and language models, as PyTorch modules that need nothing but torch."""
 
-from .attention import Attention, AttentionOutput, Source
+from .attention import Attention, AttentionOutput, SelfAttention, Source
 from .config import AttentionConfig, RecurrentLanguageModelConfig, RegularisationConfig, Seq2SeqConfig
-from .decoder import Decoder
+from .decoder import Decoder, DecoderOutput, Memory, State
 from .encoder import Encoder, EncoderOutput
 from .language_model import RecurrentLanguageModel
-from .location_based_scores import LocationScore, StaticFactorisedScore, StaticScore
-from .model import Features, Seq2Seq, collect_features
+from .model import Features, Seq2Seq, collect_features, initialise_weights
 from .normalisers import NORMALISERS, ReinforceConfig
 from .scopes import SCOPES
-from .score import AttentionSizes, MultiplyAdds, Past, Queries, Score
 from .scores import (
     SCORES,
     AdditiveScore,
+    AttentionSizes,
     CoverageScore,
     DotScore,
     DynamicFactorisedScore,
     GeneralScore,
     LocationAwareScore,
+    LocationScore,
+    MultiplyAdds,
+    Past,
     ProductScore,
+    Queries,
     ScaledDotScore,
+    Score,
+    StaticFactorisedScore,
+    StaticScore,
     list_scores,
     register_score,
 )
-from .self_attention import SelfAttention
-from .state import DecoderOutput, Memory, State
-from .weights import initialise_weights
 
 __all__ = [
     "NORMALISERS",

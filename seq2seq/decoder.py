@@ -1,28 +1,131 @@
-"""The recurrent decoder, with attention before the cell (Bahdanau), after it (Luong), or without attention.
+"""The recurrent decoder: attention before the cell (Bahdanau), after it (Luong), or no attention."""
 
-Shapes: B sentences, K hypotheses per sentence (1 in training), N = B * K batch rows, S source and T target
-positions, Q queries per sentence, L layers, H size of a decoder state, D size of the readout, X features of
-the input that does not depend on attention (embedding and summary).
-"""
-
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from .attention import Attention, AttentionOutput, Past, Queries, Source
+from .attention import Attention, AttentionOutput, Past, Queries, SelfAttention, Source
 from .config import Seq2SeqConfig
-from .dropouts import embed_tokens
 from .encoder import EncoderOutput
-from .joined_gates import JoinedStack, join_gates
-from .readout import Readout
-from .self_attention import SelfAttention
-from .stack import RecurrentStack
-from .state import DecoderOutput, Memory, State, concatenate_steps
-from .stepwise_products import joins_gradients, refuse_second_derivatives
-from .stepwise_stack import StepwiseStack
+from .stack import RecurrentStack, embed_tokens
+from .stepwise_products import StepwiseLinear, joins_gradients, refuse_second_derivatives
+from .stepwise_stack import JoinedStack, StepwiseStack, join_gates
+
+# Layer between the states of a decoder and its output layer.
+
+
+class Readout(nn.Linear):
+    """f(W x + b), f being tanh (Luong et al. 2015, eq. 5) or maxout (Bahdanau et al. 2015, appendix A.2.2).
+
+    Maxout returns the larger of each two neighbouring units (Goodfellow et al. 2013, section 2).
+    """
+
+    def __init__(self, input_size: int, output_size: int, maxout: bool) -> None:
+        """Create a layer from ``input_size`` to ``output_size`` features; W is twice as high with maxout."""
+        super().__init__(input_size, output_size * (2 if maxout else 1))
+        self.maxout = maxout
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map x (..., input_size) to (..., output_size)."""
+        return self._activate(super().forward(x))
+
+    def stepwise(self, steps: int, rows: int) -> Callable[[int, Tensor], Tensor]:
+        """Prepare a loop over time steps, with one gradient product for all of them.
+
+        Args:
+            steps: number of time steps T.
+            rows: number of batch rows N.
+
+        Returns:
+            A function from t and x (N, input_size) to (N, output_size), to be called once per step, in order.
+        """
+        linear = StepwiseLinear(self.weight, self.bias.expand(steps, rows, -1))
+        biases = linear.offsets.unbind()
+        return lambda t, x: self._activate(linear(biases[t], x))
+
+    def _activate(self, x: Tensor) -> Tensor:
+        return torch.maximum(x[..., ::2], x[..., 1::2]) if self.maxout else x.tanh()
+
+
+# Memory, state and output of a recurrent decoder.
+#
+# Shapes: B sentences, K hypotheses per sentence, S source and T target positions, L layers, H size of a
+# decoder state, D size of the readout.
+
+
+class Memory(NamedTuple):
+    """Everything that the decoder reads of the source, one row per sentence."""
+
+    source: Source
+    """Keys, values and mask; without attention S is 0."""
+    start: Tensor
+    """Initial state of every layer, h and (LSTM) c concatenated, (B, L, H or 2 H)."""
+
+
+class State(NamedTuple):
+    """State of each hypothesis between two steps; parts that a model does not need have width 0."""
+
+    h: Tensor
+    """Hidden states, (B, K, L, H)."""
+    c: Tensor
+    """Cell states of an LSTM, (B, K, L, H or 0), float32 with 16-bit weights too."""
+    feedback: Tensor
+    """Output of the previous step that the next step reads: with placement "before" the decoder state that
+    attends, (B, K, H); with input feeding the attentional vector, (B, K, D)."""
+    position: Tensor
+    """Number of tokens fed so far, long, (B, K)."""
+    past: Tensor
+    """Outputs of the RNN at all previous steps, for self-attention, (B, K, steps or 0, H)."""
+    attended: Past | tuple[()] = ()
+    """Attention weights of the earlier steps, (B, K, heads, S) each, if the attention reads them."""
+
+
+class DecoderOutput(NamedTuple):
+    """Output of a decoder for a whole target or for a single step."""
+
+    readout: Tensor
+    """Input of the output layer, (B, T, D)."""
+    attention: AttentionOutput | None
+    """Context vectors and weights of T queries to the source; None without attention."""
+    self_attention: Tensor | None
+    """Weights on the decoder's own earlier outputs, (B, 1, T, T); None without self-attention."""
+
+
+def concatenate_steps(steps: Sequence[DecoderOutput]) -> DecoderOutput:
+    """Concatenate the outputs of single steps along their query dimension."""
+    if len(steps) == 1:
+        return steps[0]
+    attentions = [step.attention for step in steps if step.attention is not None]
+    attention = None
+    if attentions:
+        attention = AttentionOutput(
+            torch.cat([part.context for part in attentions], dim=1),
+            torch.cat([part.weights for part in attentions], dim=2),
+            _concatenate((part.choice_logp for part in attentions), dim=1),
+            _concatenate((part.value for part in attentions), dim=1),
+            _concatenate((part.entropy for part in attentions), dim=1),
+        )
+    readout = torch.cat([step.readout for step in steps], dim=1)
+    self_attention = _concatenate((step.self_attention for step in steps), dim=2)
+    return DecoderOutput(readout, attention, self_attention)
+
+
+def _concatenate(parts: Iterable[Tensor | None], dim: int) -> Tensor | None:
+    """Concatenate the tensors among ``parts``; return None if there are none."""
+    tensors = [part for part in parts if part is not None]
+    return torch.cat(tensors, dim) if tensors else None
+
+
+# The recurrent decoder, with attention before the cell (Bahdanau), after it (Luong), or without
+# attention.
+#
+# Shapes: B sentences, K hypotheses per sentence (1 in training), N = B * K batch rows, S source and T target
+# positions, Q queries per sentence, L layers, H size of a decoder state, D size of the readout, X features of
+# the input that does not depend on attention (embedding and summary).
 
 
 class Decoder(nn.Module):

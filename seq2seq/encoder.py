@@ -9,14 +9,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from .attention import EncoderSelfAttention
 from .config import Seq2SeqConfig
-from .dropouts import embed_tokens
 from .masks import check_lengths, real_tokens
 from .min_rnn import MIN_CELLS
-from .packing import Packing
-from .padded import Padding, plan_layout, reversal_index
-from .self_attention import EncoderSelfAttention
-from .stack import RecurrentStack
+from .padded import Packing, Padding, plan_layout, reversal_index
+from .stack import RecurrentStack, embed_tokens
 
 READS_FORWARD = {"both": (True, False), "forward": (True,), "backward": (False,), "both-bottom": (True,)}
 """By ``Seq2SeqConfig.direction``: for each direction of the top layer, whether it reads from the left."""

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .tracing import is_traced
+from .masks import is_traced
 
 CHUNK = 1 << 19
 """Entries per pass in fp32: 2 MB, which stay in the caches of a CPU."""

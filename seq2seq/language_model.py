@@ -9,9 +9,8 @@ from torch.nn.functional import dropout
 
 from .attention import Source
 from .config import RecurrentLanguageModelConfig
-from .decoder import Decoder
-from .state import Memory, State
-from .weights import initialise_weights
+from .decoder import Decoder, Memory, State
+from .model import initialise_weights
 
 
 class RecurrentLanguageModel(nn.Module):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .score import AttentionSizes, MultiplyAdds, Queries
+from .scores import AttentionSizes, MultiplyAdds, Queries
 
 DEFAULT_WINDOW = 10
 """Half-width D of a window if the config leaves it out, as in Luong et al. 2015, section 3.2."""

@@ -1,28 +1,502 @@
-"""Scores that depend on the words, and ``SCORES``, the registry of all scores.
-
-Shapes: B sentences, Q queries per sentence, S source positions, H size of a decoder state s, E size of an
-encoder state h, A inner size. Most papers on attention differ only in the score e, so each class is one
-formula. To add a score, write a class and register it (``register_score``).
-"""
+"""Attention scores: one class per formula, and ``SCORES``, the registry of all scores."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, Protocol
 
-from torch import Tensor, nn
+import torch
+from torch import Tensor, cat, nn
+from torch.nn.functional import linear, pad
 
-from .additive_score import AdditiveScore
-from .location_based_scores import LocationScore, StaticFactorisedScore, StaticScore
-from .past_scores import CoverageScore, LocationAwareScore
-from .score import (
-    AttentionSizes,
-    MultiplyAdds,
-    Past,
-    Queries,
-    Score,
-    check_heads,
-    map_values,
-    split_heads,
-)
+from .half_precision import half_tanh_, is_half
 from .stepwise_products import StepwiseProduct
+
+# Base class of attention scores, their queries, and their cost in multiply-adds.
+#
+# Shapes: B sentences, Q queries per sentence (T in training, K in beam search, 1 in greedy search), S source
+# positions, H size of a decoder state, E size of an encoder state, A size of a key, C size of a value.
+
+
+class AttentionSizes(Protocol):
+    """The settings of an ``AttentionConfig`` that scores and scopes read."""
+
+    @property
+    def num_heads(self) -> int:
+        """Number of heads."""
+
+    @property
+    def window(self) -> int | None:
+        """Half-width of the window of a local scope, in source positions."""
+
+    @property
+    def kernel_size(self) -> int | None:
+        """Width of the filters over the previous attention weights, in source positions."""
+
+    @property
+    def max_source(self) -> int | None:
+        """Number of source positions that a location-based score distinguishes."""
+
+    @property
+    def max_target(self) -> int | None:
+        """Number of target positions that a static score distinguishes."""
+
+    def inner_size(self, query_size: int) -> int:
+        """Return the inner size A of a score that has one, for decoder states of ``query_size``."""
+
+
+class Past(NamedTuple):
+    """Attention weights of the earlier steps of each query; in a decoder state (B, K, heads, S) each."""
+
+    last: Tensor
+    """Weights of the step before, (B, heads, Q, S)."""
+    total: Tensor
+    """Sum of the weights of all steps before, 0 before the first one, (B, heads, Q, S)."""
+
+    def add(self, weights: Tensor) -> "Past":
+        """Return the past of the next step, after a step with these weights, (B, heads, Q, S)."""
+        return Past(weights.to(self.last.dtype), self.total + weights)
+
+    def swap(self) -> "Past":
+        """Exchange the dimensions of heads and queries, as between attention and the decoder's state."""
+        return Past(self.last.transpose(1, 2), self.total.transpose(1, 2))
+
+
+class Queries(NamedTuple):
+    """Decoder states that attend to the source, with their target positions."""
+
+    state: Tensor
+    """Decoder states s, (B, Q, H)."""
+    position: Tensor
+    """Target position of each query, counted from 0, long, (B, Q)."""
+    past: Past | None = None
+    """Weights of the earlier steps, for attention that ``needs_past``; None: there were no earlier steps."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiplyAdds:
+    """Number of multiply-adds in matrix products, split by how often they are computed."""
+
+    source: int = 0
+    """Per source token, computed once per sentence."""
+    target: int = 0
+    """Per query."""
+    pair: int = 0
+    """Per pair of a source token and a query."""
+
+    def __add__(self, other: "MultiplyAdds") -> "MultiplyAdds":
+        """Add the counts of two parts."""
+        return MultiplyAdds(
+            source=self.source + other.source, target=self.target + other.target, pair=self.pair + other.pair
+        )
+
+    def total(self, src_len: float, tgt_len: float) -> float:
+        """Return the number of multiply-adds for ``src_len`` source tokens and ``tgt_len`` queries."""
+        return src_len * self.source + tgt_len * self.target + src_len * tgt_len * self.pair
+
+
+class Score(nn.Module):
+    """e = score(s, h): the base class of all scores, which rate encoder states h against decoder states s.
+
+    ``project_keys`` and ``project_values`` are called once per sentence, ``score`` at every decoding step. A
+    subclass must define ``score`` and ``multiply_adds``; the first paragraph of its docstring is its formula
+    and source, which ``attnbench models`` prints.
+    """
+
+    has_inner_size = False
+    """Whether the score has an inner size, ``AttentionConfig.attention_size``."""
+    supports_heads = False
+    """Whether ``AttentionConfig.num_heads`` may be above 1."""
+    needs_max_source = False
+    """Whether it has parameters per source position, so that ``AttentionConfig.max_source`` limits them."""
+    needs_past = False
+    """Whether it reads ``Queries.past``, the weights of earlier steps."""
+    has_kernel = False
+    """Whether it filters the previous weights, with filters ``AttentionConfig.kernel_size`` wide."""
+    needs_max_target = False
+    """Whether it has parameters per target position, so that ``AttentionConfig.max_target`` limits them."""
+
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
+        """Create a score whose keys and values are the encoder states themselves; subclasses may map them.
+
+        Args:
+            query_size: H, the size of a decoder state.
+            value_size: E, the size of an encoder state.
+            config: heads, positions and inner size.
+
+        Raises:
+            ValueError: these sizes do not fit this score.
+        """
+        super().__init__()
+        self.check_sizes(query_size, value_size, config)
+        self.key: nn.Module = nn.Identity()
+        self.value: nn.Module = nn.Identity()
+        self.context_size = self.context_width(query_size, value_size, config)
+        """C, the size of a value and so of a context vector."""
+
+    @classmethod
+    def check_sizes(cls, query_size: int, value_size: int, config: AttentionSizes) -> None:
+        """Raise a ValueError if these sizes do not fit this score; arguments as for the class."""
+
+    @classmethod
+    def context_width(cls, query_size: int, value_size: int, config: AttentionSizes) -> int:
+        """Return C, the size of a value; arguments as for the class."""
+        return value_size
+
+    @classmethod
+    def multiply_adds(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
+        """Count the multiply-adds of the score and of the context (the weighted sum of the values)."""
+        raise NotImplementedError
+
+    def project_keys(self, states: Tensor) -> Tensor:
+        """Map encoder states (B, S, E) to keys (B, S, A)."""
+        keys: Tensor = self.key(states)
+        return keys
+
+    def project_values(self, states: Tensor) -> Tensor:
+        """Map encoder states (B, S, E) to values (B, S, C)."""
+        values: Tensor = self.value(states)
+        return values
+
+    def restrict_mask(self, mask: Tensor) -> Tensor:
+        """Restrict mask (B, S), True for real tokens, to the source positions that this score can rate."""
+        return mask
+
+    def score(self, queries: Queries, keys: Tensor) -> Tensor:
+        """Rate keys against queries; padding is rated too and masked by the caller.
+
+        Args:
+            queries: Q queries per sentence.
+            keys: output of ``project_keys``, (B, S, A).
+
+        Returns:
+            Unnormalised scores e, (B, heads, Q, S).
+        """
+        raise NotImplementedError
+
+    def stepwise(self, keys: Tensor, steps: int) -> Callable[[Queries], Tensor]:
+        """Prepare a loop over time steps; a subclass may compute the keys' gradient once for all of them.
+
+        Args:
+            keys: output of ``project_keys``, (B, S, A).
+            steps: number of time steps.
+
+        Returns:
+            A function from the one query per sentence of a step to its scores (B, heads, 1, S), to be called
+            once per step, in order.
+        """
+        return partial(self.score, keys=keys)
+
+
+def map_values(value_size: int, context_size: int, config: AttentionSizes) -> nn.Module:
+    """Create the map of the values: the identity for one head, a matrix for several."""
+    return nn.Identity() if config.num_heads == 1 else nn.Linear(value_size, context_size, bias=False)
+
+
+def check_heads(config: AttentionSizes, **sizes: int) -> None:
+    """Raise a ValueError unless each size can be split evenly between the heads."""
+    for name, size in sizes.items():
+        if size % config.num_heads:
+            raise ValueError(f"{name} ({size}) must be a multiple of num_heads ({config.num_heads})")
+
+
+def split_heads(x: Tensor, heads: int) -> Tensor:
+    """View x (B, L, heads * d) as (B, heads, L, d)."""
+    return x.view(*x.shape[:2], heads, -1).transpose(1, 2)
+
+
+# The additive score.
+#
+# Shapes: B sentences, Q queries per sentence, S source positions, H size of a decoder state s, E size of an
+# encoder state h, A inner size.
+
+
+class AdditiveScore(Score):
+    """e = v . tanh(W_s s + W_h h): Bahdanau et al. 2015, appendix A.1.2.
+
+    Luong et al. 2015 (section 3.1) write v . tanh(W [s; h]) and call it "concat": the same score, W_s and W_h
+    being the left and the right half of W. The split lets W_h h be computed once per sentence.
+
+    Of several heads, each has its own slices of W_s, W_h and v, A / heads wide, and averages its own slice of
+    the values W_v h, A in size (Chen et al. 2018).
+    """
+
+    has_inner_size = supports_heads = True
+
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
+        super().__init__(query_size, value_size, config)
+        size, self.num_heads = config.inner_size(query_size), config.num_heads
+        self.query = nn.Linear(query_size, size, bias=False)
+        self.key = nn.Linear(value_size, size, bias=False)
+        self.energy = nn.Linear(size, 1, bias=False)
+        self.value = map_values(value_size, self.context_size, config)
+
+    @classmethod
+    def check_sizes(cls, query_size: int, value_size: int, config: AttentionSizes) -> None:
+        """Raise a ValueError unless the inner size can be split evenly between the heads."""
+        check_heads(config, attention_size=config.inner_size(query_size))
+
+    @classmethod
+    def context_width(cls, query_size: int, value_size: int, config: AttentionSizes) -> int:
+        """Return E for one head, A for several."""
+        return value_size if config.num_heads == 1 else config.inner_size(query_size)
+
+    @classmethod
+    def multiply_adds(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
+        """Count W_h h, W_v h, W_s s, v . tanh(...) and the context."""
+        size, heads = config.inner_size(query_size), config.num_heads
+        source = value_size * size * (2 if heads > 1 else 1)
+        context = cls.context_width(query_size, value_size, config)
+        return MultiplyAdds(source=source, target=query_size * size, pair=heads * size + context)
+
+    def project_keys(self, states: Tensor) -> Tensor:
+        """Return 2 W_h h, (B, S, A), or W_h h in half precision; see ``compute_energy`` for the factor 2."""
+        keys = super().project_keys(states)
+        return keys if is_half(keys) else 2 * keys
+
+    def score(self, queries: Queries, keys: Tensor) -> Tensor:
+        """Return v . tanh(W_s s + W_h h) for the output of ``project_keys``, (B, S, A); (B, 1, Q, S)."""
+        return self.compute_energy(self.query(queries.state).unsqueeze(2), keys)
+
+    def compute_energy(self, query: Tensor, keys: Tensor) -> Tensor:
+        """Compute v . tanh(query + W_h h), as tanh(x) = 2 sigmoid(2 x) - 1.
+
+        Torch takes a fifth of the time for a sigmoid. In half precision this would lose precision; see
+        ``half_precision``.
+
+        Args:
+            query: W_s s and whatever is added to it, (B, Q, 1 or S, A).
+            keys: output of ``project_keys``, (B, S, A).
+
+        Returns:
+            The scores, (B, heads, Q, S).
+        """
+        vectors = self.energy.weight  # v, (1, A)
+        if self.num_heads > 1:  # a matrix with v of each head in a row of its own, and 0 elsewhere
+            vectors = torch.block_diag(*vectors.chunk(self.num_heads, dim=1))  # type: ignore[no-untyped-call]
+        if is_half(keys):
+            energy = linear(half_tanh_(query + keys.unsqueeze(1)), vectors)  # (B, Q, S, heads)
+        else:
+            doubled = 2 * query + keys.unsqueeze(1)  # (B, Q, S, A)
+            energy = 2 * linear(doubled.sigmoid_(), vectors) - vectors.sum(1)
+        return energy.permute(0, 3, 1, 2)
+
+
+# Scores that depend on source positions alone, not on the words there.
+#
+# Shapes: B sentences, Q queries per sentence, S source positions i, M = max_source, N = max_target target
+# positions t, H size of a decoder state s, E size of an encoder state, A inner size (rank).
+
+
+DEFAULT_POSITIONS = 100
+"""M and N if the config leaves them out."""
+
+
+class LocationBasedScore(Score):
+    """e[i] for each of the first M source positions i, whatever the word: Luong et al. 2015, section 3.1.
+
+    A source shorter than M uses the first S scores. In a longer source all words after the first M are
+    ignored (Luong et al. 2015, footnote 6). The softmax runs over the remaining positions only, so that the
+    weights of a short source sum to 1 too, which the paper leaves open.
+    """
+
+    needs_max_source = True
+
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
+        super().__init__(query_size, value_size, config)
+        self.max_source = config.max_source or DEFAULT_POSITIONS
+
+    def project_keys(self, states: Tensor) -> Tensor:
+        """Return keys without content, (B, S, 0): ``score`` reads only how many there are."""
+        return states[..., :0]
+
+    def restrict_mask(self, mask: Tensor) -> Tensor:
+        """Mask out positions from M on; since M is at least 1, each sentence of mask (B, S) keeps a True."""
+        return mask & (torch.arange(mask.size(1), device=mask.device) < self.max_source)
+
+    def score(self, queries: Queries, keys: Tensor) -> Tensor:
+        """Return e for the S positions of keys (B, S, 0), (B, 1, Q, S); -inf from position M on."""
+        scores = self.score_positions(queries)[..., : keys.size(1)]
+        return pad(scores, (0, keys.size(1) - scores.size(-1)), value=float("-inf")).unsqueeze(1)
+
+    def score_positions(self, queries: Queries) -> Tensor:
+        """Return e for the first M source positions, (B, Q, M).
+
+        Args:
+            queries: Q queries per sentence.
+        """
+        raise NotImplementedError
+
+
+class LocationScore(LocationBasedScore):
+    """e[i] = (W s)[i] of source position i: Luong et al. 2015, eq. 8. W is M by H."""
+
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
+        super().__init__(query_size, value_size, config)
+        self.query = nn.Linear(query_size, self.max_source, bias=False)
+
+    @classmethod
+    def multiply_adds(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
+        """Count W s and the context."""
+        return MultiplyAdds(target=query_size * (config.max_source or DEFAULT_POSITIONS), pair=value_size)
+
+    def score_positions(self, queries: Queries) -> Tensor:
+        """Return W s, (B, Q, M)."""
+        scores: Tensor = self.query(queries.state)
+        return scores
+
+
+class StaticScore(LocationBasedScore):
+    """e[i] = W[t, i] of target position t and source position i: the Random Synthesizer, Tay et al. 2021.
+
+    W is a parameter, N by M, so that the weights softmax(W) are the same for all sentences of one length.
+    Target positions from N on use the last row of W. The paper has self-attention, where t and i are
+    positions in the same sentence.
+    """
+
+    needs_max_target = True
+
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
+        super().__init__(query_size, value_size, config)
+        shape = (config.max_target or DEFAULT_POSITIONS, self.row_size(query_size, config))
+        self.table = nn.Parameter(nn.init.xavier_uniform_(torch.empty(shape)))
+
+    @staticmethod
+    def row_size(query_size: int, config: AttentionSizes) -> int:
+        """Return the length M of a row of ``table``, which is W."""
+        return config.max_source or DEFAULT_POSITIONS
+
+    @classmethod
+    def multiply_adds(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
+        """Count the context; the score itself is a lookup."""
+        return MultiplyAdds(pair=value_size)
+
+    def score_positions(self, queries: Queries) -> Tensor:
+        """Return row t of ``table`` for each query, (B, Q, M)."""
+        return self.table[queries.position.clamp(max=self.table.size(0) - 1)]
+
+
+class StaticFactorisedScore(StaticScore):
+    """e[i] = (W_1 W_2)[t, i], a static score of rank A: the factorised Random Synthesizer, Tay et al. 2021.
+
+    W_1 is N by A and W_2 is A by M.
+    """
+
+    has_inner_size = True
+
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
+        super().__init__(query_size, value_size, config)
+        self.expand = nn.Linear(config.inner_size(query_size), self.max_source, bias=False)
+
+    @staticmethod
+    def row_size(query_size: int, config: AttentionSizes) -> int:
+        """Return the length A of a row of ``table``, which is W_1."""
+        return config.inner_size(query_size)
+
+    @classmethod
+    def multiply_adds(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
+        """Count W_1[t] W_2 and the context; W_1[t] is a lookup."""
+        return MultiplyAdds(
+            target=config.inner_size(query_size) * (config.max_source or DEFAULT_POSITIONS), pair=value_size
+        )
+
+    def score_positions(self, queries: Queries) -> Tensor:
+        """Return W_1[t] W_2 for each query, (B, Q, M)."""
+        scores: Tensor = self.expand(super().score_positions(queries))
+        return scores
+
+
+# Scores that read the attention weights of the steps before.
+#
+# Shapes: B sentences, Q queries per sentence, S source positions i, H size of a decoder state s, E size of an
+# encoder state h, A inner size, F filters.
+
+
+NUM_FILTERS = 10
+"""F, the number of filters over the previous weights, as in Chorowski et al. 2015."""
+DEFAULT_KERNEL = 11
+"""Width of these filters in source positions if the config leaves it out."""
+MAX_FERTILITY = 2.0
+"""N, the largest number of target words per source word: Tu et al. 2016, section 3.1.1."""
+MIN_FERTILITY = 1e-3
+"""The smallest one, so that a coverage is finite in half precision too."""
+
+
+class LocationAwareScore(AdditiveScore):
+    """e[i] = v . tanh(W_s s + W_h h[i] + W_f f[i]), f = F * a(t-1): Chorowski et al. 2015, eq. 8 and 9.
+
+    F * a(t-1) is the convolution of the previous weights with F filters of ``kernel_size`` positions; beyond
+    both ends of the sentence, and before the first step, the previous weights are 0. Attention that sees both
+    content and location is "hybrid" in the paper.
+    """
+
+    has_kernel = needs_past = True
+    supports_heads = False
+
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
+        super().__init__(query_size, value_size, config)
+        width = config.kernel_size or DEFAULT_KERNEL
+        self.filters = nn.Conv1d(1, NUM_FILTERS, width, padding=width // 2, bias=False)
+        self.location = nn.Linear(NUM_FILTERS, config.inner_size(query_size), bias=False)
+
+    @classmethod
+    def multiply_adds(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
+        """Count the additive score, the filters and W_f f."""
+        inputs = config.inner_size(query_size) + (config.kernel_size or DEFAULT_KERNEL)
+        return super().multiply_adds(query_size, value_size, config) + MultiplyAdds(pair=NUM_FILTERS * inputs)
+
+    def score(self, queries: Queries, keys: Tensor) -> Tensor:
+        """Return e for the output of ``project_keys``, (B, S, A); (B, 1, Q, S)."""
+        assert queries.past is not None
+        last = queries.past.last.to(self.filters.weight.dtype)  # (B, 1, Q, S)
+        features = self.filters(last.reshape(-1, 1, last.size(3))).transpose(1, 2)  # (B * Q, S, F)
+        located = self.location(features).view(*queries.position.shape, last.size(3), -1)  # (B, Q, S, A)
+        return self.compute_energy(self.query(queries.state).unsqueeze(2) + located, keys)
+
+
+class CoverageScore(AdditiveScore):
+    """e[i] = v . tanh(W_s s + W_h h[i] + w_c C[i]), C[i] = sum of a[i] before t / fertility: Tu et al. 2016.
+
+    This is the linguistic coverage of section 3.1.1, one number per source word: the sum of the weights that
+    it has received, divided by its fertility, 2 sigmoid(w_f . h[i]), the expected number of target words that
+    it takes. The neural coverage of section 3.1.2, the state of a GRU per source word, is not
+    built: linguistic coverage reads nothing but the running sum of the weights.
+    """
+
+    needs_past = True
+    supports_heads = False
+
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
+        super().__init__(query_size, value_size, config)
+        self.fertility = nn.Linear(value_size, 1, bias=False)
+        self.coverage = nn.Linear(1, config.inner_size(query_size), bias=False)
+
+    @classmethod
+    def multiply_adds(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
+        """Count the additive score, w_f . h and w_c C."""
+        added = MultiplyAdds(source=value_size, pair=config.inner_size(query_size))
+        return super().multiply_adds(query_size, value_size, config) + added
+
+    def project_keys(self, states: Tensor) -> Tensor:
+        """Return the keys of the additive score and the fertility of each word, (B, S, A + 1)."""
+        fertility = (MAX_FERTILITY * self.fertility(states).sigmoid()).clamp(min=MIN_FERTILITY)
+        return cat((super().project_keys(states), fertility), dim=-1)
+
+    def score(self, queries: Queries, keys: Tensor) -> Tensor:
+        """Return e for the output of ``project_keys``, (B, S, A + 1); (B, 1, Q, S)."""
+        assert queries.past is not None
+        keys, fertility = keys[..., :-1], keys[..., -1]
+        coverage = queries.past.total.squeeze(1) / fertility.unsqueeze(1)  # (B, Q, S)
+        covered = self.coverage(coverage.unsqueeze(3).to(keys.dtype))  # (B, Q, S, A)
+        return self.compute_energy(self.query(queries.state).unsqueeze(2) + covered, keys)
+
+
+# Scores that depend on the words, and ``SCORES``, the registry of all scores.
+#
+# Shapes: B sentences, Q queries per sentence, S source positions, H size of a decoder state s, E size of an
+# encoder state h, A inner size. Most papers on attention differ only in the score e, so each class is one
+# formula. To add a score, write a class and register it (``register_score``).
+
 
 __all__ = [
     "SCORES",

@@ -4,22 +4,190 @@ Shapes: T time steps, N batch rows, L layers, D directions (1 or 2), H hidden si
 direction, C size of a context vector.
 """
 
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import rms_norm
+from torch.nn.functional import dropout, linear, rms_norm
 from torch.nn.utils.rnn import PackedSequence
 
+from .cells import LayerNormLSTM, LayerNormLSTMCell, gru_step, lstm_step
 from .config import Seq2SeqConfig
-from .dropouts import drop_units
-from .layer_by_layer import run_layer_by_layer
-from .layer_norm_lstm import LayerNormLSTM, LayerNormLSTMCell
 from .min_rnn import MIN_CELLS, MinCell, MinRNN
-from .padded import PaddedSteps, run_padded
-from .step_loop import run_step_by_step
+from .padded import PaddedSteps, Steps, run_layer_by_layer, run_padded
 
-Steps = TypeVar("Steps", Tensor, PackedSequence, PaddedSteps)
+# Dropout of embeddings, words and layers, with masks per step or per sentence.
+#
+# Shapes: B sentences, N batch rows, T time steps, F features, V vocabulary.
+
+
+def draw_mask(like: Tensor, probability: float) -> Tensor:
+    """Draw a mask in the shape of ``like``: 0 with this probability, else 1 / (1 - probability)."""
+    return dropout(torch.ones_like(like), probability, training=True)
+
+
+def drop_units(x: Tensor | PackedSequence | PaddedSteps, config: Seq2SeqConfig, training: bool) -> Tensor:
+    """Drop units of the input of a layer.
+
+    Args:
+        x: packed, padded or (T, N, F).
+        config: ``dropout``, and whether all steps of a sentence share a mask.
+        training: nothing is dropped outside training.
+
+    Returns:
+        The entries of ``x``, packed or (T, N, F), with dropout.
+    """
+    entries = x if isinstance(x, Tensor) else x.data
+    if not (training and config.regularisation.variational and config.dropout):
+        return dropout(entries, config.dropout, training)
+    if isinstance(x, PackedSequence):
+        sizes = x.batch_sizes.tolist()
+        rows = torch.cat([torch.arange(n) for n in sizes]).to(entries.device)
+        mask = draw_mask(entries[: sizes[0]], config.dropout)
+        return entries * mask.index_select(0, rows)
+    return entries * draw_mask(entries[:1], config.dropout)
+
+
+def embed_tokens(
+    module: nn.Embedding, tokens: Tensor, config: Seq2SeqConfig, training: bool, time_dim: int
+) -> Tensor:
+    """Look up embeddings and drop entries, units and words of them, in training only.
+
+    Args:
+        module: the embeddings, (V, F).
+        tokens: token ids, (B, T) or (T, B).
+        config: the probabilities.
+        training: nothing is dropped outside training.
+        time_dim: dimension of T.
+
+    Returns:
+        Embeddings, (B, T, F) or (T, B, F).
+    """
+    settings = config.regularisation
+    if not training or settings.is_off:
+        return dropout(module(tokens), config.dropout, training)
+    embedded: Tensor = module(tokens)
+    if settings.embedding_row_dropout:  # of the rows that are looked up: the whole matrix is large
+        embedded = embedded * draw_mask(module.weight[:, :1], settings.embedding_row_dropout)[tokens]
+    if settings.variational and config.dropout:
+        embedded = embedded * draw_mask(embedded.narrow(time_dim, 0, 1), config.dropout)
+    else:
+        embedded = dropout(embedded, config.dropout)
+    if settings.word_dropout:
+        embedded = embedded * draw_mask(embedded[..., :1], settings.word_dropout)
+    return embedded
+
+
+# Recurrent layers in a loop over time steps, for what torch's own layers cannot do.
+#
+# These are layer normalisation inside the cell, and dropout of the recurrent state.
+#
+# Shapes: T time steps, N batch rows, R rows of all steps together, H hidden size of a layer in one direction,
+# D directions, G gates (LSTM: 4 H, GRU: 3 H).
+
+
+Layer = nn.RNNBase | LayerNormLSTM
+
+
+class _Cell(NamedTuple):
+    """One direction of a layer, as functions of all its weights."""
+
+    project: Callable[[Tensor], Tensor]
+    """The inputs' share of the gates, (R, G)."""
+    advance: Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+    """The next h and c from a share (N, G), the h of the recurrent product, h and c, (N, H) each."""
+
+
+def run_step_by_step(
+    rnn: Layer, x: Steps, state: tuple[Tensor, ...] | None, recurrent_dropout: float
+) -> tuple[Steps, tuple[Tensor, ...]]:
+    """Run one layer, in all its directions.
+
+    Args:
+        rnn: one layer of an LSTM or GRU.
+        x: inputs, packed or (T, N, X).
+        state: initial h and (LSTM) c, (D, N, H) each; None: 0. Only for inputs that are not packed.
+        recurrent_dropout: probability to drop a unit of h in the recurrent product, at all steps alike (Gal
+            and Ghahramani 2016); 0 outside training.
+
+    Returns:
+        The outputs, packed as ``x`` is or (T, N, D * H), and the final states, shaped as ``state``.
+    """
+    packed = x if isinstance(x, PackedSequence) else None
+    entries = x.data if isinstance(x, PackedSequence) else x.flatten(0, 1)
+    assert packed is None or state is None
+    sizes = [x.size(1)] * x.size(0) if isinstance(x, Tensor) else x.batch_sizes.tolist()
+    outputs, finals = [], []
+    for direction, cell in enumerate(_cells(rnn)):
+        shares = torch.split(cell.project(entries), sizes)
+        size = _hidden_size(rnn)
+        h = shares[0].new_zeros(sizes[0], size) if state is None else state[0][direction].to(shares[0].dtype)
+        c = h if state is None or len(state) == 1 else state[1][direction]
+        c = c.to(torch.promote_types(c.dtype, torch.float32))
+        mask = draw_mask(h, recurrent_dropout) if recurrent_dropout else None
+        steps: list[Tensor] = [h] * len(sizes)
+        for t in range(len(sizes)) if direction == 0 else reversed(range(len(sizes))):
+            n = sizes[t]
+            recurrent = h[:n] if mask is None else h[:n] * mask[:n]
+            next_h, next_c = cell.advance(shares[t], recurrent, h[:n], c[:n])
+            steps[t] = next_h.to(h.dtype)
+            # Sentences that have ended, or, from the right, have not begun, keep their state.
+            h = steps[t] if n == len(h) else torch.cat((steps[t], h[n:]))
+            c = next_c if n == len(c) else torch.cat((next_c, c[n:]))
+        outputs.append(torch.cat(steps))
+        finals.append((h, c.to(h.dtype)) if _is_lstm(rnn) else (h,))
+    final = tuple(torch.stack(parts) for parts in zip(*finals, strict=True))
+    joined = torch.cat(outputs, dim=-1)
+    if packed is None:
+        return joined.view(len(sizes), sizes[0], -1), final
+    if packed.unsorted_indices is not None:
+        final = tuple(part.index_select(1, packed.unsorted_indices) for part in final)
+    return packed._replace(data=joined), final
+
+
+def _is_lstm(rnn: Layer) -> bool:
+    return isinstance(rnn, LayerNormLSTM) or rnn.mode == "LSTM"
+
+
+def _hidden_size(rnn: Layer) -> int:
+    return rnn.cells[0].size if isinstance(rnn, LayerNormLSTM) else rnn.hidden_size  # type: ignore[return-value]
+
+
+def _cells(rnn: Layer) -> Iterator[_Cell]:
+    if isinstance(rnn, LayerNormLSTM):
+        for cell in rnn.cells:
+            assert isinstance(cell, LayerNormLSTMCell)
+            yield _layer_norm_cell(cell)
+    else:
+        for weights in rnn.all_weights:
+            yield _torch_cell(*weights, is_lstm=rnn.mode == "LSTM")
+
+
+def _layer_norm_cell(cell: LayerNormLSTMCell) -> _Cell:
+    return _Cell(
+        project=lambda x: cell.normalise_inputs(linear(x, cell.weight_ih)),
+        advance=lambda share, recurrent, h, c: cell.advance(share, linear(recurrent, cell.weight_hh), c),
+    )
+
+
+def _torch_cell(
+    weight_x: Tensor, weight_h: Tensor, bias_x: Tensor, bias_h: Tensor, *, is_lstm: bool
+) -> _Cell:
+    if is_lstm:
+        return _Cell(
+            project=lambda x: linear(x, weight_x, bias_x + bias_h),
+            advance=lambda share, recurrent, h, c: lstm_step(
+                (share + linear(recurrent, weight_h)).to(c.dtype), c
+            ),
+        )
+    return _Cell(
+        project=lambda x: linear(x, weight_x, bias_x),
+        advance=lambda share, recurrent, h, c: (gru_step(share, linear(recurrent, weight_h, bias_h), h), c),
+    )
+
+
+StackSteps = TypeVar("StackSteps", Tensor, PackedSequence, PaddedSteps)
 
 MAX_PLAIN_LAYERS = 2
 """Number of layers at the bottom that have no residual connection."""
@@ -113,7 +281,9 @@ class RecurrentStack(nn.Module):
             return [*self.layers]
         return [module for module in self.modules() if isinstance(module, LayerNormLSTMCell | MinCell)]
 
-    def forward(self, x: Steps, start: tuple[Tensor, ...] | None = None) -> tuple[Steps, tuple[Tensor, ...]]:
+    def forward(
+        self, x: StackSteps, start: tuple[Tensor, ...] | None = None
+    ) -> tuple[StackSteps, tuple[Tensor, ...]]:
         """Run all layers over all time steps.
 
         Args:
@@ -126,8 +296,8 @@ class RecurrentStack(nn.Module):
         return self.run_layers(x, start, slice(None))
 
     def run_layers(
-        self, x: Steps, start: tuple[Tensor, ...] | None, part: slice, context: Tensor | None = None
-    ) -> tuple[Steps, tuple[Tensor, ...]]:
+        self, x: StackSteps, start: tuple[Tensor, ...] | None, part: slice, context: Tensor | None = None
+    ) -> tuple[StackSteps, tuple[Tensor, ...]]:
         """Run some neighbouring layers over all time steps.
 
         Args:
@@ -174,12 +344,12 @@ class RecurrentStack(nn.Module):
         return rms_norm(x.to(self.gain.dtype), x.shape[-1:], self.gain[layer - 1], RMS_EPSILON)
 
     def _run(
-        self, rnn: nn.Module, x: Steps, state: tuple[Tensor, ...] | None
-    ) -> tuple[Steps, tuple[Tensor, ...]]:
+        self, rnn: nn.Module, x: StackSteps, state: tuple[Tensor, ...] | None
+    ) -> tuple[StackSteps, tuple[Tensor, ...]]:
         """Call one of the modules; the state of a GRU is a bare tensor in torch, a tuple of one here."""
         if isinstance(rnn, MinRNN):
             assert not isinstance(x, PackedSequence)  # encoders do not pack for these cells
-            result: tuple[Steps, tuple[Tensor, ...]] = rnn(x, state)
+            result: tuple[StackSteps, tuple[Tensor, ...]] = rnn(x, state)
             return result
         recurrent_dropout = self.config.regularisation.recurrent_dropout if self.training else 0.0
         in_a_loop = isinstance(rnn, LayerNormLSTM) or (recurrent_dropout and isinstance(rnn, nn.RNNBase))
@@ -211,6 +381,6 @@ def _entries(x: Tensor | PackedSequence | PaddedSteps) -> Tensor:
     return x if isinstance(x, Tensor) else x.data
 
 
-def _packed_like(x: Steps, entries: Tensor) -> Steps:
+def _packed_like(x: StackSteps, entries: Tensor) -> StackSteps:
     """Pack ``entries`` as ``x`` is packed; return them unchanged if ``x`` is not."""
     return entries if isinstance(x, Tensor) else x._replace(data=entries)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .tracing import is_traced
+from .masks import is_traced
 
 
 def refuse_second_derivatives(*grads: Tensor) -> None:

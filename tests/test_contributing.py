@@ -23,7 +23,7 @@ CONTRACT = """
 import sys
 import torch
 from tests.kits.contract import EXACT, make, sharpen, sources, stepped, targets
-from compare.models.flops import forward_flops
+from compare.models.registry import forward_flops
 from compare.models.presets import PRESETS
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -53,7 +53,7 @@ for scope in ("global", "local-m", "local-p"):
 test_attention.test_attention_equals_its_formula("cosine", "global", "reinforce")
 """
 FLOPS = """
-from compare.models.flops import forward_flops
+from compare.models.registry import forward_flops
 from tests.compare.models.test_flops import SIZES, B, counted, recurrent
 from seq2seq.config import AttentionConfig
 config = recurrent(AttentionConfig(score="cosine"))

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-import seq2seq.layer_by_layer
+import seq2seq.padded
 from compare.cli import main
 from compare.decoding.beams import LOOK_EVERY, Beams
 from compare.decoding.length_penalty import NO_PENALTY
@@ -20,19 +20,17 @@ from compare.decoding.sampling import Sampling, draw
 from compare.decoding.search import search
 from compare.models.presets import PRESETS
 from compare.models.registry import build
-from compare.optim.optimizer import build_optimizer
+from compare.optim import build_optimizer
 from compare.protocol import select
-from compare.system.device import device_name
-from compare.system.memory import peak_memory_bytes, reset_peak_memory
-from compare.system.numerics import set_numerics
-from compare.system.precision import for_decoding
+from compare.system.cpu import set_numerics
+from compare.system.device import device_name, for_decoding
+from compare.system.measure import peak_memory_bytes, reset_peak_memory
 from compare.system.signals import Interrupted
-from compare.training.file_names import CHECKPOINTS, FINAL
+from compare.training.checkpoints import RunningMetrics
 from compare.training.loss import TranslationLoss
+from compare.training.serialization import CHECKPOINTS, FINAL
 from compare.training.step import compute_loss, train_step
-from compare.training.trainer_state import RunningMetrics
-from data.batch import Batch, make_batch
-from data.loader import BatchStream
+from data.batches import Batch, BatchStream, make_batch
 from seq2seq import AttentionConfig, Seq2SeqConfig
 from tests.kits import contract
 from tests.kits.cli import Refusal
@@ -99,7 +97,7 @@ def update(
 def test_recurrent_layers_of_bf16_run_in_bf16(name: str, monkeypatch: pytest.MonkeyPatch):
     """Not in float16, to which torch's autocast casts them; before cuDNN 9.13 in fp32."""
     seen = set()
-    run = seq2seq.layer_by_layer._run_layer
+    run = seq2seq.padded._run_layer
 
     def spy(rnn: Any, entries: Tensor, packed: Any, start: Any, flat: list[Tensor], **ways: bool) -> Any:
         outputs = run(rnn, entries, packed, start, flat, **ways)
@@ -109,11 +107,11 @@ def test_recurrent_layers_of_bf16_run_in_bf16(name: str, monkeypatch: pytest.Mon
         seen.add(outputs[0].grad_fn.name())
         return outputs
 
-    monkeypatch.setattr(seq2seq.layer_by_layer, "_run_layer", spy)
+    monkeypatch.setattr(seq2seq.padded, "_run_layer", spy)
     criterion = criterion_of(name)
     with torch.autocast(DEVICE.type, torch.bfloat16):
         compute_loss(criterion, BATCH.to(DEVICE)).minimised.backward()
-    used = torch.bfloat16 if seq2seq.layer_by_layer.has_bf16_layers() else torch.float32
+    used = torch.bfloat16 if seq2seq.padded.has_bf16_layers() else torch.float32
     assert seen == {used, "CudnnRnnBackward0"}
 
 
@@ -261,7 +259,7 @@ def test_an_experiment_runs_and_its_device_is_decided(tiny_toml: Path, tmp_path:
         assert result["reproducible"] == "up to rounding, not bit by bit"
         assert result["peak_memory_bytes"] > 0
         assert ("recurrent_precision" in result) == (
-            name.startswith("luong") and not seq2seq.layer_by_layer.has_bf16_layers()
+            name.startswith("luong") and not seq2seq.padded.has_bf16_layers()
         )
     message = refusal(*command, "--set", "train.device=cpu")
     assert 'device = "cuda" there, device = "cpu" here' in message

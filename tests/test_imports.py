@@ -70,7 +70,7 @@ GRAPH = {module: set(imports(module)) for module in FILES}
 
 def test_the_graph_is_read_right():
     assert len(FILES) > 50
-    assert {"compare.training.checkpoints", "data.loader", "torch"} <= GRAPH["compare.training.trainer"]
+    assert {"compare.training.checkpoints", "data.batches", "torch"} <= GRAPH["compare.training.trainer"]
     assert {"seq2seq.attention", "seq2seq.stack"} <= GRAPH["seq2seq.decoder"]  # relative imports
     assert "data.grammar.lexicon" in GRAPH["data.grammar.sampling"]  # from . import lexicon
     assert "data.grammar" in GRAPH["data.corpus"]  # inside a function
@@ -177,10 +177,10 @@ def test_a_plain_folder_called_data_hides_nothing(tmp_path: Path):
         (tmp_path / package).mkdir()
         (tmp_path / package / "notes.txt").touch()
     code = (
-        "import data.words, compare.config.sections, seq2seq.config, transformer.config;"
-        "print(data.words.__file__)"
+        "import data.vocabulary, compare.config.sections, seq2seq.config, transformer.config;"
+        "print(data.vocabulary.__file__)"
     )
-    assert Path(python(code, tmp_path).strip()).name == "words.py"
+    assert Path(python(code, tmp_path).strip()).name == "vocabulary.py"
 
 
 def test_a_package_of_the_users_own_is_named(tmp_path: Path):

@@ -88,7 +88,7 @@ def test_a_corpus_is_prepared_where_an_empty_folder_is(tiny_toml: Path, tmp_path
 def test_a_file_is_downloaded(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     code = (
         f"import sys, pathlib; {IMITATION}"
-        "from data.download.download import Remote, download;"
+        "from data.download import Remote, download;"
         "download(Remote(name='f', mirrors=(sys.argv[1],), digest=sys.argv[2]), pathlib.Path(sys.argv[3]))"
     )
     monkeypatch.setenv("no_proxy", "*")

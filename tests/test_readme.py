@@ -15,7 +15,7 @@ from compare import load_model, load_results
 from compare.cli import app
 from compare.config.parse import load_experiment
 from compare.experiment.prepare import load_corpus
-from compare.results.ensemble_file import EnsembleResult, write_ensemble
+from compare.results.records import EnsembleResult, write_ensemble
 from compare.training.metrics_log import read_metrics
 from tests.kits.paths import ROOT, SHARED
 

@@ -5,15 +5,15 @@ model by its config, or by ``Parts``.
 """
 
 from .attention import fused_attention, plain_attention
+from .cache import Features, Memory, State
 from .config import DecoderOnlyConfig, LanguageModelConfig, TransformerConfig
 from .decoder import Decoder
 from .decoder_only import DecoderOnly
 from .encoder import Encoder
 from .language_model import LanguageModel
+from .layers import Parts
 from .model import Transformer
 from .multihead import CrossAttention, SelfAttention
-from .parts import Parts
-from .state import Features, Memory, State
 
 __all__ = [
     "CrossAttention",

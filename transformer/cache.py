@@ -1,17 +1,19 @@
-"""Cache of self-attention keys and values during decoding.
-
-Shapes: B sentences, K hypotheses each, D width of the keys or values of all heads together.
-"""
+"""Cache of self-attention keys and values, and the state of decoding."""
 
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 from torch.utils import _pytree
 
+from .attention import KeysValues
 from .masks import is_traced
+
+# Cache of self-attention keys and values during decoding.
+#
+# Shapes: B sentences, K hypotheses each, D width of the keys or values of all heads together.
 
 
 class KeyValueCache:
@@ -119,3 +121,55 @@ _pytree.register_pytree_node(
     serialized_type_name="transformer.KeyValueCache",
     flatten_with_keys_fn=_flatten_with_keys,
 )
+
+
+# Values passed between the methods of a model.
+#
+# Shapes: B sentences, K hypotheses each, S source and T target positions, H heads, D model width.
+
+
+class Features(NamedTuple):
+    """Input of the loss."""
+
+    hidden: Tensor
+    """Input of the output layer, (B, T, D)."""
+    choice_logp: None = None
+    """None: no source position is sampled."""
+    value: None = None
+    """None: there is no baseline."""
+
+
+class Memory(NamedTuple):
+    """Encoded sources, computed once per sentence."""
+
+    layers: tuple[KeysValues, ...]
+    """Per layer, the keys and values of the source: for cross-attention, or of the prefix (DecoderOnly)."""
+    mask: Tensor
+    """True at real source tokens, (B, 1, 1, S)."""
+
+
+class State(NamedTuple):
+    """Decoding state of B x K hypotheses."""
+
+    layers: tuple[KeyValueCache, ...]
+    """Per layer, the cached keys and values of self-attention."""
+
+    @property
+    def length(self) -> int:
+        """Number of tokens fed to each hypothesis so far."""
+        return self.layers[0].length
+
+
+def empty_state(like: Tensor, layers: int, shape: tuple[int, int, int], capacity: int) -> State:
+    """Build the state before the first token.
+
+    Args:
+        like: a tensor with the type and device of the keys and values.
+        layers: number of layers.
+        shape: (B, K, width of all heads together).
+        capacity: maximum number of tokens per hypothesis.
+
+    Returns:
+        A state of length 0.
+    """
+    return State(tuple(KeyValueCache(like, shape, capacity) for _ in range(layers)))

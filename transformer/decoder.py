@@ -11,14 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from .attention import Attend, record_weights
-from .attention_positions import Distances, attention_positions
+from .cache import Memory, State, empty_state
 from .config import TransformerConfig
-from .layers import DecoderLayer, final_norm
+from .layers import STANDARD, DecoderLayer, Parts, final_norm
 from .mask_patterns import attend_to_source
 from .masks import restrict
-from .parts import STANDARD, Parts
-from .positions import place_below
-from .state import Memory, State, empty_state
+from .positions import Distances, attention_positions, place_below
 
 
 class Decoder(nn.Module):

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from .attention import Attend, KeysValues, fused_attention, record_weights
+from .cache import Features, Memory, State, empty_state
 from .config import DecoderOnlyConfig
 from .encoder import LayerStack
+from .layers import STANDARD, Parts
 from .mask_patterns import SequencePatterns
 from .masks import check_target, prefix_mask, real_tokens, restrict
-from .parts import STANDARD, Parts
+from .model import build_embeddings, build_output_layer, initialise
 from .positions import place_below
-from .state import Features, Memory, State, empty_state
-from .weights import build_embeddings, build_output_layer, initialise
 
 
 class DecoderOnly(LayerStack):
@@ -59,7 +59,7 @@ class DecoderOnly(LayerStack):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw fresh weights; see ``transformer.weights.initialise``."""
+        """Draw fresh weights; see ``transformer.model.initialise``."""
         initialise(self, self.output)
 
     def forward(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Tensor:

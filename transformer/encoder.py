@@ -11,13 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from .attention import Attend, KeysValues, record_weights
-from .attention_positions import Distances, attention_positions
+from .cache import Memory, State
 from .config import LayerConfig, TransformerConfig
-from .layers import EncoderLayer, final_norm
+from .layers import STANDARD, EncoderLayer, Parts, final_norm
 from .masks import combine_masks, general_mask, real_tokens, restrict
-from .parts import STANDARD, Parts
-from .positions import place_below
-from .state import Memory, State
+from .positions import Distances, attention_positions, place_below
 
 
 class LayerStack(nn.Module):

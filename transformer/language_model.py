@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from .attention import Attend, record_weights
+from .cache import State, empty_state
 from .config import DecoderOnlyConfig
 from .encoder import LayerStack
+from .layers import STANDARD, Parts
 from .masks import causal_mask, combine_masks, general_mask, restrict
-from .parts import STANDARD, Parts
+from .model import build_output_layer, initialise
 from .positions import place_below
-from .state import State, empty_state
-from .weights import build_output_layer, initialise
 
 
 class LanguageModel(LayerStack):
@@ -42,7 +42,7 @@ class LanguageModel(LayerStack):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw fresh weights; see ``transformer.weights.initialise``."""
+        """Draw fresh weights; see ``transformer.model.initialise``."""
         initialise(self, self.output)
 
     def forward(self, tokens: Tensor, allowed: Tensor | None = None) -> Tensor:

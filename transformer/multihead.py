@@ -8,11 +8,19 @@ import math
 
 from torch import Tensor, nn
 
-from .attention import Attend, KeysValues, fused_attention, hard_weights, prefix_attention, softmax
-from .attention_positions import Distances, RelativeVectors, rotate
+from .attention import (
+    Attend,
+    KeysValues,
+    elu_features,
+    fused_attention,
+    hard_weights,
+    prefix_attention,
+    shares,
+    softmax,
+)
 from .cache import KeyValueCache
 from .config import LayerConfig
-from .linear_attention import elu_features, shares
+from .positions import Distances, RelativeVectors, rotate
 
 
 def query_factor(config: LayerConfig) -> float | None:

@@ -9,9 +9,9 @@ import gzip
 import sys
 from pathlib import Path
 
-from compare.analysis.alignment.gold import read_gold
-from compare.analysis.alignment.links import diagonal
-from data.text.files import write_atomically
+from compare.analysis.gold_alignments import read_gold
+from compare.analysis.word_attention import diagonal
+from data.files import write_atomically
 
 
 def main(gold: Path, src: Path, tgt: Path, out: Path) -> None:

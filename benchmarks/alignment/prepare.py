@@ -13,8 +13,8 @@ import re
 import sys
 from pathlib import Path
 
-from data.text.files import write_atomically
-from data.text.lines import read_lines
+from data.files import write_atomically
+from data.text import read_lines
 
 LANGUAGES = ("de", "en")
 SPLITS = ("train", "valid", "test")

@@ -12,10 +12,10 @@ from work import Pairs, Sources, Work
 from compare.config.parse import load_experiment
 from compare.experiment.prepare import prepare_data
 from compare.integrations.ctranslate2_model import Numbers
-from compare.models.flops import train_flops_per_token
+from compare.models.registry import train_flops_per_token
 from compare.results.run_folder import RunFolder
 from compare.results.trained_model import load_model
-from data.batch import Batch, make_source_batch
+from data.batches import Batch, make_source_batch
 from data.corpus import read_corpus
 from data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary, load_pair
 from transformer.config import TransformerConfig

@@ -8,18 +8,17 @@ from torch import nn
 from work import Pairs, Sources, Work
 from worker import Racer, Task, serve
 
-from compare.config.resolve_model import resolve_model
+from compare.config.run import resolve_model
 from compare.config.sections import EXTRA_TOKENS, ModelConfig
 from compare.decoding.search import Hypothesis, SpecialIds, search
-from compare.models.registry import build
-from compare.models.resolved_model import ResolvedModel
-from compare.optim.optimizer import build_optimizer
+from compare.models.registry import ResolvedModel, build
+from compare.optim import build_optimizer
 from compare.results.trained_model import load_model
 from compare.system.cpu import tune_cpu
-from compare.system.precision import for_decoding
+from compare.system.device import for_decoding
 from compare.training.loss import TranslationLoss
 from compare.training.step import train_step
-from data.batch import Batch
+from data.batches import Batch
 
 _TRANSFORMER = {
     "d_model": recipe.D_MODEL,

@@ -158,8 +158,8 @@ def _report(options: argparse.Namespace, threads: int) -> dict[str, Any]:
     from make_work import save_weights, training_work, translation_work
 
     from compare.system.device import device_name
-    from compare.system.peak_flops import matmul_flops_per_s
-    from compare.system.version import code_version
+    from compare.system.measure import matmul_flops_per_s
+    from compare.system.plugins import code_version
 
     translates_trained = options.phase == "ct2"
     if translates_trained and options.run is None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from compare.config.run import Run
 from compare.experiment.prepare import load_corpus
@@ -10,8 +11,8 @@ from compare.experiment.task import task_of
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_results
 from data.corpus import Corpus
-from data.text.files import ensure_regular
-from data.text.lines import read_lines
+from data.files import ensure_regular
+from data.text import read_lines
 
 OWN_COPY = "name your copy of the corpus with --set data.root=FOLDER"
 """Remedy of a corpus that is missing or another one."""
@@ -130,3 +131,37 @@ def _outputs(run_folder: RunFolder, corpus: Corpus) -> dict[str, tuple[str, ...]
             )
         outputs[test] = lines
     return outputs
+
+
+# Spread of a model's speed over the timed repeats: a difference within it is none.
+
+
+class Spread(NamedTuple):
+    """Lowest and highest value."""
+
+    low: float
+    high: float
+
+    def is_above(self, other: "Spread") -> bool:
+        """Return whether all values are higher than those of ``other``."""
+        return self.low > other.high
+
+
+def timed_spread(runs: Sequence[FinishedRun], speed: str) -> Spread | None:
+    """Return the spread of a speed over all repeats of a model's runs.
+
+    Args:
+        runs: the runs of one label.
+        speed: a field of ``Result`` with ``_low`` and ``_high`` beside it.
+
+    Returns:
+        None if a run was not timed in turn, or only once.
+    """
+    lows, highs = ([getattr(run.result, f"{speed}_{end}") for run in runs] for end in ("low", "high"))
+    return None if None in (*lows, *highs) else Spread(min(lows), max(highs))
+
+
+def are_timed_together(runs: Sequence[FinishedRun]) -> bool:
+    """Return whether the models of ``runs`` were timed in turn, so that their speeds compare."""
+    ids = {run.result.timed_together for run in runs}
+    return len(ids) == 1 and None not in ids

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import comb
 from statistics import fmean
 
-from compare.analysis.table import Row, Table
+from compare.analysis.tables import Row, Table
 from compare.experiment.tune.candidates import candidates
 from compare.experiment.tune.trial_log import TrialResult, trials_by_label
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from compare.attention.layers import CROSS, KINDS, Layer, Weights, kind_of
-from compare.attention.word_groups import WordGroups, group_pieces
+from compare.attention.layers import CROSS, KINDS, Layer, Weights, WordGroups, group_pieces, kind_of
 from data.symbols import BOS, SPECIALS
 
 if TYPE_CHECKING:

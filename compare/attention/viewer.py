@@ -1,15 +1,90 @@
 """Interactive viewer of attention weights: its data, and pages that show sentences of one's own."""
 
+import base64
+import hashlib
+import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from html import escape
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from numpy.typing import NDArray
 
 from compare.attention.layers import CROSS, KINDS, Layer
-from compare.attention.page import read_asset, render_page
+from data.text import visible_lines
+
+# Render a template as one self-contained HTML file, in which only the scripts of this package run.
+
+
+def render_page(
+    package: str, template: str, *, scripts: Sequence[str], styles: Sequence[str], **values: Any
+) -> str:
+    """Render a page; text of models and data is escaped, and control characters in it are shown.
+
+    Args:
+        package: the package that holds the template.
+        template: its file name.
+        scripts: texts of the scripts, joined to one; the template gets it as ``script``, and as
+            ``script_hash`` what a content security policy says to let no other run.
+        styles: texts of the style sheets, joined to one: ``style``.
+        values: what else the template prints; ``svg`` marks texts as markup.
+    """
+    script = "\n".join(scripts)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (
+        _environment(package)
+        .get_template(template)
+        .render(
+            style=Markup("\n".join(styles)),
+            script=Markup(script),
+            script_hash=f"'sha256-{digest}'",
+            svg=Markup,
+            **values,
+        )
+    )
+
+
+@cache
+def read_asset(package: str, name: str) -> str:
+    """Read a style sheet or a script of ``package``."""
+    return (files(package) / name).read_text(encoding="utf-8")
+
+
+def _environment(package: str) -> Environment:
+    environment = Environment(
+        loader=PackageLoader(package, "."),
+        autoescape=True,
+        finalize=_visible,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["breakable"] = _breakable
+    environment.policies["json.dumps_function"] = _dump_json
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": False}
+    return environment
+
+
+def _visible(value: Any) -> Any:
+    """Escape control characters in what the template prints; this package's own markup stays as it is."""
+    return visible_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _breakable(text: str) -> Markup:
+    """Let a line end after each _ and before each bracket, where a table has no space for one line."""
+    return Markup("<wbr>").join(re.split(r"(?<=_)|(?= \()", visible_lines(text)))
+
+
+def _dump_json(value: Any, **options: Any) -> str:
+    """Serialise to JSON, in which the characters that HTML forbids are escaped."""
+    return visible_lines(json.dumps(value, **options))
+
 
 PACKAGE = "compare.attention"
 VIEWER_SCRIPT, VIEWER_STYLE = "viewer.js", "viewer.css"

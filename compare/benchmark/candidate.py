@@ -1,28 +1,214 @@
-"""Workloads of one model in each phase: training, search of a forced length, encoding."""
+"""Plan and inputs of a benchmark, and the workloads of one model in each phase."""
 
+import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import cycle, islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args
 
+import numpy as np
 import torch
-from torch import nn
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
-from compare.benchmark.forced_decoding import force_length, search_forced
-from compare.benchmark.inputs import Inputs
 from compare.benchmark.measurement import Measurement, Unit
-from compare.benchmark.plan import BenchPlan, Phase
 from compare.config.run import Run
-from compare.models.flops import train_flops_per_token
-from compare.models.registry import build
-from compare.optim.optimizer import build_optimizer
-from compare.system.precision import for_decoding
-from compare.system.timing import Workload
+from compare.decoding.search import SPECIAL, Hypothesis, search
+from compare.experiment.prepare import prepare_data
+from compare.experiment.task import task_of
+from compare.models.registry import build, train_flops_per_token
+from compare.optim import build_optimizer
+from compare.system.device import for_decoding
+from compare.system.measure import Workload
+from compare.system.messages import did_you_mean
 from compare.training.consistency import training_loss
-from compare.training.timing import count_tokens, training_work
-from data.batch import make_source_batch
+from compare.training.step import count_tokens, training_work
+from data.batches import Batch, BatchStream, make_source_batch
+from data.encode import EncodedSplit, Sequences
+from data.symbols import SPECIALS
 
 if TYPE_CHECKING:
     from compare.models.registry import Model
+
+
+# Settings of a benchmark.
+
+
+Phase = Literal["train", "greedy", "beam", "latency", "encode"]
+PHASES: tuple[Phase, ...] = get_args(Phase)
+Name = TypeVar("Name", bound=str)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchPlan:
+    """Phases of a benchmark, and the amount of work per repeat."""
+
+    phases: tuple[Phase, ...] = ("train", "greedy", "beam")
+    """Some of train, greedy, beam, latency and encode."""
+    updates: int = 10
+    """Training batches per repeat of train or encode."""
+    repeats: int = 3
+    """Timed repeats, after one to warm up."""
+    batch: int = 64
+    """Sentences decoded as one batch."""
+    steps: int = 20
+    """Target tokens of every hypothesis, EOS included."""
+    synthetic: float | None = None
+    """Mean length in tokens of random sentences; None for the experiment's corpus."""
+
+    @property
+    def amounts(self) -> dict[str, Any]:
+        """Amount of work per repeat."""
+        return {name: getattr(self, name) for name in ("updates", "batch", "steps", "synthetic")}
+
+
+def parse_choices(option: str, text: str, known: Sequence[Name]) -> tuple[Name, ...]:
+    """Parse a list of names such as "train,beam".
+
+    Args:
+        option: the command line option, for the error message.
+        text: its value.
+        known: the names allowed.
+
+    Returns:
+        The names listed, in the order of ``known``.
+
+    Raises:
+        ValueError: ``text`` holds an unknown name.
+    """
+    names = text.split(",")
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{option} {text}: no {name!r}; {did_you_mean(name, known)}")
+    return tuple(name for name in known if name in names)
+
+
+# Inputs of the benchmark, the same for all models: batches to train on and sentences to translate.
+
+
+logger = logging.getLogger(__name__)
+
+LENGTH_SHAPE, LENGTH_NOISE = 3.0, 0.15
+"""Random lengths: shape of their gamma distribution, and relative standard deviation of each side."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """Token ids of a corpus, or random ones."""
+
+    batches: list[Batch]
+    sources: list[list[int]]
+    """Sentences to translate, without EOS."""
+    vocabulary_sizes: tuple[int, int]
+
+    @property
+    def mean_lengths(self) -> tuple[float, float]:
+        """Mean tokens per source and per target in ``batches``, EOS included."""
+        sentences = sum(len(batch) for batch in self.batches)
+        src = sum(batch.src_tokens for batch in self.batches) / sentences + 1
+        return src, sum(batch.tgt_tokens for batch in self.batches) / sentences
+
+
+def make_inputs(run: Run, plan: BenchPlan) -> Inputs:
+    """Take the first batches of the first epoch, and sentences of the first test set, repeated if too few.
+
+    Raises:
+        ValueError: the corpus cannot be used, or an epoch has too few batches.
+    """
+    if plan.synthetic is not None:
+        return _random_inputs(run, plan, plan.synthetic)
+    with TemporaryDirectory() as folder:
+        prepared = prepare_data(run, Path(folder))
+        lines = prepared.corpus.splits[prepared.corpus.tests[0]].src
+        return Inputs(
+            batches=_first_batches(prepared.stream, plan.updates),
+            sources=prepared.vocabularies.src.encode_all(list(islice(cycle(lines), plan.batch))),
+            vocabulary_sizes=(len(prepared.vocabularies.src), len(prepared.vocabularies.tgt)),
+        )
+
+
+def _random_inputs(run: Run, plan: BenchPlan, mean: float) -> Inputs:
+    """Draw random ids of a vocabulary of the configured size, in sentences of ``mean`` tokens on average."""
+    train, size = run.train, run.vocabulary.size
+    if run.regularization.subword_sampling:
+        logger.warning("random ids have one segmentation: regularization.subword_sampling is not used")
+    rng = np.random.default_rng(train.seed)
+    pairs = plan.batch + int(2 * plan.updates * train.batch_tokens / mean)
+    lengths = rng.gamma(LENGTH_SHAPE, mean / LENGTH_SHAPE, pairs)
+    longest = min(run.data.max_tokens, train.batch_tokens - 1)
+    src, tgt = (
+        _random_sentences(rng, lengths * rng.normal(1, LENGTH_NOISE, pairs), longest, size) for _ in range(2)
+    )
+    split = task_of(run).select_sides(EncodedSplit(src=src, tgt=tgt, rows=np.arange(pairs), dropped=0))
+    stream = BatchStream(split, batch_tokens=train.batch_tokens, seed=train.seed)
+    return Inputs(
+        batches=_first_batches(stream, plan.updates),
+        sources=[src.take(np.array([index])).flat.tolist() for index in range(plan.batch)],
+        vocabulary_sizes=(size, size),
+    )
+
+
+def _random_sentences(
+    rng: np.random.Generator, lengths: NDArray[np.float64], longest: int, size: int
+) -> Sequences:
+    """Draw sentences of about these lengths, from 1 to ``longest``, with ids below ``size``."""
+    whole = lengths.round().clip(1, longest).astype(np.int64)
+    offsets = np.concatenate([[0], np.cumsum(whole)])
+    return Sequences(rng.integers(len(SPECIALS), size, offsets[-1], dtype=np.int32), offsets)
+
+
+def _first_batches(stream: BatchStream, updates: int) -> list[Batch]:
+    """Take the first ``updates`` batches of the first epoch."""
+    batches = list(islice(stream.epoch(1), updates))
+    if len(batches) < updates:
+        raise ValueError(
+            f"an epoch has {len(batches)} batches, too few for --updates {updates}: lower train.batch_tokens"
+        )
+    return batches
+
+
+# Search of a forced length, so that the cost of a batch does not depend on the weights.
+#
+# Natural lengths need a trained model; the results of a run hold the speed of decoding those.
+
+
+IMPOSSIBLE = -1e4
+"""Logit far below all others, representable in fp32 and bf16."""
+
+
+def force_length(model: "Model") -> None:
+    """Make EOS impossible before a hypothesis's limit, by the output bias; put the model in eval mode."""
+    output = model.eval().output
+    bias = torch.zeros_like(output.weight[:, 0]) if output.bias is None else output.bias.detach()
+    bias[SPECIAL.eos] = IMPOSSIBLE
+    output.bias = nn.Parameter(bias)
+
+
+def search_forced(
+    model: "Model", src: Tensor, src_mask: Tensor, *, steps: int, beam_size: int
+) -> list[Hypothesis]:
+    """Run the beam search of translation with hypotheses of exactly ``steps`` tokens, EOS included.
+
+    A length penalty would change nothing: it only decides between hypotheses of different length.
+
+    Args:
+        model: one prepared by ``force_length``.
+        src: source ids (B, S).
+        src_mask: True at real tokens (B, S).
+        steps: tokens of every hypothesis, at least 1.
+        beam_size: hypotheses per sentence.
+
+    Returns:
+        The best hypothesis of each sentence.
+    """
+    limits = torch.full((src.size(0),), steps - 1)
+    return search(model, src, src_mask, limits=limits, special=SPECIAL, beam_size=beam_size)
+
+
+# Workloads of one model in each phase: training, search of a forced length, encoding.
 
 
 class Task(NamedTuple):

@@ -1,14 +1,22 @@
-"""One measurement of a benchmark: its raw repeats, and the work that was timed."""
+"""Measurements of a benchmark: raw repeats, growth with size, regressions, and the report."""
 
+import dataclasses
+import json
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
-from compare.results.markdown import markdown_table
-from compare.results.numbers import format_number
-from compare.system.cpu_share import describe_share
-from compare.system.timing import Speed, TimedRepeat
+import numpy as np
+
+from compare.results.text import format_number, markdown_table
+from compare.system.measure import Speed, TimedRepeat, peak_flops
+from compare.system.processor import DISTURBED, describe_share
+from data.files import parse_json, read_bytes
+
+# One measurement of a benchmark: its raw repeats, and the work that was timed.
+
 
 Unit = Literal["tokens/s", "sentences/s", "ms"]
 NONE = "-"
@@ -94,3 +102,240 @@ def markdown(rows: Sequence[Mapping[str, str]]) -> str:
     headings = [heading for heading in rows[0] if any(row[heading] != NONE for row in rows)]
     cells = [{heading: row[heading] for heading in headings} for row in rows]
     return markdown_table(cells, left=WORDS) + "\n"
+
+
+# Growth of time along an axis: raw repeats, fitted exponent and table.
+
+
+Axis = Literal["length", "batch", "width", "vocabulary"]
+FIXED_SIZES: dict[Axis, int] = {"length": 16, "batch": 16, "vocabulary": 2000}
+"""Sizes of the axes that do not grow; the widths are then those of the model's config."""
+
+
+class PowerLaw(NamedTuple):
+    """The law value = factor * size^exponent."""
+
+    factor: float
+    exponent: float
+
+
+def fit_power_law(sizes: Sequence[float], values: Sequence[float]) -> PowerLaw:
+    """Fit a power law by least squares on the logarithms."""
+    slope, intercept = np.polyfit(np.log(sizes), np.log(values), 1)
+    return PowerLaw(float(np.exp(intercept)), float(slope))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """Time of one model's forward and backward pass along one axis."""
+
+    axis: Axis
+    model: str
+    sizes: list[int]
+    seconds: list[list[float]]
+    """Seconds by size and repeat."""
+
+    @property
+    def medians(self) -> list[float]:
+        """Median seconds for each size."""
+        return [statistics.median(repeats) for repeats in self.seconds]
+
+    @property
+    def exponent(self) -> float:
+        """Exponent b of the fit seconds = a * size^b."""
+        return fit_power_law(self.sizes, self.medians).exponent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scaling:
+    """Growth of all models of an experiment along some axes."""
+
+    growths: list[Growth]
+    precision: str
+    machine: dict[str, Any]
+    versions: dict[str, str]
+
+    def to_json(self) -> str:
+        """Serialise to JSON, exponents included."""
+        growths = [{**dataclasses.asdict(each), "exponent": each.exponent} for each in self.growths]
+        return json.dumps({**dataclasses.asdict(self), "growths": growths}, indent=2) + "\n"
+
+    def render(self) -> str:
+        """Render one Markdown table per axis."""
+        axes = dict.fromkeys(each.axis for each in self.growths)
+        tables = [_table([each for each in self.growths if each.axis == axis]) for axis in axes]
+        facts = ", ".join(f"{name} {value}" for name, value in (self.machine | self.versions).items())
+        return "\n".join(tables) + f"\n- forward and backward pass, {self.precision}; {facts}\n"
+
+
+def _table(growths: Sequence[Growth]) -> str:
+    """Render the growth of all models along one axis."""
+    axis = growths[0].axis
+    rows = [
+        {
+            "model": each.model,
+            **{
+                f"{axis} {size:,}": figure(1e3 * median)
+                for size, median in zip(each.sizes, each.medians, strict=True)
+            },
+            "exponent": f"{each.exponent:.2f}",
+        }
+        for each in growths
+    ]
+    fixed = ", ".join(f"{name} {size:,}" for name, size in FIXED_SIZES.items() if name != axis)
+    return f"{markdown(rows)}\n- ms with {fixed}; time grows as {axis}^exponent\n"
+
+
+# Comparison with an earlier result: changes of speed beyond noise.
+
+
+Verdict = Literal["faster", "slower", "within noise", "one repeat", "other work", "new"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """Change of one measurement since an earlier result."""
+
+    row: str
+    ratio: float | None
+    """Median speed now over median speed then, above 1 is faster; None if not comparable."""
+    verdict: Verdict
+
+
+def find_changes(now: Sequence[Measurement], earlier: Sequence[Measurement]) -> list[Change]:
+    """Compare each measurement with the earlier one of the same name; with the last of several."""
+    by_name = {row.name: row for row in earlier}
+    return [_change(row, by_name.get(row.name)) for row in now]
+
+
+def render_changes(changes: Sequence[Change]) -> str:
+    """Render the changes as a Markdown table."""
+    cells = [
+        {
+            "row": change.row,
+            "speed to then": NONE if change.ratio is None else figure(change.ratio),
+            "verdict": change.verdict,
+        }
+        for change in changes
+    ]
+    return f"{markdown(cells)}\n- faster, slower: the repeats of now and then, min to max, do not overlap\n"
+
+
+def _change(now: Measurement, then: Measurement | None) -> Change:
+    """Compare a measurement with the earlier one."""
+    if then is None:
+        return Change(row=now.name, ratio=None, verdict="new")
+    if _work(now) != _work(then):
+        return Change(row=now.name, ratio=None, verdict="other work")
+    ratio = statistics.median(then.seconds) / statistics.median(now.seconds)
+    return Change(row=now.name, ratio=ratio, verdict=_verdict(now.seconds, then.seconds))
+
+
+def _verdict(now: Sequence[float], then: Sequence[float]) -> Verdict:
+    """Decide whether the time of the same work changed by more than its spread over the repeats."""
+    if min(len(now), len(then)) < 2:
+        return "one repeat"  # has no spread
+    if max(now) < min(then):
+        return "faster"
+    return "slower" if min(now) > max(then) else "within noise"
+
+
+def _work(row: Measurement) -> tuple[int, float | None, int, int]:
+    """Describe the work that was timed; it depends on model size, data and vocabulary."""
+    return row.params, row.flops_per_token, row.sentences, row.tokens
+
+
+# Result of a benchmark with its conditions, as JSON and as a table; reading of earlier results.
+
+
+NOTES = (
+    "median and spread of the repeats, which the models do in turn after one to warm up",
+    "tokens: of a repeat; train counts the source's without and the target's with end of sentence, encode "
+    "the source's, decoding the target's; padding never",
+    "forced: every hypothesis has exactly `steps` tokens, whatever the weights",
+    "peak memory: on a GPU, of each model alone",
+    "CPU share: share of the processor that the timing really had, the median over its repeats; disturbed "
+    f"below {DISTURBED:.0%}",
+    "MFU: FLOPs of training per token (3 times those of the forward pass's matrix products) x tokens/s over "
+    "the data sheet's peak of that precision without sparsity; none for processors",
+)
+DROPPED = ("yardstick", "yardstick_flops_per_s")
+"""Keys of earlier versions, which measured the peak."""
+MAX_BYTES = 10_000_000
+"""Size that no result of a benchmark reaches."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkResult:
+    """Measurements of a benchmark, their conditions, and changes since an earlier result."""
+
+    rows: list[Measurement]
+    changes: list[Change]
+    """Since an earlier result; empty if none was given."""
+    conditions: dict[str, Any]
+    versions: dict[str, str]
+
+    def mfu(self, row: Measurement) -> float | None:
+        """Compute model FLOPs utilisation; None if the FLOPs are not counted or the peak is unknown."""
+        peak = peak_flops(self.conditions["device"], row.precision)
+        if row.flops_per_token is None or peak is None:
+            return None
+        return row.tokens_per_s * row.flops_per_token / peak
+
+    def to_json(self) -> str:
+        """Serialise to JSON."""
+        return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
+
+    def render(self) -> str:
+        """Render a Markdown table of the measurements, notes, conditions and changes."""
+        facts = {**self.conditions, **self.versions}
+        settings = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
+        notes = "".join(f"- {note}\n" for note in (*NOTES, settings))
+        table = markdown([row.cells(self.mfu(row)) for row in self.rows])
+        return f"{table}\n{notes}" + (f"\n{render_changes(self.changes)}" if self.changes else "")
+
+
+def read_benchmark(path: str | Path) -> BenchmarkResult:
+    """Read a file written by ``BenchmarkResult.to_json``.
+
+    Args:
+        path: the file.
+
+    Returns:
+        The result; its ``rows`` can be the ``earlier`` measurements of ``run_benchmark``.
+
+    Raises:
+        ValueError: the file holds no such result.
+    """
+    path = Path(path)
+    try:
+        content = parse_json(read_bytes(path, max_bytes=MAX_BYTES))
+        rows = [Measurement(**row) for row in content["rows"]]
+        changes = [Change(**change) for change in content["changes"]]
+        kept = {name: value for name, value in content.items() if name not in DROPPED}
+        result = BenchmarkResult(**{**kept, "rows": rows, "changes": changes})
+        result.render()  # fails on values of the wrong type
+        find_changes(rows, rows)
+        return result
+    except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError):
+        raise ValueError(f"{path}: not a result of `attnbench bench`, or of another version") from None
+
+
+def read_earlier(path: Path, conditions: Mapping[str, Any]) -> list[Measurement]:
+    """Read the measurements of an earlier result, or of all results in a folder in order of their names.
+
+    Raises:
+        ValueError: there is none, or one was measured under other ``conditions``; versions may differ.
+    """
+    paths = sorted(path.glob("*.json")) if path.is_dir() else [path]
+    if not paths:
+        raise ValueError(f"--against {path}: this folder has no result files (*.json)")
+    rows: list[Measurement] = []
+    for file in paths:
+        result = read_benchmark(file)
+        for name in {**conditions, **result.conditions}:
+            then, now = result.conditions.get(name), conditions.get(name)
+            if then != now:
+                raise ValueError(f"--against {file}: {name} was {then}, but now it is {now}: not comparable")
+        rows += result.rows
+    return rows

@@ -6,27 +6,44 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from compare.check.convergence import check_convergence
-from compare.check.ensembles import check_ensembles
-from compare.check.experiment_files import REGISTRY, check_registry, check_sources, check_tables
-from compare.check.external_scores import check_external
-from compare.check.findings import CheckResult, ComparedValue, Gap
-from compare.check.likelihoods import check_likelihoods
-from compare.check.not_checked import files_not_read, general_limits, group_by_subject
-from compare.check.other_runs import check_copies, check_shared_settings
-from compare.check.result_fields import DAMAGE, check_name, check_result, check_status
-from compare.check.run_data import CheckedRun, DataCache, read_run
-from compare.check.run_files import check_hashes, check_initial_weights, check_snapshots, check_vocabulary
-from compare.check.selection import check_selection
-from compare.check.stored_run import check_stored
-from compare.check.timings import check_timings
-from compare.check.training_log import check_log
+from compare.check.figures import (
+    DAMAGE,
+    check_external,
+    check_likelihoods,
+    check_name,
+    check_result,
+    check_status,
+    check_timings,
+)
+from compare.check.folder import (
+    REGISTRY,
+    check_convergence,
+    check_copies,
+    check_ensembles,
+    check_registry,
+    check_shared_settings,
+    check_sources,
+    check_tables,
+    files_not_read,
+    general_limits,
+    group_by_subject,
+)
+from compare.check.run_data import CheckedRun, CheckResult, ComparedValue, DataCache, Gap, read_run
+from compare.check.training import (
+    check_hashes,
+    check_initial_weights,
+    check_log,
+    check_selection,
+    check_snapshots,
+    check_stored,
+    check_vocabulary,
+)
 from compare.check.translations import check_against_references, check_weights
 from compare.config.plugins import plugin_problem
 from compare.results.result import Result
 from compare.results.store import read_registry, read_results
 from compare.system.cpu import tune_cpu
-from compare.system.version import code_version
+from compare.system.plugins import code_version
 
 logger = logging.getLogger(__name__)
 Check = Callable[[CheckedRun], Iterable[ComparedValue | Gap]]

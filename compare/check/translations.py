@@ -5,22 +5,19 @@ from collections.abc import Iterator
 
 import torch
 
-from compare.check.findings import ComparedValue, Gap, join_differences
-from compare.check.run_data import CheckedRun
+from compare.check.run_data import CheckedRun, ComparedValue, Gap, join_differences
 from compare.decoding.length_penalty import length_penalties
-from compare.experiment.forced_scoring import score_translations
+from compare.experiment.likelihood import score_translations
 from compare.experiment.prepare import PreparedData
 from compare.experiment.task import task_of
-from compare.results.likelihood_file import read_likelihoods
-from compare.results.selection import read_selection
-from compare.results.speed_file import read_speed
+from compare.results.records import read_likelihoods, read_selection, read_speed
 from compare.results.trained_model import load_model
 from compare.scoring.score import bleu_and_length_ratio
 from compare.system.device import device_name, pick_device
-from compare.system.hints import first_line
-from compare.system.version import code_version
+from compare.system.messages import first_line
+from compare.system.plugins import code_version
 from compare.training.loss import TranslationLoss
-from data.text.lines import read_lines
+from data.text import read_lines
 
 BAD_BLEU = 50.0
 """Validation BLEU below which no model translates a whole test set without a fault."""

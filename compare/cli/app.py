@@ -11,7 +11,7 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from data.text.control_characters import visible, visible_lines
+from data.text import visible, visible_lines
 
 app = typer.Typer(
     name="attnbench",
@@ -70,7 +70,7 @@ def corpus_folder(settings: list[str] | None) -> str:
 def _print_experiments(asked: bool) -> None:
     """Print the experiments that ship with attnbench and stop; called by typer for ``--list``."""
     if asked:
-        from compare.config.shipped import describe_shipped
+        from compare.config.toml import describe_shipped
 
         print_visible("\n".join(f"{each['name']:<20} {each['about']}" for each in describe_shipped()))
         raise typer.Exit
@@ -95,8 +95,7 @@ def load_all_plugins(named: list[str] | None = None) -> None:
     Raises:
         ValueError: a module that ``--plugin`` names cannot be used.
     """
-    from compare.config.plugins import load_plugins, read_plugins
-    from compare.integrations.entry_points import load_installed_plugins
+    from compare.config.plugins import load_installed_plugins, load_plugins, read_plugins
 
     load_installed_plugins()
     load_plugins(read_plugins(named or [], "--plugin"), "--plugin")
@@ -177,7 +176,7 @@ def _run(arguments: list[str] | None) -> int:
         say(f"error: {_one_line(error)}")
         return 2
     except Exception as error:
-        from compare.system.locks import Locked
+        from compare.system.signals import Locked
 
         if isinstance(error, Locked):
             say(f"error: {error}: run the same command again when it has ended")

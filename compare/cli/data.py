@@ -1,4 +1,4 @@
-"""Commands for the user's own corpora: data check, data prepare."""
+"""Commands on corpora: data check, data prepare, data get, data list."""
 
 import json
 import logging
@@ -10,7 +10,11 @@ import typer
 from compare.cli.app import AsJson, Quiet, app, print_visible
 
 if TYPE_CHECKING:
-    from data.text.formats import Source
+    from data.formats import Source
+
+
+# Commands for the user's own corpora: data check, data prepare.
+
 
 logger = logging.getLogger(__name__)
 
@@ -52,9 +56,8 @@ def check(
     Example: attnbench data check corpus.de corpus.en
     """
     from compare.report.corpus import render_check
-    from compare.system.log import show_messages
-    from compare.system.progress import Reporter
-    from data.prepare.checks import check_corpus as compute
+    from compare.system.log import Reporter, show_messages
+    from data.checks import check_corpus as compute
 
     show_messages(quiet=quiet)
     splits, _ = _splits(files or [], src or [], tgt or [], columns, fields, langs)
@@ -107,13 +110,10 @@ def prepare(
     """
     from compare.config.starter import starter_experiment
     from compare.report.corpus import render_summary
-    from compare.system.log import show_messages
-    from compare.system.progress import Reporter
-    from data.prepare.filters import Filters
-    from data.prepare.first_pass import PreparationPlan, run_first_pass
-    from data.prepare.prepare_corpus import prepare_corpus as make
-    from data.prepare.prepare_corpus import summary
-    from data.text.new_folder import check_vacant
+    from compare.system.log import Reporter, show_messages
+    from data.files import check_vacant
+    from data.prepare import Filters, PreparationPlan, run_first_pass, summary
+    from data.prepare import prepare_corpus as make
 
     if out is not None:
         check_vacant(out)
@@ -166,8 +166,8 @@ def prepare(
 
 def _resolve_name(files: list[Path], langs: str, root: Path) -> list[Path]:
     """Return ``files``, or the folder of the named corpus if they are the name of one."""
-    from data.download.named import CORPORA, downloaded_folder
-    from data.prepare.sources import parse_languages
+    from data.fetch import CORPORA, downloaded_folder
+    from data.sources import parse_languages
 
     if len(files) != 1 or str(files[0]) not in CORPORA or files[0].exists():
         return files
@@ -179,7 +179,7 @@ def _splits(
     files: list[Path], src: list[Path], tgt: list[Path], columns: str, fields: str, langs: str
 ) -> "tuple[dict[str, tuple[Source, ...]], tuple[str, str]]":
     """Find the sources of each split, and the two languages, from the command line arguments."""
-    from data.prepare.sources import find_sources, folder_sources, languages, parse_languages
+    from data.sources import find_sources, folder_sources, languages, parse_languages
 
     given_langs = parse_languages(langs) if langs else None
     if len(files) == 1 and files[0].is_dir():
@@ -189,3 +189,53 @@ def _splits(
         return {name: (source,) for name, source in folder.items()}, found_langs
     sources = find_sources(files, src=src, tgt=tgt, columns=columns, fields=fields)
     return {ALL: sources}, given_langs or languages(sources)
+
+
+# Commands for named corpora: data list, data get.
+
+
+Root = Annotated[Path, typer.Option(help="Folder for the corpora and the downloads.")]
+
+
+@data_app.command("list")
+def list_corpora(as_json: AsJson = False) -> int:
+    """List the named corpora.
+
+    --json also lists the URL and hash of every file.
+    """
+    from compare.report.corpus import entries, render_catalogue
+
+    print_visible(json.dumps(entries(), indent=2, ensure_ascii=False) if as_json else render_catalogue())
+    return 0
+
+
+@data_app.command()
+def get(
+    name: Annotated[str, typer.Argument(help="A corpus of `data list`.")],
+    src: Annotated[str, typer.Option(help="Source language [default: the corpus' first pair].")] = "",
+    tgt: Annotated[str, typer.Option(help="Target language.")] = "",
+    root: Root = Path("corpora"),
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print files and URLs, download nothing.")
+    ] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Download a named corpus and write its folder.
+
+    After an interruption, run the same command again to resume.
+
+    Example: attnbench data get multi30k --src en --tgt fr
+    """
+    from compare.report.corpus import addresses, fetched
+    from compare.system.log import show_messages
+
+    if dry_run:
+        files = addresses(name, src, tgt)
+        text = "\n".join(f"{file['file']}  {file['from'][0]}" for file in files)
+        print_visible(json.dumps(files, indent=2) if as_json else text)
+        return 0
+    show_messages(quiet=quiet)
+    folder = fetched(name, src, tgt, root, quiet=quiet)
+    print_visible(json.dumps({"folder": str(folder)}) if as_json else folder)
+    return 0

@@ -9,14 +9,14 @@ from typing import Annotated
 import typer
 
 from compare.cli.app import AsJson, CorpusFolder, Folders, Quiet, app, corpus_folder, print_visible
-from data.text.control_characters import visible
+from data.text import visible
 
 
 def _explain_columns(asked: bool) -> None:
     """Print all columns and stop; called by typer for ``--list-columns``."""
     if asked:
-        from compare.results.column_catalogue import explain_columns
-        from compare.results.markdown import markdown_table
+        from compare.results.columns import explain_columns
+        from compare.results.text import markdown_table
 
         print_visible(markdown_table(explain_columns(), left={"column", "field", "shown", "explanation"}))
         raise typer.Exit
@@ -51,9 +51,8 @@ def table(
 
     Example: attnbench table runs/demo --columns "model,BLEU,train (min)" --format latex
     """
-    from compare.report.tables.ensembles import ensembles_below
-    from compare.report.tables.shapes import TableShape, default_shape, load_table
-    from compare.report.tables.table import render_table, table_form
+    from compare.report.score_tables import ensembles_below
+    from compare.report.table import TableShape, default_shape, load_table, render_table, table_form
     from compare.report.views import refresh_views
     from compare.results.store import load_results
     from compare.system.log import show_messages
@@ -109,8 +108,8 @@ def plot(
 
     Example: attnbench plot runs/demo --sentence "The old woman sleeps." --model bahdanau --out heads.pdf
     """
-    from compare.report.plots.attention import draw_attention
-    from compare.report.plots.registry import ATTENTION, FIGURES, draw_figure
+    from compare.report.attention_plots import draw_attention
+    from compare.report.figures import ATTENTION, FIGURES, draw_figure
     from compare.report.views import draw_plots, refresh_views
     from compare.system.log import show_messages
 
@@ -162,7 +161,7 @@ def _refuse_without_effect(kind: str, given: Sequence[str], out: Path | None) ->
     Raises:
         ValueError: naming the option.
     """
-    from compare.report.plots.registry import ATTENTION
+    from compare.report.figures import ATTENTION
 
     common = ["--out"]
     if kind == "list":

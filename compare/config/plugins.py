@@ -6,18 +6,26 @@ every command that reads the file, or the config.toml of a run, imports them fir
 """
 
 import importlib
+import logging
 import sys
 from collections.abc import Iterable, Iterator
 from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from compare.config.toml_text import read_toml
-from compare.system.hints import abbreviate, first_line
-from compare.system.plugins import PLUGINS, Plugin, RegistryChanges
-from compare.system.version import PACKAGES, distribution_version, hash_sources
+from compare.config.toml import read_toml
+from compare.system.messages import abbreviate, first_line
+from compare.system.plugins import (
+    PACKAGES,
+    PLUGINS,
+    Plugin,
+    RegistryChanges,
+    distribution_version,
+    hash_sources,
+)
 
 SUFFIXES = (*SOURCE_SUFFIXES, *EXTENSION_SUFFIXES)
 """Files that are hashed."""
@@ -124,3 +132,28 @@ def _sources(package: ModuleType) -> Iterator[tuple[Path, Path]]:
     for folder in folders:
         for path in sorted(path for path in folder.rglob("*") if path.name.endswith(SUFFIXES)):
             yield folder.parent, path
+
+
+# Plug-ins that are installed and name themselves: entry points of the group ``attnbench.plugins``.
+
+
+logger = logging.getLogger(__name__)
+
+GROUP = "attnbench.plugins"
+"""Group of the entry points; the value of each is a module."""
+
+
+def load_installed_plugins() -> list[str]:
+    """Import every installed plug-in; one that cannot be used is left out with a warning.
+
+    Returns:
+        The names of the modules that are imported now.
+    """
+    modules = []
+    for module in sorted({point.module for point in entry_points(group=GROUP)}):
+        try:
+            load_plugins([module], "installed")
+            modules.append(module)
+        except ValueError as error:  # a command that does not need it works without it
+            logger.warning(f"left out: {error}")
+    return modules

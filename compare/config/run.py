@@ -1,28 +1,82 @@
 """A resolved run: one model and one seed of an experiment, with every setting decided."""
 
 import dataclasses
-from collections.abc import Sequence
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from compare.config.parse import SECTIONS, absolute_root
-from compare.config.resolve_model import resolve_model, used_plugins
-from compare.config.schema import SCHEMA
+from compare.config.parse import SECTIONS, absolute_root, check_type, suggest_setting
 from compare.config.sections import (
+    EMBEDDED_TRAIN_SIZE,
     BenchConfig,
     BudgetConfig,
     DataConfig,
     DecodeConfig,
     Experiment,
+    ModelConfig,
+    RegularizationConfig,
+    TrainConfig,
     VocabularyConfig,
     run_name,
 )
-from compare.config.toml_text import to_toml
-from compare.config.training_sections import RegularizationConfig, TrainConfig
-from compare.models.registry import TaskName
-from compare.models.resolved_model import ResolvedModel
+from compare.config.toml import SCHEMA, to_toml
+from compare.models.presets import find_preset
+from compare.models.registry import ResolvedModel, TaskName, family_of
 from compare.system.device import has_fast_bf16, pick_device
+from compare.system.messages import abbreviate
+from compare.system.plugins import PLUGINS
+
+# Resolve a ``[[models]]`` table to a model, its preset with its overrides applied, and find its plug-
+# ins.
+
+
+def resolve_model(row: ModelConfig, context: str = "config") -> ResolvedModel:
+    """Apply the overrides of a ``[[models]]`` table to its preset.
+
+    Args:
+        row: the preset's name, the label and the overrides.
+        context: what error messages begin with.
+
+    Raises:
+        ValueError: unknown preset or key (with the nearest one), or a value out of range.
+    """
+    context = f"{context}: models.{row.label}"
+    model = find_preset(row.preset, f"{context}: ").model
+    kinds = model.setting_types()
+    values = {}
+    for key, value in row.overrides.items():
+        if key not in kinds:
+            raise ValueError(f"{context}: unknown key {abbreviate(key)}; {suggest_setting(key, kinds)}")
+        values[key] = check_type(value, kinds[key], f"{context}: {key}")
+    try:
+        return model.override(values)
+    except ValueError as error:
+        raise ValueError(f"{context}: {error}") from None
+
+
+def used_plugins(named: Iterable[str], preset: str, model: ResolvedModel) -> tuple[str, ...]:
+    """List the plug-ins that the results of a model depend on.
+
+    Args:
+        named: those that the experiment's file names.
+        preset: name of the model's preset.
+        model: the model.
+
+    Returns:
+        These, and any imported otherwise that registers the preset, the family or the score of the model, or
+        a metric, which every result has.
+    """
+    family = family_of(model.architecture).config
+    used = {("preset", preset), ("family", family), ("score", model.settings().get("score"))}
+    others = [
+        plugin.module
+        for plugin in PLUGINS.values()
+        if plugin.registered & used or any(kind == "metric" for kind, _ in plugin.registered)
+    ]
+    return tuple(dict.fromkeys([*named, *sorted(others)]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,3 +257,103 @@ def runs_to_toml(runs: Sequence[Run]) -> str:
         del sections["regularization"]
     plugins = dict.fromkeys(name for run in runs for name in run.plugins)
     return to_toml(sections, [run.model_table() for run in runs], list(plugins))
+
+
+# Settings that all rows of one table share, and their hash, which proves it.
+
+
+NOT_SHARED = {
+    "data.root",  # a path of this machine; data_hash covers the content
+    "train.seed",
+    "train.device",
+    "train.deterministic",
+    "train.log_every",
+    "train.checkpoint_every",
+    "train.init_from",  # stands below as what it means
+    "train.init_hash",
+    "train.accumulate",  # the parts of a batch have the sum of its gradients
+    "decode.batch_tokens",  # a translation does not depend on the sentences that are decoded with it
+    "budget.reference",
+}
+"""Settings that rows may differ in, besides [bench] and the model: they change no score, or are the seed."""
+NOT_HASHED = {
+    "task": "translation",
+    "train.average_every": 0,
+    "train.ema": 0.0,
+    "regularization.consistency": "none",
+    "regularization.subword_sampling": 0.0,
+}
+"""Settings that earlier versions did not have, with the value that has their meaning."""
+DECIDED_BY_TIME = {"train.max_updates", "train.valid_every", "train.average_every"}
+"""Settings that a budget of time decides for each model."""
+
+
+def shared_settings(run: Run) -> dict[str, Any]:
+    """Return the settings that every row of a table must share, by "section.key".
+
+    They cover the task, the data, the vocabularies, the training budget, the loss and the decoding procedure.
+    A ``[[models]]`` table can override none of them. Scoring has no settings; its signatures stand in the
+    row.
+    """
+    settings: dict[str, Any] = {"task": run.task} | {
+        name: value
+        for name, value in run.settings().items()
+        if not name.startswith(("model.", "bench.")) and name not in NOT_SHARED
+    }
+    settings["data.train_size"] = _training_pairs(run.data)
+    if run.train.init_from is not None:  # rows that start so stand in no table with rows that do not
+        settings["train.init_from"] = "weights of another run"
+    if run.budget.match == "time":
+        for name in DECIDED_BY_TIME:
+            del settings[name]
+    return settings
+
+
+def _training_pairs(data: DataConfig) -> int | str:
+    """Return ``train_size`` as it enters the hash, which is that of before for what was possible before."""
+    if data.root and data.train_size:
+        return f"the first {data.train_size}"
+    return data.train_size or EMBEDDED_TRAIN_SIZE
+
+
+def settings_hash(run: Run) -> str:
+    """Return the sha256 of the shared settings."""
+    settings = {name: value for name, value in shared_settings(run).items() if NOT_HASHED.get(name) != value}
+    content = json.dumps(settings, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def find_difference(run: Run, other: Run) -> str | None:
+    """Describe the first shared setting in which two runs differ: "train.max_updates: 20, here 60".
+
+    Args:
+        run: the run that is "here".
+        other: the run whose value is named first.
+
+    Returns:
+        The description, or None if all are equal.
+    """
+    here, there = shared_settings(run), shared_settings(other)
+    for name in dict.fromkeys([*there, *here]):
+        if there.get(name) != here.get(name):
+            written = [{"task": each.task, **each.settings()}.get(name) for each in (other, run)]
+            return _describe_difference(name, *written)
+    return None
+
+
+def find_model_difference(run: Run, other: Run) -> str | None:
+    """Describe the first setting of the model in which two runs differ, as ``find_difference`` does.
+
+    Masks are left out: they are files, under another path in each run.
+    """
+    here, there = run.model_table(), other.model_table()
+    for name in dict.fromkeys([*there, *here]):
+        values = there.get(name), here.get(name)
+        if values[0] != values[1] and not all(str(value).endswith(".npy") for value in values):
+            return _describe_difference(f"model.{name}", *values)
+    return None
+
+
+def _describe_difference(name: str, there: Any, here: Any) -> str:
+    there, here = ("nothing" if value is None else value for value in (there, here))
+    return f"{name}: {there}, here {here}"

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from compare.config.toml_text import toml_assignments
+from compare.config.toml import toml_assignments
 from compare.models.presets import find_preset
-from data.prepare.first_pass import FirstPass
+from data.prepare import FirstPass
 
 TOKENS_PER_PAIR = 20
 """Assumed number of target tokens per pair, from which the number of updates is computed."""

@@ -1,7 +1,4 @@
-"""The hypotheses of a beam search.
-
-Shapes: B sentences, K open hypotheses each, C candidates per sentence, V vocabulary, P length penalties.
-"""
+"""The hypotheses of a beam search: best continuations, bookkeeping of beams, n-best lists."""
 
 import math
 from collections.abc import Sequence
@@ -10,9 +7,80 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from compare.decoding.length_penalty import LengthPenalty
-from compare.decoding.topk import best_continuations, is_synchronous
+
+# The best continuations of hypotheses, with ties in a fixed order.
+#
+# Shapes: B sentences, K hypotheses each, V vocabulary.
+
+
+BLOCK = 64
+"""Size of the blocks of adjacent vocabulary entries whose maxima are compared before single entries."""
+
+
+def is_synchronous(device: torch.device) -> bool:
+    """Return whether results are there when a call returns, so that reading a value waits for nothing."""
+    return device.type == "cpu"
+
+
+def best_continuations(scores: Tensor, logp: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Find the ``count`` largest sums of scores (B, K) and logp (B, K, V) per sentence.
+
+    Ties go to the lowest hypothesis k, then to the lowest token v. Only the ``count`` blocks with the largest
+    maxima are searched, since an entry of any other block is preceded by these maxima. Taking maxima costs a
+    tenth of sorting.
+
+    Returns:
+        The sums in descending order, their hypotheses k and their tokens v, (B, count) each.
+    """
+    size = logp.size(2)
+    if size % BLOCK:  # pad copies the tensor even if there is nothing to add
+        logp = pad(logp, (0, -size % BLOCK), value=float("-inf"))
+    width = logp.size(2)
+    blocks = logp.view(len(logp), -1, BLOCK)  # (B, K * blocks per hypothesis, BLOCK)
+    block_scores = scores.repeat_interleave(width // BLOCK, dim=1)
+    chosen = _stable_topk(blocks.amax(2) + block_scores, min(count, blocks.size(1)))[1].sort(dim=1).values
+    sums = blocks.gather(1, chosen.unsqueeze(2).expand(-1, -1, BLOCK))
+    sums = sums + block_scores.gather(1, chosen).unsqueeze(2)
+    best, index = _stable_topk(sums.flatten(1), min(count, scores.size(1) * size))
+    position = chosen.gather(1, index // BLOCK) * BLOCK + index % BLOCK  # k * width + v
+    return best, position // width, (position % width).clamp(max=size - 1)  # padding has score -inf
+
+
+def _stable_topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Find the ``count`` largest values of the last dimension, in descending order, and their indices.
+
+    Equal values are ordered by index. ``torch.topk`` leaves open the order of equal values, and which of them
+    it returns if they do not all fit. One value more than needed shows the latter case, which is rare: these
+    rows are sorted as a whole. A GPU sorts all rows: that takes less time than to wait for the answer.
+    """
+    if count == 1:
+        best = values.max(dim=-1, keepdim=True)  # documented to return the first of equal values
+        return best.values, best.indices
+    if not is_synchronous(values.device):
+        top, index = values.sort(stable=True, descending=True)
+        return top[..., :count], index[..., :count]
+    size = values.size(-1)
+    top, index = values.topk(min(count + 1, size))
+    if size > count:
+        tied = (top[..., count - 1] == top[..., count]) & top[..., count].isfinite()
+        if tied.any():
+            top[tied], index[tied] = (
+                part[..., : count + 1] for part in values[tied].sort(stable=True, descending=True)
+            )
+        top, index = top[..., :count], index[..., :count]
+    by_index = index.argsort(dim=-1)
+    top, index = top.gather(-1, by_index), index.gather(-1, by_index)
+    order = top.argsort(dim=-1, descending=True, stable=True)
+    return top.gather(-1, order), index.gather(-1, order)
+
+
+# The hypotheses of a beam search.
+#
+# Shapes: B sentences, K open hypotheses each, C candidates per sentence, V vocabulary, P length penalties.
+
 
 COMPACT_SHARE = 0.8
 """Finished sentences are dropped once the share of unfinished ones in the batch falls below this."""
@@ -176,3 +244,83 @@ class Beams:
         reachable = self.scores.max(dim=1, keepdim=True).values / self.largest.to(self.scores.dtype)
         cannot_improve = (self.best_scores[self.rows] >= reachable).all(dim=1)
         self.open &= ~(cannot_improve | (self.ended >= self.beam) | (self.time > self.limits))
+
+
+# The N best ended hypotheses of a beam search.
+#
+# Shapes: B sentences, C candidates per sentence, P length penalties, N hypotheses kept.
+
+
+class NBestBeams(Beams):
+    """Beams that keep the N best ended hypotheses of every sentence under each penalty.
+
+    A sentence is finished as in ``Beams``, but no earlier than no open hypothesis can exceed its N-th best:
+    ``best_scores`` holds the scores of these. What follows the point where ``Beams`` would have stopped
+    cannot exceed the best, so the best of N is the hypothesis that ``Beams`` finds.
+    """
+
+    def __init__(
+        self,
+        limits: Tensor,
+        beam: int,
+        steps: int,
+        special: SpecialIds,
+        penalties: Sequence[LengthPenalty],
+        device: torch.device,
+        *,
+        n_best: int,
+    ) -> None:
+        super().__init__(limits, beam, steps, special, penalties, device)
+        shape = (limits.size(0), len(penalties), n_best)
+        self.kept_scores = torch.full(shape, float("-inf"), device=device)
+        self.kept_tokens = torch.zeros((*shape, steps), dtype=torch.long, device=device)
+        self.kept_lengths = torch.zeros(shape, dtype=torch.long, device=device)
+
+    def n_best(self) -> list[list[list[Hypothesis]]]:
+        """Return for each penalty and sentence its ended hypotheses, the best first, at most N.
+
+        Raises:
+            ValueError: the hypotheses of a sentence ended with probability 0.
+        """
+        parts = self.kept_tokens, self.kept_lengths, self.kept_scores
+        found = [
+            [
+                [
+                    Hypothesis(ids[:length], score)
+                    for ids, length, score in zip(*kept, strict=True)
+                    if score > -math.inf
+                ]
+                for kept in zip(*sentences, strict=True)
+            ]
+            for sentences in zip(*(part.transpose(0, 1).tolist() for part in parts), strict=True)
+        ]
+        if not all(map(all, found)):
+            raise ValueError(NEVER_ENDS)
+        return found
+
+    def _finish(self, ends: Tensor, scores: Tensor, parents: Tensor) -> None:
+        """Merge the hypotheses that end now, (B, C), into those kept; of equal scores the earlier ones stay.
+
+        Those that end at the same step are in the order of search: by score, then by parent, then by token.
+        """
+        if self.synchronous and not ends.any():
+            return
+        self.ended += ends.sum(dim=1)
+        values = scores.masked_fill(~ends, float("-inf")).unsqueeze(1)  # (B, 1, C)
+        values = values / self.divisors[self.time].to(values.dtype).unsqueeze(1)  # (B, P, C)
+        kept_scores = self.kept_scores.to(values.dtype)  # (all, P, N)
+        penalties, size = kept_scores.shape[1:]
+        together = torch.cat((kept_scores[self.rows], values), dim=2)
+        ordered, order = together.sort(dim=2, descending=True, stable=True)
+        chosen = order[:, :, :size]
+        ended_tokens = self.tokens.take_along_dim(parents.unsqueeze(2), dim=1)  # (B, C, steps)
+        tokens = torch.cat(
+            (self.kept_tokens[self.rows], ended_tokens.unsqueeze(1).expand(-1, penalties, -1, -1)), dim=2
+        )
+        lengths = torch.cat(
+            (self.kept_lengths[self.rows], torch.full_like(values, self.time, dtype=torch.long)), dim=2
+        )
+        self.kept_scores = kept_scores.index_copy(0, self.rows, ordered[:, :, :size])
+        self.kept_tokens[self.rows] = tokens.take_along_dim(chosen.unsqueeze(3), dim=2)
+        self.kept_lengths[self.rows] = lengths.take_along_dim(chosen, dim=2)
+        self.best_scores = self.kept_scores[:, :, -1]

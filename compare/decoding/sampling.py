@@ -12,8 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compare.decoding.beams import COMPACT_SHARE, LOOK_EVERY, NAN_SCORES, Hypothesis, SpecialIds, token_logp
-from compare.decoding.topk import is_synchronous
+from compare.decoding.beams import (
+    COMPACT_SHARE,
+    LOOK_EVERY,
+    NAN_SCORES,
+    Hypothesis,
+    SpecialIds,
+    is_synchronous,
+    token_logp,
+)
 from compare.protocol import EncoderDecoder, keep
 
 MAX_SEED = 2**32

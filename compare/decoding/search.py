@@ -5,15 +5,20 @@ batch: limits are per sentence, ties go to the lowest id.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
 
-from compare.decoding.beams import Beams, Hypothesis, SpecialIds
+from compare.decoding.beams import Beams, Hypothesis, NBestBeams, SpecialIds
 from compare.decoding.length_penalty import NO_PENALTY, LengthPenalty
-from compare.decoding.n_best import NBestBeams
+from compare.decoding.sampling import Sampling, sample
 from compare.protocol import EncoderDecoder, keep, select
+from data.encode import Ints
+from data.vocabulary import BOS, EOS, PAD
+
+if TYPE_CHECKING:
+    from compare.models.registry import Model
 
 __all__ = ["Hypothesis", "SpecialIds", "search", "search_all", "search_n_best"]
 
@@ -154,3 +159,143 @@ def _search(model: EncoderDecoder[Any, Any], src: Tensor, src_mask: Tensor, beam
             memory, state = keep(memory, rows), keep(state, rows)
         if beams.beam > 1:
             state = select(state, parents)
+
+
+# The searches that a ``Translator`` runs on batches; other processes receive them by pickle.
+#
+# Shapes: B sentences, S source positions.
+
+
+SPECIAL = SpecialIds(pad=PAD, bos=BOS, eos=EOS)
+
+
+class BatchSearch(Protocol):
+    """Search of one batch; other processes receive it by pickle."""
+
+    def __call__(
+        self, model: "Model", src: Tensor, src_mask: Tensor, *, limits: Tensor, rows: Ints
+    ) -> list[list[Any]]:
+        """Search; ``rows`` are the positions of the sentences in the call.
+
+        Returns:
+            One or more lists with one entry per sentence.
+        """
+
+
+def find_best(
+    model: "Model",
+    src: Tensor,
+    src_mask: Tensor,
+    *,
+    limits: Tensor,
+    rows: Ints,
+    beam_size: int,
+    penalties: Sequence[LengthPenalty],
+) -> list[list[Hypothesis]]:
+    """Find the best hypothesis under each penalty: one list per penalty; see ``search_all``."""
+    return search_all(
+        model, src, src_mask, limits=limits, special=SPECIAL, beam_size=beam_size, penalties=penalties
+    )
+
+
+def find_n_best(
+    model: "Model",
+    src: Tensor,
+    src_mask: Tensor,
+    *,
+    limits: Tensor,
+    rows: Ints,
+    beam_size: int,
+    n_best: int,
+    penalty: LengthPenalty,
+) -> list[list[list[Hypothesis]]]:
+    """Find the best hypotheses of each sentence; see ``search_n_best``."""
+    found = search_n_best(
+        model,
+        src,
+        src_mask,
+        limits=limits,
+        special=SPECIAL,
+        beam_size=beam_size,
+        n_best=n_best,
+        penalty=penalty,
+    )
+    return [found]
+
+
+def draw_samples(
+    model: "Model",
+    src: Tensor,
+    src_mask: Tensor,
+    *,
+    limits: Tensor,
+    rows: Ints,
+    sampling: Sampling,
+    number: int,
+    repeats: Sequence[int],
+) -> list[list[list[Hypothesis]]]:
+    """Draw hypotheses of each sentence; see ``sample``."""
+    found = sample(
+        model,
+        src,
+        src_mask,
+        limits=limits,
+        special=SPECIAL,
+        sampling=sampling,
+        number=number,
+        repeats=[repeats[row] for row in rows],
+    )
+    return [found]
+
+
+# Generation of translations from tensors, by search or by sampling.
+
+
+def generate(
+    model: EncoderDecoder[Any, Any],
+    src: Tensor,
+    src_mask: Tensor,
+    *,
+    limits: Tensor | int,
+    special: SpecialIds,
+    beam_size: int | None = None,
+    n_best: int = 1,
+    penalty: LengthPenalty = NO_PENALTY,
+    sampling: Sampling | None = None,
+) -> list[list[Hypothesis]]:
+    """Translate a batch; ``Translator.generate`` does so with text.
+
+    Args:
+        model: the model, in eval mode.
+        src: source ids with their end of sentence, padded on the right, (B, S).
+        src_mask: True at real source tokens, (B, S).
+        limits: maximum length of each translation, end of sentence not counted, (B,); or one number for all.
+        special: ids of padding, begin and end of sentence.
+        beam_size: open hypotheses per sentence of beam search; None: ``n_best``, so that 1 is greedy search.
+        n_best: hypotheses per sentence.
+        penalty: the length penalty of beam search.
+        sampling: draw ``n_best`` samples per sentence instead of searching.
+
+    Returns:
+        For each sentence its hypotheses: those of ``search_n_best``, the best first, or the samples of
+        ``sample``, as drawn.
+
+    Raises:
+        ValueError: options that do not go together, or as ``search_n_best`` and ``sample``.
+    """
+    if isinstance(limits, int):
+        limits = torch.full((src.size(0),), limits, device=src.device)
+    if sampling is None:
+        return search_n_best(
+            model,
+            src,
+            src_mask,
+            limits=limits,
+            special=special,
+            beam_size=n_best if beam_size is None else beam_size,
+            n_best=n_best,
+            penalty=penalty,
+        )
+    if beam_size is not None or penalty != NO_PENALTY:
+        raise ValueError("sampling has no beam_size and no length penalty: leave them out, or sampling")
+    return sample(model, src, src_mask, limits=limits, special=special, sampling=sampling, number=n_best)

@@ -14,15 +14,14 @@ from torch import Tensor
 
 from compare.attention.sentence_attention import SentenceAttention
 from compare.config.sections import EXTRA_TOKENS, MAX_BEAM_SIZE, DecodeConfig
-from compare.decoding.batch_search import BatchSearch, draw_samples, find_best, find_n_best
 from compare.decoding.length_penalty import LengthPenalty, length_penalties
 from compare.decoding.sampling import Sampling, count_repeats
-from compare.decoding.search import Hypothesis
-from compare.system.decoding_copy import decoding_copy
+from compare.decoding.search import BatchSearch, Hypothesis, draw_samples, find_best, find_n_best
+from compare.system.device import decoding_copy
 from compare.system.distributed import SINGLE, Processes
-from data.batch import make_source_batch
-from data.loader import decode_batches
-from data.sequences import Ints
+from compare.system.measure import timed
+from data.batches import decode_batches, make_source_batch
+from data.encode import Ints
 from data.vocabulary import BOS, EOS, UNK, VocabularyPair
 
 if TYPE_CHECKING:
@@ -335,3 +334,46 @@ class Translator:
 def _array(weights: Tensor) -> NDArray[np.float32]:
     array: NDArray[np.float32] = weights.float().cpu().numpy()
     return array
+
+
+# Workloads of timing the decoding of text: many lines together, and single lines for latency.
+
+
+class DecodingWork:
+    """Decoding of all lines; tokenisation of the source is part of the work."""
+
+    def __init__(self, translator: Translator, lines: Sequence[str], beam_size: int) -> None:
+        """Prepare the workload.
+
+        Args:
+            translator: the model.
+            lines: source sentences.
+            beam_size: hypotheses per sentence.
+        """
+        self.translator, self.lines, self.beam_size = translator, lines, beam_size
+        self.tokens = 0
+        """Tokens of the translations, end of sentence included; known after the first call."""
+
+    def __call__(self) -> None:
+        """Decode all lines."""
+        hypotheses = self.translator.search(self.lines, self.beam_size)
+        self.tokens = sum(len(hypothesis.tokens) + 1 for hypothesis in hypotheses)
+
+
+class LatencyWork:
+    """Decoding of lines one at a time, each of which is timed alone."""
+
+    def __init__(self, translator: Translator, lines: Sequence[str], beam_size: int) -> None:
+        """Prepare the workload; the arguments are those of ``DecodingWork``."""
+        self.device = translator.device
+        self.searches = [partial(translator.search, [line], beam_size) for line in lines]
+        self.ms: list[list[float]] = []
+        """Milliseconds per line of each call."""
+
+    def warm_up(self) -> None:
+        """Decode the first line."""
+        self.searches[0]()
+
+    def __call__(self) -> None:
+        """Decode every line, and keep the time of each."""
+        self.ms.append([1e3 * timed(search, self.device) for search in self.searches])

@@ -15,20 +15,16 @@ from compare.config.sections import BudgetConfig
 from compare.experiment.convergence_file import read_convergence
 from compare.experiment.prepare import PreparedData
 from compare.experiment.task import task_of
-from compare.experiment.timing.speed_figures import Figures, log_speed, speed_figures
-from compare.models.flops import train_flops_per_token
-from compare.models.meta_model import build_meta_model
-from compare.models.registry import Architecture
-from compare.results.external_file import external_columns
-from compare.results.likelihood_file import read_likelihoods
-from compare.results.run_folder import RunFolder
-from compare.results.speed_file import read_speed
+from compare.experiment.timing import Figures, log_speed, speed_figures
+from compare.models.registry import Architecture, build_meta_model, train_flops_per_token
+from compare.results.records import read_likelihoods, read_speed
+from compare.results.run_folder import RunFolder, external_columns
 from compare.results.store import Result
 from compare.training.metrics_log import ensure_complete, read_metrics
 from compare.training.serialization import load_weights, set_weights
 from compare.training.validation import perplexity
+from data.batches import BatchStream
 from data.corpus import Corpus
-from data.loader import BatchStream
 
 logger = logging.getLogger(__name__)
 

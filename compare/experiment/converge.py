@@ -9,24 +9,22 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from compare.experiment.budget.updates import with_updates
+from compare.experiment.budget import with_updates
 from compare.experiment.convergence_file import Convergence, read_convergence, write_convergence
-from compare.experiment.experiment_folder import begin_run, lowest_seeds
+from compare.experiment.folder import begin_run, lowest_seeds
 from compare.experiment.prepare import PreparedData, prepare_data
-from compare.experiment.run_one import train_model
+from compare.experiment.run import train_model
 from compare.experiment.task import task_of
 from compare.results.run_folder import RunFolder
-from compare.results.store import read_result, read_results, save_result, write_json_lines
-from compare.results.write_protection import refuse_writing
+from compare.results.store import read_result, read_results, refuse_writing, save_result, write_json_lines
 from compare.system.cpu import tune_cpu
-from compare.system.hints import first_line
-from compare.system.locks import Locked, lock_folder
-from compare.system.log import log_to_file
-from compare.system.memory import is_out_of_memory
-from compare.system.progress import Reporter
+from compare.system.log import Reporter, log_to_file
+from compare.system.measure import is_out_of_memory
+from compare.system.messages import first_line
+from compare.system.signals import Locked, lock_folder
 from compare.training.metrics_log import read_metrics
 from compare.training.trainer import TrainingDiverged
-from data.text.files import remove_leftovers
+from data.files import remove_leftovers
 
 logger = logging.getLogger(__name__)
 

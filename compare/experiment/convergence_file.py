@@ -7,8 +7,8 @@ from math import isclose
 from pathlib import Path
 
 from compare.config.parse import check_type
-from compare.system.hints import abbreviate
-from data.text.files import parse_json, read_bytes, write_atomically
+from compare.system.messages import abbreviate
+from data.files import parse_json, read_bytes, write_atomically
 
 NAME = "convergence.json"
 MAX_BYTES = 1_000_000

@@ -1,21 +1,187 @@
-"""What a call would run: settings, folder and data are checked, and nothing is written."""
+"""Dry run and estimate of the cost of an experiment; nothing is written."""
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import torch
+
 from compare.config.run import Run
 from compare.config.sections import Experiment
-from compare.experiment.budget.match import match_budget
-from compare.experiment.estimate import RunEstimate, estimate_runs
-from compare.experiment.experiment_folder import open_registry, refuse_other_settings
-from compare.experiment.initial_weights import ensure_initial_weights_fit
-from compare.experiment.prepare import PreparedData, ensure_models_fit, prepare_data
-from compare.experiment.requested_runs import RequestedRuns
-from compare.experiment.run_all import InTurn, Launcher, check_settings
+from compare.experiment.budget import match_budget
+from compare.experiment.compute_result import training_flops
+from compare.experiment.folder import RequestedRuns, open_registry, refuse_other_settings
+from compare.experiment.prepare import (
+    PreparedData,
+    ensure_initial_weights_fit,
+    ensure_models_fit,
+    prepare_data,
+)
+from compare.experiment.run import InTurn, Launcher, check_settings
+from compare.models.registry import build, build_meta_model, training_bytes
+from compare.optim import build_optimizer
 from compare.results.run_folder import RunFolder
-from compare.system.cpu import tune_cpu
+from compare.results.store import read_result
+from compare.system.cpu import set_numerics, tune_cpu
+from compare.system.measure import is_out_of_memory
+from compare.training.consistency import training_loss
+from compare.training.loss import TranslationLoss
+from compare.training.metrics_log import read_metrics
+from compare.training.step import add_gradients, update_weights
+
+# Estimate of what runs will take: weights, memory, updates and time, from a short measurement.
+
+
+PART_FLOPS = {"cpu": 1e10, "cuda": 1e13}
+"""Work of a timed forward and backward pass by kind of device: some tenths of a second."""
+MAX_SENTENCE_PARTS = 10
+"""A model is not timed if a single sentence takes this many times ``PART_FLOPS``."""
+MAX_CPU_BYTES = 4e9
+"""A model with more memory for its weights and their training is not timed on a processor."""
+MEASURED_S = 0.5
+"""Seconds from which on no further update is timed."""
+MAX_TIMED = 3
+"""Updates that are timed at most, after one of warm-up."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunEstimate:
+    """One run, and what it is expected to take."""
+
+    name: str
+    """<label>-seed<k>."""
+    status: str
+    """new, unfinished, done or failed."""
+    params: int
+    """Trained weights."""
+    memory_bytes: int
+    """Weights, gradients, the two moments of AdamW and a moving average if there is one; activations, of two
+    passes with consistency regularisation, come on top."""
+    updates: int
+    """Updates of the whole training."""
+    updates_left: int
+    """Updates that the run would still do; fewer if patience stops it."""
+    train_s: float | None
+    """Seconds of these updates, without validation, translation and timing; None: could not be measured."""
+
+
+def estimate_runs(runs: Sequence[RunFolder], prepared: PreparedData) -> list[RunEstimate]:
+    """Estimate every run, by some updates of each model with fresh weights on this machine.
+
+    Args:
+        runs: the runs, resolved.
+        prepared: their data.
+    """
+    models = {run.run.label: run.run for run in runs}
+    sizes = {label: _count_weights(run, prepared) for label, run in models.items()}
+    seconds = {
+        label: _seconds_per_update(run, prepared, sizes[label]["memory_bytes"])
+        for label, run in models.items()
+    }
+    return [_estimate(run, sizes[run.run.label], seconds[run.run.label]) for run in runs]
+
+
+def total_seconds(estimates: Sequence[RunEstimate]) -> float | None:
+    """Add the seconds of all runs; None if those of one are unknown."""
+    known = [each.train_s for each in estimates if each.train_s is not None]
+    return sum(known) if len(known) == len(estimates) else None
+
+
+def _estimate(folder: RunFolder, size: Mapping[str, int], seconds: float | None) -> RunEstimate:
+    """Describe one run; its model takes ``seconds`` per update."""
+    status, done = "new", 0
+    if folder.config.is_file():
+        status = read_result(folder.folder).status
+        if status == "unfinished" and folder.metrics.is_file():
+            done = max((line["update"] for line in read_metrics(folder.metrics)), default=0)
+    updates = folder.run.train.max_updates
+    left = updates - done if status in ("new", "unfinished") else 0
+    return RunEstimate(
+        name=folder.run.name,
+        status=status,
+        updates=updates,
+        updates_left=left,
+        train_s=None if seconds is None else left * seconds,
+        **size,
+    )
+
+
+def _count_weights(run: Run, prepared: PreparedData) -> dict[str, int]:
+    """Count weights and bytes without allocating the model."""
+    model = build_meta_model(run.model.architecture, *prepared.vocabulary_sizes)
+    return {
+        "params": sum(parameter.numel() for parameter in model.parameters()),
+        "memory_bytes": training_bytes(model, ema=run.train.ema > 0),
+    }
+
+
+def _seconds_per_update(run: Run, prepared: PreparedData, memory_bytes: int) -> float | None:
+    """Time some updates; None if the device of the run is not here, or the model too large for a short look.
+
+    Of a batch that would take long, one of equal parts is computed, and its time is multiplied.
+    """
+    device = torch.device(run.train.device)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        return None
+    if device.type == "cpu" and memory_bytes > MAX_CPU_BYTES:
+        return None
+    set_numerics(device, deterministic=run.train.deterministic)
+    flops = training_flops(run.model.architecture, prepared=prepared, passes=run.regularization.passes)
+    counts = prepared.stream.token_counts(1)
+    tokens = float(counts.sum())
+    per_update = flops * tokens / len(counts)
+    part_flops = PART_FLOPS.get(device.type, PART_FLOPS["cuda"])
+    if flops * tokens / len(prepared.train) > MAX_SENTENCE_PARTS * part_flops:
+        return None
+    parts = max(run.train.accumulate, ceil(per_update / part_flops))
+    rng = torch.get_rng_state()
+    try:
+        torch.manual_seed(run.train.seed)
+        model = build(run.model.architecture, *prepared.vocabulary_sizes).to(device)
+        criterion = training_loss(model, run.train.label_smoothing, run.regularization)
+        return _time_updates(run, criterion, prepared, parts)
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        return None
+    finally:
+        torch.set_rng_state(rng)
+
+
+def _time_updates(run: Run, criterion: TranslationLoss, prepared: PreparedData, parts: int) -> float:
+    """Return the mean seconds per update, of which one part of ``parts`` is computed."""
+    device = torch.device(run.train.device)
+    optimizer = build_optimizer(criterion.parameters(), run.model.optim)
+    criterion.train()
+    spent: list[float] = []
+    for batch in prepared.stream.global_batches(1, accumulate=parts):
+        of_batch = len(batch.parts)  # fewer where a batch has fewer sentences
+        part = batch.parts[0].to(device)
+        start = time.perf_counter()
+        add_gradients(criterion, part, tokens=part.tgt_tokens, precision=run.train.precision)
+        _wait(device)
+        middle = time.perf_counter()
+        update_weights(criterion, optimizer, run.train.clip_norm)
+        _wait(device)
+        spent.append((middle - start) * of_batch + time.perf_counter() - middle)
+        timed = spent[1:]  # the first is warm-up
+        if len(timed) >= MAX_TIMED or (timed and sum(spent) / of_batch > MEASURED_S):
+            break
+    timed = spent[1:] or spent
+    return sum(timed) / len(timed)
+
+
+def _wait(device: torch.device) -> None:
+    """Wait until a GPU has done its work."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+# What a call would run: settings, folder and data are checked, and nothing is written.
 
 
 def dry_run(

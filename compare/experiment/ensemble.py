@@ -8,28 +8,27 @@ from typing import cast
 from compare.decoding.ensemble import Ensemble
 from compare.decoding.length_penalty import length_penalties
 from compare.decoding.translator import Translator
-from compare.experiment.forced_scoring import score_translations
+from compare.experiment.likelihood import score_translations
 from compare.experiment.prepare import load_corpus
-from compare.experiment.select_penalty import search_penalty
-from compare.results.ensemble_file import (
+from compare.experiment.task import search_penalty
+from compare.results.records import (
+    ENSEMBLE,
     FOLDER,
-    NAME,
+    SELECTION,
     EnsembleResult,
     hash_members,
     read_ensemble,
     write_ensemble,
 )
-from compare.results.record_check import can_name_folder
+from compare.results.result import can_name_folder
 from compare.results.run_folder import RunFolder
-from compare.results.selection import NAME as SELECTION
-from compare.results.store import Result, read_results
+from compare.results.store import Result, read_results, refuse_writing
 from compare.results.trained_model import load_ensemble
-from compare.results.write_protection import refuse_writing
 from compare.scoring.score import all_metrics, score_texts
-from compare.system.hints import abbreviate
-from compare.training.file_names import WEIGHTS
+from compare.system.messages import abbreviate
+from compare.training.serialization import WEIGHTS
 from data.corpus import Corpus, Pairs
-from data.text.files import hash_file, write_atomically
+from data.files import hash_file, write_atomically
 
 logger = logging.getLogger(__name__)
 MAX_NAME = 100
@@ -77,7 +76,7 @@ def run_ensemble(
         raise ValueError(
             f"{abbreviate(name)} cannot name a folder of at most {MAX_NAME} characters: choose another --name"
         )
-    path = folder / FOLDER / name / NAME
+    path = folder / FOLDER / name / ENSEMBLE
     if path.exists():
         found = read_ensemble(path)
         if found.members_hash == hash_members(hashes.values()):

@@ -17,22 +17,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from compare.config.run import Run
-from compare.config.shared_settings import settings_hash
+from compare.config.run import Run, settings_hash
 from compare.experiment.converge import LONGER
 from compare.experiment.convergence_file import NAME as CONVERGENCE
-from compare.experiment.experiment_folder import EXTENDED, EXTENSION, open_registry
+from compare.experiment.folder import EXTENDED, EXTENSION, open_registry
 from compare.experiment.prepare import prepare_data
-from compare.experiment.run_all import InTurn, Launcher
-from compare.results.ensemble_file import FOLDER as ENSEMBLES
+from compare.experiment.run import InTurn, Launcher
+from compare.results.records import FOLDER as ENSEMBLES
 from compare.results.run_folder import RunFolder
-from compare.results.store import Result, read_registry, read_result, read_results, write_json_lines
-from compare.results.write_protection import refuse_writing
+from compare.results.store import (
+    Result,
+    read_registry,
+    read_result,
+    read_results,
+    refuse_writing,
+    write_json_lines,
+)
 from compare.system.cpu import tune_cpu
-from compare.system.locks import lock_folder
-from compare.system.progress import Reporter
-from compare.training.file_names import CHECKPOINTS, STATE
-from data.text.files import remove_leftovers, write_atomically
+from compare.system.log import Reporter
+from compare.system.signals import lock_folder
+from compare.training.serialization import CHECKPOINTS, STATE
+from data.files import remove_leftovers, write_atomically
 
 logger = logging.getLogger(__name__)
 

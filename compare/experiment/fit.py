@@ -11,25 +11,17 @@ from typing import Any
 from compare.config.parse import load_experiment
 from compare.config.starter import starter_experiment
 from compare.decoding.translator import Translator
-from compare.experiment.run_all import run_experiment
+from compare.experiment.run import run_experiment
 from compare.models.presets import list_presets
 from compare.results.run_folder import RunFolder
+from compare.results.store import check_output_folder
 from compare.results.trained_model import load_model
-from compare.results.write_protection import check_output_folder
-from compare.system.hints import abbreviate
-from compare.system.locks import LOCK, Locked, lock_folder
-from compare.system.progress import Reporter
-from data.prepare.first_pass import PreparationPlan, run_first_pass
-from data.prepare.prepare_corpus import MANIFEST, prepare_corpus, summary
-from data.text.files import (
-    hash_file,
-    json_bytes,
-    parse_json,
-    read_bytes,
-    temporary_path,
-    write_atomically,
-)
-from data.text.formats import Records
+from compare.system.log import Reporter
+from compare.system.messages import abbreviate
+from compare.system.signals import LOCK, Locked, lock_folder
+from data.files import hash_file, json_bytes, parse_json, read_bytes, temporary_path, write_atomically
+from data.formats import Records
+from data.prepare import MANIFEST, PreparationPlan, prepare_corpus, run_first_pass, summary
 
 logger = logging.getLogger(__name__)
 

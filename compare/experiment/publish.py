@@ -3,33 +3,251 @@
 import dataclasses
 import hashlib
 import json
+import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from compare.config.run import Run, runs_to_toml
-from compare.config.schema import SCHEMA
-from compare.experiment.add_to_published import find_kept_ensembles, merge_registries, read_kept
+from compare.config.run import Run, find_difference, find_model_difference, runs_to_toml
+from compare.config.toml import SCHEMA, toml_assignments
 from compare.experiment.convergence_file import NAME as CONVERGENCE
 from compare.experiment.convergence_file import read_convergence, to_json
-from compare.experiment.published_config import MAX_BYTES, corpus_name, published_config, without_path
-from compare.experiment.source_note import EXPERIMENT, source_note
+from compare.experiment.folder import EXTENDED
 from compare.experiment.task import task_of
 from compare.experiment.tune.description import DESCRIPTION
 from compare.experiment.tune.trial_log import TRIALS
-from compare.results.ensemble_file import FOLDER as ENSEMBLES
-from compare.results.ensemble_file import NAME as ENSEMBLE
-from compare.results.ensemble_file import EnsembleResult, read_ensemble, write_ensemble
-from compare.results.run_folder import RunFolder
-from compare.results.selection import NAME as SELECTION
-from compare.results.store import Result, read_result, read_results
-from compare.system.version import code_version
-from compare.training.file_names import CHECKPOINTS
-from data.text.compression import pack_gzip, read_decompressed
-from data.text.files import hash_file, read_bytes
-from data.text.new_folder import check_vacant, new_folder
+from compare.results.records import ENSEMBLE, SELECTION, EnsembleResult, read_ensemble, write_ensemble
+from compare.results.records import FOLDER as ENSEMBLES
+from compare.results.run_folder import MASKS, RunFolder
+from compare.results.store import Result, extended_from, read_registry, read_result, read_results
+from compare.results.text import escape_markdown
+from compare.system.plugins import code_version
+from compare.training.serialization import CHECKPOINTS
+from data.files import check_vacant, hash_file, new_folder, read_bytes
+from data.text import pack_gzip, read_decompressed
 from data.vocabulary import FILE_NAME
+
+# Settings of a published run: names stand in place of the paths of this machine.
+
+
+MAX_BYTES = 1_000_000_000
+"""Size that no file of a run other than its weights reaches."""
+INIT_LINE = re.compile(r'^(?P<key>init_from\s*=\s*)(?P<path>".*")$', re.MULTILINE)
+MASK_LINE = re.compile(rf'^(?P<key>{"|".join(MASKS)})\s*=\s*".*\.npy"$', re.MULTILINE)
+ROOT_LINE = re.compile(r"^root\s*=.*$", re.MULTILINE)
+
+
+def published_config(run: RunFolder) -> bytes:
+    """Return the content of config.toml, with names in place of the paths of the corpus and of masks."""
+    text = read_bytes(run.config, max_bytes=MAX_BYTES).decode()
+    text = MASK_LINE.sub(lambda match: f'{match["key"]} = "{match["key"]}.npy"', text)
+    return without_path(text, corpus_name(run.run.data.root)).encode()
+
+
+def corpus_name(root: str) -> str:
+    """Return the last part of ``data.root``, which does not depend on the machine; empty: built in."""
+    return (Path(root).name or "corpus") if root else ""
+
+
+def without_path(config: str, corpus: str) -> str:
+    """Replace ``data.root`` in the text of a config by the name of the corpus, and shorten ``init_from``."""
+    (line,) = toml_assignments({"root": corpus})
+    text = ROOT_LINE.sub(lambda _: line, config, count=1)
+    return INIT_LINE.sub(lambda match: f"{match['key']}{_last_parts(match['path'])}", text, count=1)
+
+
+def _last_parts(path: str) -> str:
+    """Return the last two parts of a path in TOML, "experiment/run"; any other text as it is."""
+    return json.dumps("/".join(Path(json.loads(path)).parts[-2:]), ensure_ascii=False)
+
+
+# The README of a published experiment: what it is, where it comes from, how to show and check it.
+
+
+EXPERIMENT = "experiment.toml"
+"""The file of a published folder with the settings of all models."""
+NOTE = """# {name}
+
+Results of an experiment{with_translations}, published by `attnbench publish`. There are no weights.
+
+- Corpus: {corpus}
+- Runs: {runs}
+- Made with: {conditions}
+- Made again by: `attnbench run {experiment} --seeds {seeds}{root} --out OUT`
+
+Each run has its settings (`config.toml`), training log (`metrics.jsonl`), raw timings (`speed.json`), result
+(`result.json`, with the sha256 of every file's content), vocabularies{and_translations} (`.gz`), and where
+they were measured the likelihood of the references (`perplexity.json`) and scores by metrics from outside
+(`external.json`). Ensembles of runs, if there are any, have theirs in `ensembles`.
+{missing}{where}In this folder:
+
+    attnbench table .
+    attnbench check .{root}
+    attnbench report .{root} --out report.html
+{score}"""
+MISSING = """Until the runs that are left out have ended and been published, `attnbench check` reports them
+as missing and exits with 1.
+"""
+
+
+def source_note(
+    name: str,
+    results: Sequence[Result],
+    runs: Sequence[RunFolder],
+    corpus: str,
+    left_out: Sequence[str] = (),
+) -> str:
+    """Write the README of a published folder.
+
+    Args:
+        name: the name of the folder.
+        results: the results of all runs.
+        runs: the folders of those that have begun.
+        corpus: the name of the corpus; empty: the built-in one.
+        left_out: names of the runs that had not ended and are not in the folder.
+    """
+    data, (first_test, *_) = runs[0].run.data, [*runs[0].tests, "test"]
+    hashes = "".join(f"; sha256 {value}" for value in _distinct(results, "data_hash"))
+    score = f"    attnbench score {runs[0].name}/{first_test}.hyp.gz --ref FOLDER/{first_test}.{data.tgt}\n"
+    translates = task_of(runs[0].run).translates
+    where = "FOLDER is your copy of the corpus, whose sha256 must be the one above. "
+    return NOTE.format(
+        name=escape_markdown(name),
+        corpus=f"{escape_markdown(corpus) or 'built in'}, {data.src} to {data.tgt}{hashes}",
+        runs=", ".join([_count_runs(results), *(f"{run} not ended, left out" for run in left_out)]),
+        conditions=escape_markdown(", ".join(_conditions(results))),
+        experiment=EXPERIMENT,
+        seeds=",".join(_distinct(results, "seed")),
+        root=" --set data.root=FOLDER" if corpus else "",
+        missing=MISSING if left_out else "",
+        where=where if corpus else "",
+        with_translations=" with its translations" if translates else "",
+        and_translations=" and translations" if translates else "",
+        score=score if corpus and translates else "",
+    )
+
+
+def _count_runs(results: Sequence[Result]) -> str:
+    """Count runs, models and seeds, and name the runs without a figure."""
+    labels, seeds = _distinct(results, "label"), _distinct(results, "seed")
+    others = [f"{result.run} {result.status}" for result in results if result.status != "done"]
+    return ", ".join([f"{len(results)} ({', '.join(labels)}; seeds {', '.join(seeds)})", *others])
+
+
+def _conditions(results: Sequence[Result]) -> list[str]:
+    """List code versions, devices and what else speeds depend on."""
+    return [
+        *(f"attnbench {version}" for version in _distinct(results, "code_version")),
+        *(f"torch {version}" for version in _distinct(results, "torch")),
+        *_distinct(results, "device"),
+        *(f"{threads} threads" for threads in _distinct(results, "threads")),
+        *_distinct(results, "precision"),
+        *(f"settings {value[:12]}" for value in _distinct(results, "settings_hash")),
+    ]
+
+
+def _distinct(results: Iterable[Result], field: str) -> list[str]:
+    """List the known values of a field once each."""
+    values = (getattr(result, field) for result in results)
+    return list(dict.fromkeys(str(value) for value in values if value is not None))
+
+
+# What a published folder keeps when the runs of another machine are added to it.
+
+
+REGISTRY = "experiment.json"
+SAME = ("data_hash", "vocabulary_hash", "settings_hash")
+"""Entries of experiment.json that must be equal."""
+
+
+def read_kept(folder: Path, out: Path, added: Sequence[RunFolder]) -> list[RunFolder]:
+    """Read the runs of a published folder that are not among those added to it.
+
+    Args:
+        folder: the folder of the experiment that is added.
+        out: the published folder; it may be absent or empty.
+        added: the runs of ``folder``.
+
+    Raises:
+        ValueError: the two are not of one experiment, or a file of ``out`` is damaged.
+    """
+    if not (out / REGISTRY).is_file():
+        return []
+    old, new = read_registry(out / REGISTRY), _registry(folder)
+    for key in SAME:
+        if key in new and old.get(key) != new[key]:
+            raise ValueError(
+                f"{out} holds another experiment ({key} {str(old.get(key))[:12]}, here {new[key][:12]}): "
+                "publish to another folder"
+            )
+    names = {run.name for run in added}
+    kept = [
+        RunFolder.read(out / result.run)
+        for result in read_results(out)
+        if result.run not in names and (out / result.run).is_dir()
+    ]
+    for run in kept:
+        of_label = (each.run for each in added if each.run.label == run.run.label)
+        difference = find_difference(added[0].run, run.run)
+        for other in of_label:
+            difference = difference or find_model_difference(other, run.run)
+        if difference:
+            raise ValueError(
+                f"{run.folder} has other settings ({difference}): publish to another folder, "
+                "or delete this one first"
+            )
+    return kept
+
+
+def merge_registries(folder: Path, kept: Sequence[RunFolder], added: Sequence[RunFolder]) -> dict[str, Any]:
+    """Merge experiment.json of two folders, where there are any; what it says by run or label is of both.
+
+    Args:
+        folder: the experiment that is added.
+        kept: runs of the published folder that stay.
+        added: those of ``folder``.
+    """
+    old, new = _registry(kept[0].folder.parent) if kept else {}, _registry(folder)
+    asked: dict[str, set[int]] = {}
+    for registry in (old, new):
+        for label, seeds in registry.get("asked_seeds", {}).items():
+            asked.setdefault(label, set()).update(seeds)
+    merged = {**old, **new}
+    for key in old.keys() & new.keys():
+        if isinstance(old[key], dict) and isinstance(new[key], dict):
+            merged[key] = {**old[key], **new[key]}
+    if EXTENDED in merged:
+        extended = {run.name: extended_from(run.folder) for run in (*kept, *added)}
+        merged[EXTENDED] = {name: updates for name, updates in extended.items() if updates is not None}
+    if asked:
+        merged["asked_seeds"] = {label: sorted(seeds) for label, seeds in asked.items()}
+    return merged
+
+
+def find_kept_ensembles(out: Path, target: Path) -> list[Path]:
+    """List the folders of those ensembles in ``out`` whose members have the same weights in ``target``."""
+    return [
+        path.parent
+        for path in sorted((out / ENSEMBLES).glob(f"*/{ENSEMBLE}"))
+        if all(
+            _weights_hash(out / name) == _weights_hash(target / name) for name in read_ensemble(path).members
+        )
+    ]
+
+
+def _weights_hash(folder: Path) -> str:
+    """Return the recorded hash of a run's weights; empty if there is no such run."""
+    if not (folder / "config.toml").is_file():
+        return ""
+    weights = RunFolder.read(folder).weights.relative_to(folder).as_posix()
+    return read_result(folder).files.get(weights, "")
+
+
+def _registry(folder: Path) -> dict[str, Any]:
+    path = folder / REGISTRY
+    return read_registry(path) if path.is_file() else {}
+
 
 SEARCH = (DESCRIPTION, TRIALS)
 """Files of a search for settings that its trials can be judged by."""

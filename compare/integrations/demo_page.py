@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compare.attention.viewer import embed_viewer
-from compare.integrations.extras import import_extra
-from compare.report.plots.attention import find_runs, read_test_line
+from compare.integrations.hub import import_extra
+from compare.report.attention_plots import find_runs, read_test_line
 from compare.results.trained_model import load_model
-from compare.system.hints import explain
+from compare.system.messages import explain
 
 if TYPE_CHECKING:
     from compare.decoding.translator import Translator

@@ -10,14 +10,12 @@ from compare.config.run import Run
 from compare.config.sections import EXTRA_TOKENS
 from compare.decoding.translator import Translator
 from compare.experiment.prepare import load_corpus
-from compare.integrations.extras import import_extra
-from compare.integrations.pretrained import run_folder
+from compare.integrations.hub import import_extra, run_folder
 from compare.results.run_folder import RunFolder
 from compare.results.trained_model import load_model, weights_file
-from compare.system.hints import did_you_mean
-from compare.system.version import code_version
-from data.text.files import hash_file
-from data.text.new_folder import check_vacant, new_folder
+from compare.system.messages import did_you_mean
+from compare.system.plugins import code_version
+from data.files import check_vacant, hash_file, new_folder
 from data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
 
 EXPORT_FILE = "export.json"

@@ -13,8 +13,8 @@ from torch.export import Dim, ExportedProgram
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from compare.integrations.exported_search import greedy_search
-from compare.system.hints import first_line
-from data.batch import make_source_batch
+from compare.system.messages import first_line
+from data.batches import make_source_batch
 from data.vocabulary import BOS, EOS, PAD
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from compare.results.run_folder import RunFolder
-from compare.system.hints import did_you_mean, first_line
-from compare.training.file_names import METRICS
+from compare.system.messages import did_you_mean, first_line
 from compare.training.metrics_log import is_finite
-from data.text.files import parse_json, write_atomically
+from compare.training.serialization import METRICS
+from data.files import parse_json, write_atomically
 
 logger = logging.getLogger(__name__)
 

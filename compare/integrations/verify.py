@@ -1,24 +1,360 @@
 """Verification that a preset holds to the contract of models: for authors of plug-ins, before they train."""
 
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from compare.integrations import contract
 from compare.models.presets import find_preset
-from compare.models.registry import build
-from compare.models.resolved_model import ResolvedModel
-from compare.system.hints import first_line
+from compare.models.registry import ResolvedModel, build, forward_flops
+from compare.protocol import EncoderDecoder, keep, select
+from compare.system.device import prepare_copy
+from compare.system.messages import first_line
+from compare.training.loss import TranslationLoss
+from compare.training.serialization import load_weights, model_weights, save_weights, set_weights
 
 if TYPE_CHECKING:
-    from compare.models.registry import Model
+    from compare.models.registry import Architecture, Model
+
+
+# What every model must hold to, as checks of one model on a few short sentences.
+#
+# Shapes: B sentences, K hypotheses each, S source and T target positions, V target vocabulary.
+
+
+PAD, BOS, EOS = 0, 2, 3
+V = 13
+"""Size of the target vocabulary; that of the source is smaller by 2, unless the two are tied."""
+LENGTHS = (5, 3, 1, 4)
+"""Tokens of each source sentence, end of sentence included."""
+ATOL = 1e-12
+"""Largest difference in float64 of logits that must be equal, of a model with narrow layers."""
+
+
+class ContractError(ValueError):
+    """A model does not do what ``compare.protocol`` says; the message names rule and difference."""
+
+
+def sharpen(model: nn.Module, seed: int = 5) -> None:
+    """Move every weight far from its start, so that all of them count and no two tokens score alike."""
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.4 * torch.randn_like(parameter))
+
+
+def sources(
+    lengths: tuple[int, ...] = LENGTHS, width: int | None = None, seed: int = 1
+) -> tuple[Tensor, Tensor]:
+    """Draw random sources (B, S) and their mask; the sentences do not depend on ``width``, which is S."""
+    generator = torch.Generator().manual_seed(seed)
+    mask = torch.arange(width or max(lengths)) < torch.tensor(lengths).unsqueeze(1)
+    src = torch.full(mask.shape, PAD)
+    for row, length in enumerate(lengths):
+        src[row, : length - 1] = torch.randint(4, V - 2, (length - 1,), generator=generator)
+        src[row, length - 1] = EOS
+    return src, mask
+
+
+def targets(steps: int = 6, rows: int = len(LENGTHS)) -> Tensor:
+    """Draw random targets (B, T), which begin with the begin-of-sentence id."""
+    generator = torch.Generator().manual_seed(2)
+    ids = torch.randint(4, V, (rows, steps), generator=generator)
+    ids[:, 0] = BOS
+    return ids
+
+
+def leaves(tree: Any) -> list[Tensor]:
+    """List the tensors of a memory or a state.
+
+    Raises:
+        ContractError: a leaf is neither a tensor nor an object that can be reordered.
+    """
+    if isinstance(tree, tuple):
+        return [leaf for part in tree for leaf in leaves(part)]
+    if isinstance(tree, Tensor):
+        return [tree]
+    if callable(getattr(tree, "select", None)) and callable(getattr(tree, "keep", None)):
+        return []
+    raise ContractError(
+        f"a leaf of memory or state is {type(tree).__name__}: expected tensors in tuples, or an object with "
+        "methods select and keep"
+    )
+
+
+def stepped(model: "Model", src: Tensor, mask: Tensor, tokens: Tensor) -> Tensor:
+    """Compute the logits (B, K, T, V) of tokens (B, K, T), fed one by one."""
+    memory: Any = model.encode(src, mask)
+    state: Any = model.init_state(memory, tokens.size(1), tokens.size(2))
+    steps = []
+    for t in range(tokens.size(2)):
+        logits, state = model.step(tokens[:, :, t], state, memory)
+        steps.append(logits)
+    return torch.stack(steps, dim=2)
+
+
+def beams() -> Tensor:
+    """Return three different hypotheses per sentence, (B, 3, T)."""
+    return torch.stack([targets().roll(k, dims=0) for k in range(3)], dim=1)
+
+
+def check_interface(model: "Model", atol: float = ATOL) -> None:
+    """Features and memory have their shapes, and ``forward`` is ``output`` of the features."""
+    _require(isinstance(model, EncoderDecoder), "it lacks a method of compare.protocol.EncoderDecoder")
+    _shape("output.weight", model.output.weight, (V, model.output.in_features))
+    (src, mask), tgt_in = sources(), targets()
+    features = model.features(src, mask, tgt_in)
+    _shape("features(...).hidden", features.hidden, (*tgt_in.shape, model.output.in_features))
+    _require(features.choice_logp is None and features.value is None, "in evaluation, nothing is sampled")
+    _equal(
+        model(src, mask, tgt_in), model.output(features.hidden), atol, "forward and output of the features"
+    )
+    memory: Any = model.encode(src, mask)
+    for leaf in leaves(memory):
+        _require(leaf.size(0) == len(src), f"a tensor of the memory has {leaf.size(0)} rows, not {len(src)}")
+    for leaf in leaves(model.init_state(memory, 3, 6)):
+        found = tuple(leaf.shape[:2])
+        _require(found == (len(src), 3), f"a tensor of the state begins with sizes {found}, not (B, K)")
+
+
+def check_steps(model: "Model", atol: float = ATOL) -> None:
+    """Stepping through the target gives the logits of the full pass."""
+    (src, mask), tgt_in = sources(), targets()
+    logits = stepped(model, src, mask, tgt_in[:, None])
+    _shape("logits of step", logits, (len(src), 1, tgt_in.size(1), V))
+    _equal(logits[:, 0], model(src, mask, tgt_in), atol, "the logits of step and forward")
+
+
+def check_causality(model: "Model", atol: float = ATOL) -> None:
+    """A target position sees the tokens up to itself, and no later one."""
+    (src, mask), tgt_in = sources(), targets()
+    other = tgt_in.clone()
+    other[:, 3:] = torch.where(tgt_in[:, 3:] == 5, 6, 5)
+    one, two = model(src, mask, tgt_in), model(src, mask, other)
+    _equal(one[:, :3], two[:, :3], atol, "the logits before a changed target token")
+    # An ignored token leaves every bit as it is; one that counts may count little in a deep model.
+    ignored = (one[:, 3] == two[:, 3]).all(dim=1).any()
+    _require(not ignored, "a target token does not change the logits of its own position")
+
+
+def check_source(model: "Model", atol: float = ATOL) -> None:
+    """Every source token counts; in a model with ``reads_source`` False, none."""
+    (src, mask), tgt_in = sources(), targets()
+    counts = getattr(model, "reads_source", True)
+    for position in range(LENGTHS[0]):
+        other = src.clone()
+        other[0, position] = 4 + (src[0, position] - 3) % 6
+        ignored = torch.equal(model(src, mask, tgt_in)[0], model(other, mask, tgt_in)[0])
+        said = "changes no logit" if counts else "changes a logit, but reads_source is False"
+        _require(ignored != counts, f"source token {position} {said}")
+
+
+def check_padding(model: "Model", atol: float = ATOL) -> None:
+    """Further padding, and the ids in it, change nothing."""
+    (src, mask), tgt_in = sources(), targets()
+    expected = model(src, mask, tgt_in)
+    wide_src, wide_mask = sources(width=9)
+    _equal(model(wide_src, wide_mask, tgt_in), expected, atol, "the logits with more padding of the source")
+    noise = torch.where(wide_mask, wide_src, 7)
+    _equal(model(noise, wide_mask, tgt_in), expected, atol, "the logits with other ids in the padding")
+    longer = torch.cat((tgt_in, torch.full((len(src), 3), PAD)), dim=1)
+    _equal(model(src, mask, longer)[:, :6], expected, atol, "the logits with padding of the target")
+
+
+def check_neighbours(model: "Model", atol: float = ATOL) -> None:
+    """A sentence alone, or among others in another order, has the same logits."""
+    (src, mask), tgt_in = sources(), targets()
+    together = model(src, mask, tgt_in)
+    for row, length in enumerate(LENGTHS):
+        alone = model(src[row : row + 1, :length], mask[row : row + 1, :length], tgt_in[row : row + 1])
+        _equal(alone[0], together[row], atol, f"the logits of sentence {row} alone and in a batch")
+    order = torch.tensor([2, 0, 3, 1])
+    shuffled = model(src[order], mask[order], tgt_in[order])
+    _equal(shuffled, together[order], atol, "the logits of the sentences in another order")
+
+
+def check_beams(model: "Model", atol: float = ATOL) -> None:
+    """The hypotheses of a beam do not see each other."""
+    (src, mask), tokens = sources(), beams()
+    together = stepped(model, src, mask, tokens)
+    for k in range(tokens.size(1)):
+        expected = model(src, mask, tokens[:, k])
+        _equal(together[:, k], expected, atol, f"the logits of hypothesis {k} in a beam and alone")
+
+
+def check_selection(model: "Model", atol: float = ATOL) -> None:
+    """Sentences leave and beams change places after two tokens; each goes on as if it were alone."""
+    (src, mask), tokens = sources(), beams()
+    rows, parents = torch.tensor([0, 3]), torch.tensor([[2, 0, 0], [1, 2, 1]])
+    memory: Any = model.encode(src, mask)
+    state: Any = model.init_state(memory, 3, 6)
+    for t in range(2):
+        _, state = model.step(tokens[:, :, t], state, memory)
+    memory, state = keep(memory, rows), select(keep(state, rows), parents)
+    past = tokens[rows, :, :2].gather(1, parents.unsqueeze(2).expand(-1, -1, 2))
+    for t in range(2, 5):
+        logits, state = model.step(tokens[rows, :, t], state, memory)
+        past = torch.cat((past, tokens[rows, :, t : t + 1]), dim=2)
+        for k in range(3):
+            expected = model(src[rows], mask[rows], past[:, k])[:, -1]
+            _equal(logits[:, k], expected, atol, "the logits after a reordering of the state")
+
+
+def check_copy(model: "Model", atol: float = ATOL) -> None:
+    """The copy on which a search steps has the logits of the model, which stays as it is."""
+    (src, mask), tokens = sources(), beams()
+    expected = stepped(model, src, mask, tokens)
+    copied = stepped(prepare_copy(model), src, mask, tokens)
+    _equal(copied, expected, atol, "the logits of the model and of its copy for a search")
+    again = stepped(model, src, mask, tokens)
+    _require(torch.equal(again, expected), "preparing a copy for a search changes the model")
+
+
+def check_attention(model: "Model", atol: float = ATOL) -> None:
+    """Attention weights are at least 0, sum up to 1 at most, and see neither padding nor the future."""
+    (src, mask), tgt_in = sources(width=7), targets()
+    weights: Mapping[str, Tensor] = model.attention(src, mask, tgt_in)
+    s, t = src.size(1), tgt_in.size(1)
+    for name, matrix in weights.items():
+        kind = name.split(".")[0]
+        rows, columns = (s, s) if kind == "encoder" else (t, t) if kind == "decoder" else (t, s)
+        _shape(name, matrix, (len(src), matrix.size(1), rows, columns))
+        _require(bool((matrix >= 0).all()), f"a weight of {name} is below 0")
+        _require(bool((matrix.sum(-1) < 1 + max(atol, ATOL)).all()), f"weights of {name} sum up to over 1")
+        _require(bool((matrix.sum(-1) > 0).any()), f"all weights of {name} are 0")
+        if kind == "decoder":
+            _require(bool((matrix.triu(1) == 0).all()), f"{name} sees later target tokens")
+        else:
+            real = mask[:, None, :, None] if kind == "encoder" else torch.tensor(True)
+            padded = (~mask[:, None, None] & real).expand_as(matrix)
+            _require(bool((matrix[padded] == 0).all()), f"{name} sees padding")
+
+
+def check_gradient_mode(model: "Model", atol: float = ATOL) -> None:
+    """A pass that keeps what the gradient needs computes the same, though it may take another way."""
+    (src, mask), tgt_in = sources(), targets()
+    with torch.enable_grad():
+        kept = model(src, mask, tgt_in).detach()
+    with torch.no_grad():
+        _equal(kept, model(src, mask, tgt_in), atol, "the logits with and without gradients")
+
+
+def check_repetition(model: "Model", atol: float = ATOL) -> None:
+    """In evaluation, the same input gives the same logits, bit for bit."""
+    (src, mask), tgt_in = sources(), targets()
+    _require(torch.equal(model(src, mask, tgt_in), model(src, mask, tgt_in)), "two passes give other logits")
+
+
+CHECKS: Mapping[str, Callable[..., None]] = {
+    "interface": check_interface,
+    "step equals forward": check_steps,
+    "causality": check_causality,
+    "source": check_source,
+    "padding": check_padding,
+    "batch neighbours": check_neighbours,
+    "hypotheses of a beam": check_beams,
+    "selection of states": check_selection,
+    "copy for a search": check_copy,
+    "attention weights": check_attention,
+    "gradients on or off": check_gradient_mode,
+    "repetition": check_repetition,
+}
+"""Checks of a model in evaluation mode, in float64, with sharpened weights."""
+
+
+def check_seed(make: "Callable[[int], Model]") -> None:
+    """The seed decides the weights, all of them finite.
+
+    Args:
+        make: seed -> model with fresh weights.
+    """
+    one, two, other = (make(seed).state_dict() for seed in (3, 3, 4))
+    for name, tensor in one.items():
+        _require(torch.equal(tensor, two[name]), f"two models of one seed differ in {name}")
+        _require(bool(tensor.isfinite().all()), f"{name} is not finite at the start")
+    _require(any(not torch.equal(one[name], other[name]) for name in one), "another seed, but equal weights")
+
+
+def check_gradients(model: "Model") -> None:
+    """Every parameter has a gradient somewhere; ``model`` is in training mode."""
+    sharpen(model)
+    (src, mask), tgt_in = sources(), targets()
+    real = torch.ones_like(tgt_in, dtype=torch.bool)
+    TranslationLoss(model, 0.1)(src, mask, tgt_in, tgt_in.roll(-1, 1), real)[0].backward()
+    for name, parameter in model.named_parameters():
+        known = parameter.grad is not None and bool((parameter.grad != 0).any())
+        _require(known or not parameter.requires_grad, f"the loss has no gradient for {name}")
+
+
+def check_saving(model: "Model", other: "Model", atol: float = ATOL) -> None:
+    """Weights that are saved and loaded into another model give the same logits.
+
+    Args:
+        model: the model.
+        other: one of the same config with other weights, in evaluation mode.
+        atol: largest difference of the logits.
+    """
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "weights.safetensors"
+        save_weights(path, model_weights(model))
+        set_weights(other, load_weights(path), "saved weights")
+    (src, mask), tgt_in = sources(), targets()
+    _equal(other(src, mask, tgt_in), model(src, mask, tgt_in), atol, "the logits of saved and loaded weights")
+
+
+def check_flops(architecture: "Architecture", model: "Model") -> None:
+    """The closed formula agrees with torch's counter.
+
+    The counter misses fused kernels, and the formula counts causal attention as the full square: the counter
+    may find less, down to half, but no more.
+
+    Args:
+        architecture: config of the model.
+        model: the model.
+    """
+    from torch.utils.flop_counter import FlopCounterMode
+
+    (src, mask), tgt_in = sources((5, 5)), targets(7, 2)
+    counter = FlopCounterMode(display=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch, when oneDNN is switched off
+        with torch.backends.mkldnn.flags(enabled=False), sdpa_kernel(SDPBackend.MATH), counter:
+            model(src, mask, tgt_in)
+    counted = counter.get_total_flops()
+    formula = len(src) * forward_flops(architecture, src_len=5, tgt_len=7, tgt_vocabulary=V)
+    _require(
+        formula / 2 <= counted <= 1.02 * formula,
+        f"the family's formula gives {formula:,.0f} FLOPs, torch counts {counted:,}",
+    )
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise ContractError(message)
+
+
+def _shape(name: str, tensor: Tensor, expected: tuple[int, ...]) -> None:
+    found = tuple(tensor.shape)
+    _require(found == expected, f"{name} has shape {found}, not {expected}")
+
+
+def _equal(found: Tensor, expected: Tensor, atol: float, what: str) -> None:
+    """Raise ContractError unless two tensors are equal up to ``atol``; NaN equals nothing."""
+    _shape(what, found, tuple(expected.shape))
+    difference = (found - expected).abs().max().item()
+    _require(difference <= atol, f"{what} differ by {difference:.3g}")
+
 
 WIDTHS = (16, 32, 64)
 """Sizes that are tried for the first of the family's ``width_fields``, the others in proportion."""
-ATOL = 1e-9
+VERIFY_ATOL = 1e-9
 """Largest difference in float64 of logits that must be equal; errors of rounding grow with the width."""
 
 
@@ -87,11 +423,11 @@ def _verify(model: ResolvedModel) -> Iterator[Verdict]:
 
     def make(seed: int = 0) -> "Model":
         torch.manual_seed(seed)
-        return build(model.architecture, contract.V if tied else contract.V - 2, contract.V)
+        return build(model.architecture, V if tied else V - 2, V)
 
     def sharpened(seed: int = 5) -> "Model":
         made = make().eval()
-        contract.sharpen(made, seed)
+        sharpen(made, seed)
         return made
 
     yield (built := _run("construction", make))
@@ -99,19 +435,19 @@ def _verify(model: ResolvedModel) -> Iterator[Verdict]:
         return
     subject = sharpened()
     with torch.no_grad():
-        for name, check in contract.CHECKS.items():
-            yield _run(name, check, subject, ATOL)
-        yield _run("saved weights", contract.check_saving, subject, sharpened(6), ATOL)
-    yield _run("seed", contract.check_seed, make)
-    yield _run("gradients", contract.check_gradients, make().train())
-    yield _run("FLOPs", contract.check_flops, model.architecture, subject)
+        for name, check in CHECKS.items():
+            yield _run(name, check, subject, VERIFY_ATOL)
+        yield _run("saved weights", check_saving, subject, sharpened(6), VERIFY_ATOL)
+    yield _run("seed", check_seed, make)
+    yield _run("gradients", check_gradients, make().train())
+    yield _run("FLOPs", check_flops, model.architecture, subject)
 
 
 def _run(name: str, check: Callable[..., Any], *arguments: Any) -> Verdict:
     """Run a check; any exception of the model is a verdict, too."""
     try:
         check(*arguments)
-    except contract.ContractError as error:
+    except ContractError as error:
         return Verdict(check=name, holds=False, problem=str(error))
     except Exception as error:
         return Verdict(check=name, holds=False, problem=f"{type(error).__name__}: {first_line(error)}")

@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from compare.models.flops import forward_flops
 from compare.models.presets import PRESETS, find_preset
-from compare.models.registry import build
+from compare.models.registry import build, forward_flops
 
 SENTENCE_TOKENS = 20
 """Length of both sentences of the pair whose FLOPs are counted."""

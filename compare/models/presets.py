@@ -4,12 +4,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from compare.models.departures import DEPARTURES, Departure
-from compare.models.hybrid_config import HybridConfig
-from compare.models.ladder_config import LadderConfig
-from compare.models.registry import Architecture, family_of
-from compare.models.resolved_model import ResolvedModel
-from compare.optim.config import OptimConfig
-from compare.system.hints import abbreviate, nearest
+from compare.models.hybrid import HybridConfig
+from compare.models.ladder import LadderConfig
+from compare.models.registry import Architecture, ResolvedModel, family_of
+from compare.optim import OptimConfig
+from compare.system.messages import abbreviate, nearest
 from compare.system.plugins import track_registry
 from seq2seq.config import AttentionConfig, Cell, RecurrentLanguageModelConfig, Seq2SeqConfig
 from transformer.config import DecoderOnlyConfig, LanguageModelConfig, TransformerConfig

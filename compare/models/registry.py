@@ -1,17 +1,23 @@
-"""Registry of model families.
+"""Registry of model families: building, FLOPs, resolved models, and models without weights."""
 
-A family is identified by the class of its config. The module that defines the config of a new family calls
-``register_family``, so that every config that exists belongs to a registered family.
-"""
-
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, cast
+from math import gcd
+from typing import TYPE_CHECKING as TYPE_CHECKING
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, cast, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 import seq2seq.flops
 import transformer.flops
-from compare.models.hybrid_config import HybridConfig, hybrid_multiply_adds
-from compare.models.ladder_config import LadderConfig, ladder_multiply_adds
+from compare.models.hybrid import UNUSED, HybridConfig, hybrid_multiply_adds
+from compare.models.ladder import LadderConfig, ladder_multiply_adds
+from compare.optim import OptimConfig
+from compare.system.measure import physical_memory_bytes
+from compare.system.messages import first_line
 from compare.system.plugins import track_registry
 from seq2seq.config import RecurrentLanguageModelConfig, Seq2SeqConfig
 from seq2seq.scores import SCORES
@@ -26,6 +32,14 @@ if TYPE_CHECKING:
     from transformer.decoder_only import DecoderOnly
     from transformer.model import Transformer
 
+
+# Registry of model families.
+#
+# A family is identified by the class of its config. The module that defines the config of a new family calls
+# ``register_family``, so that every config that exists belongs to a registered family.
+
+
+if TYPE_CHECKING:
     Model = Seq2Seq | Transformer | DecoderOnly | Hybrid
     """A module that implements ``compare.protocol.EncoderDecoder``. Python has no type for "a module and an
     ``EncoderDecoder``", so type checkers take every model for one of these; other families need no entry."""
@@ -277,3 +291,230 @@ def _check_interface(model: Any, family: str) -> None:
             f"{type(model).__name__} of family {family!r} has no layer output, a torch.nn.Linear from "
             "features to logits: see compare/protocol.py"
         )
+
+
+# Closed formulas for the floating-point operations (FLOPs) of the models.
+#
+# Each multiply-add of a matrix product counts as 2, including those of attention and of the output layer.
+# Only real tokens count, no padding; causal attention counts as the full square. Embedding look-ups, biases,
+# norms, softmax, gates and other elementwise work are not counted.
+
+
+def train_flops_per_token(
+    config: Architecture, *, src_len: float, tgt_len: float, tgt_vocabulary: int, passes: int = 1
+) -> float:
+    """Count the FLOPs of a training update per token.
+
+    The backward pass has two products for each one of the forward pass, for the gradients of its two factors:
+    three times ``forward_flops`` in total. Tokens are those that throughput counts: the source without the
+    end of sentence, and the target with it.
+
+    Args:
+        config: the model.
+        src_len: as for ``forward_flops``.
+        tgt_len: as for ``forward_flops``.
+        tgt_vocabulary: as for ``forward_flops``.
+        passes: times that each token goes through the model forward and backward: 2 with consistency
+            regularisation, whose tokens count once.
+    """
+    forward = forward_flops(config, src_len=src_len, tgt_len=tgt_len, tgt_vocabulary=tgt_vocabulary)
+    return passes * 3 * forward / (src_len - 1 + tgt_len)
+
+
+def forward_flops(config: Architecture, *, src_len: float, tgt_len: float, tgt_vocabulary: int) -> float:
+    """Count the FLOPs of the logits of one sentence pair with given target.
+
+    Args:
+        config: the model.
+        src_len: number of source tokens, end of sentence included; possibly a mean.
+        tgt_len: number of target tokens predicted, end of sentence included; possibly a mean.
+        tgt_vocabulary: size of the target vocabulary.
+    """
+    operations = family_of(config).operations(config, src_len, tgt_len)
+    return 2 * (operations.multiply_adds + tgt_len * operations.output_size * tgt_vocabulary)
+
+
+# Presets with overrides applied, and the settings of any model config by name.
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedModel:
+    """Complete settings of one model: everything needed to build and train it."""
+
+    architecture: Architecture
+    """Config of the model."""
+    optim: OptimConfig
+    """Config of the optimizer."""
+
+    @property
+    def task(self) -> TaskName:
+        """What the model is trained and judged for."""
+        return family_of(self.architecture).task
+
+    def settings(self) -> dict[str, Any]:
+        """Return every setting by name, as in a ``[[models]]`` table; optional settings may be None."""
+        configs = (self.architecture, self.optim)
+        return {name: value for config in configs for name, _, value in _settings(config)}
+
+    def setting_types(self) -> dict[str, Any]:
+        """Return the type of every setting, by name."""
+        return {name: kind for part in (self.architecture, self.optim) for name, kind, _ in _settings(part)}
+
+    def widths(self) -> dict[str, int]:
+        """Return the settings that a matched budget scales, by name; those that are None follow others."""
+        settings = self.settings()
+        names = family_of(self.architecture).width_fields
+        return {name: settings[name] for name in names if settings.get(name) is not None}
+
+    def head_size(self) -> int | None:
+        """Return the width of a head of a Transformer, or of the Transformer half; None for other models."""
+        settings = self.settings()
+        if "d_model" not in settings or "num_heads" not in settings:
+            return None
+        return int(settings.get("head_size") or settings["d_model"] // settings["num_heads"])
+
+    def width_multiple(self) -> int:
+        """Return the largest power of two that divides every width and the size of a head."""
+        common = gcd(*self.widths().values(), self.head_size() or 0)
+        return common & -common
+
+    def override(self, values: Mapping[str, Any]) -> "ResolvedModel":
+        """Replace settings; a name that both halves of a hybrid have replaces both.
+
+        Raises:
+            ValueError: the model has no such setting, a value is out of range, or the combination cannot be
+                built.
+        """
+        if unknown := sorted(values.keys() - self.setting_types().keys()):
+            raise ValueError(f"this model has no setting {unknown[0]!r}")
+        return ResolvedModel(
+            architecture=_replace(self.architecture, values), optim=_replace(self.optim, values)
+        )
+
+
+def _settings(config: Any, unused: frozenset[str] = frozenset()) -> Iterator[tuple[str, Any, Any]]:
+    """Yield (name, type, value) of each setting, including those of nested configs."""
+    for field, value in _fields(config, unused):
+        if dataclasses.is_dataclass(value):
+            yield from _settings(value, unused | _unused(field.name, value))
+        else:
+            yield field.name, field.type, value
+
+
+def _replace(config: Any, values: Mapping[str, Any], unused: frozenset[str] = frozenset()) -> Any:
+    """Copy ``config`` with the values that are settings of it or of a nested config."""
+    changes = {}
+    for field, value in _fields(config, unused):
+        if dataclasses.is_dataclass(value):
+            changes[field.name] = _replace(value, values, unused | _unused(field.name, value))
+        elif field.name in values:
+            changes[field.name] = values[field.name]
+    return dataclasses.replace(config, **changes)
+
+
+def _unused(role: str, config: Any) -> frozenset[str]:
+    """Return the settings without effect in the half ``role`` ("encoder" or "decoder") of a hybrid."""
+    return UNUSED.get((role, type(config)), frozenset())
+
+
+def _fields(config: Any, unused: frozenset[str]) -> Iterator[tuple["dataclasses.Field[Any]", Any]]:
+    """Yield the fields with their values, without unused ones and nested configs that are None."""
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        absent = value is None and any(dataclasses.is_dataclass(arg) for arg in get_args(field.type))
+        if field.name not in unused and not absent:
+            yield field, value
+
+
+# Models without storage, on torch's meta device: their shapes and their size in bytes.
+
+
+GIB = 2**30
+FILLS = {
+    *(Tensor.normal_, Tensor.uniform_, Tensor.zero_, Tensor.fill_),
+    *(nn.init.normal_, nn.init.uniform_, nn.init.constant_, nn.init.kaiming_uniform_),
+}
+"""Functions that give a tensor its values and return it."""
+
+
+class SkipInitialisation(TorchFunctionMode):
+    """Leaves out what fills tensors: without storage it has no effect, and takes half of the time."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Return the tensor as it is where ``func`` is one of ``FILLS``; call any other function."""
+        if func in FILLS:
+            return args[0] if args else (kwargs or {})["tensor"]
+        return func(*args, **(kwargs or {}))
+
+
+def build_meta_model(architecture: Architecture, src_vocabulary: int, tgt_vocabulary: int) -> "Model":
+    """Build a model on the meta device, which allocates nothing.
+
+    Raises:
+        ValueError: a tensor would have more bytes than 64 bits can count.
+    """
+    try:
+        with torch.device("meta"), SkipInitialisation():
+            return build(architecture, src_vocabulary, tgt_vocabulary)
+    except (RuntimeError, OverflowError, TypeError) as error:
+        raise ValueError(
+            f"no machine can hold this model ({first_line(error)}): {_remedy(architecture)}"
+        ) from None
+
+
+def training_bytes(model: "Model", *, ema: bool) -> int:
+    """Count the bytes of weights, gradients, AdamW's two moments and, with ``ema``, a moving average."""
+    return sum(parameter.nbytes for parameter in model.parameters()) * (5 if ema else 4)
+
+
+def ensure_fits_memory(
+    architecture: Architecture,
+    src_vocabulary: int,
+    tgt_vocabulary: int,
+    *,
+    training: bool,
+    context: str,
+    ema: bool = False,
+) -> "Model":
+    """Refuse a model whose weights this machine's memory cannot hold, before anything is allocated.
+
+    Args:
+        architecture: config of the model.
+        src_vocabulary: size of the source vocabulary.
+        tgt_vocabulary: size of the target vocabulary.
+        training: count gradients and AdamW's two moments too, not the weights alone.
+        context: beginning of error messages.
+        ema: count a moving average of the weights in training too.
+
+    Returns:
+        The model on the meta device.
+
+    Raises:
+        ValueError: the memory is too small; the error says what is needed and what to lower.
+    """
+    try:
+        model = build_meta_model(architecture, src_vocabulary, tgt_vocabulary)
+    except ValueError as error:
+        raise ValueError(f"{context}: {error}") from None
+    weights = sum(parameter.nbytes for parameter in model.parameters())
+    needed = training_bytes(model, ema=ema) if training else weights
+    memory = physical_memory_bytes()
+    if memory is not None and needed > memory:
+        average = ", moving average" if ema else ""
+        parts = f"weights{average}, gradients and optimizer" if training else "weights"
+        raise ValueError(
+            f"{context}: needs {needed / GIB:,.1f} GiB for {parts}, but this machine has "
+            f"{memory / GIB:,.1f} GiB: {_remedy(architecture)}"
+        )
+    return model
+
+
+def _remedy(architecture: Architecture) -> str:
+    """Name the settings that make a model smaller."""
+    return f"lower {', '.join(family_of(architecture).width_fields)}, the number of layers or vocabulary.size"

@@ -12,10 +12,10 @@ from compare.analysis.finished_experiment import (
 )
 from compare.config.sections import DataConfig
 from compare.experiment.task import task_of
+from compare.results.columns import further_tests
 from compare.results.run_folder import RunFolder
-from compare.results.score_columns import further_tests
 from compare.results.store import Result, read_results
-from compare.system.hints import explain
+from compare.system.messages import explain
 from data.corpus import Corpus, Pairs
 
 

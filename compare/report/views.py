@@ -7,17 +7,16 @@ from pathlib import Path
 
 from compare.config.plugins import plugin_problem
 from compare.experiment.task import task_of
-from compare.report.plots.attention import draw_test_line
-from compare.report.plots.plots import learning_curves, plots_folder, save_figure
-from compare.report.tables.table import TableForm, render_table
+from compare.report.attention_plots import draw_test_line
+from compare.report.figures import learning_curves, plots_folder, save_figure
+from compare.report.table import TableForm, render_table
 from compare.results.result import Result
 from compare.results.run_folder import RunFolder
-from compare.results.store import read_results, to_json_lines
-from compare.results.write_protection import write_protection
-from compare.system.locks import Locked, lock_folder
-from compare.training.file_names import CHECKPOINTS
+from compare.results.store import read_results, to_json_lines, write_protection
+from compare.system.signals import Locked, lock_folder
 from compare.training.metrics_log import read_metrics
-from data.text.files import write_atomically
+from compare.training.serialization import CHECKPOINTS
+from data.files import write_atomically
 
 logger = logging.getLogger(__name__)
 

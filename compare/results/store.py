@@ -4,6 +4,7 @@ result.json is the only source of a run's result; results.jsonl, data frames, ta
 """
 
 import logging
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
@@ -13,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from compare.config.plugins import plugin_problem
 from compare.config.sections import run_name
-from compare.config.toml_text import read_toml
+from compare.config.toml import read_toml
 from compare.results.result import Result, Status
-from compare.system.hints import abbreviate
+from compare.system.messages import abbreviate
 from compare.training.metrics_log import is_finite
-from data.text.files import parse_json, read_bytes, write_atomically
-from data.text.paths import as_paths
+from data.files import as_paths, parse_json, read_bytes, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -259,3 +259,40 @@ def _preset(folder: Path) -> str:
         return str(read_toml(folder / "config.toml")["models"][0]["preset"])
     except (OSError, ValueError, LookupError, TypeError):
         return ""
+
+
+# Folders of experiments that are shown but not written: published and read-only ones.
+
+
+def write_protection(folder: Path) -> str:
+    """Return "published" or "read-only" if nothing may be written into an experiment's folder, else "".
+
+    A folder whose write permissions have all been taken away is read-only for the superuser too.
+
+    Raises:
+        ValueError: experiment.json is damaged.
+    """
+    registry = folder / "experiment.json"
+    if registry.is_file() and "published" in read_registry(registry):
+        return "published"
+    if not folder.is_dir() or (os.access(folder, os.W_OK) and folder.stat().st_mode & 0o222):
+        return ""
+    return "read-only"
+
+
+def check_output_folder(folder: Path) -> None:
+    """Raise ValueError if ``folder`` is a file, or an experiment that nothing may be written into."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is not a folder: choose another one with --out")
+    refuse_writing(folder, "choose another folder with --out")
+
+
+def refuse_writing(folder: Path, remedy: str) -> None:
+    """Raise ValueError if an experiment's folder is published or read-only.
+
+    Args:
+        folder: the folder; it need not exist.
+        remedy: what to do instead, for the message.
+    """
+    if protection := write_protection(folder):
+        raise ValueError(f"{folder} is {protection}: {remedy}")

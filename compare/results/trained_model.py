@@ -8,15 +8,20 @@ import torch
 
 from compare.decoding.ensemble import Ensemble
 from compare.decoding.translator import Translator
-from compare.models.meta_model import ensure_fits_memory
-from compare.models.registry import build
+from compare.models.registry import build, ensure_fits_memory
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result
-from compare.system.hints import first_line
-from compare.system.numerics import set_numerics
-from compare.training.file_names import SAVED, WEIGHTS
-from compare.training.serialization import ensure_fit, load_weights, set_weights, weight_shapes
-from data.text.files import hash_file
+from compare.system.cpu import set_numerics
+from compare.system.messages import first_line
+from compare.training.serialization import (
+    SAVED,
+    WEIGHTS,
+    ensure_fit,
+    load_weights,
+    set_weights,
+    weight_shapes,
+)
+from data.files import hash_file
 from data.vocabulary import FILE_NAME, load_pair
 
 if TYPE_CHECKING:

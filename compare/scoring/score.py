@@ -7,11 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
-from compare.scoring.metrics import METRICS, MetricOptions
-from compare.scoring.metrics.bleu import clip
-from data.text.files import ensure_unchanged
-from data.text.lines import read_lines
-from data.text.paths import as_paths
+from compare.scoring.metrics import METRICS, MetricOptions, clip
+from data.files import as_paths, ensure_unchanged
+from data.text import read_lines
 
 TOKENIZERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none")
 """sacrebleu's tokenizers, except those that download a model."""

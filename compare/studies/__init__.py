@@ -1,6 +1,6 @@
 """Studies that test claims of the literature by measurement: ``run_study`` runs one of ``STUDIES``."""
 
-from compare.analysis.table import Table
+from compare.analysis.tables import Table
 from compare.studies.registry import (
     STUDIES,
     Study,

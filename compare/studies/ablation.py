@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from compare.report.plots.style import make_panels
+from compare.report.plots import make_panels
 from compare.studies.designs import (
     Design,
     Trained,
@@ -22,13 +22,12 @@ from compare.studies.designs import (
     tables,
     train_designs,
 )
-from compare.studies.families import build_deep_transformer
 from compare.studies.figures import draw_lines
 from compare.studies.study import Claim, Settings, StudyResult, at_least
-from compare.studies.translation_task import SHORT_WORDS, TranslationTask, short_task
+from compare.studies.tasks import SHORT_WORDS, TranslationTask, build_deep_transformer, short_task
 from data.symbols import EOS
 from transformer.config import Norm
-from transformer.parts import STANDARD, Parts, Residual
+from transformer.layers import STANDARD, Parts, Residual
 
 FULL, NO_NORM, NO_RESIDUAL, NEITHER = "both", "no layer norm", "no residual paths", "neither"
 GAP = 0.1

@@ -12,15 +12,20 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from compare.analysis.finished_experiment import load_finished
-from compare.analysis.table import Row, Table
-from compare.experiment.contrastive import ContrastAccuracy, contrast_runs, measure_contrasts
-from compare.report.plots.style import make_panels
+from compare.analysis.tables import Row, Table
+from compare.experiment.likelihood import ContrastAccuracy, contrast_runs, measure_contrasts
+from compare.report.plots import make_panels
 from compare.studies.designs import Design, differences, make_plan, train_designs
-from compare.studies.families import RECURRENT, TRANSFORMER, TRANSLATORS, build_translator
 from compare.studies.figures import draw_lines
-from compare.studies.finished_models import runs_by_family
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most
-from compare.studies.translation_task import embedded_task
+from compare.studies.tasks import (
+    RECURRENT,
+    TRANSFORMER,
+    TRANSLATORS,
+    build_translator,
+    embedded_task,
+    runs_by_family,
+)
 from data.grammar import contrastive_pairs
 
 logger = logging.getLogger(__name__)

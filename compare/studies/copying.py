@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
-from compare.analysis.table import Row
-from compare.optim.config import OptimConfig
-from compare.report.plots.style import make_panels
+from compare.analysis.tables import Row
+from compare.optim import OptimConfig
+from compare.report.plots import make_panels
 from compare.studies.figures import draw_lines
-from compare.studies.training import accuracy, fit, make_split
-from data.batch import make_batch
-from data.encoded_split import EncodedSplit
+from compare.studies.tasks import accuracy, fit, make_split
+from data.batches import make_batch
+from data.encode import EncodedSplit
 from data.symbols import EOS
 from transformer.config import Positions, TransformerConfig
 from transformer.model import Transformer

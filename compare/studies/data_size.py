@@ -12,14 +12,13 @@ from functools import partial
 
 from matplotlib.figure import Figure
 
-from compare.analysis.table import Row, Table
-from compare.report.plots.style import make_panels
+from compare.analysis.tables import Row, Table
+from compare.report.plots import make_panels
 from compare.scoring.score import corpus_bleu
 from compare.studies.designs import Design, differences, make_plan, train_designs
-from compare.studies.families import TRANSLATORS, build_translator
 from compare.studies.figures import draw_lines
 from compare.studies.study import Claim, Settings, StudyResult, at_least
-from compare.studies.translation_task import SHORT_WORDS, short_task
+from compare.studies.tasks import SHORT_WORDS, TRANSLATORS, build_translator, short_task
 
 logger = logging.getLogger(__name__)
 

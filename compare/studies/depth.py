@@ -9,16 +9,15 @@ from functools import partial
 
 from matplotlib.figure import Figure
 
-from compare.analysis.table import Row, Table
-from compare.report.plots.style import make_panels
+from compare.analysis.tables import Row, Table
+from compare.report.plots import make_panels
 from compare.studies.designs import Design, Trained, differences, make_plan, tables, train_designs
-from compare.studies.families import Model, build_deep_transformer
 from compare.studies.figures import draw_lines
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most
-from compare.studies.translation_task import SHORT_WORDS, short_task
+from compare.studies.tasks import SHORT_WORDS, Model, build_deep_transformer, short_task
 from seq2seq.config import AttentionConfig, Seq2SeqConfig
 from seq2seq.model import Seq2Seq
-from transformer.parts import STANDARD
+from transformer.layers import STANDARD
 
 GAP = 0.1
 """Nats per token by which a loss must exceed another; the perplexity is then 11% higher."""

@@ -14,13 +14,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from compare.analysis.table import Row, Table
-from compare.optim.config import OptimConfig
-from compare.studies.families import Model
+from compare.analysis.tables import Row, Table
+from compare.optim import OptimConfig
 from compare.studies.figures import Points
 from compare.studies.study import Settings
-from compare.studies.training import fit
-from compare.studies.translation_task import TranslationTask, valid_loss
+from compare.studies.tasks import Model, TranslationTask, fit, valid_loss
 
 logger = logging.getLogger(__name__)
 

@@ -15,11 +15,11 @@ from collections import defaultdict
 import torch
 from matplotlib.figure import Figure
 
-from compare.analysis.table import Table
-from compare.report.plots.style import make_panels
-from compare.studies.families import FAMILIES, Model, source_embedding
+from compare.analysis.tables import Table
+from compare.report.plots import make_panels
 from compare.studies.figures import draw_lines
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most
+from compare.studies.tasks import FAMILIES, Model, source_embedding
 
 logger = logging.getLogger(__name__)
 

@@ -17,22 +17,19 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from compare.analysis.alignment.gold import Gold, corpus_gold
-from compare.analysis.alignment.word_attention import attend_words
 from compare.analysis.finished_experiment import load_finished
-from compare.analysis.table import Row, Table
+from compare.analysis.gold_alignments import Gold, corpus_gold
+from compare.analysis.tables import Row, Table
+from compare.analysis.word_attention import attend_words
 from compare.decoding.translator import Translator
 from compare.models.registry import build as build_model
-from compare.report.plots.style import make_panels
+from compare.report.plots import make_panels
 from compare.results.trained_model import load_model
 from compare.studies.designs import Design, make_plan, train_designs
-from compare.studies.families import TRANSFORMER, build_translator
 from compare.studies.figures import draw_lines
-from compare.studies.finished_models import runs_by_family
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most
-from compare.studies.training import make_split
-from compare.studies.translation_task import embedded_task
-from data.batch import make_batch
+from compare.studies.tasks import TRANSFORMER, build_translator, embedded_task, make_split, runs_by_family
+from data.batches import make_batch
 from data.corpus import Corpus, Pairs
 
 logger = logging.getLogger(__name__)

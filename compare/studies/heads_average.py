@@ -24,8 +24,8 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from compare.analysis.table import Row, Table
-from compare.report.plots.style import make_panels
+from compare.analysis.tables import Row, Table
+from compare.report.plots import make_panels
 from compare.studies.figures import draw_lines
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most
 from transformer.attention import plain_attention

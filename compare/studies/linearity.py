@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn import functional as F
 
-from compare.analysis.table import Row, Table
-from compare.report.plots.style import PALETTE, REFERENCE_LINE, make_panels, tidy_axes
-from compare.studies.measurement import draw, relative_error
+from compare.analysis.tables import Row, Table
+from compare.report.plots import PALETTE, REFERENCE_LINE, make_panels, tidy_axes
+from compare.studies.figures import draw, relative_error
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most
 from transformer.attention import plain_attention
 

@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from compare.analysis.table import Row, Table
-from compare.benchmark.growth import fit_power_law
-from compare.report.plots.style import make_panels
+from compare.analysis.tables import Row, Table
+from compare.benchmark.measurement import fit_power_law
+from compare.report.plots import make_panels
 from compare.studies.figures import draw_lines
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most, near
 from transformer.config import TransformerConfig

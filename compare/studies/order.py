@@ -14,9 +14,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from compare.analysis.table import Row, Table
+from compare.analysis.tables import Row, Table
 from compare.studies.copying import CONFIG, SYMBOLS, learn_to_copy, plot_copying, probe_copying
-from compare.studies.measurement import relative_error
+from compare.studies.figures import relative_error
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most
 from transformer.config import Positions
 from transformer.model import Transformer

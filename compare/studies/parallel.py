@@ -12,14 +12,13 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from compare.analysis.table import Row, Table
-from compare.benchmark.training_pass import training_pass
-from compare.report.plots.style import make_panels
-from compare.studies.families import FAMILIES, Model
-from compare.studies.figures import draw_lines
-from compare.studies.measurement import multiply_adds
+from compare.analysis.tables import Row, Table
+from compare.benchmark.benchmark import training_pass
+from compare.report.plots import make_panels
+from compare.studies.figures import draw_lines, multiply_adds
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most, near
-from compare.system.timing import best_of
+from compare.studies.tasks import FAMILIES, Model
+from compare.system.measure import best_of
 from compare.training.loss import TranslationLoss
 
 logger = logging.getLogger(__name__)

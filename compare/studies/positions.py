@@ -8,7 +8,7 @@ trains sinusoids and learned vectors with one seed; this one compares five kinds
 
 import logging
 
-from compare.analysis.table import Row, Table
+from compare.analysis.tables import Row, Table
 from compare.studies.copying import CONFIG, SYMBOLS, learn_to_copy, plot_copying, probe_copying
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most
 from transformer.config import Positions

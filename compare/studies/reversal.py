@@ -11,15 +11,21 @@ from itertools import pairwise
 
 import torch
 
-from compare.analysis.table import Row, Table
-from compare.optim.config import OptimConfig
-from compare.report.plots.style import make_panels
+from compare.analysis.tables import Row, Table
+from compare.optim import OptimConfig
+from compare.report.plots import make_panels
 from compare.scoring.score import corpus_bleu
 from compare.studies.figures import draw_lines
-from compare.studies.finished_models import ATTENTION, FORWARD, REVERSED, Translations, read_translations
 from compare.studies.study import Claim, Settings, StudyResult, at_least
-from compare.studies.training import fit
-from compare.studies.translation_task import embedded_task
+from compare.studies.tasks import (
+    ATTENTION,
+    FORWARD,
+    REVERSED,
+    Translations,
+    embedded_task,
+    fit,
+    read_translations,
+)
 from seq2seq.config import AttentionConfig, Seq2SeqConfig
 from seq2seq.model import Seq2Seq
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal
 
-from compare.analysis.table import Table
-from compare.results.numbers import format_number
+from compare.analysis.tables import Table
+from compare.results.text import format_number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,7 +10,7 @@ from typing import Literal
 
 from matplotlib.figure import Figure
 
-from compare.report.plots.style import make_panels
+from compare.report.plots import make_panels
 from compare.studies.designs import (
     Design,
     Trained,
@@ -20,11 +20,10 @@ from compare.studies.designs import (
     tables,
     train_designs,
 )
-from compare.studies.families import build_deep_transformer
 from compare.studies.figures import draw_lines
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most
-from compare.studies.translation_task import SHORT_WORDS, short_task
-from transformer.parts import STANDARD
+from compare.studies.tasks import SHORT_WORDS, build_deep_transformer, short_task
+from transformer.layers import STANDARD
 
 Norm = Literal["pre", "post"]
 GAP = 0.1

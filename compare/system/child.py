@@ -16,12 +16,10 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any, BinaryIO
 
-from compare.system.cores import pin_to
-from compare.system.hints import describe_error
-from compare.system.locks import Locked
-from compare.system.log import PACKAGES
-from compare.system.progress import Reporter, ShowMetrics, log_metrics
-from compare.system.signals import Interrupted, Terminated, raise_on_sigterm
+from compare.system.log import PACKAGES, Reporter, ShowMetrics, log_metrics
+from compare.system.messages import describe_error
+from compare.system.processor import pin_to
+from compare.system.signals import Interrupted, Locked, Terminated, raise_on_sigterm
 
 STOP = b"."
 """What the parent writes to stop a child."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compare.system.child import STOP
-from compare.system.progress import Reporter, ShowMetrics
+from compare.system.log import Reporter, ShowMetrics
 from compare.system.signals import Interrupted, stop_on_signals
 from compare.system.slots import Slot
 

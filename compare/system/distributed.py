@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from compare.system.hints import first_line
+from compare.system.messages import first_line
 from compare.system.torchrun import pick_own_device, rank_and_size
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from compare.system.cores import usable_processors
 from compare.system.device import FAST_BF16, FAST_BF16_GPU, processor
+from compare.system.processor import usable_processors
 
 MIN_FREE_GIB = 2.0
 
@@ -121,8 +121,8 @@ def _matrix_products(seconds: float = 0.5) -> Iterator[Diagnosis]:
     """Measure the GFLOP/s of square matrix products, for ``seconds`` per device and precision."""
     import torch
 
-    from compare.system.peak_flops import MATRIX_SIZE, matmul_flops_per_s
-    from compare.system.precision import DTYPES
+    from compare.system.device import DTYPES
+    from compare.system.measure import MATRIX_SIZE, matmul_flops_per_s
 
     for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
         size = MATRIX_SIZE[device]

@@ -1,17 +1,26 @@
-"""Output of log messages: to standard error for the command line, to log.txt for a run.
-
-The library itself only sends messages to the loggers ``compare`` and ``data``; a program that imports it
-sees them if it configures ``logging``.
-"""
+"""Log messages and progress: to standard error for the command line, to log.txt for a run."""
 
 import logging
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from data.text.control_characters import visible
-from data.text.files import append_whole
+from data.files import ProgressCallback, append_whole
+from data.text import visible
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+
+# Output of log messages: to standard error for the command line, to log.txt for a run.
+#
+# The library itself only sends messages to the loggers ``compare`` and ``data``; a program that imports it
+# sees them if it configures ``logging``.
+
 
 PACKAGES = ("compare", "data")
 """Packages of this project that send log messages."""
@@ -120,3 +129,223 @@ def _also_to(handler: logging.Handler, logger: logging.Logger) -> Iterator[None]
     finally:
         logger.handlers, logger.propagate = handlers, propagate
         logger.setLevel(level)
+
+
+# Progress of long work: a bar on a terminal, log messages elsewhere.
+
+
+logger = logging.getLogger(__name__)
+
+MetricsCallback = Callable[[dict[str, Any]], None]
+"""Called with each line of a training run's metrics."""
+ShowMetrics = Callable[[str, int, dict[str, Any]], None]
+"""Called with the label of a training run, its maximal updates, and each line of its metrics, at first {}."""
+Unit = Literal["updates", "pairs", "bytes"]
+
+INTERVAL_S = 10.0
+"""Seconds between two messages about the same work, where there is no bar."""
+MB = 1e6
+
+
+class Reporter:
+    """Display of progress: bars if standard error is a terminal, else log messages.
+
+    Args:
+        quiet: show no bars. Messages are logged all the same, for a run's log.txt needs them.
+    """
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.quiet = quiet
+        self._overall: _Overall | None = None
+
+    def expect(self, runs: Mapping[str, tuple[int, float]]) -> None:
+        """Announce the training runs that follow; messages then tell their share and the time left.
+
+        Args:
+            runs: maximal updates and work per update, in any unit, by name of the run.
+        """
+        self._overall = _Overall(runs) if runs else None
+
+    @contextmanager
+    def training(self, label: str, max_updates: int, *, name: str = "") -> Iterator[MetricsCallback]:
+        """Show a training run; yields the function that takes its metrics.
+
+        Args:
+            label: how it is called.
+            max_updates: its updates.
+            name: its name among the runs of ``expect``; by default ``label``.
+        """
+        with self.trainings({label: name or label}) as show:
+            show(label, max_updates, {})
+            yield partial(show, label, max_updates)
+
+    @contextmanager
+    def trainings(self, names: Mapping[str, str] | None = None) -> Iterator[ShowMetrics]:
+        """Show several training runs at once, one bar each; yields the function that takes their metrics.
+
+        Args:
+            names: names among the runs of ``expect``, by label, where they differ.
+        """
+
+        def log(label: str, max_updates: int, line: dict[str, Any]) -> None:
+            name = (names or {}).get(label, label)
+            log_metrics(label, max_updates, line, self._overall.add(name, line) if self._overall else "")
+
+        if not self._has_bars():
+            yield lambda label, max_updates, line: log(label, max_updates, line) if line else None
+            return
+        with _bars("updates") as bars:
+
+            def show(label: str, max_updates: int, line: dict[str, Any]) -> None:
+                if not line:
+                    bars(label, 0, max_updates, note="")
+                elif line["kind"] == "train":
+                    note = f"loss {line['loss']:.3f}  {line['tokens_per_s']:,.0f} tokens/s"
+                    bars(label, line["update"], max_updates, note=note)
+                else:
+                    log(label, max_updates, line)
+
+            yield show
+
+    def pairs(self) -> AbstractContextManager[ProgressCallback]:
+        """Show work on many sentence pairs, one step at a time; yields the callback."""
+        return self._counting("pairs")
+
+    def downloads(self) -> AbstractContextManager[ProgressCallback]:
+        """Show one bar per download; yields the callback, which takes numbers of bytes."""
+        return self._counting("bytes")
+
+    @contextmanager
+    def _counting(self, unit: Unit) -> Iterator[ProgressCallback]:
+        if self._has_bars():
+            with _bars(unit) as bars:
+                yield bars
+        else:
+            yield _Messages(unit)
+
+    def _has_bars(self) -> bool:
+        return not self.quiet and sys.stderr.isatty()
+
+
+class _Overall:
+    """Share of all announced training that is done, and the time that the rest will take.
+
+    The time is that of the work done since this object was made, whatever an earlier call has done.
+    """
+
+    def __init__(self, runs: Mapping[str, tuple[int, float]]) -> None:
+        self._runs = dict(runs)
+        self._left = {name: updates * work for name, (updates, work) in runs.items()}
+        self._total = sum(self._left.values())
+        self._updates: dict[str, int] = {}
+        self._done = 0.0
+        self._start = time.monotonic()
+
+    def add(self, name: str, line: Mapping[str, Any]) -> str:
+        """Count a line of metrics; returns "; 25% of all 4 runs, about 3 min left", or "" where unknown."""
+        if name not in self._runs or "update" not in line:
+            return ""
+        updates, work = self._runs[name]
+        before = self._updates.get(name, line["update"] - line.get("updates", 0))
+        self._done += work * (line["update"] - before)
+        self._updates[name] = line["update"]
+        self._left[name] = 0.0 if line["kind"] == "final" else work * max(0, updates - line["update"])
+        left = sum(self._left.values())
+        of = f" of all {len(self._runs)} runs" if len(self._runs) > 1 else ""
+        share = 1 - left / self._total if self._total else 1.0
+        if not self._done or not left:
+            return f"; {share:.0%}{of}"
+        seconds = (time.monotonic() - self._start) * left / self._done
+        return f"; {share:.0%}{of}, about {format_duration(seconds)} left"
+
+
+class _Bars:
+    """Progress bars by name; of pairs, only the latest is shown."""
+
+    def __init__(self, progress: "Progress", unit: Unit) -> None:
+        self._progress, self._unit = progress, unit
+        self._tasks: dict[str, Any] = {}
+
+    def __call__(self, name: str, done: int, total: int | None, **fields: Any) -> None:
+        if name not in self._tasks:
+            for task in self._tasks.values() if self._unit == "pairs" else ():
+                self._progress.update(task, visible=False)
+            self._tasks[name] = self._progress.add_task(visible(name), total=total, **fields)
+        self._progress.update(self._tasks[name], completed=done, total=total, **fields)
+
+
+class _Messages:
+    """Log messages, at least ``INTERVAL_S`` apart, about work that takes longer than that."""
+
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+        self._last = time.monotonic()
+        self._starts: dict[str, float] = {}
+
+    def __call__(self, name: str, done: int, total: int | None) -> None:
+        now = time.monotonic()
+        if name not in self._starts:
+            self._starts[name] = now
+            if self._unit == "pairs":  # one step after the other, while downloads are one long piece of work
+                self._last = now
+        if now - self._last >= INTERVAL_S:
+            self._last = now
+            logger.info(self._text(name, done, total, now - self._starts[name]))
+
+    def _text(self, name: str, done: int, total: int | None, seconds: float) -> str:
+        if self._unit == "bytes":
+            of = f" of {total / MB:,.1f}" if total else ""
+            return f"{name}: {done / MB:,.1f}{of} MB"
+        of = f" of {total:,}" if total else ""
+        return f"{name}: {done:,}{of} pairs, {done / seconds:,.0f} a second"
+
+
+@contextmanager
+def _bars(unit: Unit) -> Iterator[_Bars]:
+    """Show bars on standard error; text printed there meanwhile appears above the bars."""
+    from rich import progress
+    from rich.console import Console
+
+    counts: dict[Unit, list[str | progress.ProgressColumn]] = {
+        "updates": ["{task.completed}/{task.total}"],
+        "pairs": [progress.MofNCompleteColumn()],
+        "bytes": [progress.DownloadColumn(), progress.TransferSpeedColumn()],
+    }
+    name = progress.TextColumn("{task.description}", markup=False)  # a label may hold [brackets]
+    columns = [name, progress.BarColumn(), *counts[unit], progress.TimeRemainingColumn()]
+    if unit == "updates":
+        columns.append(progress.TextColumn("{task.fields[note]}"))
+    console = Console(stderr=True)
+    with progress.Progress(*columns, console=console, transient=unit == "pairs") as display:
+        yield _Bars(display, unit)
+
+
+def format_duration(seconds: float) -> str:
+    """Format a time as "40 s", "12 min" or "3.5 h"."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6_000 else f"{seconds / 3_600:,.1f} h"
+
+
+def log_metrics(label: str, max_updates: int, line: dict[str, Any], overall: str = "") -> None:
+    """Log one line of metrics, if it is of a kind that people want to see.
+
+    Args:
+        label: how the run is called.
+        max_updates: its updates.
+        line: the line.
+        overall: what is added about all runs.
+    """
+    position = f"{label} {line['update']}/{max_updates} {line['seconds']:.0f} s"
+    if line["kind"] == "valid":
+        logger.info(f"{position}: validation {_validation_scores(line)}{overall}")
+    elif line["kind"] == "final":
+        logger.info(f"{position}: keeps {line['chosen']}, validation {_validation_scores(line)}{overall}")
+    elif line["kind"] == "train":
+        logger.info(f"{position}: loss {line['loss']:.3f}, {line['tokens_per_s']:,.0f} tokens/s{overall}")
+
+
+def _validation_scores(line: dict[str, Any]) -> str:
+    """Format loss and BLEU of a validation; language models have no BLEU."""
+    loss, bleu = f"loss {line['loss']:.3f}", line["bleu"]
+    return loss if bleu is None else f"{loss}, BLEU {bleu:.2f}"

@@ -1,7 +1,11 @@
 """Plug-ins that this process has imported: what each registers, and the version of its sources."""
 
+import hashlib
 from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 
@@ -77,3 +81,51 @@ class RegistryChanges:
 def plugin_versions(modules: Iterable[str]) -> str:
     """List the versions of imported plug-ins: "a 1.0+0123456789ab, b 2.0+ba9876543210"; empty for none."""
     return ", ".join(sorted(PLUGINS[module].version for module in modules))
+
+
+# Version of the package, and hashes of its sources and of those of plug-ins.
+
+
+PACKAGES = ("compare", "data", "seq2seq", "transformer")
+HASH_DIGITS = 12
+"""Digits of a sha256 that a version shows."""
+
+
+def package_version() -> str:
+    """The version of the installed distribution; "source" if attnbench runs from a checkout alone."""
+    return distribution_version("attnbench")
+
+
+def distribution_version(name: str) -> str:
+    """The version of an installed distribution; "source" if it is not installed as one."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "source"
+
+
+def hash_sources(files: Iterable[tuple[Path, Path]]) -> str:
+    """Hash source files, each given as (folder, path), with their paths below their folders."""
+    digest = hashlib.sha256()
+    for folder, path in files:
+        digest.update(f"{path.relative_to(folder).as_posix()}\n".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:HASH_DIGITS]
+
+
+@cache
+def source_version() -> str:
+    """The package's version and a hash of its sources, so that an edited checkout differs from a release."""
+    root = Path(__file__).resolve().parents[2]
+    files = [(root, path) for package in PACKAGES for path in sorted((root / package).rglob("*.py"))]
+    return f"{package_version()}+{hash_sources(files)}"
+
+
+def code_version(plugins: Iterable[str] = ()) -> str:
+    """``source_version``, and the version of each plug-in that took part.
+
+    Args:
+        plugins: names of the modules of plug-ins that this process has imported.
+    """
+    versions = plugin_versions(plugins)
+    return f"{source_version()} with {versions}" if versions else source_version()

@@ -1,12 +1,22 @@
-"""Handling of Ctrl-C and SIGTERM: work ends at a safe point instead of in the middle."""
+"""Signals and locks: work ends at a safe point, and one process at a time owns a folder."""
 
+import json
+import logging
+import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from pathlib import Path
 from types import FrameType
+
+from filelock import FileLock, Timeout
+
+# Handling of Ctrl-C and SIGTERM: work ends at a safe point instead of in the middle.
+
 
 REPEAT_S = 0.01
 """Time after which a signal is raised again whose exception Python has ignored."""
@@ -123,3 +133,76 @@ def stop_on_signals() -> Iterator[StopRequest]:
     finally:
         for signum, handler in before.items():
             signal.signal(signum, handler)
+
+
+# Locks between processes: a killed process gives its locks up, since the operating system holds them.
+
+
+logger = logging.getLogger(__name__)
+
+LOCK = ".lock"
+"""The file in a locked folder; it names the process that holds the lock."""
+PATIENCE_S = 0.1
+"""Longest time for which ``is_locked`` of another process may stand in the way."""
+
+
+class Locked(Exception):
+    """Another process holds the lock; the message names it."""
+
+
+@contextmanager
+def lock_folder(folder: Path, *, wait: bool = False) -> Iterator[None]:
+    """Hold the lock of ``folder`` for the time of a block; a lock that this process holds may be taken again.
+
+    Args:
+        folder: created if necessary.
+        wait: wait until another process gives the lock up, with a message; else raise.
+
+    Raises:
+        Locked: another process holds the lock, and ``wait`` is False.
+        OSError: the folder cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / LOCK
+    lock = FileLock(path, is_singleton=True)
+    try:
+        lock.acquire(timeout=PATIENCE_S)
+    except Timeout:
+        if not wait:
+            raise Locked(f"{folder} is in use by {_owner(folder)}") from None
+        logger.info(f"waiting for {_owner(folder)}, which uses {folder}")
+        lock.acquire()
+    try:
+        with suppress(OSError):  # a full disk is reported by what is written next
+            path.write_text(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
+        yield
+    finally:
+        if os.name != "nt" and lock.lock_counter == 1:
+            path.unlink(missing_ok=True)  # filelock notices that a file it waits for was deleted
+        lock.release()
+
+
+def is_locked(folder: Path) -> bool:
+    """Return whether a process holds the lock of ``folder``; nothing is written, so it may be read-only."""
+    try:
+        with (folder / LOCK).open("rb") as file:
+            try:
+                import fcntl
+            except ImportError:  # Windows, where what another process has locked cannot be read
+                file.read(1)
+            else:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared, so that several may ask at once
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return False
+
+
+def _owner(folder: Path) -> str:
+    """Name the process that noted that it holds the lock of ``folder``."""
+    try:
+        note = json.loads((folder / LOCK).read_bytes())
+        return f"process {int(note['pid'])} on {str(note['host'])[:80]!r}"
+    except (OSError, ValueError, LookupError, TypeError):
+        return "another process"

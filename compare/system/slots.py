@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compare.system.cores import count_cores, split_processors, usable_processors
+from compare.system.processor import count_cores, split_processors, usable_processors
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 MAX_JOBS = 1_000

@@ -3,7 +3,7 @@
 import os
 import socket
 
-from compare.system.hints import abbreviate
+from compare.system.messages import abbreviate
 
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """Variables that torchrun sets and that are needed here."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from compare.system.hints import abbreviate
-from data.text.files import append_whole, parse_json, read_bytes, sync_file, write_atomically
+from compare.system.messages import abbreviate
+from data.files import append_whole, parse_json, read_bytes, sync_file, write_atomically
 
 MAX_BYTES = 2_000_000_000
 """Size that no log reaches: ten million lines."""

@@ -11,10 +11,25 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from compare.config.schema import current_names
-from compare.system.hints import abbreviate
-from compare.training.file_names import CHECKPOINTS
-from data.text.files import ensure_regular, write_atomically
+from compare.config.toml import current_names
+from compare.system.messages import abbreviate
+from data.files import ensure_regular, write_atomically
+
+# Names of the files that training writes to a run folder.
+
+
+METRICS = "metrics.jsonl"
+"""Metrics log: one JSON object per line."""
+CHECKPOINTS = "checkpoints"
+"""Folder of the weights and the trainer state."""
+FINAL = "final.safetensors"
+"""Weights chosen at the end of training, in the folder of checkpoints."""
+WEIGHTS = f"{CHECKPOINTS}/{FINAL}"
+"""The same, in the folder of the run, as the hashes of result.json name it."""
+SAVED = "model.safetensors"
+"""The same in a folder of ``save_pretrained``."""
+STATE = "trainer.pt"
+"""State from which training resumes, in the folder of checkpoints."""
 
 
 def save_weights(path: Path, weights: Mapping[str, Tensor]) -> None:

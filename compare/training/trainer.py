@@ -10,22 +10,17 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor, nn
 
-from compare.config.training_sections import TrainConfig
-from compare.optim.config import OptimConfig
-from compare.optim.optimizer import build_optimizer
+from compare.config.sections import TrainConfig
+from compare.optim import OptimConfig, build_optimizer
 from compare.system.distributed import SINGLE, Processes
-from compare.system.energy import EnergyMeter
+from compare.system.measure import EnergyMeter
 from compare.system.signals import Interrupted, StopRequest, stop_on_signals
-from compare.training.checkpoints import Checkpoints
-from compare.training.file_names import METRICS
-from compare.training.gradient_sum import GradientSum, dropout_seed
+from compare.training.checkpoints import Checkpoints, MovingAverage, RunningMetrics, TrainerState, Validation
 from compare.training.loss import TranslationLoss
 from compare.training.metrics_log import MetricsLog
-from compare.training.moving_average import MovingAverage
-from compare.training.step import add_gradients, update_weights
-from compare.training.trainer_state import RunningMetrics, TrainerState, Validation
-from data.batch import GlobalBatch
-from data.loader import BatchStream
+from compare.training.serialization import METRICS
+from compare.training.step import GradientSum, add_gradients, dropout_seed, update_weights
+from data.batches import BatchStream, GlobalBatch
 
 logger = logging.getLogger(__name__)
 

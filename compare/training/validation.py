@@ -9,12 +9,12 @@ import torch
 
 from compare.decoding.translator import Translator
 from compare.scoring.score import corpus_bleu
+from compare.training.checkpoints import Validation
 from compare.training.loss import TranslationLoss
 from compare.training.step import compute_loss
-from compare.training.trainer_state import Validation
+from data.batches import BatchStream
 from data.corpus import Pairs
-from data.encoded_split import EncodedSplit
-from data.loader import BatchStream
+from data.encode import EncodedSplit
 
 
 class LossValidator:

@@ -6,8 +6,9 @@ same part of the tree and builds the corpus; ``contrasts`` makes pairs of a righ
 Neither depends on the platform or on hash seeds.
 """
 
+from data.grammar.sampling import AlignedPair, embedded_splits, realise
+
 from .contrasts import BINS, PHENOMENA, Contrast, contrastive_pairs
-from .splits import AlignedPair, embedded_splits, realise
 
 __all__ = [
     "BINS",

@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
+from data.grammar.sampling import LONG, SHORT, sentence_text
+
 from . import lexicon as lex
 from .english import english
 from .german import finite_form, tidy_commas, untidy_german
 from .lexicon import Noun, Verb
 from .sampling import Sampler
-from .splits import LONG, SHORT, sentence_text
 from .trees import Clause, Gap, NounPhrase, Pronoun, Sentence, Subordinate, Token, person_of, tag
 
 PHENOMENA = {

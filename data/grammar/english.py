@@ -1,6 +1,7 @@
 """Rendering of trees in English."""
 
-from .inflection import PRONOUNS, english_past, english_present
+from data.grammar.trees import PRONOUNS, english_past, english_present
+
 from .lexicon import BE
 from .trees import (
     Clause,

@@ -1,6 +1,6 @@
 """Rendering of trees in German."""
 
-from .inflection import (
+from data.grammar.trees import (
     CONTRACTIONS,
     HABEN,
     PRONOUNS,
@@ -13,6 +13,7 @@ from .inflection import (
     german_noun,
     german_present,
 )
+
 from .lexicon import BE
 from .trees import (
     Clause,

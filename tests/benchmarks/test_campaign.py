@@ -19,17 +19,16 @@ import pytest
 from benchmarks import campaign
 from benchmarks.queue_file import describe, read_queue
 from compare.check.recompute import check_experiment
-from compare.experiment import run_all
+from compare.experiment import run as run_all
 from compare.experiment.publish import SEARCH, publish_experiment
-from compare.results.numbers import UNKNOWN
 from compare.results.result import Result
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, read_results, save_result
+from compare.results.text import UNKNOWN
 from compare.system.child import Channel
 from compare.system.children import Outcome, Task
-from compare.system.hints import describe_error
-from compare.system.locks import LOCK
-from compare.system.signals import Interrupted, Terminated
+from compare.system.messages import describe_error
+from compare.system.signals import LOCK, Interrupted, Terminated
 from tests.kits.paths import ROOT
 from tests.reliability.contents import differences, leftovers, read_contents
 
@@ -53,7 +52,7 @@ minutes = { transformer = 1 }
 HOLD = """
 import sys
 from pathlib import Path
-from compare.system.locks import lock_folder
+from compare.system.signals import lock_folder
 with lock_folder(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from benchmarks.learning_curves import learning_curves
-from compare.training.file_names import METRICS
+from compare.training.serialization import METRICS
 
 
 def write_log(run: Path, *lines: dict[str, object]) -> None:

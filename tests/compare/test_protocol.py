@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from compare.integrations.contract import CHECKS, check_gradients, check_saving, check_seed
+from compare.integrations.verify import CHECKS, check_gradients, check_saving, check_seed
 from seq2seq.config import RecurrentLanguageModelConfig
 from tests.kits.contract import (
     TRANSLATING,

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from compare.decoding.length_penalty import LengthPenalty
 from compare.decoding.search import Hypothesis, search
-from compare.optim.config import OptimConfig
-from compare.optim.optimizer import build_optimizer
+from compare.optim import OptimConfig, build_optimizer
 from compare.training.loss import TranslationLoss
 from tests.kits.contract import (
     BOS,

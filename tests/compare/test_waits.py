@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 import torch
 
-from compare.config.training_sections import RegularizationConfig
+from compare.config.sections import RegularizationConfig
 from compare.models.presets import PRESETS
 from compare.models.registry import build
-from compare.optim.optimizer import build_optimizer
+from compare.optim import build_optimizer
 from compare.training import loss as loss_module
+from compare.training.checkpoints import RunningMetrics
 from compare.training.consistency import training_loss
 from compare.training.loss import TranslationLoss
 from compare.training.step import compute_loss, train_step
-from compare.training.trainer_state import RunningMetrics
-from data.batch import make_batch
+from data.batches import make_batch
 from tests.kits.contract import tiny
 from tests.kits.loader import random_split
 from tests.kits.waits import CountOperations, as_on_a_gpu

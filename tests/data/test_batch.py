@@ -5,8 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.batch import _copy_together, make_batch, make_source_batch
-from data.loader import decode_batches
+from data.batches import _copy_together, decode_batches, make_batch, make_source_batch
 from data.symbols import BOS, EOS, PAD
 from tests.kits.loader import LENGTHS, many, random_split, split_of
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from data.corpus import Corpus, Pairs, embedded_corpus, read_corpus, read_pairs
 from data.grammar import embedded_splits
-from data.text.lines import read_lines
+from data.text import read_lines
 from tests.kits.paths import SHARED
 from tests.kits.raw_data import refused
 

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 from data import encode
+from data.batches import BatchStream
 from data.corpus import Pairs, open_pairs
-from data.encode import encode_split
-from data.loader import BatchStream
-from data.stored_sequences import StoredSequences
-from data.text.files import json_bytes
+from data.encode import StoredSequences, encode_split
+from data.files import json_bytes
 from data.vocabulary import VocabularyPair, build_pair
 from tests.kits.raw_data import made_up
 
@@ -212,7 +211,7 @@ def test_a_file_of_ids_may_be_removed_but_not_cut(tmp_path: Path) -> None:
 def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From 20 chunks to 80, the peak memory of Python and NumPy grows by less than 20%."""
     monkeypatch.setattr(encode, "CHUNK_PAIRS", 500)
-    monkeypatch.setattr("data.text.lines.BLOCK_BYTES", 1 << 14)
+    monkeypatch.setattr("data.text.BLOCK_BYTES", 1 << 14)
     peaks = []
     for size in (10_000, 40_000):
         folder = tmp_path / str(size)

@@ -9,11 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.batch import Batch, make_batch
+from data.batches import Batch, BatchStream, make_batch
 from data.corpus import Pairs, read_corpus
-from data.encode import encode_split
-from data.encoded_split import EncodedSplit
-from data.loader import BatchStream
+from data.encode import EncodedSplit, encode_split
 from data.vocabulary import build_pair
 from tests.kits.loader import LENGTHS, many, random_split
 from tests.kits.paths import SHARED
@@ -120,7 +118,7 @@ def test_an_epoch_is_resumed_from_any_batch(start: int, monkeypatch: pytest.Monk
         built.append(rows)
         return make_batch(split, rows)
 
-    monkeypatch.setattr("data.loader.make_batch", counting)
+    monkeypatch.setattr("data.batches.make_batch", counting)
     rest = list(BatchStream(many(), batch_tokens=200, seed=5).epoch(3, start))
     assert len(built) == len(rest) == len(whole) - start
     for mine, theirs in zip(rest, whole[start:], strict=True):
@@ -185,7 +183,7 @@ def test_what_the_hash_depends_on_has_a_file_of_its_own(
         BatchStream(encoded, batch_tokens=20, seed=2).kept_hash(),
     ]
     assert len(set(hashes)) == len(kept(tmp_path)) == 4
-    monkeypatch.setattr("data.loader.SOURCE_FILES", [])  # other code
+    monkeypatch.setattr("data.batches.SOURCE_FILES", [])  # other code
     assert stream.kept_hash() == hashes[0]
     monkeypatch.setattr(np, "__version__", "another")
     assert stream.kept_hash() == hashes[0]

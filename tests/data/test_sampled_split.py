@@ -11,14 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from data import sampled_split
+from data import sampling as sampled_split
+from data.batches import BatchStream
 from data.corpus import Pairs, embedded_corpus
-from data.encode import encode_split
-from data.encoded_split import EncodedSplit
-from data.loader import BatchStream
-from data.sampled_split import SampledSplit
-from data.sequences import Sequences
-from data.subword_sampling import SubwordSampler
+from data.encode import EncodedSplit, Sequences, encode_split
+from data.sampling import SampledSplit, SubwordSampler
 from data.vocabulary import VocabularyPair, build_pair
 
 LIMIT = 40

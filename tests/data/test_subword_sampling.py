@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data import subword_sampling
+from data import sampling as subword_sampling
 from data.corpus import embedded_corpus
-from data.subword_sampling import SAMPLERS, BpeDropout, SubwordSampler, UnigramSampling, build_sampler
+from data.sampling import SAMPLERS, BpeDropout, SubwordSampler, UnigramSampling, build_sampler
 from data.subwords import SubwordVocabulary
 from data.vocabulary import build_vocabulary
 from tests.kits.hostile import texts

@@ -12,7 +12,7 @@ from torchtext.data import Dataset, Example, Field, RawField
 from torchtext.datasets import TranslationDataset
 
 from compare.training.loss import LossSums, TranslationLoss
-from data.batch import Batch, make_batch
+from data.batches import Batch, make_batch
 from data.corpus import Corpus, Pairs, read_corpus
 from data.encode import encode_split
 from data.symbols import BOS, EOS, PAD

@@ -12,13 +12,24 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from data import word_tokenizer
+from data import vocabulary as word_tokenizer
 from data.corpus import Pairs
 from data.symbols import BOS, CONTROL, EOS, PAD, SPECIALS, UNK, Vocabulary
-from data.vocabulary import KINDS, build_pair, build_vocabulary, load_pair, load_vocabulary
-from data.word_tokenizer import detokenize, tokenize
-from data.word_vocabulary import CountedVocabulary
-from data.words import JOINER, join_words, mark_words, split_words, unmarked
+from data.vocabulary import (
+    JOINER,
+    KINDS,
+    CountedVocabulary,
+    build_pair,
+    build_vocabulary,
+    detokenize_words,
+    join_words,
+    load_pair,
+    load_vocabulary,
+    mark_words,
+    split_words,
+    tokenize_words,
+    unmarked,
+)
 
 LINES = (
     "Ein Mann, der schläft, sagt nichts.",
@@ -131,7 +142,7 @@ def test_there_is_one_label_per_id(built: dict[str, Vocabulary], kind: str) -> N
 
 def test_the_tokeniser_and_the_words_of_the_analyses_are_independent(monkeypatch: pytest.MonkeyPatch) -> None:
     """A change of the tokeniser of word vocabularies must not change published figures."""
-    monkeypatch.setattr(word_tokenizer, "TOKEN", re.compile(r"\S+"))
+    monkeypatch.setattr(word_tokenizer, "WORD_TOKEN", re.compile(r"\S+"))
     vocabulary = build_vocabulary("words", LINES, size=100)
     assert vocabulary.pieces(vocabulary.encode("Don't stop: it's")) == ["Don't", "stop:", "it's"]
     assert split_words("Don't stop: it's") == ["Don't", "stop", ":", "it's"]
@@ -164,7 +175,7 @@ def test_text_that_looks_like_a_special_is_only_text() -> None:
 @settings(deadline=None)
 @given(text=ANY_LINE | st.text(f"{JOINER} a.-'"))
 def test_tokenisation_is_lossless_except_for_white_space(text: str) -> None:
-    assert detokenize(tokenize(text)) == " ".join(text.split())
+    assert detokenize_words(tokenize_words(text)) == " ".join(text.split())
 
 
 @settings(deadline=None)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data import word_cache
+from data import encode as word_cache
+from data.encode import WordCache
 from data.symbols import Vocabulary
 from data.vocabulary import build_vocabulary
-from data.word_cache import WordCache
 from tests.kits.raw_data import made_up
 
 BOTH_SIDES = [text for pair in made_up(200) for text in pair]

@@ -13,7 +13,7 @@ import safetensors.torch
 import torch
 
 from compare.decoding.search import SpecialIds, search
-from compare.models import meta_model
+from compare.models import registry as meta_model
 from compare.models.registry import build
 from compare.results.trained_model import load_model
 from seq2seq.config import Seq2SeqConfig

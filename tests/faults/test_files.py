@@ -16,7 +16,7 @@ import data.corpus
 from compare.cli import main
 from data.corpus import Pairs
 from data.encode import encode_split
-from data.text.files import ensure_unchanged
+from data.files import ensure_unchanged
 from data.vocabulary import build_pair
 from tests.kits.cli import ROWS, files
 from tests.kits.faults import PICKLERS, ROOT, Bomb, as_documented, environment
@@ -134,7 +134,7 @@ def test_a_hostile_array_is_made_anew(tmp_path: Path):
 MEASURED = """
 import resource, sys
 from compare.cli import main
-import compare.scoring.score, compare.report.tables.scores
+import compare.scoring.score, compare.report.score_tables
 def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 before = peak()
 status = main(sys.argv[1:])

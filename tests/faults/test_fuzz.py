@@ -13,26 +13,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compare.analysis.alignment.gold import read_gold
-from compare.analysis.alignment.proposed_links import count_proposed_links, read_proposed_links
-from compare.analysis.alignment.symmetrisation import symmetrise
+from compare.analysis.gold_alignments import read_gold
+from compare.analysis.proposed_links import count_proposed_links, read_proposed_links, symmetrise
+from compare.benchmark.measurement import BenchmarkResult, Change, find_changes, read_benchmark
 from compare.benchmark.measurement import Measurement as BenchRow
-from compare.benchmark.regressions import Change, find_changes
-from compare.benchmark.report import BenchmarkResult, read_benchmark
 from compare.config.parse import load_experiment
-from compare.config.resolve_model import resolve_model
+from compare.config.run import resolve_model
 from compare.config.sections import DecodeConfig
 from compare.decoding.length_penalty import length_penalties
 from compare.experiment.tune.description import read_description
 from compare.experiment.tune.trial_log import TrialResult, read_trials, write_trials
-from compare.report.tables.table import TableForm, render_table
+from compare.report.table import TableForm, render_table
+from compare.results.records import GridPoint, Selection, read_selection
 from compare.results.result import Result
-from compare.results.selection import GridPoint, Selection, read_selection
 from compare.results.store import load_results
 from compare.training.metrics_log import MetricsLog, read_metrics
 from data.corpus import Pairs, read_pairs
-from data.text.formats import Records, Table
-from data.text.lines import read_lines
+from data.formats import Records, Table
+from data.text import read_lines
 from data.vocabulary import build_pair, load_pair
 from tests.conftest import TINY
 from tests.kits.fuzz import TARGETS, damaged, fuzz, survives

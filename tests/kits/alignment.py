@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from compare.analysis.alignment.gold import Gold, corpus_gold
+from compare.analysis.gold_alignments import Gold, corpus_gold
 from compare.config.sections import DecodeConfig
 from compare.decoding.translator import Translator
 from data.corpus import Corpus, Pairs

@@ -9,8 +9,7 @@ from typing import Any
 
 from compare.system.child import Channel
 from compare.system.children import Task
-from compare.system.locks import Locked
-from compare.system.signals import Interrupted, stop_on_signals
+from compare.system.signals import Interrupted, Locked, stop_on_signals
 
 
 def task(name: str, *arguments: Any, label: str = "") -> Task:

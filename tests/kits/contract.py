@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from compare.config.resolve_model import resolve_model
+from compare.config.run import resolve_model
 from compare.config.sections import ModelConfig
 from compare.decoding.search import SpecialIds
-from compare.integrations.contract import (
+from compare.integrations.verify import (
     ATOL,
     BOS,
     EOS,
@@ -23,8 +23,7 @@ from compare.integrations.contract import (
     targets,
 )
 from compare.models.presets import PRESETS
-from compare.models.registry import build
-from compare.models.resolved_model import ResolvedModel
+from compare.models.registry import ResolvedModel, build
 from seq2seq.scores import SCORES
 
 if TYPE_CHECKING:

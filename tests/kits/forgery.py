@@ -8,16 +8,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from compare.check.result_fields import NOT_DERIVED
+from compare.check.figures import NOT_DERIVED
 from compare.config.parse import load_experiment
 from compare.experiment.compute_result import compute_figures
 from compare.experiment.prepare import prepare_data
-from compare.experiment.run_all import run_experiment
-from compare.experiment.run_one import unfinished_result
+from compare.experiment.run import run_experiment, unfinished_result
 from compare.report.views import render_views
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, read_results, save_result
-from compare.system.progress import Reporter
+from compare.system.log import Reporter
 from tests.conftest import write_corpus
 
 TOML = """

@@ -10,7 +10,7 @@ gender m f n, p for plurals, - for pronouns; person 1 2 3 p.
 
 from collections.abc import Iterator
 
-from data.words import split_words
+from data.vocabulary import split_words
 from tests.kits import german_tables as table
 from tests.kits.german_clauses import Element, governed, well_formed
 from tests.kits.german_forms import (

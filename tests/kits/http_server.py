@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from data.download.download import Remote, download
+from data.download import Remote, download
 
 CONTENT = random.Random(6).randbytes(100_001)
 SHA256 = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from hypothesis import strategies as st
 
-from data.encoded_split import EncodedSplit
-from data.sequences import Sequences
+from data.encode import EncodedSplit, Sequences
 
 
 def split_of(src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> EncodedSplit:

@@ -7,8 +7,8 @@ import tarfile
 import zipfile
 from dataclasses import replace
 
-from data.download.corpora.parts import NamedCorpus, Part, Side
-from data.download.download import Remote
+from data.download import Remote
+from data.named_corpora import NamedCorpus, Part, Side
 from tests.kits.http_server import Server, plain
 
 

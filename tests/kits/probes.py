@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from compare.optim.config import OptimConfig
-from compare.optim.optimizer import build_optimizer
+from compare.optim import OptimConfig, build_optimizer
 from compare.training.loss import TranslationLoss
 from seq2seq import Attention, AttentionConfig, AttentionOutput, Features, Queries, initialise_weights
 

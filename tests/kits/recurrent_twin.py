@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq import Past, Queries, SelfAttention, Seq2Seq
-from seq2seq.layer_norm_lstm import LayerNormLSTMCell
+from seq2seq.cells import LayerNormLSTMCell
 from seq2seq.min_rnn import MinCell
 from seq2seq.stack import RecurrentStack
 

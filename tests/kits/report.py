@@ -10,7 +10,7 @@ from typing import Any
 from compare.attention.viewer import AttendedModel, AttendedSentence, AttentionViewer
 from compare.config.parse import load_experiment
 from compare.experiment.prepare import load_corpus
-from compare.report.html.content import ReportContent, gather_content
+from compare.report.html.page import ReportContent, gather_content
 from compare.results.store import Result, save_result
 from compare.scoring.score import score_texts
 from data.vocabulary import build_pair

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import compare.experiment.run_all
+import compare.experiment.run
 import compare.report.views  # noqa: F401
 from compare.cli import main as command
 from compare.training import trainer

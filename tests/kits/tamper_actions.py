@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from compare.config.schema import SCHEMA
+from compare.config.toml import SCHEMA
 from compare.results.run_folder import RunFolder
 from tests.kits.forgery import edit_json, edit_log, edit_text
 

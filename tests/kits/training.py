@@ -10,16 +10,15 @@ import torch
 from safetensors.torch import load_file
 
 from compare.config.parse import load_experiment
-from compare.config.sections import VocabularyConfig
-from compare.config.training_sections import RegularizationConfig, TrainConfig
+from compare.config.sections import RegularizationConfig, TrainConfig, VocabularyConfig
 from compare.experiment.prepare import build_vocabularies, load_corpus
 from compare.models.registry import Architecture, build
-from compare.optim.config import OptimConfig
+from compare.optim import OptimConfig
+from compare.training.checkpoints import Validation
 from compare.training.consistency import training_loss
 from compare.training.trainer import Trainer
-from compare.training.trainer_state import Validation
+from data.batches import BatchStream
 from data.encode import encode_split
-from data.loader import BatchStream
 from seq2seq.config import Seq2SeqConfig
 
 ROWS = ("luong-seed1", "transformer-seed1")

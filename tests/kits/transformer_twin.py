@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from transformer import DecoderOnly, LanguageModel, Transformer, TransformerConfig
 from transformer.config import LayerConfig
-from transformer.layers import DecoderLayer, EncoderLayer
+from transformer.layers import DecoderLayer, EncoderLayer, Residual
 from transformer.multihead import CrossAttention, SelfAttention
-from transformer.parts import Residual
 
 
 def layer_norm(norm: nn.Module, x: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from data.grammar import lexicon as lex
 from data.grammar.lexicon import Adjective, Noun, Preposition, Verb
-from data.grammar.numerals import number_words
+from data.grammar.phrases import number_words
 from data.grammar.trees import (
     Clause,
     Fixed,

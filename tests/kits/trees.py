@@ -1,7 +1,7 @@
 """Forty trees built by hand, each with the German a person wrote for it (and its English)."""
 
 from data.grammar import lexicon as lex
-from data.grammar.numerals import number_words
+from data.grammar.phrases import number_words
 from data.grammar.trees import Fixed, Gap, Infinitive, Pair, Relative, Sentence
 from tests.kits.tree_nodes import be, cl, fixed, np, pp, prep, pro, rel, say, sub
 from tests.kits.trees_phrases import PHRASES

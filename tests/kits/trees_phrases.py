@@ -1,6 +1,6 @@
 """Trees built by hand with the German a person wrote: noun phrases, cases, objects, places and times."""
 
-from data.grammar.numerals import clock, date, weekday
+from data.grammar.phrases import clock, date, weekday
 from data.grammar.trees import Gap, Sentence
 from tests.kits.tree_nodes import cl, fixed, np, pp, prep, pro, rel, say, sub
 

@@ -13,17 +13,16 @@ import torch
 from torch import Tensor
 
 import compare.training.consistency
-from compare.config.training_sections import RegularizationConfig, TrainConfig
+from compare.config.sections import RegularizationConfig, TrainConfig
 from compare.models.presets import PRESETS
 from compare.models.registry import build
-from compare.optim.config import OptimConfig
+from compare.optim import OptimConfig
 from compare.system.distributed import Processes, join_processes
+from compare.training.checkpoints import Validation
 from compare.training.consistency import training_loss
-from compare.training.file_names import CHECKPOINTS
-from compare.training.serialization import model_weights, save_weights
+from compare.training.serialization import CHECKPOINTS, model_weights, save_weights
 from compare.training.trainer import Trainer
-from compare.training.trainer_state import Validation
-from data.loader import BatchStream
+from data.batches import BatchStream
 from tests.kits.loader import random_split
 from tests.kits.together import fork, statuses
 

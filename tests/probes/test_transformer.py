@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from compare.models.hybrid_config import HybridConfig
+from compare.models.hybrid import HybridConfig
 from compare.models.registry import Architecture, build
 from seq2seq import Seq2SeqConfig
 from tests.kits.probes import NOISE, SOLVED, VALUES, accuracy, best_guess, full_mask, recall, train

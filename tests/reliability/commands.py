@@ -26,13 +26,13 @@ IMPORTS = [
     "compare.cli",
     "compare.experiment.converge",
     "compare.experiment.publish",
-    "compare.experiment.run_all",
+    "compare.experiment.run",
     "compare.experiment.tune.search",
     "compare.report.html",
     "compare.report.views",
     "compare.studies.distance",
-    "compare.studies.study_report",
-    "data.prepare.prepare_corpus",
+    "compare.studies.registry",
+    "data.prepare",
     "torch._dynamo",
     "torch._inductor",
     "optuna.storages.journal",
@@ -172,13 +172,13 @@ def main(arguments: Sequence[str]) -> int:
     """Run a command as ``python -m compare`` does, but studies are quick, and corpora need processes."""
     import compare.studies
     import data.parallel
-    import data.text.lines
+    import data.text
     from compare.cli import main as run_command
 
     if list(arguments[:2]) == ["data", "prepare"]:
         data.parallel.SERIAL_BLOCKS = 0
         data.parallel.available_cores = lambda: 2
-        data.text.lines.BLOCK_BYTES = 256  # several requests to each process
+        data.text.BLOCK_BYTES = 256  # several requests to each process
 
     compare.studies.run_study = partial(compare.studies.registry.run_study, quick=True)
     return run_command(list(arguments))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from compare.training.file_names import CHECKPOINTS
+from compare.training.serialization import CHECKPOINTS
 from tests.reliability.commands import OUT, Command
 from tests.reliability.contents import (
     Contents,

@@ -7,9 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.config import RegularisationConfig, Seq2SeqConfig
-from seq2seq.dropouts import drop_units, embed_tokens
-from seq2seq.packing import plan_packing
-from seq2seq.step_loop import run_step_by_step
+from seq2seq.padded import plan_packing
+from seq2seq.stack import drop_units, embed_tokens, run_step_by_step
 from seq2seq.stepwise_stack import StepwiseStack
 from tests.kits.seq2seq import MASK, SRC, TGT, close, make
 

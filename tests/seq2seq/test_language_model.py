@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from compare.optim.config import OptimConfig
-from compare.optim.optimizer import build_optimizer
+from compare.optim import OptimConfig, build_optimizer
 from seq2seq import RecurrentLanguageModel, RecurrentLanguageModelConfig, RegularisationConfig
 from transformer import LanguageModel, LanguageModelConfig
 

@@ -10,9 +10,17 @@ from torch import Tensor
 
 from seq2seq.attention import Attention
 from seq2seq.config import AttentionConfig
-from seq2seq.normalisers import Monotonic, Reinforce, ReinforceConfig, StraightThrough
-from seq2seq.score import Past, Queries
-from seq2seq.sparse import _sum_prefixes, cumulative_sum, entmax15, sparsemax
+from seq2seq.normalisers import (
+    Monotonic,
+    Reinforce,
+    ReinforceConfig,
+    StraightThrough,
+    _sum_prefixes,
+    cumulative_sum,
+    entmax15,
+    sparsemax,
+)
+from seq2seq.scores import Past, Queries
 from tests.kits.attention import CASES, E, H, attend, close, example, float64, make
 
 _float64 = pytest.fixture(autouse=True)(float64)

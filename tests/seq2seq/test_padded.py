@@ -7,9 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import seq2seq.padded
-from seq2seq.layer_by_layer import run_on_gpu
-from seq2seq.packing import plan_packing
-from seq2seq.padded import PaddedSteps, Padding, run_padded
+from seq2seq.padded import PaddedSteps, Padding, plan_packing, run_on_gpu, run_padded
 from tests.kits.seq2seq import LENGTHS, MASK, MODELS, SRC, TGT, close, leaves, make
 
 CLASSES = {"lstm": nn.LSTM, "gru": nn.GRU}

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from seq2seq.attention import Attention, Queries, attention_multiply_adds
 from seq2seq.config import AttentionConfig, Seq2SeqConfig
+from seq2seq.model import initialise_weights
 from seq2seq.scores import SCORES, MultiplyAdds, Score, list_scores, register_score
-from seq2seq.weights import initialise_weights
 from tests.kits.attention import (
     CASES,
     MASK,

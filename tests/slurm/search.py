@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from compare.training.file_names import CHECKPOINTS, METRICS, STATE
+from compare.training.serialization import CHECKPOINTS, METRICS, STATE
 from tests.reliability.commands import write_inputs
 from tests.reliability.contents import differences, leftovers, read_contents
 from tests.slurm.cluster_commands import ATTNBENCH, Submission, disturb, output, wait_for

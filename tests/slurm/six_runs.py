@@ -9,7 +9,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from compare.training.file_names import CHECKPOINTS, STATE
+from compare.training.serialization import CHECKPOINTS, STATE
 from tests.reliability.commands import write_inputs
 from tests.reliability.contents import differences, leftovers, read_contents
 from tests.slurm.cluster_commands import ATTNBENCH, Submission, disturb, output, wait_for

@@ -8,10 +8,11 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.kits.transformer import HEADS, LENGTHS, B, S, batch, float64, make, small
-from transformer import flops, linear_attention
-from transformer.linear_attention import elu_features
-from transformer.linear_attention import linear_attention as attend
-from transformer.parts import Parts
+from transformer import attention as linear_attention
+from transformer import flops
+from transformer.attention import elu_features
+from transformer.attention import linear_attention as attend
+from transformer.layers import Parts
 
 _float64 = pytest.fixture(autouse=True)(float64)
 

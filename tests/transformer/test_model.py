@@ -25,7 +25,7 @@ from tests.kits.transformer import (
 )
 from tests.kits.transformer_twin import decoder_twin, encoder_twin, transformer_twin
 from transformer import Decoder, Encoder
-from transformer.weights import initialise
+from transformer.model import initialise
 
 _float64 = pytest.fixture(autouse=True)(float64)
 

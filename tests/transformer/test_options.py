@@ -29,11 +29,10 @@ from tests.kits.transformer import (
 from tests.kits.transformer_twin import transformer_twin
 from transformer import DecoderOnly, LanguageModel, Parts, Transformer, fused_attention, plain_attention
 from transformer.attention import hard_attention, hard_weights
-from transformer.attention_positions import alibi_slopes
 from transformer.flops import multiply_adds
 from transformer.layers import FeedForward
-from transformer.npy import read_npy
-from transformer.positions import PositionalEmbedding
+from transformer.mask_patterns import read_npy
+from transformer.positions import PositionalEmbedding, alibi_slopes
 
 _float64 = pytest.fixture(autouse=True)(float64)
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from tests.kits.transformer import EXACT, B, D, S, T, batch, float64, make, make_language_model, small
 from transformer import Parts, plain_attention
 from transformer.config import LayerConfig, Positions
-from transformer.parts import Residual
+from transformer.layers import Residual
 from transformer.positions import MIN_CACHED, PositionalEmbedding, sinusoids
 
 _float64 = pytest.fixture(autouse=True)(float64)

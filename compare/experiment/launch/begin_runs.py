@@ -4,11 +4,11 @@ import logging
 import time
 from collections.abc import Collection, Sequence
 
-from compare.experiment.experiment_folder import begin_run
+from compare.experiment.folder import begin_run
 from compare.experiment.prepare import PreparedData
-from compare.experiment.run_all import has_ended
+from compare.experiment.run import has_ended
 from compare.results.run_folder import RunFolder
-from compare.system.locks import Locked, lock_folder
+from compare.system.signals import Locked, lock_folder
 
 logger = logging.getLogger(__name__)
 

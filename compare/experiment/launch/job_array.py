@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from compare.experiment.launch.slurm_queue import SlurmQueue
-from compare.system.locks import lock_folder
-from compare.system.progress import Reporter
-from compare.system.signals import Interrupted, StopRequest, stop_on_signals
+from compare.system.log import Reporter
+from compare.system.signals import Interrupted, StopRequest, lock_folder, stop_on_signals
 
 logger = logging.getLogger(__name__)
 

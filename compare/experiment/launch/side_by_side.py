@@ -9,13 +9,13 @@ from compare.config.run import Run, resolve_models
 from compare.config.sections import Experiment
 from compare.experiment.launch.begin_runs import begin_runs
 from compare.experiment.prepare import PreparedData
-from compare.experiment.run_all import announce
-from compare.experiment.timing.time_all import time_all
+from compare.experiment.run import announce
+from compare.experiment.timing import time_all
 from compare.results.run_folder import RunFolder
 from compare.results.store import write_json_lines
 from compare.system.children import Outcome, Task, run_children
-from compare.system.locks import lock_folder
-from compare.system.progress import Reporter
+from compare.system.log import Reporter
+from compare.system.signals import lock_folder
 from compare.system.slots import count_jobs, local_slots
 
 logger = logging.getLogger(__name__)

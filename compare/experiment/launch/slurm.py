@@ -15,12 +15,12 @@ from compare.experiment.launch.slurm_options import SlurmOptions
 from compare.experiment.launch.slurm_queue import SlurmQueue
 from compare.experiment.launch.worker import finish_folder, time_folder
 from compare.experiment.prepare import PreparedData
-from compare.experiment.run_all import announce
-from compare.experiment.timing.time_all import results_to_time
+from compare.experiment.run import announce
+from compare.experiment.timing import results_to_time
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, write_json_lines
-from compare.system.locks import lock_folder
-from compare.system.progress import Reporter
+from compare.system.log import Reporter
+from compare.system.signals import lock_folder
 
 logger = logging.getLogger(__name__)
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 from submitit.helpers import DelayedSubmission
 
-from compare.system.locks import Locked
 from compare.system.log import show_messages
-from compare.system.signals import Interrupted, Terminated, ignore_repeated_signals, raise_on_sigterm
+from compare.system.signals import Interrupted, Locked, Terminated, ignore_repeated_signals, raise_on_sigterm
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from compare.system.hints import did_you_mean
+from compare.system.messages import did_you_mean
 
 NAMES = {
     "partition": "slurm_partition",

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from compare.experiment.launch.slurm_options import SlurmOptions
-from compare.system.hints import first_line
-from data.text.files import parse_json, read_bytes, write_atomically
+from compare.system.messages import first_line
+from data.files import parse_json, read_bytes, write_atomically
 
 FOLDER = "slurm"
 """In the folder of the experiment: what submitit writes, and the ids of the jobs."""

@@ -2,17 +2,16 @@
 
 from pathlib import Path
 
-from compare.experiment.experiment_folder import open_registry
+from compare.experiment.folder import open_registry
 from compare.experiment.prepare import prepare_data
-from compare.experiment.run_all import finish_run, has_ended
-from compare.experiment.timing.time_all import results_to_time, time_all
+from compare.experiment.run import finish_run, has_ended
+from compare.experiment.timing import results_to_time, time_all
 from compare.results.run_folder import RunFolder
 from compare.system.child import Channel
 from compare.system.cpu import tune_cpu
-from compare.system.locks import lock_folder
-from compare.system.log import log_to_file, no_messages
-from compare.system.progress import Reporter
-from compare.system.version import code_version
+from compare.system.log import Reporter, log_to_file, no_messages
+from compare.system.plugins import code_version
+from compare.system.signals import lock_folder
 from data.vocabulary import load_pair
 
 

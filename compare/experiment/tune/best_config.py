@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from compare.config.parse import SECTIONS, experiment_from
-from compare.config.schema import SCHEMA, current_config
 from compare.config.sections import Experiment
-from compare.config.toml_text import to_toml, toml_assignments
+from compare.config.toml import SCHEMA, current_config, to_toml, toml_assignments
 from compare.experiment.tune.candidates import Candidate
 
 HEADER = re.compile(r"\s*\[{1,2}\s*(\w+)\s*\]{1,2}\s*(#.*)?")

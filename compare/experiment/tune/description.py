@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from compare.system.hints import abbreviate
-from data.text.files import parse_json, read_bytes
+from compare.system.messages import abbreviate
+from data.files import parse_json, read_bytes
 
 DESCRIPTION = "tune.json"
 """Name of the file."""

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from compare.experiment.tune.description import DESCRIPTION, key_of, read_description
 from compare.experiment.tune.space import Space, draw_settings
 from compare.experiment.tune.trial_log import MAX_BYTES, TrialKey, TrialResult
-from compare.system.hints import abbreviate
-from compare.system.locks import lock_folder
-from data.text.files import read_bytes, sync_file
+from compare.system.messages import abbreviate
+from compare.system.signals import lock_folder
+from data.files import read_bytes, sync_file
 
 if TYPE_CHECKING:
     import optuna

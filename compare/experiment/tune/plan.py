@@ -9,13 +9,12 @@ from typing import Any
 from compare.config.parse import load_experiment
 from compare.config.run import Run, resolve_models
 from compare.config.sections import Experiment
-from compare.config.shipped import find_experiment
-from compare.experiment.budget.match import find_reference, match_budget
-from compare.experiment.budget.updates import with_warmup
+from compare.config.toml import find_experiment
+from compare.experiment.budget import find_reference, match_budget, with_warmup
+from compare.experiment.folder import choose_models
 from compare.experiment.launch.node_settings import resolve_for_nodes
 from compare.experiment.launch.slurm_options import SlurmOptions
 from compare.experiment.prepare import PreparedData, ensure_models_fit, prepare_data
-from compare.experiment.requested_runs import choose_models
 from compare.experiment.task import task_of
 from compare.experiment.tune.candidates import find_finalists
 from compare.experiment.tune.space import (

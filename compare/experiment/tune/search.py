@@ -13,7 +13,7 @@ from time import sleep
 from typing import Any
 
 from compare.config.plugins import load_plugins
-from compare.experiment.experiment_folder import locked_for_setup
+from compare.experiment.folder import locked_for_setup
 from compare.experiment.launch.slurm_options import SlurmOptions
 from compare.experiment.prepare import PreparedData
 from compare.experiment.tune.best_config import best_config
@@ -26,14 +26,13 @@ from compare.experiment.tune.slurm_trials import run_array
 from compare.experiment.tune.trial import finish_trial, remove_checkpoints
 from compare.experiment.tune.trial_log import TrialKey, TrialResult, write_trials
 from compare.experiment.tune.workers import read_plan, run_workers
-from compare.results.write_protection import check_output_folder
+from compare.results.store import check_output_folder
 from compare.system.child import Channel
 from compare.system.cpu import tune_cpu
-from compare.system.locks import Locked, is_locked, lock_folder
-from compare.system.log import no_messages
-from compare.system.progress import Reporter
-from compare.system.version import code_version
-from data.text.files import read_bytes, remove_leftovers, write_atomically
+from compare.system.log import Reporter, no_messages
+from compare.system.plugins import code_version
+from compare.system.signals import Locked, is_locked, lock_folder
+from data.files import read_bytes, remove_leftovers, write_atomically
 
 logger = logging.getLogger(__name__)
 

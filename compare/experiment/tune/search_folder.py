@@ -5,15 +5,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from compare.config.shared_settings import shared_settings
+from compare.config.run import shared_settings
 from compare.experiment.prepare import PreparedData
 from compare.experiment.tune.description import DESCRIPTION, MODELS, key_of, label_of, read_description
 from compare.experiment.tune.journal import JOURNAL, Journal, trial_folder
 from compare.experiment.tune.plan import Search, TuningPlan
 from compare.experiment.tune.trial import remove_checkpoints
-from compare.system.hints import abbreviate
-from compare.system.locks import lock_folder
-from data.text.files import write_atomically
+from compare.system.messages import abbreviate
+from compare.system.signals import lock_folder
+from data.files import write_atomically
 
 
 def search_settings(search: Search, prepared: PreparedData) -> dict[str, Any]:

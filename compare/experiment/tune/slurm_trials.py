@@ -14,11 +14,10 @@ from compare.experiment.tune.plan import Search, Trial
 from compare.experiment.tune.search_folder import refuse_other_data
 from compare.experiment.tune.trial import finish_trial
 from compare.system.cpu import tune_cpu
-from compare.system.locks import is_locked, lock_folder
-from compare.system.log import no_messages
-from compare.system.progress import Reporter
-from compare.system.version import code_version
-from compare.training.file_names import METRICS
+from compare.system.log import Reporter, no_messages
+from compare.system.plugins import code_version
+from compare.system.signals import is_locked, lock_folder
+from compare.training.serialization import METRICS
 
 logger = logging.getLogger(__name__)
 

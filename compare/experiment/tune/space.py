@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from compare.config.parse import check_type
 from compare.config.run import Run
-from compare.config.toml_text import parse_value
-from compare.optim.config import OptimConfig
-from compare.system.hints import abbreviate, did_you_mean
+from compare.config.toml import parse_value
+from compare.optim import OptimConfig
+from compare.system.messages import abbreviate, did_you_mean
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

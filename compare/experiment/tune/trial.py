@@ -4,23 +4,23 @@ import logging
 import shutil
 from pathlib import Path
 
-from compare.experiment.build_trainer import build_trainer
 from compare.experiment.prepare import PreparedData
+from compare.experiment.trainers import build_trainer
 from compare.experiment.tune.journal import Journal
 from compare.experiment.tune.plan import Trial
 from compare.experiment.tune.space import apply_settings
 from compare.experiment.tune.trial_log import TrialResult
 from compare.results.run_folder import RunFolder
-from compare.system.hints import first_line
-from compare.system.locks import lock_folder
-from compare.system.memory import is_out_of_memory
-from compare.system.progress import Reporter
-from compare.system.version import code_version
-from compare.training.file_names import CHECKPOINTS
+from compare.system.log import Reporter
+from compare.system.measure import is_out_of_memory
+from compare.system.messages import first_line
+from compare.system.plugins import code_version
+from compare.system.signals import lock_folder
+from compare.training.checkpoints import TrainerState
+from compare.training.serialization import CHECKPOINTS
 from compare.training.trainer import Trainer, TrainingDiverged
-from compare.training.trainer_state import TrainerState
-from data.text.control_characters import visible
-from data.text.files import remove_leftovers
+from data.files import remove_leftovers
+from data.text import visible
 
 logger = logging.getLogger(__name__)
 

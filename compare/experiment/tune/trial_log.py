@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from compare.system.hints import abbreviate
+from compare.system.messages import abbreviate
 from compare.training.metrics_log import is_finite
-from data.text.files import parse_json, read_bytes, write_atomically
+from data.files import parse_json, read_bytes, write_atomically
 
 TRIALS = "trials.jsonl"
 """Name of the file."""

@@ -9,7 +9,7 @@ from typing import Any
 from compare.experiment.tune.plan import Search, TuningPlan
 from compare.experiment.tune.space import LogRange, Values
 from compare.system.children import Task, run_children
-from compare.system.progress import Reporter
+from compare.system.log import Reporter
 from compare.system.slots import count_jobs, local_slots
 
 logger = logging.getLogger(__name__)

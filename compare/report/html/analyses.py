@@ -1,23 +1,104 @@
 """Sections of the page that come from analyses: plots and tables, or the reason for a failure."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from statistics import fmean
 from typing import NamedTuple
 
-from compare.analysis.finished_experiment import FinishedExperiment
-from compare.analysis.quality.behaviour import behaviour
-from compare.analysis.quality.copies import copies_and_numbers
-from compare.analysis.quality.efficiency import pareto, progress, time_to_quality
-from compare.analysis.quality.lengths import by_distance, by_length
-from compare.analysis.quality.rare_words import rare_words
-from compare.analysis.seed_means import mean_over_seeds
-from compare.report.html.curves import learning_plot
-from compare.report.html.drawings import embed_figure
-from compare.report.html.parts import Drawing, HtmlTable, Part, Section, first_to_last, html_table
-from compare.report.html.speed import speed
-from compare.report.plots import distance_plot, length_plot, pareto_plot, progress_plot, word_plot
-from compare.report.plots.costs import SPENT, Rival
-from compare.system.hints import explain
+from compare.analysis.alignment import BASELINE, align_experiment, attention_spread, median_over_seeds
+from compare.analysis.efficiency import pareto, progress, time_to_quality
+from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, timed_spread
+from compare.analysis.quality import behaviour, by_distance, by_length, copies_and_numbers, rare_words
+from compare.analysis.tables import Row, Table, mean_over_seeds
+from compare.analysis.word_attention import ARG_MAX, AttentionHead
+from compare.report.html.parts import (
+    Bar,
+    Drawing,
+    HtmlTable,
+    Part,
+    Section,
+    bar_plot,
+    embed_figure,
+    first_to_last,
+    html_table,
+    learning_plot,
+)
+from compare.report.html.results import report_column
+from compare.report.plots import (
+    SPENT,
+    Rival,
+    distance_plot,
+    length_plot,
+    pareto_plot,
+    progress_plot,
+    word_plot,
+)
+from compare.results.columns import COLUMNS, SPREAD_ENDS, SPREADS, Group
+from compare.results.text import format_number
+from compare.system.messages import explain
+
+# Section of speed, memory and seconds.
+
+
+BARS = ("train_tokens_per_s", "beam_sentences_per_s", "latency_ms_p50")
+"""Columns that are drawn as bars."""
+SHOWN = ("label", *SPREADS, "peak_memory_bytes", "cpu_share", "train_s")
+"""Columns of the table that are shown without being chosen."""
+
+
+def speed(finished: FinishedExperiment) -> Iterator[Part]:
+    """Yield bars of the speeds that papers report, and a table of all columns of the group."""
+    panels = {}
+    for name in BARS:
+        bars = {label: _bar(name, runs) for label, runs in finished.labels.items()}
+        if any(bars.values()):
+            panels[COLUMNS[name].heading] = bars
+    if panels:
+        values = [
+            f"{title}: "
+            + "; ".join(f"{label} {format_number(bar.value)}" for label, bar in bars.items() if bar)
+            for title, bars in panels.items()
+        ]
+        lines = "Lines go from the lowest to the highest repeat, or seed where each run was timed alone."
+        description = f"{lines} {'. '.join(values)}."
+        yield embed_figure(
+            bar_plot(panels), "speed-bars", "Speed of training and of translation", description
+        )
+    yield _speed_table(finished)
+
+
+def _bar(name: str, runs: Sequence[FinishedRun]) -> Bar | None:
+    """Return the speed of a model with its spread, or that over the seeds if each run was timed alone."""
+    values = [value for run in runs if (value := getattr(run.result, name)) is not None]
+    bar, spread = Bar.over(values), timed_spread(runs, name)
+    return Bar(bar.value, *spread) if bar and spread else bar
+
+
+def _speed_table(finished: FinishedExperiment) -> HtmlTable:
+    """Build the table of means over seeds, without the columns in which no run has a value."""
+    columns = [
+        column
+        for name, column in COLUMNS.items()
+        if name in ("label", "seed", "seeds") or (column.group is Group.SPEED and name not in SPREAD_ENDS)
+    ]
+    results = [run.result.flat() for run in finished.runs]
+    values = [
+        {name: row[name] for name in (*(column.name for column in columns), *SPREAD_ENDS) if name in row}
+        for row in results
+    ]
+    rows = mean_over_seeds(Table("", values)).rows
+    known = [column for column in columns if any(row.get(column.name) is not None for row in rows)]
+    converted = [report_column(column, rows).shown_if(column.name in SHOWN) for column in known]
+    in_turn = all(run.result.timed_together for run in finished.runs)
+    how = " (lowest to highest), of one seed per model; all models took turns" if in_turn else ""
+    return HtmlTable(
+        title="Speed, memory and seconds",
+        caption=f"Medians of the timed repeats{how}. Tokens are of source and target, without padding. "
+        "Memory and times are per run, means over the seeds.",
+        heads=[column.head for column in converted],
+        rows=[[column.cell(row) for column in converted] for row in rows],
+    )
+
 
 logger = logging.getLogger(__name__)
 
@@ -139,3 +220,59 @@ PLANS = (
     _Plan("faults", "Repetition, truncation, length", True, _faults),
 )
 """The sections in the order of the page."""
+
+
+# Section on attention as alignment: alignment error rate against gold links, and entropy.
+
+
+TITLE = "Attention as alignment"
+ERRORS = (
+    "Against the gold links of the test set (Och and Ney 2003), by the best head or mean of heads and the "
+    "best threshold, both chosen on validation; medians over seeds. The diagonal needs no model."
+)
+HEADS = "On validation, by arg max; means over seeds."
+SPREAD = (
+    "Entropy of the weights that each target word of the test set gives to the source words: mean over all "
+    "heads, lowest head (narrowest) and highest (widest). Shares are of the logarithm of the source "
+    "length. Means over seeds."
+)
+
+
+def alignment(finished: FinishedExperiment) -> tuple[Section, dict[tuple[str, int], AttentionHead]]:
+    """Make the section of alignment errors and entropies; also return the best head of each run."""
+    notes: list[str] = []
+    drawings: list[Drawing] = []
+    grids: list[HtmlTable] = []
+    chosen: dict[tuple[str, int], AttentionHead] = {}
+    try:
+        found = align_experiment(finished)
+        chosen = found.chosen
+        drawings.append(_error_bars(found.rows, finished.labels))
+        grids.append(html_table(Table(ERRORS, median_over_seeds(found.rows)), "Alignment errors"))
+        grids.append(html_table(mean_over_seeds(Table(HEADS, found.heads)), "Alignment errors of every head"))
+    except (OSError, ValueError) as error:
+        notes.append(f"Alignment errors are not shown: {explain(error)}")
+    try:
+        logger.info("report: entropy of attention")
+        grids.append(
+            html_table(mean_over_seeds(Table(SPREAD, attention_spread(finished))), "Entropy of attention")
+        )
+    except (OSError, ValueError) as error:
+        notes.append(f"Entropies are not shown: {explain(error)}")
+    section = Section(name="alignment", title=TITLE, notes=notes, drawings=drawings, grids=grids)
+    return section, chosen
+
+
+def _error_bars(rows: Sequence[Row], labels: Iterable[str]) -> Drawing:
+    """Draw the AER by arg max of each model's best head, and of the diagonal baseline.
+
+    A model without attention has no bar.
+    """
+    values: dict[str, list[float]] = {label: [] for label in (*labels, BASELINE)}
+    for row in rows:
+        if row["method"] in (ARG_MAX, BASELINE) and row["read"] != "mean" and row["aer"] is not None:
+            values[row["label"]].append(row["aer"])
+    title = "Alignment error rate of each model's best head, by arg max"
+    means = "; ".join(f"{label} {format_number(fmean(own))}" for label, own in values.items() if own)
+    panels = {"alignment error rate (0 is best)": {label: Bar.over(own) for label, own in values.items()}}
+    return embed_figure(bar_plot(panels), "aer-bars", title, f"Means over seeds: {means}.")

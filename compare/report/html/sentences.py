@@ -1,15 +1,27 @@
-"""Sentences drawn from the test sets, with word-level differences between translation and reference."""
+"""Sentences drawn from the test sets, and the attention viewer of the page."""
 
+import json
+import logging
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal
 
-from compare.analysis.finished_experiment import FinishedExperiment
-from compare.analysis.quality.texts import word_counts
-from compare.analysis.significance.scored_tests import ScoredTestSet
-from data.words import join_words, mark_words, unmarked
+import numpy as np
+
+from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun
+from compare.analysis.gold_alignments import WordPair, corpus_gold, word_pairs
+from compare.analysis.intervals import ScoredTestSet
+from compare.analysis.quality import word_counts
+from compare.analysis.word_attention import AttentionHead, attend_words
+from compare.attention.viewer import AttendedModel, AttendedSentence, AttentionViewer, hundredths
+from compare.results.trained_model import load_model
+from compare.system.messages import explain
+from data.vocabulary import join_words, mark_words, unmarked
+
+# Sentences drawn from the test sets, with word-level differences between translation and reference.
+
 
 SENTENCES = 20
 """Number of sentences drawn from each test set; of a smaller test set, all are shown."""
@@ -89,7 +101,7 @@ def draw_sentences(
 def differences(hypothesis: str, reference: str) -> list[Piece]:
     """Align ``hypothesis`` with ``reference``: words in both, in the same order, and words in only one.
 
-    Words and punctuation characters of ``data.words`` are compared; white space is not.
+    Words and punctuation characters of ``data.vocabulary`` are compared; white space is not.
     """
     output, wanted = mark_words(hypothesis), mark_words(reference)
     matcher = SequenceMatcher(None, _plain(wanted), _plain(output), autojunk=False)
@@ -113,3 +125,70 @@ def _piece(kind: Literal["same", "extra", "missing"], tokens: Sequence[str]) -> 
     """Join tokens as in the text; a mark on the first one means that no space precedes it."""
     first, *others = tokens
     return Piece(kind=kind, text=join_words([unmarked(first), *others]), spaced=unmarked(first) == first)
+
+
+# Data of the alignment viewer: attention weights of every head and model, limited in size.
+
+
+logger = logging.getLogger(__name__)
+
+MOST_BYTES = 1_500_000
+"""Maximum size of the weights in the page, in bytes of JSON; further sentences are left out."""
+ChosenHeads = Mapping[tuple[str, int], AttentionHead]
+"""For each run, by label and seed, the head that aligns best."""
+
+
+def attention_viewer(
+    finished: FinishedExperiment, numbers: Sequence[int], chosen: ChosenHeads
+) -> AttentionViewer:
+    """Compute the attention of each model's first seed, all heads, on sentences of the first test set.
+
+    Args:
+        finished: the experiment.
+        numbers: indices of sentences in the test set, from 0; those beyond ``MOST_BYTES`` are left out.
+        chosen: the head to show first; a run that is not in it shows the mean over all its heads.
+    """
+    test = finished.corpus.tests[0]
+    pairs = finished.corpus.splits[test]
+    words = word_pairs(pairs)
+    shown = [words[number] for number in numbers]
+    models, maps = [], []
+    for run, *_ in finished.labels.values():
+        logger.info(f"report: attention of {run.folder.name}")
+        model, found = _attended(run, shown, chosen)
+        models.append(model)
+        maps.append(found)
+    gold = corpus_gold(finished.corpus, test).links if pairs.links else None
+    sentences: list[AttendedSentence] = []
+    bytes_left = MOST_BYTES
+    for index, (line, pair) in enumerate(zip(numbers, shown, strict=True)):
+        links = np.argwhere(gold[line].sure).tolist() if gold else []
+        weights = [found.get(index, []) for found in maps]
+        sentence = AttendedSentence(
+            number=line + 1, src=pair.src_words, tgt=pair.tgt_words, links=links, weights=weights
+        )
+        bytes_left -= len(json.dumps(weights, separators=(",", ":")))
+        if bytes_left < 0 and sentences:
+            break
+        sentences.append(sentence)
+    return AttentionViewer(models=models, sentences=sentences)
+
+
+def _attended(
+    run: FinishedRun, pairs: Sequence[WordPair], chosen: ChosenHeads
+) -> tuple[AttendedModel, dict[int, list[list[int]]]]:
+    """Return a model, and its weights by index of the sentence pair, one list per head."""
+    result = run.result
+    name = f"{result.label}, seed {result.seed}"
+    try:
+        found = {pair.number: pair for pair in attend_words(load_model(run.folder), pairs)}
+    except (OSError, ValueError) as error:
+        return AttendedModel(name=name, heads=[], chosen=0, trouble=explain(error)), {}
+    heads = next(iter(found.values())).heads if found else ()
+    best = chosen.get((result.label, result.seed))
+    model = AttendedModel(
+        name=name,
+        heads=[str(head) for head in heads],
+        chosen=heads.index(best) if best in heads else max(len(heads) - 1, 0),  # the last is the widest mean
+    )
+    return model, {index: hundredths(pair.weights) for index, pair in found.items()}

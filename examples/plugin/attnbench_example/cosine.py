@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from seq2seq.score import AttentionSizes, MultiplyAdds
-from seq2seq.scores import ProductScore
+from seq2seq.scores import AttentionSizes, MultiplyAdds, ProductScore
 
 
 class CosineScore(ProductScore):

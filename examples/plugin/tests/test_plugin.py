@@ -8,7 +8,7 @@ from attnbench_example.repetition import Repetition
 
 from compare import MetricOptions, load_plugins, verify_preset
 from seq2seq.config import AttentionConfig
-from seq2seq.score import Queries
+from seq2seq.scores import Queries
 
 
 @pytest.mark.parametrize("preset", ["conv-gru", "cosine-rnn"])

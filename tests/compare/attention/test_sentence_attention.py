@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from compare.attention.layers import group_pieces
 from compare.attention.sentence_attention import SentenceAttention
 from compare.attention.viewer import render_viewer
-from compare.attention.word_groups import group_pieces
 
 SRC, TGT = ["▁Zwei", "▁Kü", "he", "<eos>"], ["▁two", "▁co", "w", "s", "<eos>"]
 WORDS = (["Zwei", "Kühe", "<eos>"], ["two", "cows", "<eos>"])

@@ -4,11 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compare.attention.word_groups import group_pieces
+from compare.attention.layers import group_pieces
 from data.corpus import Pairs
 from data.symbols import EOS, SPECIALS
-from data.vocabulary import build_pair
-from data.words import split_words
+from data.vocabulary import build_pair, split_words
 
 LINES = ("Don't stop, she said.", "Zwei Kühe schlafen!", "a well-known cat (and a dog)")
 

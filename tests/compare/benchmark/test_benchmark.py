@@ -10,19 +10,16 @@ import pytest
 import torch
 
 from compare.benchmark.benchmark import planned_timings, run_benchmark
-from compare.benchmark.inputs import make_inputs
-from compare.benchmark.plan import PHASES, BenchPlan
-from compare.benchmark.report import BenchmarkResult
+from compare.benchmark.candidate import PHASES, BenchPlan, make_inputs
+from compare.benchmark.measurement import BenchmarkResult
 from compare.config.parse import load_experiment
-from compare.config.resolve_model import resolve_model
-from compare.config.run import resolve_models
+from compare.config.run import resolve_model, resolve_models
 from compare.config.sections import Experiment
 from compare.experiment.prepare import prepare_data
-from compare.models.flops import train_flops_per_token
-from compare.models.registry import build
-from compare.system import timing
-from compare.training import timing as training_timing
-from data.batch import Batch
+from compare.models.registry import build, train_flops_per_token
+from compare.system import measure as timing
+from compare.training import step as training_timing
+from data.batches import Batch
 from data.symbols import SPECIALS
 from tests.kits.clock import Clock
 
@@ -57,7 +54,7 @@ def staged(
     caplog.set_level(logging.INFO, "compare")
     monkeypatch.setattr(training_timing, "train_step", stage.step)
     monkeypatch.setattr(timing, "time", stage)
-    monkeypatch.setattr("compare.benchmark.report.peak_flops", lambda name, precision: PEAKS[precision])
+    monkeypatch.setattr("compare.benchmark.measurement.peak_flops", lambda name, precision: PEAKS[precision])
     result = run_benchmark(resolve_models(tiny), BenchPlan(phases=("train",), updates=2))
     return stage, result, caplog.messages
 

@@ -6,10 +6,16 @@ from typing import Any
 
 import pytest
 
-from compare.benchmark.measurement import markdown
-from compare.benchmark.regressions import Change, find_changes, render_changes
-from compare.benchmark.report import BenchmarkResult, read_benchmark, read_earlier
-from compare.system.timing import TimedRepeat
+from compare.benchmark.measurement import (
+    BenchmarkResult,
+    Change,
+    find_changes,
+    markdown,
+    read_benchmark,
+    read_earlier,
+    render_changes,
+)
+from compare.system.measure import TimedRepeat
 from tests.kits.benchmark import row
 
 CONDITIONS = {"device": "NVIDIA L4", "threads": 2, "steps": 20, "synthetic": None}

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from compare.benchmark import scaling
-from compare.benchmark.growth import FIXED_SIZES, Growth, Scaling
-from compare.benchmark.scaling import SIZES, measure_growth, widened
+from compare.benchmark import benchmark as scaling
+from compare.benchmark.benchmark import SIZES, measure_growth, widened
+from compare.benchmark.measurement import FIXED_SIZES, Growth, Scaling
 from compare.config.parse import load_experiment
 from compare.config.run import resolve_models
 from compare.models.presets import PRESETS
-from compare.system import timing
+from compare.system import measure as timing
 from compare.training.loss import TranslationLoss
 from tests.kits.clock import Clock
 from transformer.model import Transformer

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from compare import publish_experiment
-from compare.check.findings import ComparedValue
 from compare.check.recompute import check_experiment
+from compare.check.run_data import ComparedValue
 from compare.cli import main
 from compare.experiment.convergence_file import Convergence, write_convergence
 from compare.results.run_folder import RunFolder

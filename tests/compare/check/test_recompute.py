@@ -8,10 +8,10 @@ import pytest
 
 from compare.check.recompute import check_experiment
 from compare.cli import main
-from compare.config.schema import SCHEMA
-from compare.report.tables.table import render_table
+from compare.config.toml import SCHEMA
+from compare.report.table import render_table
 from compare.results.store import read_results, write_json_lines
-from data.text.files import hash_file
+from data.files import hash_file
 from tests.kits.cli import Refusal
 from tests.kits.runs import ROWS
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from compare.analysis.alignment.gold import read_gold
-from compare.analysis.alignment.measurement import measure_alignment
+from compare.analysis.alignment import measure_alignment
+from compare.analysis.gold_alignments import read_gold
 from compare.cli import main
 from compare.results.trained_model import load_model
 from tests.kits.cli import Refusal

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from compare.benchmark.report import read_benchmark
+from compare.benchmark.measurement import read_benchmark
 from compare.cli import main
 from compare.config.parse import load_experiment
-from compare.config.resolve_model import resolve_model
+from compare.config.run import resolve_model
 from compare.models.registry import build
 from tests.kits.cli import Refusal
 from tests.kits.paths import ROOT

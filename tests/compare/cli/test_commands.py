@@ -13,14 +13,12 @@ from pathlib import Path
 import pytest
 
 from compare.cli import main
-from compare.models.flops import forward_flops
 from compare.models.presets import PRESETS
-from compare.models.registry import build
+from compare.models.registry import build, forward_flops
 from compare.results.columns import SPREADS
 from compare.results.store import Result
 from compare.scoring.score import all_metrics, corpus_bleu
-from compare.system.log import log_to_file
-from compare.system.progress import Reporter
+from compare.system.log import Reporter, log_to_file
 from tests.kits.cli import ROWS, real
 from tests.kits.paths import SHARED
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from compare.cli import main
-from compare.system.log import log_to_file
-from compare.system.progress import Reporter
+from compare.system.log import Reporter, log_to_file
 from tests.compare.system.test_log import LOGGER
 from tests.kits.cli import ROWS, Refusal
 from tests.kits.hostile import ESCAPE, obeyed

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from compare.cli import main
-from compare.report.corpus_catalogue import entries
-from compare.system.progress import INTERVAL_S, Reporter
+from compare.report.corpus import entries
+from compare.system.log import INTERVAL_S, Reporter
 from data.corpus import read_corpus
-from data.download.named import CORPORA
+from data.fetch import CORPORA
 from tests.kits.cli import Refusal
 from tests.kits.http_server import Server, status
 from tests.kits.named_corpora import lines, stand_in
@@ -105,7 +105,7 @@ def test_on_a_terminal_a_bar(capsys, monkeypatch: pytest.MonkeyPatch):
 
 def test_quiet_shows_nothing(capsys, monkeypatch: pytest.MonkeyPatch, show_log):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    monkeypatch.setattr("compare.system.progress.INTERVAL_S", 0)
+    monkeypatch.setattr("compare.system.log.INTERVAL_S", 0)
     show_log(quiet=True)
     with Reporter(quiet=True).downloads() as show:
         show("x.zip", 1, 2)

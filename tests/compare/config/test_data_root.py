@@ -8,11 +8,11 @@ import pytest
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.run import resolve_models
-from compare.config.schema import SCHEMA
-from compare.experiment.run_all import run_experiment
+from compare.config.toml import SCHEMA
+from compare.experiment.run import run_experiment
 from compare.results.run_folder import RunFolder
 from compare.results.trained_model import load_model
-from compare.system.progress import Reporter
+from compare.system.log import Reporter
 from tests.conftest import TINY
 from tests.kits.runs import ROWS, files
 

@@ -5,10 +5,9 @@ import tomllib
 from dataclasses import fields
 from pathlib import Path
 
-from compare.config.describe_settings import OPTIMIZER, describe_settings
-from compare.config.parse import SECTIONS, load_experiment
+from compare.config.parse import OPTIMIZER, SECTIONS, describe_settings, load_experiment
 from compare.config.sections import Experiment
-from compare.optim.config import OptimConfig
+from compare.optim import OptimConfig
 from tests.kits.paths import ROOT
 
 

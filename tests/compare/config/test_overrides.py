@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from compare.config.model_grid import MAX_MODELS
-from compare.config.parse import load_experiment
+from compare.config.parse import MAX_MODELS, load_experiment
 from compare.config.run import resolve_models
 
 TEXT = """

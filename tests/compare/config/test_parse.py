@@ -7,12 +7,11 @@ import pytest
 
 from compare.config import sections as config
 from compare.config.parse import SECTIONS, load_experiment
-from compare.config.resolve_model import resolve_model
-from compare.config.sections import DataConfig, Experiment, ModelConfig
-from compare.config.training_sections import TrainConfig
+from compare.config.run import resolve_model
+from compare.config.sections import DataConfig, Experiment, ModelConfig, TrainConfig
 from compare.models.presets import PRESETS
 from compare.models.registry import build
-from compare.optim.config import OptimConfig
+from compare.optim import OptimConfig
 from seq2seq.config import Seq2SeqConfig
 from tests.kits.paths import ROOT
 from transformer.config import TransformerConfig

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from compare.config.parse import load_experiment
-from compare.config.run import Run, resolve_models
-from compare.config.shared_settings import settings_hash
-from compare.config.training_sections import RegularizationConfig
+from compare.config.run import Run, resolve_models, settings_hash
+from compare.config.sections import RegularizationConfig
 
 
 def resolve(tiny_toml: Path, *overrides: str) -> Run:

@@ -8,19 +8,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from compare.config import schema
+from compare.config import toml as schema
 from compare.config.parse import load_experiment
 from compare.config.run import resolve_models
-from compare.config.schema import RENAMED, SCHEMA, current_config, current_names
-from compare.config.toml_text import to_toml
-from compare.experiment.run_all import run_experiment
+from compare.config.toml import RENAMED, SCHEMA, current_config, current_names, to_toml
+from compare.experiment.run import run_experiment
 from compare.models.presets import PRESETS
 from compare.results.result import Result
 from compare.results.run_folder import RunFolder
 from compare.results.trained_model import load_model
-from compare.system.progress import Reporter
-from compare.training.file_names import STATE
-from compare.training.serialization import load_state, load_weights, save_state, save_weights
+from compare.system.log import Reporter
+from compare.training.serialization import STATE, load_state, load_weights, save_state, save_weights
 from tests.kits.runs import ROWS
 
 

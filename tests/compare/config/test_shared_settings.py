@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from compare.config.parse import SECTIONS, load_experiment
-from compare.config.run import Run, resolve_models
-from compare.config.shared_settings import (
+from compare.config.run import (
     DECIDED_BY_TIME,
     NOT_SHARED,
+    Run,
     find_difference,
+    resolve_models,
     settings_hash,
     shared_settings,
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compare.cli import main
-from compare.config import shipped
+from compare.config import toml as shipped
 from compare.config.parse import load_experiment
 from tests.kits.cli import Refusal
 from tests.kits.paths import ROOT

@@ -14,7 +14,7 @@ from compare.experiment.prepare import build_vocabularies
 from compare.models.presets import PRESETS
 from data.corpus import read_corpus
 from data.grammar import embedded_splits
-from data.prepare.first_pass import FirstPass
+from data.prepare import FirstPass
 from tests.kits.raw_data import Pair, made_up, two_files, write
 
 

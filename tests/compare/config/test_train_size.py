@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from compare.config.parse import load_experiment
-from compare.config.run import Run, resolve_models
+from compare.config.run import Run, resolve_models, settings_hash
 from compare.config.sections import DataConfig
-from compare.config.shared_settings import settings_hash
 from compare.experiment.prepare import load_corpus, prepare_data
 
 

@@ -7,8 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from compare.config.parse import SECTIONS, load_experiment
-from compare.config.resolve_model import resolve_model
-from compare.config.schema import SCHEMA
+from compare.config.run import resolve_model
 from compare.config.sections import (
     BenchConfig,
     BudgetConfig,
@@ -16,12 +15,13 @@ from compare.config.sections import (
     DecodeConfig,
     Experiment,
     ModelConfig,
+    RegularizationConfig,
+    TrainConfig,
     VocabularyConfig,
 )
-from compare.config.toml_text import to_toml
-from compare.config.training_sections import RegularizationConfig, TrainConfig
+from compare.config.toml import SCHEMA, to_toml
 from compare.models.presets import PRESETS
-from compare.optim.lr_scheduler import SCHEDULES
+from compare.optim import SCHEDULES
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 COUNT = st.integers(1, 10**12)

@@ -9,9 +9,8 @@ import torch
 import compare.decoding.beams
 from compare import load_model
 from compare.decoding.beams import SpecialIds
-from compare.decoding.generate import generate
 from compare.decoding.length_penalty import LengthPenalty
-from compare.decoding.search import Hypothesis, search_n_best
+from compare.decoding.search import Hypothesis, generate, search_n_best
 from tests.kits.search import (
     EOS,
     SENTENCES,

@@ -12,8 +12,8 @@ import torch
 
 from compare import Sampling, load_model
 from compare.cli import main
-from compare.decoding.generate import generate
 from compare.decoding.sampling import draw
+from compare.decoding.search import generate
 from tests.kits.cli import Refusal
 from tests.kits.search import BOS, EOS, PAD, SENTENCES, TableModel, inputs, random_limits, random_model
 

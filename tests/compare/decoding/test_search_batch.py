@@ -8,7 +8,6 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import compare.decoding.beams
-import compare.decoding.topk
 from compare.decoding.search import Hypothesis
 from compare.protocol import keep, select
 from tests.kits.search import (
@@ -86,7 +85,7 @@ def test_an_asynchronous_device_finds_the_same_and_is_waited_for_every_8_steps(
 ) -> None:
     model, limits = tied_model() if tied else random_model(), [*random_limits()[:-1], 40]
     expected = run(model, limits, beam_size=beam, alpha=0.6)
-    for module in (compare.decoding.beams, compare.decoding.topk):
+    for module in (compare.decoding.beams, compare.decoding.beams):
         monkeypatch.setattr(module, "is_synchronous", lambda device: False)
     same(run(model, limits, beam_size=beam, alpha=0.6), expected)
     with CountedReads() as reads:

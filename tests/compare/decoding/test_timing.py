@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from compare.decoding.timing import DecodingWork, LatencyWork
-from compare.decoding.translator import Translator
+from compare.decoding.translator import DecodingWork, LatencyWork, Translator
 from compare.results.trained_model import load_model
-from compare.system import timing
+from compare.system import measure as timing
 from tests.kits.clock import Clock
 
 LINES = ["dog", "old cat sees tree", "red red"]

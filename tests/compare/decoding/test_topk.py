@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from compare.decoding.topk import BLOCK, best_continuations
+from compare.decoding.beams import BLOCK, best_continuations
 
 NEVER = float("-inf")
 

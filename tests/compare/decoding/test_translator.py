@@ -14,7 +14,7 @@ from compare.cli import main
 from compare.decoding.translator import Translator
 from compare.results.store import read_result
 from compare.results.trained_model import load_model
-from compare.system import packed_linear
+from compare.system import cpu as packed_linear
 from data.vocabulary import BOS, EOS
 
 ROWS = ("luong-seed1", "transformer-seed1")

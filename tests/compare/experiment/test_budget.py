@@ -10,24 +10,31 @@ import pytest
 import torch
 
 from compare.config.parse import load_experiment
-from compare.config.resolve_model import resolve_model
-from compare.config.run import Run, resolve_models
+from compare.config.run import Run, resolve_model, resolve_models
 from compare.config.sections import BudgetConfig, ModelConfig
-from compare.experiment import run_all
-from compare.experiment.budget import calibration
-from compare.experiment.budget.calibration import calibrate, describe_work, recall
-from compare.experiment.budget.match import match_budget
-from compare.experiment.budget.updates import with_updates
-from compare.experiment.budget.widths import FFN_RATIOS, GRID, HEAD_STRETCH, MAX_FACTOR, SEARCHES, TOLERANCE
+from compare.experiment import budget as calibration
+from compare.experiment import run as run_all
+from compare.experiment.budget import (
+    FFN_RATIOS,
+    GRID,
+    HEAD_STRETCH,
+    MAX_FACTOR,
+    SEARCHES,
+    TOLERANCE,
+    calibrate,
+    describe_work,
+    match_budget,
+    recall,
+    with_updates,
+)
 from compare.experiment.compute_result import training_flops
 from compare.experiment.prepare import PreparedData, prepare_data
-from compare.experiment.run_all import run_experiment
+from compare.experiment.run import run_experiment
 from compare.models.presets import PRESETS
-from compare.models.registry import build
-from compare.models.resolved_model import ResolvedModel
-from compare.optim.lr_scheduler import SCHEDULES
+from compare.models.registry import ResolvedModel, build
+from compare.optim import SCHEDULES
 from compare.results.run_folder import RunFolder
-from compare.system.progress import Reporter
+from compare.system.log import Reporter
 from compare.training.trainer import TrainingDiverged
 from tests.kits.cli import Refusal
 

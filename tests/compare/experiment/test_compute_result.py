@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from compare.config.parse import load_experiment
-from compare.config.resolve_model import resolve_model
-from compare.config.run import resolve_models
+from compare.config.run import resolve_model, resolve_models
 from compare.config.sections import ModelConfig
 from compare.experiment.compute_result import size_figures
 from compare.models.registry import build

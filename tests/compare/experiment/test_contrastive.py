@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-import compare.experiment.contrastive
+import compare.experiment.likelihood
 from compare.cli import main
-from compare.experiment.contrastive import ContrastAccuracy, measure_contrasts
-from compare.experiment.forced_scoring import SentenceScore
+from compare.experiment.likelihood import ContrastAccuracy, SentenceScore, measure_contrasts
 from data import Contrast, contrastive_pairs
 from tests.kits.cli import Refusal
 from tests.kits.runs import ROWS
@@ -24,7 +23,7 @@ def test_accuracy_is_counted_per_phenomenon_and_distance(
     def score(translator: Any, sources: list[str], texts: list[str]) -> SimpleNamespace:
         return SimpleNamespace(sentences=[SentenceScore([text], [float(text)]) for text in texts])
 
-    monkeypatch.setattr(compare.experiment.contrastive, "score_translations", score)
+    monkeypatch.setattr(compare.experiment.likelihood, "score_translations", score)
     pairs = [
         Contrast("agreement", 0, "a", "-1", "-2"),
         Contrast("agreement", 3, "b", "-2", "-1"),
@@ -57,7 +56,7 @@ def test_the_command(
     finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], refusal: Refusal
 ):
     pairs = contrastive_pairs(per_group=1)
-    monkeypatch.setattr(compare.experiment.contrastive, "contrastive_pairs", lambda **_: pairs)
+    monkeypatch.setattr(compare.experiment.likelihood, "contrastive_pairs", lambda **_: pairs)
     runs = [str(finished / row) for row in ROWS]
     assert main(["contrast", *runs, "-q", "--json", "--per-group", "1"]) == 0
     rows = json.loads(capsys.readouterr().out)

@@ -16,11 +16,11 @@ from compare.experiment import converge, task
 from compare.experiment.compute_result import convergence_figures
 from compare.experiment.converge import measure_convergence, plan_convergence, recompute_convergence
 from compare.experiment.convergence_file import Convergence, read_convergence, write_convergence
-from compare.report.tables.shapes import load_table
+from compare.report.table import load_table
 from compare.report.views import render_views
 from compare.results.run_folder import RunFolder
 from compare.results.store import load_results, read_result, read_results, save_result
-from compare.system.locks import lock_folder
+from compare.system.signals import lock_folder
 from compare.training.metrics_log import read_metrics
 from compare.training.trainer import Trainer, TrainingDiverged
 from tests.kits.cli import ROWS, Refusal, files

@@ -22,8 +22,8 @@ from compare import (
 from compare.cli import main
 from compare.decoding.ensemble import Ensemble
 from compare.decoding.search import search
-from data.text.compression import pack_gzip
-from data.text.files import hash_file
+from data.files import hash_file
+from data.text import pack_gzip
 from tests.kits.cli import Refusal
 from tests.kits.runs import ROWS
 from tests.kits.search import (

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from compare.experiment.experiment_folder import locked_for_setup
-from compare.system.locks import lock_folder
+from compare.experiment.folder import locked_for_setup
+from compare.system.signals import lock_folder
 from tests.kits.runs import files
 
 
@@ -34,7 +34,7 @@ def test_a_mistake_leaves_what_another_process_encodes_while_this_one_waits(
         (other / "train.npy").write_text("ids")
         return lock_folder(path, wait=wait)
 
-    monkeypatch.setattr("compare.experiment.experiment_folder.lock_folder", lock_later)
+    monkeypatch.setattr("compare.experiment.folder.lock_folder", lock_later)
     with pytest.raises(ValueError, match="wrong"):
         encode_what_is_wrong(folder)
     assert sorted(files(folder)) == [

@@ -15,7 +15,7 @@ from compare.experiment.extend import extend_experiment, plan_extension
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, read_results, save_result
 from compare.training.metrics_log import read_metrics
-from data.text.files import hash_file, write_atomically
+from data.files import hash_file, write_atomically
 from tests.kits.cli import ROWS, Refusal, files
 from tests.kits.paths import ROOT
 

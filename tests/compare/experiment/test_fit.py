@@ -8,8 +8,8 @@ import pytest
 
 from compare import fit, load_results
 from compare.cli import main
-from compare.system.progress import Reporter
-from data.text.files import hash_file
+from compare.system.log import Reporter
+from data.files import hash_file
 from tests.kits.raw_data import made_up
 
 PAIRS = made_up(60)
@@ -139,7 +139,7 @@ def test_a_corpus_that_another_process_uses_is_kept(tmp_path: Path):
     with pytest.raises(ValueError, match="unknown key"):
         quick_fit(tmp_path, overrides=["train.updates=1"])
     hold = (
-        "import sys, pathlib, compare.system.locks as locks\n"
+        "import sys, pathlib, compare.system.signals as locks\n"
         "with locks.lock_folder(pathlib.Path(sys.argv[1])): print(flush=True); sys.stdin.read()"
     )
     arguments = [sys.executable, "-c", hold, str(tmp_path / "corpus")]

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from compare.config.parse import load_experiment
-from compare.config.run import Run, resolve_models
-from compare.config.shared_settings import settings_hash
-from compare.experiment import gpu_conditions as module
-from compare.experiment.gpu_conditions import UP_TO_ROUNDING, gpu_conditions
+from compare.config.run import Run, resolve_models, settings_hash
+from compare.experiment import trainers as module
+from compare.experiment.trainers import UP_TO_ROUNDING, gpu_conditions
 from compare.report.conditions import list_conditions
 from compare.results.result import Result
 

@@ -9,13 +9,13 @@ import torch
 
 from compare.check.recompute import check_experiment
 from compare.config.parse import load_experiment
-from compare.config.shared_settings import shared_settings
+from compare.config.run import shared_settings
 from compare.experiment.dry_run import dry_run
-from compare.experiment.published_config import published_config
-from compare.experiment.run_all import run_experiment
+from compare.experiment.publish import published_config
+from compare.experiment.run import run_experiment
 from compare.results.run_folder import RunFolder
 from compare.training.serialization import load_weights
-from data.text.files import hash_file
+from data.files import hash_file
 from tests.kits.cli import ROWS, Refusal
 
 SHORT = ["train.max_updates=2", "train.valid_every=2", "train.average=1"]

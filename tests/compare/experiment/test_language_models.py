@@ -24,24 +24,23 @@ from compare import (
 from compare.check.recompute import check_experiment
 from compare.cli import main
 from compare.config.parse import load_experiment
-from compare.config.run import resolve_models
-from compare.config.shared_settings import settings_hash
-from compare.experiment.budget.match import match_budget
+from compare.config.run import resolve_models, settings_hash
+from compare.experiment.budget import match_budget
 from compare.experiment.compute_result import training_flops
-from compare.experiment.data_parallel import Announcement
 from compare.experiment.prepare import prepare_data
-from compare.experiment.run_all import run_experiment
+from compare.experiment.run import run_experiment
+from compare.experiment.trainers import Announcement
 from compare.integrations.export import export_model
-from compare.models.meta_model import build_meta_model
+from compare.models.registry import build_meta_model
 from compare.report.views import write_views
+from compare.results.columns import further_tests
 from compare.results.run_folder import RunFolder
-from compare.results.score_columns import further_tests
 from compare.results.store import read_result, read_results
-from compare.system.progress import Reporter
+from compare.system.log import Reporter
 from compare.system.signals import Interrupted
 from compare.training.metrics_log import read_metrics
 from compare.training.validation import LossValidator
-from data.text.files import hash_file
+from data.files import hash_file
 from data.vocabulary import BOS, EOS
 from tests.kits.cli import Refusal
 from tests.kits.forgery import edit_json, renew_figures, renew_hashes, renew_views

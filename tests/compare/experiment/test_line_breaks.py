@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from compare.cli import main
-from compare.decoding import batch_search
+from compare.decoding import search as batch_search
 from compare.decoding.search import Hypothesis, search_all
 from compare.results.trained_model import load_model
 from data.symbols import SPECIALS

@@ -8,7 +8,7 @@ import pytest
 from compare.check.recompute import check_experiment
 from compare.config.parse import load_experiment
 from compare.experiment.prepare import prepare_data
-from data.loader import BatchStream
+from data.batches import BatchStream
 
 
 def test_the_hash_of_the_batches_is_computed_once(

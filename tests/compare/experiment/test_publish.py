@@ -18,7 +18,7 @@ from compare.config.run import resolve_models
 from compare.report.loaded_experiment import load_for_report
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, read_results
-from data.text.compression import pack_gzip
+from data.text import pack_gzip
 from tests.kits.cli import Refusal
 from tests.kits.faults import as_documented
 from tests.kits.runs import ROWS, files

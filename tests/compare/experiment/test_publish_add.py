@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from compare.check.figures import check_timings
 from compare.check.run_data import CheckedRun
-from compare.check.timings import check_timings
 from compare.experiment.convergence_file import Convergence, read_convergence, write_convergence
 from compare.experiment.publish import publish_experiment
 from compare.results.run_folder import RunFolder
 from compare.results.store import extended_from, read_registry, read_result, read_results, save_result
-from data.text.files import hash_file
+from data.files import hash_file
 from tests.kits.paths import ROOT
 
 DEMO = ROOT / "results" / "demo"

@@ -6,7 +6,7 @@ import pytest
 
 from compare.config.parse import load_experiment
 from compare.config.run import resolve_models
-from compare.experiment.requested_runs import choose_models
+from compare.experiment.folder import choose_models
 
 TOML = """
 [train]

@@ -12,17 +12,18 @@ import pytest
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.run import resolve_models
-from compare.experiment import estimate, run_all
+from compare.experiment import dry_run as estimate
+from compare.experiment import run as run_all
 from compare.experiment.dry_run import dry_run, estimate_experiment
-from compare.experiment.run_all import run_experiment
-from compare.report.plots.attention import find_runs
-from compare.report.tables.estimates import render_estimates
+from compare.experiment.run import run_experiment
+from compare.report.attention_plots import find_runs
+from compare.report.score_tables import render_estimates
 from compare.report.views import draw_plots
 from compare.results.result import Result
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_results
 from compare.scoring.score import corpus_bleu
-from compare.system.progress import Reporter
+from compare.system.log import Reporter
 from tests.kits.runs import ROWS, files
 
 

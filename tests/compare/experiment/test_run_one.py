@@ -8,13 +8,13 @@ import torch
 
 from compare.cli import main
 from compare.config.parse import load_experiment
-from compare.experiment import run_all
+from compare.experiment import run as run_all
 from compare.experiment.compute_result import training_figures
-from compare.experiment.run_all import run_experiment
+from compare.experiment.run import run_experiment
 from compare.results.run_folder import RunFolder
 from compare.system.device import device_name, pick_device
-from compare.system.progress import Reporter
-from compare.system.version import source_version
+from compare.system.log import Reporter
+from compare.system.plugins import source_version
 from compare.training.metrics_log import read_metrics
 from tests.kits.paths import ROOT
 from tests.kits.runs import ROWS, files
@@ -126,7 +126,7 @@ def test_the_version_follows_the_sources(tmp_path: Path, monkeypatch: pytest.Mon
     for package in ("compare", "data", "seq2seq", "transformer"):
         shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(
-        "compare.system.version.__file__", str(tmp_path / "compare" / "system" / "version.py")
+        "compare.system.plugins.__file__", str(tmp_path / "compare" / "system" / "version.py")
     )
     versions = [source_version.__wrapped__()]
     assert versions == [source_version.__wrapped__()]

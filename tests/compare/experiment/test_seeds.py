@@ -8,10 +8,10 @@ import pytest
 from compare.check.recompute import check_experiment
 from compare.cli import main
 from compare.config.parse import load_experiment
-from compare.experiment.run_all import run_experiment
-from compare.results.speed_file import read_speed
+from compare.experiment.run import run_experiment
+from compare.results.records import read_speed
 from compare.results.store import read_result, read_results
-from compare.system.progress import Reporter
+from compare.system.log import Reporter
 from tests.kits.cli import Refusal
 
 SHORT = ("train.max_updates=4", "train.valid_every=4")

@@ -9,17 +9,18 @@ import pytest
 
 from compare.cli import main
 from compare.config.parse import load_experiment
-from compare.config.schema import SCHEMA
+from compare.config.toml import SCHEMA
 from compare.decoding.length_penalty import LengthPenalty, length_penalties
-from compare.experiment import select_penalty, task
+from compare.experiment import task
+from compare.experiment import task as select_penalty
 from compare.experiment.prepare import load_corpus
-from compare.experiment.run_all import run_experiment
+from compare.experiment.run import run_experiment
+from compare.results.records import choose, read_selection
 from compare.results.run_folder import RunFolder
-from compare.results.selection import choose, read_selection
 from compare.results.store import read_result
 from compare.results.trained_model import load_model
 from compare.scoring.score import score_texts
-from compare.system.progress import Reporter
+from compare.system.log import Reporter
 from compare.system.signals import Interrupted
 from tests.kits.faults import as_documented
 from tests.kits.runs import ROWS

@@ -14,13 +14,12 @@ import pytest
 
 from compare.cli import main
 from compare.config.parse import load_experiment
-from compare.experiment import run_all
-from compare.experiment.run_all import run_experiment
+from compare.experiment import run as run_all
+from compare.experiment.run import run_experiment
 from compare.results.store import read_results
-from compare.system.locks import lock_folder
-from compare.training.file_names import CHECKPOINTS, FINAL, METRICS, STATE
-from compare.training.serialization import load_state
-from data.text.files import remove_leftovers, temporary_path
+from compare.system.signals import lock_folder
+from compare.training.serialization import CHECKPOINTS, FINAL, METRICS, STATE, load_state
+from data.files import remove_leftovers, temporary_path
 from tests.kits.paths import ROOT
 from tests.kits.runs import ROWS
 

@@ -11,18 +11,16 @@ import pytest
 
 from compare.check.recompute import check_experiment
 from compare.config.parse import load_experiment
-from compare.config.run import resolve_models
-from compare.config.shared_settings import settings_hash
-from compare.experiment.build_trainer import build_trainer
+from compare.config.run import resolve_models, settings_hash
 from compare.experiment.compute_result import training_figures
-from compare.experiment.data_parallel import Announcement
 from compare.experiment.prepare import prepare_data
+from compare.experiment.trainers import Announcement, build_trainer
 from compare.report.conditions import list_conditions
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_results
-from compare.training.file_names import FINAL
-from compare.training.trainer_state import Validation
-from data.sampled_split import SampledSplit, Sides
+from compare.training.checkpoints import Validation
+from compare.training.serialization import FINAL
+from data.sampling import SampledSplit, Sides
 from tests.kits.forgery import renew_views
 from tests.kits.training import ROWS, metrics, same_weights
 

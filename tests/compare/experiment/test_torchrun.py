@@ -15,7 +15,7 @@ import pytest
 from compare.check.recompute import check_experiment
 from compare.cli import main
 from compare.config.parse import load_experiment
-from compare.experiment.run_all import run_experiment
+from compare.experiment.run import run_experiment
 from compare.results.store import read_result
 from compare.system.torchrun import VARIABLES
 from tests.kits.cli import Refusal

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from compare.cli import main
-from compare.training.file_names import FINAL
-from data.loader import BatchStream
+from compare.training.serialization import FINAL
+from data.batches import BatchStream
 from tests.kits.training import ROWS, make_stream, metrics
 
 stream = pytest.fixture(scope="module")(make_stream)

@@ -7,7 +7,7 @@ import pytest
 
 from compare import export_model
 from compare.cli import main
-from compare.integrations.pretrained import FILES
+from compare.integrations.hub import FILES
 from tests.kits.paths import ROOT
 from tests.kits.raw_data import made_up
 

@@ -14,21 +14,19 @@ from compare import load_model, save_pretrained
 from compare.check.recompute import check_experiment
 from compare.cli import main
 from compare.config.parse import load_experiment
-from compare.config.plugins import load_plugins
+from compare.config.plugins import load_installed_plugins, load_plugins
 from compare.config.run import resolve_models, runs_to_toml
-from compare.experiment.run_all import run_experiment
+from compare.experiment.run import run_experiment
 from compare.experiment.tune.best_config import best_config
 from compare.experiment.tune.candidates import Candidate
 from compare.experiment.tune.trial_log import TrialResult
-from compare.integrations.entry_points import load_installed_plugins
 from compare.models.presets import PRESETS
 from compare.results.run_folder import RunFolder
 from compare.results.store import _warn, read_result
 from compare.scoring.metrics import METRICS
 from compare.studies.registry import STUDIES
-from compare.system.plugins import PLUGINS
-from compare.system.version import code_version, source_version
-from compare.training.file_names import WEIGHTS
+from compare.system.plugins import PLUGINS, code_version, source_version
+from compare.training.serialization import WEIGHTS
 from seq2seq.scores import SCORES
 from tests.kits.cli import Refusal
 from tests.kits.plugins import EXAMPLE, MODELS, importable, plugin_toml

@@ -16,9 +16,9 @@ import pytest
 
 from compare import add_run_scores, build_report, check_experiment, load_results, publish_experiment
 from compare.cli import main
-from compare.integrations import run_scores
+from compare.integrations import external_metrics as run_scores
 from compare.results.store import read_result, save_result
-from compare.system.locks import lock_folder
+from compare.system.signals import lock_folder
 from tests.kits.cli import Refusal
 from tests.kits.forgery import edit_json, renew_figures, renew_hashes, renew_views
 from tests.kits.runs import ROWS

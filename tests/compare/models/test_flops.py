@@ -8,11 +8,10 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from compare.config.training_sections import RegularizationConfig
-from compare.models.flops import forward_flops, train_flops_per_token
-from compare.models.hybrid_config import HybridConfig
+from compare.config.sections import RegularizationConfig
+from compare.models.hybrid import HybridConfig
 from compare.models.presets import PRESETS
-from compare.models.registry import Architecture, build
+from compare.models.registry import Architecture, build, forward_flops, train_flops_per_token
 from compare.training.consistency import ConsistencyLoss
 from seq2seq.config import AttentionConfig, RecurrentLanguageModelConfig, Seq2SeqConfig
 from seq2seq.scores import SCORES

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from compare.models.hybrid_config import HybridConfig
+from compare.models.hybrid import HybridConfig
 from compare.models.presets import PRESETS
 from compare.models.registry import build
 from seq2seq.config import Seq2SeqConfig

@@ -12,13 +12,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from compare.config.parse import load_experiment
-from compare.config.resolve_model import resolve_model
+from compare.config.run import resolve_model
 from compare.config.sections import ModelConfig
-from compare.models.flops import forward_flops
-from compare.models.ladder import Ladder
-from compare.models.ladder_config import LadderConfig
+from compare.models.ladder import Ladder, LadderConfig
 from compare.models.presets import PRESETS
-from compare.models.registry import build
+from compare.models.registry import build, forward_flops
 from tests.kits.paths import ROOT
 from tests.kits.transformer_twin import across, allow, attend, embed, feed_forward, layer_norm, visible
 from transformer import Transformer, TransformerConfig

@@ -5,9 +5,8 @@ import sys
 import pytest
 import torch
 
-from compare.models import meta_model
-from compare.models.meta_model import build_meta_model, ensure_fits_memory, training_bytes
-from compare.models.registry import build
+from compare.models import registry as meta_model
+from compare.models.registry import build, build_meta_model, ensure_fits_memory, training_bytes
 from tests.kits.contract import VARIANTS, tiny
 
 

@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from compare.optim.config import OptimConfig
-from compare.optim.optimizer import build_optimizer
+from compare.optim import OptimConfig, build_optimizer
 from compare.training.loss import TranslationLoss
 from tests.kits.loss import TinyModel, batch
 

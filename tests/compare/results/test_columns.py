@@ -4,14 +4,14 @@ from dataclasses import fields
 
 import pytest
 
-from compare.results.columns import COLUMNS
-from compare.results.result import Result
-from compare.results.score_columns import (
+from compare.results.columns import (
+    COLUMNS,
     INTERVALS,
     bleu_interval_column,
     score_and_interval_column,
     score_column,
 )
+from compare.results.result import Result
 from compare.scoring.metrics import METRICS, metric_of
 
 ROW = {"bleu": 38.125, "bleu_ci_low": 36.5625, "bleu_ci_high": 39.6875, "bleu_long": 9.5, "ter": 41.26}

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compare.results.csv_table import FORMULA, csv_table
-from data.text.control_characters import visible_lines
+from compare.results.text import FORMULA, csv_table
+from data.text import visible_lines
 from tests.kits.hostile import obeyed, texts
 
 

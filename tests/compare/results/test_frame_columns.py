@@ -3,7 +3,7 @@
 import runpy
 from pathlib import Path
 
-from compare.results.frame_columns import describe_columns
+from compare.results.columns import describe_columns
 from compare.results.store import Result, load_results, save_result
 from tests.kits.paths import ROOT
 

@@ -7,12 +7,7 @@ from typing import Any
 
 import pytest
 
-from compare.results.likelihood_file import (
-    Likelihoods,
-    LikelihoodSums,
-    read_likelihoods,
-    write_likelihoods,
-)
+from compare.results.records import Likelihoods, LikelihoodSums, read_likelihoods, write_likelihoods
 from compare.results.result import Result
 
 SUMS = LikelihoodSums(nll=12.5, tokens=5, characters=20, unknown=1)

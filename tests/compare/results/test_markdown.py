@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compare.results.markdown import markdown_table
-from compare.results.numbers import format_number
+from compare.results.text import format_number, markdown_table
 from tests.kits.hostile import obeyed, texts
 
 

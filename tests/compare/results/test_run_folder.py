@@ -11,7 +11,7 @@ import torch
 from compare import from_pretrained, save_pretrained
 from compare.check.recompute import check_experiment
 from compare.experiment.publish import publish_experiment
-from compare.models.meta_model import build_meta_model
+from compare.models.registry import build_meta_model
 from compare.results.run_folder import RunFolder
 from compare.results.trained_model import load_model
 from tests.kits.runs import ROWS

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from compare.decoding.length_penalty import LengthPenalty
-from compare.results.selection import GridPoint, Selection, choose, read_selection
+from compare.results.records import GridPoint, Selection, choose, read_selection
 
 ALPHAS = (0.0, 0.5, 1.0)
 

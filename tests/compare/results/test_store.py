@@ -236,9 +236,9 @@ def test_looking_at_results_needs_no_torch_and_importing_no_pandas(tmp_path: Pat
     code = f"""if True:
         import sys
         import compare.results.store, compare.scoring.score
-        import compare.report.tables.table, compare.system.doctor
+        import compare.report.table, compare.system.doctor
         assert not {{"pandas", "sacrebleu", "torch"}} & sys.modules.keys(), "on import"
-        compare.report.tables.table.render_table(compare.results.store.load_results({str(tmp_path)!r}))
+        compare.report.table.render_table(compare.results.store.load_results({str(tmp_path)!r}))
         assert "torch" not in sys.modules, "on use"
     """
     subprocess.run([sys.executable, "-c", code], check=True)

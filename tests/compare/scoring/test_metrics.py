@@ -11,13 +11,11 @@ from compare.check.recompute import check_experiment
 from compare.cli import main
 from compare.experiment.compute_result import compute_figures
 from compare.experiment.prepare import prepare_data
-from compare.report.html.columns import columns_of
 from compare.report.html.methods import methods
 from compare.report.html.parts import Cell
-from compare.report.html.results import result_table
+from compare.report.html.results import columns_of, result_table
 from compare.report.loaded_experiment import load_for_report
-from compare.report.tables.shapes import load_table
-from compare.report.tables.table import render_table
+from compare.report.table import load_table, render_table
 from compare.report.views import SUFFIX
 from compare.results.run_folder import RunFolder
 from compare.results.store import (

@@ -7,9 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from compare.optim.config import OptimConfig
-from compare.studies import copying, distance, families, order, training
-from data.batch import make_batch
+from compare.optim import OptimConfig
+from compare.studies import copying, distance, order
+from compare.studies import tasks as families
+from compare.studies import tasks as training
+from data.batches import make_batch
 from data.symbols import EOS
 from tests.kits.studies import QUICK, claims, rows
 from transformer.config import TransformerConfig

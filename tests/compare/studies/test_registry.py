@@ -15,11 +15,12 @@ import pytest
 import torch
 from torch import nn
 
-from compare.benchmark.growth import fit_power_law
-from compare.results.markdown import markdown_table
-from compare.studies import STUDIES, measurement, registry, study_report
-from compare.studies.references import REFERENCES, bibliography
-from compare.studies.registry import run_study
+from compare.benchmark.measurement import fit_power_law
+from compare.results.text import markdown_table
+from compare.studies import STUDIES, registry
+from compare.studies import figures as measurement
+from compare.studies import registry as study_report
+from compare.studies.registry import REFERENCES, bibliography, run_study
 from compare.studies.study import at_least, at_most, between, near
 from tests.kits.studies import rows
 

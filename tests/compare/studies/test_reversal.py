@@ -14,11 +14,12 @@ from compare.config.sections import (
     DecodeConfig,
     Experiment,
     ModelConfig,
+    TrainConfig,
     VocabularyConfig,
 )
-from compare.config.training_sections import TrainConfig
 from compare.results.store import Result, save_result
-from compare.studies import finished_models, reversal
+from compare.studies import reversal
+from compare.studies import tasks as finished_models
 from compare.studies.registry import run_study
 from seq2seq.config import Seq2SeqConfig
 from tests.kits.studies import QUICK, rows

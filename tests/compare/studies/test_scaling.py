@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from compare.studies import linearity, norm, saturation, scaling
+from compare.studies import linearity, norm, scaling
+from compare.studies import scaling as saturation
 from tests.kits.studies import QUICK, claims, rows
 from transformer.config import TransformerConfig
 from transformer.model import Transformer

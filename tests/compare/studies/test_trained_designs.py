@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from compare.experiment.contrastive import ContrastAccuracy
+from compare.experiment.likelihood import ContrastAccuracy
 from compare.studies import (
     ablation,
     contrastive,
@@ -17,17 +17,23 @@ from compare.studies import (
     head_roles,
     heads_average,
     positions,
-    study_report,
     warmup,
 )
-from compare.studies.families import PLAIN, RECURRENT, TRANSFORMER, build_translator
-from compare.studies.finished_models import family_of
+from compare.studies import registry as study_report
 from compare.studies.study import StudyResult, at_least, at_most
-from compare.studies.translation_task import embedded_task, valid_loss
+from compare.studies.tasks import (
+    PLAIN,
+    RECURRENT,
+    TRANSFORMER,
+    build_translator,
+    embedded_task,
+    family_of,
+    valid_loss,
+)
 from data.symbols import EOS
 from seq2seq.config import AttentionConfig, Seq2SeqConfig
 from transformer.config import LayerConfig, TransformerConfig
-from transformer.parts import Residual
+from transformer.layers import Residual
 
 
 def trained(*finals: float, curve=(5.0,)) -> designs.Trained:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from compare.system.children import run_children
-from compare.system.progress import Reporter
+from compare.system.log import Reporter
 from compare.system.signals import Interrupted
 from compare.system.slots import Slot
 from tests.kits.children import task

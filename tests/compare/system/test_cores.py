@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from compare.system import cores
-from compare.system.cores import count_cores, split_processors, usable_processors
+from compare.system import processor as cores
+from compare.system.processor import count_cores, split_processors, usable_processors
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from compare.system import cpu_share
-from compare.system.cpu_share import CpuMeter, describe_share
+from compare.system import processor as cpu_share
+from compare.system.processor import CpuMeter, describe_share
 
 
 class Kernel:
@@ -72,7 +72,7 @@ def test_without_run_queues_the_calling_thread_counts(kernel: Kernel):
 def test_two_processes_on_one_core_have_about_half_of_it_each():
     code = """
 import os, sys, time
-from compare.system.cpu_share import CpuMeter
+from compare.system.processor import CpuMeter
 os.sched_setaffinity(0, [int(sys.argv[1])])
 print("ready", flush=True)
 sys.stdin.readline()

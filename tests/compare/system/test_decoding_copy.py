@@ -9,10 +9,9 @@ from torch import Tensor, nn
 
 from compare.decoding.ensemble import Ensemble
 from compare.decoding.search import search
-from compare.system import packed_linear
-from compare.system.decoding_copy import decoding_copy
-from compare.system.packed_linear import PackedLinear
-from compare.system.precision import for_decoding
+from compare.system import cpu as packed_linear
+from compare.system.cpu import PackedLinear
+from compare.system.device import decoding_copy, for_decoding
 from tests.kits import seq2seq
 from tests.kits.contract import SPECIAL, make, sharpen, sources
 

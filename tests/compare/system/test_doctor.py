@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from compare.cli import main
-from compare.system import device, doctor, peak_flops, timing
+from compare.system import device, doctor
+from compare.system import measure as peak_flops
+from compare.system import measure as timing
 from compare.system.doctor import Diagnosis, diagnose, render_diagnoses
 
 CPUINFO = "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nflags\t\t: fpu sse2 avx512f{}\n\nprocessor\t: 1\n"

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from compare.experiment.compute_result import training_figures
-from compare.system import energy
-from compare.system.energy import EnergyMeter
+from compare.system import measure as energy
+from compare.system.measure import EnergyMeter
 from compare.system.signals import Interrupted
-from data.loader import BatchStream
+from data.batches import BatchStream
 from tests.kits.training import bleus, make_stream, metrics, trainer
 
 CPU = torch.device("cpu")

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from compare.system.locks import LOCK, Locked, is_locked, lock_folder
+from compare.system.signals import LOCK, Locked, is_locked, lock_folder
 from tests.kits.paths import ROOT
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from compare.system.locks import lock_folder
+from compare.system.signals import lock_folder
 with lock_folder(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

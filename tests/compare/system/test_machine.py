@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from compare.system import device
-from compare.system.machine import this_machine
+from compare.system.device import this_machine
 
 CPU = torch.device("cpu")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from compare.system.memory import peak_memory_bytes, reset_peak_memory, tensor_bytes
+from compare.system.measure import peak_memory_bytes, reset_peak_memory, tensor_bytes
 
 CPU = torch.device("cpu")
 
@@ -48,7 +48,7 @@ def test_memory_that_earlier_work_has_freed_is_not_counted():
     code = """
 import torch
 from compare.system.cpu import tune_cpu
-from compare.system.memory import peak_memory_bytes, reset_peak_memory
+from compare.system.measure import peak_memory_bytes, reset_peak_memory
 tune_cpu()
 cpu = torch.device("cpu")
 reset_peak_memory(cpu)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from compare.system.numerics import set_numerics
+from compare.system.cpu import set_numerics
 
 
 @pytest.fixture(autouse=True)

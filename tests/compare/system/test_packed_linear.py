@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, prune
 
-from compare.system import packed_linear
-from compare.system.packed_linear import PackedLinear, is_packable
+from compare.system import cpu as packed_linear
+from compare.system.cpu import PackedLinear, is_packable
 
 
 @pytest.fixture(autouse=True)

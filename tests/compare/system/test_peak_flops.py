@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from compare.system import timing
-from compare.system.peak_flops import MATRIX_SIZE, PEAK_TFLOPS, matmul_flops_per_s, peak_flops
+from compare.system import measure as timing
+from compare.system.measure import MATRIX_SIZE, PEAK_TFLOPS, matmul_flops_per_s, peak_flops
 
 CPU = torch.device("cpu")
 

@@ -7,14 +7,13 @@ import torch
 
 from compare.config.parse import load_experiment
 from compare.config.run import Run, resolve_models
-from compare.config.training_sections import TrainConfig
-from compare.experiment import run_all
-from compare.experiment.run_all import run_experiment
+from compare.config.sections import TrainConfig
+from compare.experiment import run as run_all
+from compare.experiment.run import run_experiment
 from compare.results.run_folder import RunFolder
 from compare.system import device
-from compare.system.device import has_fast_bf16
-from compare.system.precision import autocast
-from compare.system.progress import Reporter
+from compare.system.device import autocast, has_fast_bf16
+from compare.system.log import Reporter
 
 CPU = torch.device("cpu")
 

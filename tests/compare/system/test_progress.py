@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from compare.system import progress
-from compare.system.progress import Reporter, format_duration
+from compare.system import log as progress
+from compare.system.log import Reporter, format_duration
 
 
 def train(update: int, updates: int) -> dict[str, object]:

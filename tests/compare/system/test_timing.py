@@ -10,8 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compare.system import timing
-from compare.system.timing import Speed, percentile, time_in_turn
+from compare.system import measure as timing
+from compare.system.measure import Speed, percentile, time_in_turn
 from tests.kits.clock import Clock
 
 CPU = torch.device("cpu")

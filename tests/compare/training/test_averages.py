@@ -8,11 +8,10 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from compare.training.file_names import FINAL, STATE
-from compare.training.moving_average import MovingAverage
-from compare.training.serialization import load_state, model_weights
+from compare.training.checkpoints import MovingAverage
+from compare.training.serialization import FINAL, STATE, load_state, model_weights
 from compare.training.trainer import Trainer
-from data.loader import BatchStream
+from data.batches import BatchStream
 from tests.kits.training import bleus, make_stream, metrics, same_weights, trainer
 
 stream = pytest.fixture(scope="module")(make_stream)

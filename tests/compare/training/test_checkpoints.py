@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from compare.training import checkpoints as module
+from compare.training.checkpoints import TrainerState
 from compare.training.metrics_log import MetricsLog
-from compare.training.trainer_state import TrainerState
-from data.loader import BatchStream
+from data.batches import BatchStream
 from tests.kits.training import bleus, make_stream, trainer
 
 stream = pytest.fixture(scope="module")(make_stream)

@@ -12,19 +12,21 @@ from torch.nn import functional
 
 import compare.training.consistency
 import compare.training.loss
-from compare.config.training_sections import RegularizationConfig
+from compare.config.sections import RegularizationConfig
 from compare.models.registry import build
 from compare.training.consistency import (
     ConsistencyLoss,
     PairWeights,
     consistent_cross_entropy,
+    cut_embeddings,
+    cut_tokens,
+    may_cut_source,
+    may_cut_target,
     training_loss,
 )
-from compare.training.file_names import FINAL
 from compare.training.loss import TranslationLoss, linear_cross_entropy
-from compare.training.serialization import model_weights
-from compare.training.token_cut import cut_embeddings, cut_tokens, may_cut_source, may_cut_target
-from data.loader import BatchStream
+from compare.training.serialization import FINAL, model_weights
+from data.batches import BatchStream
 from tests.kits.contract import V as VOCABULARY
 from tests.kits.contract import make, sources, targets, tiny
 from tests.kits.loss import ROWS, SIZE, TOKENS, TinyModel, batch, close

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from compare.training.gradient_sum import dropout_seed
 from compare.training.serialization import load_weights
-from data.loader import BatchStream
+from compare.training.step import dropout_seed
+from data.batches import BatchStream
 from tests.kits.paths import ROOT
 from tests.kits.training import bleus, make_stream, metrics, trainer
 from tests.kits.weights_together import FAMILIES, JOBS, UPDATES

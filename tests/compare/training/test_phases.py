@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 
-from compare.system.energy import EnergyMeter
+from compare.system.measure import EnergyMeter
 from compare.system.signals import Interrupted
-from compare.training.checkpoints import Checkpoints
-from compare.training.file_names import STATE
-from compare.training.serialization import load_state
+from compare.training.checkpoints import Checkpoints, RunningMetrics, TrainerState
+from compare.training.serialization import STATE, load_state
 from compare.training.trainer import Trainer
-from compare.training.trainer_state import RunningMetrics, TrainerState
-from data.loader import BatchStream
+from data.batches import BatchStream
 from tests.kits.training import bleus, make_stream, trainer
 
 stream = pytest.fixture(scope="module")(make_stream)

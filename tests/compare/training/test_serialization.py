@@ -11,9 +11,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from compare.results.trained_model import load_model
-from compare.training.file_names import FINAL, STATE
-from compare.training.serialization import average, load_state, save_state
-from data.loader import BatchStream
+from compare.training.serialization import FINAL, STATE, average, load_state, save_state
+from data.batches import BatchStream
 from tests.kits.faults import PICKLERS, Bomb
 from tests.kits.training import ROWS, bleus, make_stream, trainer
 

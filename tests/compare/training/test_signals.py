@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from compare.training.file_names import FINAL, STATE
-from compare.training.serialization import load_state
-from compare.training.trainer_state import TrainerState
+from compare.training.checkpoints import TrainerState
+from compare.training.serialization import FINAL, STATE, load_state
 from tests.kits.training import ROWS, metrics, same_weights
 
 pytestmark = pytest.mark.slow

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from compare.models.presets import PRESETS
-from compare.training.token_cut import cut_embeddings, cut_tokens, may_cut_source, may_cut_target
+from compare.training.consistency import cut_embeddings, cut_tokens, may_cut_source, may_cut_target
 from tests.kits.contract import EXACT, V, float64, make, sharpen, sources, targets
 
 _float64 = pytest.fixture(autouse=True)(float64)

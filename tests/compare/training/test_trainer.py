@@ -10,11 +10,10 @@ import torch
 from safetensors.torch import load_file
 
 from compare.system.signals import Interrupted
-from compare.training.file_names import FINAL, STATE
-from compare.training.serialization import average, load_weights, model_weights, save_weights
+from compare.training.checkpoints import Validation
+from compare.training.serialization import FINAL, STATE, average, load_weights, model_weights, save_weights
 from compare.training.trainer import TrainingDiverged
-from compare.training.trainer_state import Validation
-from data.loader import BatchStream
+from data.batches import BatchStream
 from tests.kits.training import bleus, make_stream, metrics, same_weights, trainer
 
 stream = pytest.fixture(scope="module")(make_stream)

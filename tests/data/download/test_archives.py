@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from data.download.archives import extract
+from data.download import extract
 
 TEXT = "Grüße\n".encode() * 5000
 Pack = Callable[[Path, dict[str, bytes]], Path]

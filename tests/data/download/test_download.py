@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from data.download.digests import RECORD
-from data.download.download import Remote, download
+from data.download import RECORD, Remote, download
 from tests.kits.http_server import (
     CONTENT,
     SHA256,

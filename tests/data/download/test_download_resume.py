@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from data.download.download import download
+from data.download import download
 from tests.kits.http_server import (
     CONTENT,
     SHA256,
@@ -154,7 +154,7 @@ def test_a_killed_download_is_resumed(server: Server, tmp_path: Path):
     """A real process is killed in the middle of a file."""
     url = server.at("/f", throttled(0.05, chunk=2048))
     code = (
-        "import sys, pathlib; from data.download.download import Remote, download; "
+        "import sys, pathlib; from data.download import Remote, download; "
         "download(Remote(name='file.bin', mirrors=(sys.argv[1],), digest=sys.argv[2]), "
         "pathlib.Path(sys.argv[3]))"
     )

@@ -19,7 +19,7 @@ from data.grammar.trees import (
     Sentence,
     Subordinate,
 )
-from data.words import split_words
+from data.vocabulary import split_words
 
 NOUNS = {noun.en: noun for noun in lex.NOUNS}
 VERBS = {verb.en: verb for verb in lex.VERBS}

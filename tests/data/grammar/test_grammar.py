@@ -7,9 +7,9 @@ import pytest
 
 from data.grammar import realise, sampling
 from data.grammar.english import PARTS
-from data.grammar.numerals import clock, date, number_words, ordinal_words
+from data.grammar.phrases import clock, date, number_words, ordinal_words
 from data.grammar.trees import Clause, Relative
-from data.words import split_words
+from data.vocabulary import split_words
 from tests.kits.german import accepts
 from tests.kits.grammar import is_word, links_of
 from tests.kits.trees import PAIRS

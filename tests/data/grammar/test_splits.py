@@ -14,7 +14,7 @@ from data.grammar import AlignedPair, embedded_splits, phrases, realise, samplin
 from data.grammar import lexicon as lex
 from data.grammar.phrases import cumulative_weights
 from data.grammar.trees import Sentence
-from data.words import split_words
+from data.vocabulary import split_words
 from tests.kits.grammar import is_word, links_of
 
 

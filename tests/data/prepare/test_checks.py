@@ -10,11 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compare.cli import main
-from data.prepare.checks import CorpusCheck, check_corpus
-from data.prepare.findings import Finding, LengthHistogram
-from data.prepare.sources import folder_sources
-from data.prepare.unusual_characters import UnusualCharacters
-from data.text.formats import Table, TwoFiles
+from data.checks import CorpusCheck, Finding, LengthHistogram, UnusualCharacters, check_corpus
+from data.formats import Table, TwoFiles
+from data.sources import folder_sources
 from tests.kits.paths import SHARED
 from tests.kits.raw_data import Pair, lines, made_up, two_files, write
 
@@ -184,9 +182,9 @@ def test_real_corpora_swapped_on_purpose(folder: str, tmp_path: Path):
 
 def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Each further pair takes 16 bytes, and some more during sorting; a set of its texts would take 180."""
-    monkeypatch.setattr("data.prepare.swapped_sides.SAMPLE_PAIRS", 1_000)
-    monkeypatch.setattr("data.prepare.checks.PAIRS_PER_CALL", 500)
-    monkeypatch.setattr("data.text.lines.BLOCK_BYTES", 1 << 14)
+    monkeypatch.setattr("data.checks.SAMPLE_PAIRS", 1_000)
+    monkeypatch.setattr("data.checks.PAIRS_PER_CALL", 500)
+    monkeypatch.setattr("data.text.BLOCK_BYTES", 1 << 14)
     pairs, peaks = made_up(1_000), []
     for times in (5, 15):
         src, tgt = two_files(tmp_path, pairs * times)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from data.prepare.filters import Filters
+from data.prepare import Filters
 
 
 @pytest.mark.parametrize(

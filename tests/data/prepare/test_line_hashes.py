@@ -6,15 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.prepare.line_hashes import (
-    hash_all,
-    hash_text,
-    is_repeat,
-    is_unique,
-    normalise,
-    normalise_all,
-    smallest,
-)
+from data.split import hash_all, hash_text, is_repeat, is_unique, normalise, normalise_all, smallest
 
 TEXT = st.one_of(st.text("aß \u00a0\u0301\x85\t", max_size=6), st.text(max_size=6)).map(
     lambda text: text.replace("\n", "")

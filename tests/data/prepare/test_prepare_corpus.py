@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 
 from compare.cli import main
 from data.corpus import read_corpus
-from data.prepare.filters import Filters
-from data.prepare.first_pass import PreparationPlan
-from data.prepare.line_hashes import normalise
-from data.prepare.prepare_corpus import prepare_corpus
-from data.text.formats import TwoFiles
+from data.formats import TwoFiles
+from data.prepare import Filters, PreparationPlan, prepare_corpus
+from data.split import normalise
 from tests.kits.raw_data import Pair, lines, made_up, records, refused, table, two_files, write
 
 
@@ -58,7 +56,7 @@ def test_the_number_of_processes_and_the_size_of_blocks_change_nothing(
     rules = Filters(drop_duplicates=True, max_words=6, max_ratio=5.0, drop_copies=True)
     plan = PreparationPlan(sources=[TwoFiles(src=src, tgt=tgt)], langs=("en", "de"), filters=rules)
     expected = prepare_corpus(plan, tmp_path / "expected", workers=1), contents(tmp_path / "expected")
-    monkeypatch.setattr("data.text.lines.BLOCK_BYTES", block)
+    monkeypatch.setattr("data.text.BLOCK_BYTES", block)
     for workers in (1, 2, 3):
         out = tmp_path / str(workers)
         assert (prepare_corpus(plan, out, workers=workers), contents(out)) == expected

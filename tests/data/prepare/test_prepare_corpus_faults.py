@@ -12,11 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from data.prepare.filters import Filters
-from data.prepare.first_pass import PreparationPlan
-from data.prepare.prepare_corpus import prepare_corpus
-from data.text.formats import TwoFiles
-from data.text.new_folder import new_folder
+from data.files import new_folder
+from data.formats import TwoFiles
+from data.prepare import Filters, PreparationPlan, prepare_corpus
 from tests.kits.cli import Refusal, real
 from tests.kits.raw_data import lines, made_up, refused, two_files, write
 

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from compare.system.progress import INTERVAL_S, Reporter
-from data.prepare.checks import check_corpus
-from data.prepare.filters import Filters
-from data.prepare.first_pass import PreparationPlan, run_first_pass
-from data.progress import PAIRS_PER_CALL
-from data.text.formats import TwoFiles
+from compare.system.log import INTERVAL_S, Reporter
+from data.checks import check_corpus
+from data.files import PAIRS_PER_CALL
+from data.formats import TwoFiles
+from data.prepare import Filters, PreparationPlan, run_first_pass
 from tests.kits.raw_data import made_up, two_files
 
 

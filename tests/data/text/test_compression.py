@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from data.text.compression import hash_decompressed, pack_gzip, plain_or_gzip, read_decompressed
+from data.text import hash_decompressed, pack_gzip, plain_or_gzip, read_decompressed
 
 TEXT = "ein Hund\nÄpfel\n".encode()
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.text.control_characters import visible, visible_lines
+from data.text import visible, visible_lines
 from tests.kits.hostile import obeyed
 
 

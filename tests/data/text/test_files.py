@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.text import files
-from data.text.files import append_whole, find_leftovers, temporary_path, write_atomically
+from data import files
+from data.files import append_whole, find_leftovers, temporary_path, write_atomically
 
 
 @given(st.text() | st.binary())

@@ -11,8 +11,8 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.text.formats import PairRecord, Records, Source, Table, TwoFiles
-from data.text.lines import MAX_LINE_BYTES, iter_lines
+from data.formats import PairRecord, Records, Source, Table, TwoFiles
+from data.text import MAX_LINE_BYTES, iter_lines
 from tests.kits.raw_data import PACK, lines, records, refused, table, two_files, write
 
 TEXTS = [
@@ -211,7 +211,7 @@ def test_the_first_bad_line_of_either_file_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, src_bad: int | None, tgt_bad: int | None
 ):
     """Whatever the blocks, the pairs before it come first; at the same line the source is read first."""
-    monkeypatch.setattr("data.text.lines.BLOCK_BYTES", block)
+    monkeypatch.setattr("data.text.BLOCK_BYTES", block)
     sides = []
     for name, bad in (("src", src_bad), ("tgt", tgt_bad)):
         texts = [b"%s %d\r\n" % (name.encode(), number) for number in range(1, 13)]

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from data.text import new_folder as module
-from data.text.new_folder import MOVED, check_vacant, new_folder
+from data import files as module
+from data.files import MOVED, check_vacant, new_folder
 from tests.kits.cli import Refusal, real
 from tests.kits.raw_data import made_up, two_files
 
 CODE = """
 import os, sys
 from pathlib import Path
-from data.text.new_folder import new_folder
+from data.files import new_folder
 with new_folder(Path(sys.argv[1])) as folder:
     for name in ("a", "b", "c"):
         (folder / name).write_text(name)
@@ -115,7 +115,7 @@ def test_a_folder_that_cannot_be_written_is_named_before_the_work(
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "mkdir", denied)
-    monkeypatch.setattr("data.prepare.prepare_corpus.run_first_pass", None)  # not reached
+    monkeypatch.setattr("data.prepare.run_first_pass", None)  # not reached
     assert refusal("data", "prepare", src, tgt, "--out", out) == f"{out}: Permission denied"
 
 
@@ -203,7 +203,7 @@ def test_the_folders_of_another_target_or_machine_are_left(tmp_path: Path, monke
         pass
     assert writer.returncode == -signal.SIGABRT
     with monkeypatch.context() as patch:
-        patch.setattr("data.text.files._HOST", "0123abcd")
+        patch.setattr("data.files._HOST", "0123abcd")
         check_vacant(tmp_path / "other")
     (tmp_path / ".out.0123456789abcdef.tmp").mkdir()
     fill(tmp_path / "out")
@@ -237,11 +237,11 @@ def test_a_second_interrupt_while_moves_are_undone(tmp_path: Path, monkeypatch: 
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "rename", interrupted)
-        patch.setattr("data.text.new_folder._undo_moves", interrupted_again)
+        patch.setattr("data.files._undo_moves", interrupted_again)
         with pytest.raises(KeyboardInterrupt):
             fill(tmp_path, lambda folder: [(folder / name).write_text(name) for name in "abc"])
     assert "a" in os.listdir(tmp_path)
-    monkeypatch.setattr("data.text.files._is_running", lambda pid: False)
+    monkeypatch.setattr("data.files._is_running", lambda pid: False)
     fill(tmp_path)
     assert os.listdir(tmp_path) == ["x"]
 

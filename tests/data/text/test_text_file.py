@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from data.corpus import Pairs, open_pairs, read_pairs
-from data.text.lines import hash_texts
-from data.text.text_file import TextFile, hash_lines
+from data.text import TextFile, hash_lines, hash_texts
 
 LINES = ("one", "two words", "drei\u2028 zeilen", " vier ", "fünf")
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from compare.analysis.alignment import experiment_alignment, experiment_entropy
-from compare.analysis.alignment.experiment_alignment import align_experiment, median_over_seeds
-from compare.analysis.alignment.experiment_entropy import attention_spread
-from compare.analysis.alignment.gold import word_pairs
-from compare.analysis.alignment.word_attention import attend_words
+from compare.analysis import alignment as experiment_alignment
+from compare.analysis import alignment as experiment_entropy
+from compare.analysis.alignment import align_experiment, attention_spread, median_over_seeds
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, load_finished
+from compare.analysis.gold_alignments import word_pairs
+from compare.analysis.word_attention import attend_words
 from compare.results.store import Result
 from compare.results.trained_model import load_model
 from data.corpus import Corpus

@@ -6,10 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compare.analysis.alignment.aer import AlignmentCounts
-from compare.analysis.alignment.gold import Gold, corpus_gold, read_gold
-from compare.analysis.alignment.pharaoh import parse_pharaoh, read_links
-from compare.analysis.alignment.proposed_links import count_proposed_links
+from compare.analysis.gold_alignments import (
+    AlignmentCounts,
+    Gold,
+    corpus_gold,
+    parse_pharaoh,
+    read_gold,
+    read_links,
+)
+from compare.analysis.proposed_links import count_proposed_links
 from data.corpus import Corpus, Pairs, embedded_corpus
 from tests.kits.paths import SHARED
 

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from compare.analysis.alignment.aer import AlignmentCounts, count_links
-from compare.analysis.alignment.links import (
+from compare.analysis.gold_alignments import AlignmentCounts, count_links
+from compare.analysis.word_attention import (
     METHODS,
     above_threshold,
     arg_max,

@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 from torch import Tensor, nn
 
-from compare.analysis.alignment.aer import AlignmentCounts
-from compare.analysis.alignment.experiment_alignment import best_choice_rows
-from compare.analysis.alignment.gold import word_pairs
-from compare.analysis.alignment.measurement import measure_alignment
-from compare.analysis.alignment.word_attention import AttentionHead, attend_words
+from compare.analysis.alignment import best_choice_rows, measure_alignment
+from compare.analysis.gold_alignments import AlignmentCounts, word_pairs
+from compare.analysis.word_attention import AttentionHead, attend_words
 from compare.config.sections import DecodeConfig
 from compare.decoding.translator import Translator
 from data.corpus import Pairs

@@ -8,12 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from compare.analysis.alignment.entropy import entropy, sum_entropy
-from compare.analysis.alignment.pieces import merge_pieces, shared_bytes
+from compare.analysis.word_attention import entropy, merge_pieces, shared_bytes, sum_entropy
 from data.corpus import embedded_corpus
 from data.subwords import ESCAPED, SPACE
-from data.vocabulary import KINDS, Vocabulary, build_vocabulary
-from data.words import split_words
+from data.vocabulary import KINDS, Vocabulary, build_vocabulary, split_words
 
 SIZES = {"words": 400, "characters": 80, "unigram": 500, "bpe": 500}
 WORDS = [

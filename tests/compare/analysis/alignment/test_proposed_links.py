@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from compare.analysis.alignment.aer import AlignmentCounts
-from compare.analysis.alignment.gold import Gold, read_gold
-from compare.analysis.alignment.pharaoh import Link
-from compare.analysis.alignment.proposed_links import count_proposed_links, read_proposed_links
-from compare.analysis.alignment.symmetrisation import SYMMETRISATIONS, symmetrise
+from compare.analysis.gold_alignments import AlignmentCounts, Gold, Link, read_gold
+from compare.analysis.proposed_links import (
+    SYMMETRISATIONS,
+    count_proposed_links,
+    read_proposed_links,
+    symmetrise,
+)
 
 SRC, TGT = "le chien rouge\nil dort\n", "the red dog\nhe is asleep\n"
 LINKS = ({(0, 0), (1, 2), (2, 1)}, {(0, 0), (1, 1), (1, 2)})

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compare.analysis.finished_experiment import load_finished
-from compare.analysis.quality.behaviour import behaviour, repetition_penalty, token_counts
+from compare.analysis.quality import behaviour, repetition_penalty, token_counts
 from compare.results.trained_model import load_model
 from data.corpus import embedded_corpus
 from data.vocabulary import UNK, build_vocabulary, load_pair

@@ -7,11 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compare.analysis.finished_experiment import load_finished
-from compare.analysis.quality.efficiency import COSTS, pareto, pareto_front, progress, time_to_quality
-from compare.analysis.seed_means import mean_over_seeds
-from compare.analysis.speed_spread import Spread
-from compare.analysis.table import Table
+from compare.analysis.efficiency import COSTS, pareto, pareto_front, progress, time_to_quality
+from compare.analysis.finished_experiment import Spread, load_finished
+from compare.analysis.tables import Table, mean_over_seeds
 from compare.training.metrics_log import read_metrics
 from tests.kits.finished_experiments import make_finished, pairs, write_metrics
 

@@ -8,8 +8,7 @@ import sacrebleu
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from compare.analysis.quality.lengths import Bucket, by_distance, by_length, make_buckets
-from compare.analysis.quality.texts import extract_words, word_counts
+from compare.analysis.quality import Bucket, by_distance, by_length, extract_words, make_buckets, word_counts
 from data.corpus import Pairs, embedded_corpus
 from tests.kits.finished_experiments import make_finished, pairs
 

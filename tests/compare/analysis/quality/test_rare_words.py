@@ -7,17 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compare.analysis.quality.copies import copied_words, copies_and_numbers, find_numbers
-from compare.analysis.quality.rare_words import (
+from compare.analysis.quality import (
     BUCKET_NAMES,
     Matches,
+    copied_words,
+    copies_and_numbers,
     count_matches,
     count_matches_by_kind,
+    find_numbers,
     rare_words,
+    spelled_numbers,
 )
-from compare.analysis.quality.spelled_numbers import spelled_numbers
 from data.corpus import embedded_corpus
-from data.grammar.numerals import number_words
+from data.grammar.phrases import number_words
 from tests.kits.finished_experiments import make_finished, pairs
 
 LINES = st.lists(st.lists(st.sampled_from("abcAB1"), max_size=8), min_size=1, max_size=5)

@@ -9,16 +9,17 @@ from typing import Any
 
 import pytest
 
+from compare.analysis.comparison import (
+    Comparison,
+    aggregate_seeds,
+    compare_models,
+    describe_comparison,
+    headlines,
+    smallest_differences,
+)
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, load_finished
-from compare.analysis.significance.aggregate import aggregate_seeds
-from compare.analysis.significance.compare_models import compare_models
-from compare.analysis.significance.comparison import Comparison
-from compare.analysis.significance.headline import describe_comparison, headlines
-from compare.analysis.significance.intervals import Interval, Intervals, model_intervals
-from compare.analysis.significance.matched_runs import match_runs
-from compare.analysis.significance.power import smallest_differences
-from compare.analysis.significance.scored_tests import score_tests
-from compare.analysis.significance.student_t import t_quantile
+from compare.analysis.intervals import Interval, Intervals, match_runs, model_intervals, score_tests
+from compare.analysis.statistics import t_quantile
 from compare.report.conditions import list_conditions
 from compare.results.store import Result
 from data.corpus import Corpus, Pairs

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
 
-from compare.analysis.significance.bleu_statistics import bleu, sentence_counts
-from compare.analysis.significance.scored_tests import bootstrap_draws
+from compare.analysis.intervals import bootstrap_draws
+from compare.analysis.statistics import bleu, sentence_counts
 from tests.kits.paths import SHARED
 
 WMT17 = SHARED / "scored-wmt17-en-de"

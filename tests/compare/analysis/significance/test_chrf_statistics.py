@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics.chrf import CHRF
 
-from compare.analysis.significance.chrf_statistics import chrf, sentence_ngrams
+from compare.analysis.statistics import chrf, sentence_ngrams
 
 SENTENCE = st.text(alphabet="ab ,é", max_size=12)
 TEXTS = st.lists(st.tuples(SENTENCE, SENTENCE), min_size=1, max_size=6)

@@ -5,11 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from compare.analysis.significance.compare_models import compare_models
-from compare.analysis.significance.comparison import Comparison, comparison_matrix, describe_p
-from compare.analysis.significance.intervals import Interval, Intervals, confidence_intervals
-from compare.analysis.significance.paired_tests import holm_correction
-from compare.analysis.significance.scored_tests import ScoredTestSet, score_test_set
+from compare.analysis.comparison import Comparison, compare_models, comparison_matrix, describe_p
+from compare.analysis.intervals import (
+    Interval,
+    Intervals,
+    ScoredTestSet,
+    confidence_intervals,
+    score_test_set,
+)
+from compare.analysis.statistics import holm_correction
 
 REFERENCES = [f"the {noun} sat on the {place} {i}" for i in range(10) for noun in "ab" for place in "cd"]
 WON = Comparison(

@@ -10,10 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from compare.analysis.significance.bleu_statistics import FloatArray, bleu
-from compare.analysis.significance.intervals import confidence_intervals, estimate_variances
-from compare.analysis.significance.scored_tests import bootstrap_draws
-from compare.analysis.significance.student_t import t_quantile
+from compare.analysis.intervals import bootstrap_draws, confidence_intervals, estimate_variances
+from compare.analysis.statistics import FloatArray, bleu, t_quantile
 
 M, N, R = 1000, 100, 200
 TRUTH = 1.5

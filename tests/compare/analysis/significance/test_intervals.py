@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compare.analysis.significance.bleu_statistics import bleu, sentence_counts
-from compare.analysis.significance.intervals import (
+from compare.analysis.intervals import (
     Interval,
     Intervals,
+    SampledScore,
     Variances,
+    bootstrap_draws,
     combined_half_width,
     confidence_intervals,
     estimate_variances,
     model_intervals,
     seed_interval,
 )
-from compare.analysis.significance.scored_tests import SampledScore, bootstrap_draws
-from compare.analysis.significance.student_t import NORMAL_QUANTILE, t_quantile
+from compare.analysis.statistics import NORMAL_QUANTILE, bleu, sentence_counts, t_quantile
 from compare.scoring.score import score_texts
 
 REFERENCES = [

@@ -10,15 +10,10 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest
 
-from compare.analysis.significance import paired_tests
-from compare.analysis.significance.paired_tests import (
-    bootstrap_p,
-    holm_correction,
-    randomisation_p,
-    swap_draws,
-)
-from compare.analysis.significance.scored_tests import COMPARED_METRICS, SampledScore, score_test_set
-from compare.scoring.metrics.bleu import fixed_seed
+from compare.analysis import statistics as paired_tests
+from compare.analysis.intervals import COMPARED_METRICS, SampledScore, score_test_set
+from compare.analysis.statistics import bootstrap_p, holm_correction, randomisation_p, swap_draws
+from compare.scoring.metrics import fixed_seed
 
 REFERENCES = [f"the {noun} sat on the {place} {i}" for i in range(10) for noun in "ab" for place in "cd"]
 

@@ -12,10 +12,8 @@ from benchmarks.significance import (
     family_error_rate,
     power,
 )
-from compare.analysis.significance.intervals import Variances
-from compare.analysis.significance.matched_runs import match_runs
-from compare.analysis.significance.power import RulePower, describe_smallest, smallest_differences
-from compare.analysis.significance.scored_tests import score_test_set
+from compare.analysis.comparison import RulePower, describe_smallest, smallest_differences
+from compare.analysis.intervals import Variances, match_runs, score_test_set
 
 REFERENCES = [f"the {noun} sat on the {place} {i}" for i in range(10) for noun in "ab" for place in "cd"]
 

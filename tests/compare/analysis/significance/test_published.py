@@ -9,10 +9,9 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
-from compare.analysis.significance.bleu_statistics import IntArray, bleu
-from compare.analysis.significance.paired_tests import bootstrap_p, randomisation_p, swap_draws
-from compare.analysis.significance.scored_tests import bootstrap_draws
-from compare.scoring.metrics.bleu import fixed_seed
+from compare.analysis.intervals import bootstrap_draws
+from compare.analysis.statistics import IntArray, bleu, bootstrap_p, randomisation_p, swap_draws
+from compare.scoring.metrics import fixed_seed
 from tests.kits.paths import SHARED
 
 WMT17 = SHARED / "scored-wmt17-en-de"

@@ -7,7 +7,7 @@ import pytest
 
 from compare.experiment.launch import job_array
 from compare.experiment.launch.job_array import wait_for_jobs
-from compare.system.progress import Reporter
+from compare.system.log import Reporter
 
 
 def test_a_job_has_ended_once_it_is_absent_twice_in_a_row(monkeypatch: pytest.MonkeyPatch):

@@ -13,7 +13,7 @@ import torch
 
 from compare.cli import main
 from compare.results.store import read_results
-from compare.training.file_names import CHECKPOINTS, STATE
+from compare.training.serialization import CHECKPOINTS, STATE
 from tests.kits.cli import files
 from tests.kits.runs import ROWS
 from tests.reliability.contents import differences, leftovers, read_contents

@@ -23,9 +23,9 @@ from compare.experiment.tune.journal import Journal
 from compare.experiment.tune.plan import TuningPlan, plan_search
 from compare.experiment.tune.search import tune_experiment
 from compare.experiment.tune.slurm_trials import finish_in_job
-from compare.system.locks import lock_folder
-from compare.training.file_names import CHECKPOINTS, METRICS, STATE
+from compare.system.signals import lock_folder
 from compare.training.metrics_log import read_metrics
+from compare.training.serialization import CHECKPOINTS, METRICS, STATE
 from tests.kits.cli import Refusal
 from tests.kits.paths import ROOT
 from tests.kits.runs import ROWS

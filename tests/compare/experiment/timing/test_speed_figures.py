@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from compare.experiment.timing.speed_figures import TIMED, log_speed, speed_figures
-from compare.results.speed_file import RawSpeed, read_speed, write_speed
+from compare.experiment.timing import TIMED, log_speed, speed_figures
+from compare.results.records import RawSpeed, read_speed, write_speed
 
 METRICS = [
     {"kind": "train", "tokens_per_s": 1.0, "src_tokens": 999, "tgt_tokens": 1},  # start-up

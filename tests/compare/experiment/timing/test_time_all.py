@@ -15,17 +15,17 @@ from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.run import Run, resolve_models
 from compare.decoding.translator import Translator
-from compare.experiment import run_all
+from compare.experiment import run as run_all
+from compare.experiment import timing as time_all
 from compare.experiment.prepare import PreparedData, prepare_data
-from compare.experiment.run_all import run_experiment
-from compare.experiment.timing import time_all
-from compare.experiment.timing.time_all import results_to_time
+from compare.experiment.run import run_experiment
+from compare.experiment.timing import results_to_time
 from compare.models.registry import build
-from compare.results.speed_file import RawSpeed, read_speed, write_speed
+from compare.results.records import RawSpeed, read_speed, write_speed
 from compare.results.store import Result, read_result, read_results, save_result
-from compare.system import timing
-from compare.system.progress import Reporter
-from compare.training import timing as training_timing
+from compare.system import measure as timing
+from compare.system.log import Reporter
+from compare.training import step as training_timing
 from compare.training.loss import TranslationLoss
 from tests.kits.clock import Clock
 from tests.kits.runs import ROWS, files

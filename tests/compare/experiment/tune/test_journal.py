@@ -17,7 +17,7 @@ from compare.experiment.tune.search import plan_trials, tune_experiment
 from compare.experiment.tune.search_folder import open_search
 from compare.experiment.tune.trial import finish_trial
 from compare.experiment.tune.trial_log import read_trials
-from compare.system.progress import Reporter
+from compare.system.log import Reporter
 from tests.kits.cli import Refusal, files
 from tests.kits.faults import as_documented
 

@@ -20,8 +20,8 @@ from compare.experiment.tune.search import Tuning, tune_experiment
 from compare.experiment.tune.space import DEFAULT_SPACE, Values, draw_settings
 from compare.experiment.tune.trial_log import TrialResult, read_trials
 from compare.system.children import Task
-from compare.system.locks import Locked, lock_folder
-from compare.system.progress import Reporter
+from compare.system.log import Reporter
+from compare.system.signals import Locked, lock_folder
 from compare.training.metrics_log import read_metrics
 from compare.training.trainer import Trainer
 from tests.kits.cli import Refusal

@@ -14,7 +14,7 @@ from compare.experiment.tune.candidates import find_finalists, find_winners
 from compare.experiment.tune.plan import Trial, TuningPlan
 from compare.experiment.tune.search import tune_experiment
 from compare.experiment.tune.trial_log import TrialResult, read_trials
-from compare.system.locks import Locked, lock_folder
+from compare.system.signals import Locked, lock_folder
 from compare.training.metrics_log import read_metrics
 from tests.kits.cli import Refusal, files
 from tests.reliability.contents import differences, read_contents

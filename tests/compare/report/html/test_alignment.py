@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compare.analysis.alignment.gold import word_pairs
-from compare.analysis.alignment.word_attention import AttentionHead, attend_words
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
+from compare.analysis.gold_alignments import word_pairs
+from compare.analysis.word_attention import AttentionHead, attend_words
 from compare.attention.viewer import AttendedModel
-from compare.report.html import viewer as viewer_module
-from compare.report.html.alignment import alignment
+from compare.report.html import sentences as viewer_module
+from compare.report.html.analyses import alignment
 from compare.report.html.parts import Section
-from compare.report.html.viewer import attention_viewer
+from compare.report.html.sentences import attention_viewer
 from compare.results.trained_model import load_model
 from data.corpus import Pairs
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from compare.report.html import page, significance
-from compare.report.html.content import ReportContent
+from compare.report.html import page
+from compare.report.html import results as significance
+from compare.report.html.page import ReportContent
 from tests.kits.report import read, write_experiment
 
 pytest.importorskip("selenium")

@@ -9,12 +9,10 @@ from statistics import fmean, stdev
 
 import pytest
 
-from compare.analysis.significance.comparison import comparison_matrix
-from compare.analysis.significance.matched_runs import match_runs
-from compare.analysis.significance.power import smallest_differences
-from compare.analysis.significance.scored_tests import score_tests
-from compare.report.html import significance
-from compare.report.html.content import ReportContent, gather_content, unknown
+from compare.analysis.comparison import comparison_matrix, smallest_differences
+from compare.analysis.intervals import match_runs, score_tests
+from compare.report.html import results as significance
+from compare.report.html.page import ReportContent, gather_content, unknown
 from compare.report.loaded_experiment import load_for_report
 from compare.results.store import Result
 from tests.kits.report import change_result, write_experiment

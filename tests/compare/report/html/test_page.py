@@ -13,13 +13,14 @@ from xml.etree import ElementTree as Tree
 import pytest
 from matplotlib.figure import Figure
 
-from compare.report.html import build_report, content, page, significance
-from compare.report.html.content import ReportContent
-from compare.report.html.curves import Bar, bar_plot
-from compare.report.html.drawings import to_svg
+from compare.report.figures import save_figure
+from compare.report.html import build_report, page
+from compare.report.html import page as content
+from compare.report.html import results as significance
+from compare.report.html.page import ReportContent
+from compare.report.html.parts import Bar, bar_plot, to_svg
 from compare.report.html.sentences import differences
-from compare.report.plots.plots import save_figure
-from compare.report.plots.style import PANEL_INCHES
+from compare.report.plots import PANEL_INCHES
 from tests.kits.hostile import obeyed
 from tests.kits.report import change_result, read, write_experiment
 

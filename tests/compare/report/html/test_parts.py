@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compare.analysis.significance.scored_tests import score_tests
-from compare.analysis.table import Table
+from compare.analysis.intervals import score_tests
+from compare.analysis.tables import Table
 from compare.config.parse import load_experiment
 from compare.config.run import resolve_models
+from compare.report.html.analyses import speed
 from compare.report.html.methods import methods
 from compare.report.html.parts import Drawing, HtmlTable, cell, first_to_last, heading, html_table
 from compare.report.html.sentences import SENTENCES, differences, draw_numbers, draw_sentences
-from compare.report.html.speed import speed
 from compare.report.loaded_experiment import LoadedExperiment, load_for_report
 from compare.results.run_folder import RunFolder
-from data.words import split_words
+from data.vocabulary import split_words
 from tests.kits.report import write_experiment
 
 

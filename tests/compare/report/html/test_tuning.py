@@ -12,11 +12,11 @@ from compare.analysis.finished_experiment import FinishedExperiment
 from compare.analysis.tuning import tuning_curve
 from compare.cli import main
 from compare.experiment.tune.trial_log import TrialResult, write_trials
-from compare.report.html import significance
+from compare.report.html import results as significance
+from compare.report.html.methods import tuning_section
 from compare.report.html.parts import Section
-from compare.report.html.tuning import tuning_section
 from compare.report.loaded_experiment import load_for_report
-from compare.report.plots.tuning import tuning_plot
+from compare.report.plots import tuning_plot
 from tests.kits.cli import Refusal
 from tests.kits.report import write_experiment
 

@@ -7,10 +7,17 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from compare.analysis.quality.efficiency import COSTS, SIZE, SPEED
-from compare.report.plots import distance_plot, length_plot, pareto_plot, progress_plot, word_plot
-from compare.report.plots.costs import FRONTS, SPENT
-from compare.report.plots.plots import save_figure
+from compare.analysis.efficiency import COSTS, SIZE, SPEED
+from compare.report.figures import save_figure
+from compare.report.plots import (
+    FRONTS,
+    SPENT,
+    distance_plot,
+    length_plot,
+    pareto_plot,
+    progress_plot,
+    word_plot,
+)
 
 GROUPS = ("1–5", "6–10", "11–40")
 

@@ -11,9 +11,9 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
+from compare.attention.layers import group_pieces
 from compare.attention.sentence_attention import SentenceAttention
-from compare.attention.word_groups import group_pieces
-from compare.report.plots.plots import learning_curves, save_figure
+from compare.report.figures import learning_curves, save_figure
 from compare.training.metrics_log import read_metrics
 
 METRICS = [

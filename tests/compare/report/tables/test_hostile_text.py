@@ -9,9 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 
-from compare.report.tables.latex import latex
-from compare.report.tables.layout import TextTable
-from compare.report.tables.table import TableForm, render_table
+from compare.report.table import TableForm, TextTable, latex, render_table
 from compare.results.store import Result
 from tests.kits.hostile import ESCAPE, HOSTILE, obeyed, texts
 

@@ -10,11 +10,8 @@ from pathlib import Path
 import pytest
 
 from compare.cli import main
-from compare.report.plots.registry import ATTENTION, FIGURES, draw_figure
-from compare.report.tables.latex import latex
-from compare.report.tables.layout import TextTable
-from compare.report.tables.shapes import load_table
-from compare.report.tables.table import render_table
+from compare.report.figures import ATTENTION, FIGURES, draw_figure
+from compare.report.table import TextTable, latex, load_table, render_table
 from compare.results.columns import COLUMNS
 from compare.results.store import Result, load_results, read_result, save_result, to_frame
 from compare.scoring.metrics import METRICS

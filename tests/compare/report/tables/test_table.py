@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from compare.report.conditions import find_warnings
-from compare.report.tables.table import TableForm, render_table
+from compare.report.table import TableForm, render_table
 from compare.results.store import Result, to_frame
 
 SIGNATURE = "nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from data.download.corpora.published import column, segments, tagged_lines, whole_lines
+from data.named_corpora import column, segments, tagged_lines, whole_lines
 from tests.kits.named_corpora import sgm, tags
 
 

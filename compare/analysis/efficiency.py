@@ -1,0 +1,146 @@
+"""Cost of quality: validation BLEU during training, and Pareto fronts of BLEU against speed and size."""
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, Spread, timed_spread
+from compare.analysis.tables import Row, Table
+from compare.training.metrics_log import lines_by_update, read_metrics
+
+COSTS = ("seconds", "updates", "tokens", "flops", "joules")
+"""Training costs, as columns of ``progress``."""
+BLEU_SHARES = (0.5, 0.8, 0.9, 0.95, 0.99)
+"""Shares of the best BLEU for which ``time_to_quality`` reports costs."""
+SPEED = "beam_sentences_per_s"
+"""Speed column of ``pareto``: that of the search whose BLEU is reported."""
+NO_BLEU = "there is no BLEU: language models translate nothing; tables have their perplexities"
+SIZE = "params"
+"""Size column of ``pareto``."""
+
+
+def progress(finished: FinishedExperiment) -> Table:
+    """List validation loss and BLEU with the training cost so far, one row per run and validation.
+
+    FLOPs are ``train_flops_per_token`` of the result times the tokens of both sides, joules likewise with
+    ``energy_j_per_1k_tokens``; None if the result lacks these.
+    """
+    rows = [row for run in finished.runs for row in _validation_rows(run)]
+    return Table("Validation (greedy search) during training; the seconds exclude validation itself.", rows)
+
+
+def time_to_quality(curves: Sequence[Row], shares: Sequence[float] = BLEU_SHARES) -> Table:
+    """List the cost at which each run first reached given shares of the best BLEU of all runs.
+
+    Args:
+        curves: rows of ``progress``.
+        shares: shares of the best BLEU, 0 to 1.
+
+    Returns:
+        One row per share and run; the costs are None if the run never reached it.
+
+    Raises:
+        ValueError: the runs have no BLEU.
+    """
+    if any(row["bleu"] is None for row in curves):
+        raise ValueError(NO_BLEU)
+    best = max(row["bleu"] for row in curves)
+    runs = dict.fromkeys((row["label"], row["seed"]) for row in curves)
+    rows = []
+    for share in shares:
+        for label, seed in runs:
+            run_rows = (row for row in curves if (row["label"], row["seed"]) == (label, seed))
+            first = next((row for row in run_rows if row["bleu"] >= share * best), dict.fromkeys(COSTS))
+            names = {"share_of_best": f"{100 * share:g}%", "bleu": share * best, "label": label, "seed": seed}
+            rows.append({**names, **{cost: first[cost] for cost in COSTS}})
+    caption = (
+        f"Cost of the first validation whose BLEU is a share of the best of all runs ({best:.1f}); "
+        "a dash where it, or a run that a mean is of, never did."
+    )
+    return Table(caption, rows)
+
+
+def pareto(finished: FinishedExperiment) -> Table:
+    """List test BLEU, decoding speed and parameters, and which models are Pareto-optimal.
+
+    Returns:
+        One row per label: means over seeds, for BLEU also minimum and maximum, for speed the lowest and
+        highest repeat. A label without one of the figures is left out.
+    """
+    rows = [row for label, runs in finished.labels.items() if (row := _mean_row(label, runs))]
+    spreads = [Spread(row[f"{SPEED}_low"], row[f"{SPEED}_high"]) for row in rows]
+    speed_front = pareto_front([(row[SPEED], row["bleu"]) for row in rows], spreads)
+    size_front = pareto_front([(-row[SIZE], row["bleu"]) for row in rows])
+    caption = (
+        f"BLEU of {finished.corpus.tests[0]} against decoding speed and against size: a model is on a front "
+        "if no other is better in one of the two and at least as good in the other; speeds whose spreads "
+        "overlap count as equal."
+    )
+    fronts = [{"speed_front": a, "size_front": b} for a, b in zip(speed_front, size_front, strict=True)]
+    return Table(caption, [row | front for row, front in zip(rows, fronts, strict=True)])
+
+
+def pareto_front(points: Sequence[tuple[float, float]], spreads: Sequence[Spread] = ()) -> list[bool]:
+    """Return whether each point is Pareto-optimal, larger being better in both coordinates.
+
+    Equal points do not dominate each other.
+
+    Args:
+        points: the points.
+        spreads: spread of the first coordinate of each point; where two overlap, they count as equal.
+    """
+    spreads = spreads or [Spread(x, x) for x, _ in points]
+    candidates = [(spread, y) for spread, (_, y) in zip(spreads, points, strict=True)]
+    return [not any(_dominates(other, one) for other in candidates) for one in candidates]
+
+
+def _dominates(one: tuple[Spread, float], other: tuple[Spread, float]) -> bool:
+    """Return whether ``one`` is at least as good in both coordinates and better in one."""
+    (x, y), (other_x, other_y) = one, other
+    return y >= other_y and not other_x.is_above(x) and (y > other_y or x.is_above(other_x))
+
+
+def _mean_row(label: str, runs: Sequence[FinishedRun]) -> Row:
+    """Average the figures of a label over its runs; empty if any run lacks one of them."""
+    bleu, speed, size = (
+        [value for run in runs if (value := getattr(run.result, name)) is not None]
+        for name in ("bleu", SPEED, SIZE)
+    )
+    if not len(bleu) == len(speed) == len(size) == len(runs):
+        return {}
+    low, high = timed_spread(runs, SPEED) or (min(speed), max(speed))
+    return {
+        "label": label,
+        "seeds": len(runs),
+        "bleu": fmean(bleu),
+        "bleu_low": min(bleu),
+        "bleu_high": max(bleu),
+        SPEED: fmean(speed),
+        f"{SPEED}_low": low,
+        f"{SPEED}_high": high,
+        SIZE: size[0],
+    }
+
+
+def _validation_rows(run: FinishedRun) -> list[Row]:
+    """List the rows of one run."""
+    lines = read_metrics(run.folder / "metrics.jsonl")
+    train_lines = lines_by_update(lines, "train")
+    flops, energy = run.result.train_flops_per_token, run.result.energy_j_per_1k_tokens
+    rows = []
+    for update, line in lines_by_update(lines, "valid").items():
+        earlier = [train_line for end, train_line in train_lines.items() if end <= update]
+        tokens = sum(train_line["src_tokens"] + train_line["tgt_tokens"] for train_line in earlier)
+        rows.append(
+            {
+                "label": run.result.label,
+                "seed": run.result.seed,
+                "seconds": line["seconds"],
+                "updates": update,
+                "tokens": tokens,
+                "flops": None if flops is None else flops * tokens,
+                "joules": None if energy is None else energy * tokens / 1000,
+                "loss": line["loss"],
+                "bleu": line["bleu"],
+            }
+        )
+    return rows

@@ -1,0 +1,391 @@
+"""Confidence intervals over test sentences and seeds, and the pairs of models to compare."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from functools import cached_property
+from itertools import combinations
+from statistics import fmean, stdev
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from sacrebleu.significance import estimate_ci
+
+from compare.analysis.finished_experiment import FinishedExperiment
+from compare.analysis.statistics import (
+    FloatArray,
+    IntArray,
+    bleu,
+    chrf,
+    sentence_counts,
+    sentence_ngrams,
+    t_quantile,
+)
+from compare.analysis.tables import Row
+from compare.config.run import settings_hash
+from compare.scoring.metrics import BOOTSTRAP_SEED
+
+# Translations of a test set by each model and seed, with the sentence statistics that the tests use.
+#
+# N sentences, R resamples, C statistics per sentence.
+
+
+class ComparedMetric(NamedTuple):
+    """A metric in which models are compared: its statistics per sentence and its score from their sums."""
+
+    statistics: Callable[[Sequence[str], Sequence[str]], IntArray]
+    """Statistics (N, C) of N translations and their references."""
+    score: Callable[[npt.ArrayLike], FloatArray]
+    """Score, 0 to 100 and higher is better, from sums of statistics, (..., C) to (...)."""
+
+
+COMPARED_METRICS = {
+    "bleu": ComparedMetric(sentence_counts, bleu),
+    "chrf": ComparedMetric(sentence_ngrams, chrf),
+}
+"""The metrics in which models are compared, by name. Each more makes Holm's correction stricter."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SampledScore:
+    """Score of one run on a test set by one metric, and on resamples of the test set."""
+
+    counts: IntArray
+    """Statistics per sentence, (N, C)."""
+    score: float
+    """Score of the whole test set, 0 to 100."""
+    resampled: FloatArray
+    """Score of each bootstrap resample of the test set, (R,); resample r is the same for every run."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ScoredRun:
+    """Translations of N test sentences by one run, with their statistics."""
+
+    lines: Sequence[str]
+    scores: Mapping[str, SampledScore]
+    """By the name of the metric, all of ``COMPARED_METRICS``."""
+
+    @cached_property
+    def sentence_chrf(self) -> FloatArray:
+        """chrF2 of each sentence, (N,), which decides the sentences won and lost.
+
+        Sentence BLEU is not used: most sentences of a weak model share no 4-gram with their reference, so
+        that smoothing would decide. chrF correlates better with human judgement of single sentences (Popović
+        2015).
+        """
+        return chrf(self.scores["chrf"].counts)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ScoredTestSet:
+    """A test set with its translations by every model and seed."""
+
+    name: str
+    references: Sequence[str]
+    models: Mapping[str, Mapping[int, ScoredRun]]
+    """Runs by label, then by seed."""
+    settings: Mapping[str, str | None] = field(default_factory=dict)
+    """``Result.settings_hash`` by the name of the run, or that of its config if the result has none: models
+    that differ in it are not compared."""
+    failed: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Seeds with which a model failed, by its label."""
+
+
+def bootstrap_draws(sentences: int, resamples: int) -> FloatArray:
+    """Draw bootstrap resamples of a test set.
+
+    The random numbers and their seed are those of sacrebleu's confidence interval and paired bootstrap, so
+    that both give the same results.
+
+    Args:
+        sentences: N, the size of the test set.
+        resamples: R.
+
+    Returns:
+        How often each resample contains each sentence, (R, N).
+    """
+    rng = np.random.default_rng(int(BOOTSTRAP_SEED))
+    indices = rng.choice(sentences, size=(resamples, sentences), replace=True)
+    return np.stack([np.bincount(resample, minlength=sentences) for resample in indices]).astype(np.float64)
+
+
+def score_test_set(
+    name: str,
+    references: Sequence[str],
+    outputs: Mapping[str, Mapping[int, Sequence[str]]],
+    *,
+    resamples: int = 1000,
+) -> ScoredTestSet:
+    """Compute the statistics and resampled scores of one test set.
+
+    Args:
+        name: the name of the test set.
+        references: one reference per sentence.
+        outputs: translations by label and seed, one line per sentence.
+        resamples: number of bootstrap resamples.
+
+    Raises:
+        ValueError: there are not as many translations as references.
+    """
+    draws = bootstrap_draws(len(references), resamples)
+
+    def score_lines(lines: Sequence[str], metric: ComparedMetric) -> SampledScore:
+        counts = metric.statistics(lines, references)
+        return SampledScore(
+            counts=counts,
+            score=float(metric.score(counts.sum(axis=0))),
+            resampled=metric.score(draws @ counts),
+        )
+
+    def score_run(lines: Sequence[str]) -> ScoredRun:
+        scores = {metric: score_lines(lines, compared) for metric, compared in COMPARED_METRICS.items()}
+        return ScoredRun(lines=lines, scores=scores)
+
+    models = {
+        label: {seed: score_run(lines) for seed, lines in runs.items()} for label, runs in outputs.items()
+    }
+    return ScoredTestSet(name=name, references=references, models=models)
+
+
+def score_tests(finished: FinishedExperiment, *, resamples: int = 1000) -> dict[str, ScoredTestSet]:
+    """Score every test set of an experiment; this takes about 1 s per run and 1,000 sentences.
+
+    Args:
+        finished: the experiment.
+        resamples: number of bootstrap resamples.
+
+    Returns:
+        The test sets by name, that of the headline first.
+    """
+    scored = {}
+    settings = {run.result.run: run.result.settings_hash or settings_hash(run.run) for run in finished.runs}
+    for test in finished.corpus.tests:
+        outputs = {
+            label: {run.result.seed: run.outputs[test] for run in runs}
+            for label, runs in finished.labels.items()
+        }
+        test_set = score_test_set(test, finished.corpus.splits[test].tgt, outputs, resamples=resamples)
+        scored[test] = replace(test_set, settings=settings, failed=finished.failed_seeds)
+    return scored
+
+
+# 95% confidence intervals of mean scores and of mean differences, for three sources of variation.
+#
+# - ``test_set``: how would these trained models score on other test sentences?
+# - ``seeds``: how would models trained with other seeds score on these test sentences?
+# - ``combined``: how would models trained with other seeds score on other test sentences?
+#
+# k seeds, R resamples, N sentences. ``benchmarks/significance.py`` measures by simulation how often each
+# holds.
+
+
+class Interval(NamedTuple):
+    """A 95% confidence interval, in points of the score."""
+
+    low: float
+    high: float
+
+
+class Intervals(NamedTuple):
+    """The three intervals of a figure; those that are not known are None, as two of them for one seed."""
+
+    test_set: Interval | None
+    seeds: Interval | None
+    combined: Interval | None
+
+    def map(self, function: Callable[[Interval], Interval]) -> "Intervals":
+        """Apply ``function`` to each interval that is not None."""
+        return Intervals(*(interval and function(interval) for interval in self))
+
+    def columns(self, stem: str, suffix: str = "") -> Row:
+        """Return the limits as table columns such as ``<stem>_seeds_low<suffix>``; None if missing."""
+        columns: Row = {}
+        for kind, interval in self._asdict().items():
+            low, high = interval or (None, None)
+            columns |= {f"{stem}_{kind}_low{suffix}": low, f"{stem}_{kind}_high{suffix}": high}
+        return columns
+
+
+class Variances(NamedTuple):
+    """Variances of a mean over k seeds on a test set, by their source."""
+
+    sentences: float
+    """Over test sets, with the same seeds."""
+    seeds: float
+    """Over seeds, on the same test set; 0 for one seed, which shows nothing of it."""
+    interaction: float
+    """Contained in both: a seed that does well on some sentences by chance."""
+
+    @property
+    def total(self) -> float:
+        """Variance over test sets and seeds."""
+        return self.sentences + max(self.seeds - self.interaction, 0.0)
+
+
+def model_intervals(runs: Sequence[SampledScore]) -> Intervals:
+    """Compute the intervals of a model's mean score, clipped to 0 to 100.
+
+    Args:
+        runs: the scores of one model, one per seed.
+    """
+    scores = np.array([run.score for run in runs])
+    resampled = np.stack([run.resampled for run in runs])
+    return clip_intervals(confidence_intervals(scores, resampled, len(runs[0].counts)))
+
+
+def clip_intervals(intervals: Intervals) -> Intervals:
+    """Clip the limits to the range of scores, 0 to 100."""
+    return intervals.map(lambda interval: Interval(*(min(max(limit, 0.0), 100.0) for limit in interval)))
+
+
+def confidence_intervals(scores: FloatArray, resampled: FloatArray, sentences: int) -> Intervals:
+    """Compute the three intervals of the mean of ``scores``.
+
+    ``test_set`` is a bootstrap interval (Koehn 2004), ``seeds`` an interval of Student's t; for ``combined``
+    see ``combined_half_width``.
+
+    Args:
+        scores: one score per seed, (k,).
+        resampled: the scores on resamples of the test set, (k, R); all seeds share the resamples.
+        sentences: the size of the test set.
+    """
+    center, half_width = estimate_ci(resampled.mean(axis=0))
+    test_set = Interval(float(center - half_width), float(center + half_width))
+    if len(scores) < 2:
+        return Intervals(test_set, None, None)
+    variances = estimate_variances(scores, resampled)
+    halves = (
+        t_quantile(len(scores) - 1) * math.sqrt(variances.seeds),
+        combined_half_width(variances, len(scores), sentences),
+    )
+    mean = float(scores.mean())
+    return Intervals(test_set, *(Interval(mean - half, mean + half) for half in halves))
+
+
+def seed_interval(scores: Sequence[float]) -> Interval | None:
+    """Compute the interval over seeds from the scores alone, one per seed; None for one seed."""
+    if len(scores) < 2:
+        return None
+    half = t_quantile(len(scores) - 1) * stdev(scores) / math.sqrt(len(scores))
+    return Interval(fmean(scores) - half, fmean(scores) + half)
+
+
+def estimate_variances(scores: FloatArray, resampled: FloatArray) -> Variances:
+    """Estimate the variances of the mean of ``scores``, which are described at ``confidence_intervals``.
+
+    The bootstrap yields the interaction: the variance over resamples is m + x for a single seed and m + x/k
+    for the mean over the k seeds, where m is common to all seeds and x is the interaction.
+    """
+    k = len(scores)
+    of_mean = float(resampled.mean(axis=0).var(ddof=1))
+    if k == 1:
+        return Variances(of_mean, 0.0, 0.0)
+    interaction = (float(resampled.var(axis=1, ddof=1).mean()) - of_mean) / (k - 1)
+    return Variances(of_mean, float(scores.var(ddof=1)) / k, interaction)
+
+
+def combined_half_width(variances: Variances, seeds: int, sentences: int) -> float:
+    """Compute half the width of the combined interval, for two seeds or more.
+
+    It is an interval of Student's t on the total variance. Its degrees of freedom are the harmonic mean of
+    those of both sources, weighted by their shares of the variance. Satterthwaite (1946) weights by squared
+    shares, which is too short here: a share estimated from few seeds is often far too low, and the variance
+    with it, so that such intervals cover 87 to 93% with 2 to 4 seeds that vary more than the sentences. For
+    the same reason the interval is never narrower than that over seeds.
+
+    Args:
+        variances: of the mean over seeds.
+        seeds: k.
+        sentences: N.
+    """
+    over_seeds = t_quantile(seeds - 1) * math.sqrt(variances.seeds)
+    if not (total := variances.total):
+        return over_seeds
+    share = min(variances.seeds / total, 1.0)
+    dof = 1 / (share / (seeds - 1) + (1 - share) / max(sentences - 1, 1))
+    return max(over_seeds, t_quantile(dof) * math.sqrt(total))
+
+
+# Pairs of models to compare, with the scores of both for the seeds that both have.
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MatchedRuns:
+    """The runs of two models on one test set, paired by seed, and their scores by one metric."""
+
+    test: str
+    metric: str
+    labels: tuple[str, str]
+    seeds: tuple[int, ...]
+    runs: Sequence[tuple[ScoredRun, ScoredRun]]
+    """First and second model, one pair per seed."""
+    failed: tuple[str, ...] = ()
+    """Runs of either model that failed, as "label seed 2"."""
+
+    @property
+    def scores(self) -> list[tuple[SampledScore, SampledScore]]:
+        """Scores of first and second, one pair per seed."""
+        return [(first.scores[self.metric], second.scores[self.metric]) for first, second in self.runs]
+
+    @cached_property
+    def differences(self) -> FloatArray:
+        """Score of first minus score of second, (k,)."""
+        return np.array([first.score - second.score for first, second in self.scores])
+
+    @cached_property
+    def resampled(self) -> FloatArray:
+        """The differences on resamples of the test set, (k, R)."""
+        return np.stack([first.resampled - second.resampled for first, second in self.scores])
+
+    @property
+    def sentences(self) -> int:
+        """N, the size of the test set."""
+        return len(self.scores[0][0].counts)
+
+    @property
+    def variances(self) -> Variances:
+        """Variances of the mean difference."""
+        return estimate_variances(self.differences, self.resampled)
+
+
+def match_runs(scored: Mapping[str, ScoredTestSet], baseline: str | None = None) -> list[MatchedRuns]:
+    """Pair the runs of every two models on every test set, for every metric of ``COMPARED_METRICS``.
+
+    Args:
+        scored: the test sets.
+        baseline: a label to pair every other model with; None: all pairs, the model further down the table
+            being the first.
+
+    Returns:
+        The pairs; two models without a common seed are left out.
+
+    Raises:
+        ValueError: the baseline does not exist.
+    """
+    return [
+        MatchedRuns(
+            test=test.name,
+            metric=metric,
+            labels=labels,
+            seeds=tuple(seeds),
+            runs=[(test.models[labels[0]][seed], test.models[labels[1]][seed]) for seed in seeds],
+            failed=tuple(f"{label} seed {seed}" for label in labels for seed in test.failed.get(label, ())),
+        )
+        for test in scored.values()
+        for metric in COMPARED_METRICS
+        for labels in _label_pairs(list(test.models), baseline)
+        if (seeds := sorted(test.models[labels[0]].keys() & test.models[labels[1]].keys()))
+    ]
+
+
+def _label_pairs(labels: Sequence[str], baseline: str | None) -> list[tuple[str, str]]:
+    """List the pairs of labels to compare."""
+    if baseline is None:
+        return [(first, second) for second, first in combinations(labels, 2)]
+    if baseline not in labels:
+        near = get_close_matches(baseline, labels, n=1) or list(labels)
+        raise ValueError(f"no finished model is labelled {baseline!r}; did you mean {near[0]!r}?")
+    return [(label, baseline) for label in labels if label != baseline]

@@ -1,0 +1,258 @@
+"""Links that a word aligner proposes: Pharaoh and GIZA++ files, two directions combined, scores.
+
+References:
+- Koehn et al. 2005, Edinburgh System Description for the 2005 IWSLT Speech Translation Evaluation. IWSLT.
+"""
+
+import re
+from bisect import bisect_right, insort
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from compare.analysis.gold_alignments import AlignmentCounts, Gold, Link, describe_outside, read_links
+from data.text import read_lines
+
+# Files of GIZA++ (A3.final): three lines per sentence pair, with its words.
+#
+#     # Sentence pair (1) source length 2 target length 3 alignment score : 0.01
+#     the red dog
+#     NULL ({ }) le ({ 1 }) chien ({ 3 }) rouge ({ 2 })
+#
+# Each word of the third line is linked to the words of the second line whose numbers, from 1, stand beside
+# it; NULL is linked to those that have no other link. Which of both sentences is the source depends on how
+# GIZA++ was called.
+
+
+HEADER = re.compile(r"# Sentence pair \((\d{1,9})\) ", re.ASCII)
+ENTRY = re.compile(r"(\S+) \(\{((?: \d{1,9})*) \}\)(?: |$)", re.ASCII)
+EXAMPLE = "NULL ({ }) le ({ 1 }) chien ({ 3 })"
+LINES_PER_PAIR = 3
+
+Words = Sequence[str]
+
+
+class Sentence(NamedTuple):
+    """A sentence pair of a file."""
+
+    listed: list[str]
+    """The words of the third line, without NULL."""
+    numbered: list[str]
+    """The words of the second line."""
+    links: list[Link]
+    """From listed to numbered words, counted from 0."""
+
+
+def is_giza(lines: Sequence[str]) -> bool:
+    """Tell whether the lines of a file are in this format."""
+    return bool(lines) and HEADER.match(lines[0]) is not None
+
+
+def parse_giza(
+    path: Path, lines: Sequence[str], pairs: Sequence[tuple[Words, Words]]
+) -> list[frozenset[Link]]:
+    """Parse a file; its words tell which side is the source.
+
+    Args:
+        path: the file, which error messages name.
+        lines: its lines.
+        pairs: source and target words of every sentence of the text; their case is ignored.
+
+    Returns:
+        The links of each sentence, source to target, in the order of ``pairs``.
+
+    Raises:
+        ValueError: a line is malformed, or the file has other sentences than the text.
+    """
+    sentences = _parse_sentences(path, lines)
+    if sorted(sentences) != list(range(1, len(pairs) + 1)):
+        raise ValueError(
+            f"{path} has {len(sentences)} sentence pairs numbered up to {max(sentences)}, but the text has "
+            f"{len(pairs)}: give the text that was aligned (GIZA++ leaves out empty and long sentences)"
+        )
+    ordered = [sentences[number] for number in sorted(sentences)]
+    different = [
+        [_fold(each.listed, each.numbered) != _fold(*pair) for each, pair in zip(ordered, texts, strict=True)]
+        for texts in (pairs, [(tgt, src) for src, tgt in pairs])
+    ]
+    if not any(different[0]):
+        return [frozenset(each.links) for each in ordered]
+    if not any(different[1]):
+        return [frozenset((j, i) for i, j in each.links) for each in ordered]
+    number = 1 + max(flags.index(True) for flags in different)
+    listed, numbered, _ = sentences[number]
+    raise ValueError(
+        f"{path}: sentence pair {number} is not that of the text: found {' '.join(listed)!r:.60} and "
+        f"{' '.join(numbered)!r:.60}: give the text that was aligned"
+    )
+
+
+def _parse_sentences(path: Path, lines: Sequence[str]) -> dict[int, Sentence]:
+    """Parse the sentence pairs of a file by their numbers."""
+    sentences = {}
+    for start in range(0, len(lines), LINES_PER_PAIR):
+        header, *rest = lines[start : start + LINES_PER_PAIR]
+        match = HEADER.match(header)
+        if match is None or len(rest) < LINES_PER_PAIR - 1:
+            raise ValueError(
+                f"{path}, line {start + 1}: expected the three lines of a sentence pair of GIZA++, the first "
+                f"beginning '# Sentence pair (1) ', found {header!r:.60}"
+            )
+        sentences[int(match[1])] = _parse_entries(
+            rest[0].split(), rest[1].strip(), f"{path}, line {start + 3}"
+        )
+    return sentences
+
+
+def _parse_entries(numbered: list[str], line: str, context: str) -> Sentence:
+    """Parse the third line of a sentence pair; ``numbered`` are the words of the second line."""
+    entries = list(ENTRY.finditer(line))
+    if "".join(entry[0] for entry in entries) != line or not entries or entries[0][1] != "NULL":
+        raise ValueError(f"{context}: expected words with their links, such as {EXAMPLE}, found {line!r:.60}")
+    words = [entry[1] for entry in entries[1:]]
+    links = [(i, int(number) - 1) for i, entry in enumerate(entries[1:]) for number in entry[2].split()]
+    return Sentence(words, numbered, links)
+
+
+def _fold(*sides: Words) -> list[list[str]]:
+    """Return the words of both sides without their case."""
+    return [[word.casefold() for word in words] for words in sides]
+
+
+# Symmetrisation: one alignment from those of both directions (Och and Ney 2003, section 4).
+#
+# An alignment is the set of links of one sentence pair, from source to target.
+
+
+Alignment = frozenset[Link]
+
+NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
+
+
+def intersect(forward: Alignment, backward: Alignment) -> Alignment:
+    """Keep the links of both directions."""
+    return forward & backward
+
+
+def unite(forward: Alignment, backward: Alignment) -> Alignment:
+    """Keep the links of either direction."""
+    return forward | backward
+
+
+def grow_diag_final_and(forward: Alignment, backward: Alignment) -> Alignment:
+    """Grow the intersection towards the union (Koehn et al. 2005, section 2.3, as in Moses).
+
+    "grow-diag": again and again, a link of the union is added that is a neighbour of one in the alignment,
+    also diagonally, and has a word without link. Links are visited by target word, then source word, those
+    that are added ahead in the same pass, as Moses does. "final-and": a link of either direction, the forward
+    one first, is added if neither of its words has a link.
+    """
+    union, links = forward | backward, sorted(forward & backward, key=_by_target)
+    sources, targets = {i for i, _ in links}, {j for _, j in links}
+
+    def add(link: Link) -> None:
+        insort(links, link, key=_by_target)
+        sources.add(link[0])
+        targets.add(link[1])
+
+    before = -1
+    while before < len(links):
+        before = len(links)
+        link: Link | None = links[0] if links else None
+        while link:
+            for step_i, step_j in NEIGHBOURS:
+                other = (link[0] + step_i, link[1] + step_j)
+                free = other[0] not in sources or other[1] not in targets
+                if free and other in union:  # which no link of the alignment is
+                    add(other)
+            following = bisect_right(links, _by_target(link), key=_by_target)
+            link = links[following] if following < len(links) else None
+    for direction in (forward, backward):
+        for link in sorted(direction, key=_by_target):
+            if link[0] not in sources and link[1] not in targets:
+                add(link)
+    return frozenset(links)
+
+
+def _by_target(link: Link) -> tuple[int, int]:
+    return link[1], link[0]
+
+
+SYMMETRISATIONS: dict[str, Callable[[Alignment, Alignment], Alignment]] = {
+    "intersection": intersect,
+    "union": unite,
+    "grow-diag-final-and": grow_diag_final_and,
+}
+"""Symmetrisations by name."""
+
+
+def symmetrise(alignments: Mapping[str, Sequence[Alignment]]) -> dict[str, tuple[Alignment, ...]]:
+    """Combine the alignments of a text in two directions by each of ``SYMMETRISATIONS``.
+
+    Args:
+        alignments: of both directions by name, one alignment per sentence pair, all source to target.
+
+    Returns:
+        The combined alignments, by both names and that of the symmetrisation.
+    """
+    (one, forward), (other, backward) = alignments.items()
+    return {
+        f"{one} + {other}: {name}": tuple(map(combine, forward, backward))
+        for name, combine in SYMMETRISATIONS.items()
+    }
+
+
+# Links that a word aligner proposes: its output files and their scores.
+
+
+class ProposedLinks(NamedTuple):
+    """The links of an aligner's output file."""
+
+    links: tuple[frozenset[Link], ...]
+    """The links of each sentence pair, source to target, words counted from 0."""
+    outside: str
+    """Message on the links to words that their sentence does not have; empty if there are none."""
+
+
+def read_proposed_links(
+    path: str | Path, gold: Gold, *, first_word: int = 0, reverse: bool = False
+) -> ProposedLinks:
+    """Read the output of a word aligner.
+
+    Args:
+        path: the file, plain or .gz: Pharaoh format (fast_align, eflomal, awesome-align, SimAlign), NAACL
+            format, or A3.final of GIZA++, whose words tell its direction and which counts from 1.
+        gold: the sentence pairs that were aligned.
+        first_word: the number that the file gives to the first word of a sentence.
+        reverse: the links are target-source, not source-target.
+
+    Raises:
+        ValueError: a line is malformed, or the file has another number of sentences than ``gold``, or, in
+            the format of GIZA++, other sentences.
+    """
+    path = Path(path)
+    lines = read_lines(path, allow_blank=True)
+    if is_giza(lines):
+        links = parse_giza(path, lines, [(pair.src_words, pair.tgt_words) for pair in gold.pairs])
+    else:
+        read = read_links(path, len(gold.pairs), first_word=first_word)
+        links = [(each.exchanged() if reverse else each).possible for each in read]
+    return ProposedLinks(tuple(links), describe_outside(str(path), links, [pair.size for pair in gold.pairs]))
+
+
+def count_proposed_links(links: Sequence[Collection[Link]], gold: Gold) -> AlignmentCounts:
+    """Count the links of an aligner against gold links; links outside their sentences count too.
+
+    Args:
+        links: the links of each sentence pair.
+        gold: the pairs with their gold links.
+    """
+    sets = [each.as_sets() for each in gold.links]
+    return AlignmentCounts(
+        proposed=sum(map(len, links)),
+        sure=sum(len(each.sure) for each in sets),
+        sure_matches=sum(len(each.sure.intersection(part)) for each, part in zip(sets, links, strict=True)),
+        possible_matches=sum(
+            len(each.possible.intersection(part)) for each, part in zip(sets, links, strict=True)
+        ),
+    )

@@ -1,0 +1,468 @@
+"""Translation quality by length, word frequency, copied names and numbers, and faults.
+
+References:
+- Malaviya et al. 2018, Sparse and Constrained Attention for Neural Machine Translation. ACL.
+- Neubig et al. 2019, compare-mt: A Tool for Holistic Comparison of Language Generation Systems. NAACL
+  Demonstrations.
+"""
+
+import re
+from bisect import bisect
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from itertools import chain, compress, count, pairwise
+from typing import NamedTuple
+
+from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun
+from compare.analysis.tables import Row, Table
+from compare.config.sections import EXTRA_TOKENS
+from data.corpus import Pairs
+from data.grammar.phrases import number_words, ordinal_words
+from data.vocabulary import SPECIALS, TOKEN, UNK, Vocabulary, VocabularyPair, load_pair, split_words
+
+# Words of a text, and the training text that the models saw.
+
+
+NUMBER = r"\d+(?:[.,:/]\d+)*\w*"
+"""A number in digits with inner punctuation, as one word: 1,000 and 3.5 and 10:30 and 3rd."""
+NUMBER_OR_TOKEN = re.compile(f"{NUMBER}|{TOKEN.pattern}")
+
+
+def extract_words(text: str) -> list[str]:
+    """Return the words of ``text`` without punctuation: "At 10:30, you left." gives At 10:30 you left."""
+    return [token for token in NUMBER_OR_TOKEN.findall(text) if any(map(str.isalnum, token))]
+
+
+def word_counts(lines: Sequence[str]) -> list[int]:
+    """Count the words of each line."""
+    return [len(extract_words(line)) for line in lines]
+
+
+def training_pairs(finished: FinishedExperiment) -> Pairs:
+    """Return the training pairs that the models saw, which are those of at most ``max_tokens`` tokens."""
+    first_run, train = finished.runs[0], finished.corpus.splits["train"]
+    limit = first_run.run.data.max_tokens
+    src, tgt = load_pair(first_run.folder)  # all runs of an experiment share data and vocabulary
+    ids = zip(src.encode_all(train.src), tgt.encode_all(train.tgt), strict=True)
+    within_limit = [max(len(src_ids), len(tgt_ids)) <= limit for src_ids, tgt_ids in ids]
+    return Pairs(tuple(compress(train.src, within_limit)), tuple(compress(train.tgt, within_limit)))
+
+
+# Quality by source length, and by how far the source length is outside the lengths seen in training.
+
+
+MIN_SENTENCES = 50
+"""Minimum number of sentences in a bucket: BLEU of fewer is unreliable."""
+MAX_BUCKETS = 10
+"""Maximum number of buckets of all lengths."""
+MAX_BUCKETS_BEYOND_TRAINING = 5
+"""Maximum number of buckets of lengths beyond the longest in training."""
+
+
+class Bucket(NamedTuple):
+    """Lengths from ``low`` to ``high`` words, both included."""
+
+    low: int
+    high: int
+
+    def __str__(self) -> str:
+        return f"{self.low}–{self.high}" if self.low < self.high else str(self.low)
+
+
+def make_buckets(lengths: Iterable[int], *, most: int, least: int = MIN_SENTENCES) -> list[Bucket]:
+    """Divide ``lengths`` into consecutive buckets that end at multiples of 1, 2, 5, 10, 20, 50, ...
+
+    The step is the smallest of these that gives at most ``most`` buckets.
+
+    Args:
+        lengths: at least one length.
+        most: maximum number of buckets.
+        least: minimum number of lengths per bucket, unless there are fewer in all.
+    """
+    counts = Counter(lengths)
+    steps = (digit * 10**power for power in count() for digit in (1, 2, 5))
+    return next(buckets for step in steps if len(buckets := _divide(counts, step, least)) <= most)
+
+
+def _divide(counts: Counter[int], step: int, least: int) -> list[Bucket]:
+    """End a bucket at each positive multiple of ``step`` with at least ``least`` lengths on both sides."""
+    shortest, longest = min(counts), max(counts)
+    starts, inside, remaining = [shortest], 0, counts.total()
+    for length in range(shortest, longest):
+        inside, remaining = inside + counts[length], remaining - counts[length]
+        if length and length % step == 0 and inside >= least and remaining >= least:
+            starts.append(length + 1)
+            inside = 0
+    return [Bucket(low, after - 1) for low, after in pairwise([*starts, longest + 1])]
+
+
+def by_length(finished: FinishedExperiment) -> Table:
+    """Score by number of source words: BLEU, chrF and length ratio, one row per run and bucket.
+
+    The sentences of all test sets are pooled, so that a set of long sentences continues one of short ones.
+    """
+    lengths = word_counts(_sources(finished))
+    groups = {str(bucket): _indices(lengths, bucket) for bucket in make_buckets(lengths, most=MAX_BUCKETS)}
+    caption = (
+        f"Quality by words of the source, {_tests(finished)}; each bucket is scored as a separate corpus "
+        "(BLEU 13a cased, chrF2, and tokens of the translations over those of the references)."
+    )
+    return Table(caption, _score_groups(finished, "source_words", groups))
+
+
+def by_distance(finished: FinishedExperiment) -> Table:
+    """Score by number of source words beyond the longest training sentence, one row per run and bucket."""
+    lengths, training_lengths = word_counts(_sources(finished)), word_counts(training_pairs(finished).src)
+    trained = Bucket(min(training_lengths), max(training_lengths))
+    distances = [length - trained.high for length in lengths]
+    groups = {
+        f"below {trained.low}": [i for i, length in enumerate(lengths) if length < trained.low],
+        f"{trained} (trained)": _indices(lengths, trained),
+    }
+    if beyond := [distance for distance in distances if distance > 0]:
+        buckets = make_buckets(beyond, most=MAX_BUCKETS_BEYOND_TRAINING)
+        groups |= {f"{bucket} past": _indices(distances, bucket) for bucket in buckets}
+    groups = {name: indices for name, indices in groups.items() if indices}
+    caption = (
+        f"Quality by distance to the lengths of training ({trained} words of the source): inside of them, "
+        f"or so many words past the longest; {_tests(finished)}."
+    )
+    return Table(caption, _score_groups(finished, "distance_words", groups))
+
+
+def _sources(finished: FinishedExperiment) -> list[str]:
+    return [line for test in finished.corpus.tests for line in finished.corpus.splits[test].src]
+
+
+def _tests(finished: FinishedExperiment) -> str:
+    return f"sentences of {' and '.join(finished.corpus.tests)}"
+
+
+def _indices(lengths: Sequence[int], bucket: Bucket) -> list[int]:
+    """List the indices of the lengths in ``bucket``."""
+    return [i for i, length in enumerate(lengths) if bucket.low <= length <= bucket.high]
+
+
+def _score_groups(
+    finished: FinishedExperiment, column: str, groups: Mapping[str, Sequence[int]]
+) -> list[Row]:
+    """Score groups of sentences, one row per run and group.
+
+    Args:
+        finished: the experiment.
+        column: column for the name of the group.
+        groups: indices of sentences by name of the group; sentences of all test sets are counted together.
+    """
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+
+    corpus = finished.corpus
+    references = [line for test in corpus.tests for line in corpus.splits[test].tgt]
+    group_references = {name: [references[i] for i in indices] for name, indices in groups.items()}
+    # The metrics cache the n-grams of their references, which all runs share.
+    metrics = {
+        name: (BLEU(references=[lines]), CHRF(references=[lines])) for name, lines in group_references.items()
+    }
+    rows = []
+    for run in finished.runs:
+        outputs = list(chain.from_iterable(run.outputs[test] for test in corpus.tests))
+        for name, indices in groups.items():
+            bleu, chrf = (
+                metric.corpus_score([outputs[i] for i in indices], None) for metric in metrics[name]
+            )
+            names = {"label": run.result.label, "seed": run.result.seed, column: name}
+            scores = {"bleu": min(bleu.score, 100.0), "chrf": chrf.score, "length_ratio": bleu.ratio}
+            rows.append({**names, "sentences": len(indices), **scores})
+    return rows
+
+
+# Word accuracy by how often a word occurs in training.
+#
+# A word is correct as often as it occurs in both translation and reference of a sentence, in any position
+# (clipped counts), as in the word accuracy of compare-mt (Neubig et al. 2019). Words are cased.
+
+
+BUCKET_STARTS = (0, 1, 5, 20, 100, 1_000)
+"""The lowest training count of each bucket."""
+BUCKET_NAMES = (*(str(Bucket(low, after - 1)) for low, after in pairwise(BUCKET_STARTS)), "1000+")
+
+Words = Sequence[str]
+"""The words of a sentence."""
+
+
+class Matches(NamedTuple):
+    """Numbers of words in both references and translations, in the references, and in the translations."""
+
+    both: int
+    ref: int
+    hyp: int
+
+    def percentages(self, prefix: str = "") -> Row:
+        """Return recall (both / ref), precision (both / hyp) and F1 from 0 to 100, as table columns.
+
+        Args:
+            prefix: beginning of the column names.
+
+        Returns:
+            The three figures; None where the denominator is 0.
+        """
+        return {
+            f"{prefix}recall_percent": _percent(self.both, self.ref),
+            f"{prefix}precision_percent": _percent(self.both, self.hyp),
+            f"{prefix}f1_percent": _percent(2 * self.both, self.ref + self.hyp),
+        }
+
+
+def count_matches(hypotheses: Iterable[Words], references: Iterable[Words]) -> Matches:
+    """Count matching words sentence by sentence."""
+    return count_matches_by_kind(("",), lambda _: "", hypotheses, references)[""]
+
+
+def count_matches_by_kind(
+    kinds: Sequence[str],
+    kind_of: Callable[[str], str],
+    hypotheses: Iterable[Words],
+    references: Iterable[Words],
+) -> dict[str, Matches]:
+    """Count matching words sentence by sentence, separately for each kind of word.
+
+    Args:
+        kinds: all kinds.
+        kind_of: returns the kind of a word.
+        hypotheses: the words of each translation.
+        references: the words of each reference.
+
+    Returns:
+        Matches by kind.
+
+    Raises:
+        ValueError: there are not as many hypotheses as references.
+    """
+    both, ref, hyp = Counter[str](), Counter[str](), Counter[str]()
+    for hypothesis, reference in zip(hypotheses, references, strict=True):
+        hyp_counts, ref_counts = Counter(hypothesis), Counter(reference)
+        for total, counts in ((both, hyp_counts & ref_counts), (ref, ref_counts), (hyp, hyp_counts)):
+            for word, times in counts.items():
+                total[kind_of(word)] += times
+    return {kind: Matches(both[kind], ref[kind], hyp[kind]) for kind in kinds}
+
+
+def rare_words(finished: FinishedExperiment, test: str) -> Table:
+    """Measure recall, precision and F1 of words by training count, one row per run and bucket of counts.
+
+    Args:
+        finished: the experiment.
+        test: name of the test set.
+    """
+    training_counts = Counter(word for line in training_pairs(finished).tgt for word in extract_words(line))
+    references = [extract_words(line) for line in finished.corpus.splits[test].tgt]
+    rows = []
+    for run in finished.runs:
+        outputs = [extract_words(line) for line in run.outputs[test]]
+        matches_by_bucket = count_matches_by_kind(
+            BUCKET_NAMES, lambda word: _bucket_name(training_counts[word]), outputs, references
+        )
+        for bucket, matches in matches_by_bucket.items():
+            names = {"label": run.result.label, "seed": run.result.seed, "training_count": bucket}
+            counts = {"ref_words": matches.ref, "hyp_words": matches.hyp}
+            rows.append(names | counts | matches.percentages())
+    caption = (
+        f"Words of {test} by their count on the target side of training: how many words of the reference "
+        "occur in its translation (recall), how many words of the translation occur in the "
+        "reference (precision), and F1; counts clipped as in compare-mt (Neubig et al. 2019)."
+    )
+    return Table(caption, rows)
+
+
+def _bucket_name(count: int) -> str:
+    """Return the bucket of a word that occurs ``count`` times in training."""
+    return BUCKET_NAMES[bisect(BUCKET_STARTS, count) - 1]
+
+
+def _percent(part: int, whole: int) -> float | None:
+    return 100 * part / whole if whole else None
+
+
+# Numbers spelled out in English and German, for any corpus with one of these target languages.
+#
+# The words are ordinary English and German. The list is that of the built-in corpus' grammar, to avoid a
+# second one; nothing else here depends on that corpus.
+
+
+LANGUAGES = {"en": 0, "de": 1}
+"""Languages with a list of number words, and their index in the (English, German) pairs of the grammar."""
+CARDINALS = (*range(2, 13), *range(20, 60))
+"""The grammar's cardinals except 1, because "one" is also a pronoun."""
+ORDINALS = range(1, 32)
+"""Days of a month."""
+
+
+def spelled_numbers(language: str) -> frozenset[str]:
+    """Return the lower-case words for ``CARDINALS`` and ``ORDINALS`` in a language.
+
+    Args:
+        language: code of the language.
+
+    Returns:
+        The single words and, for numbers of several words, the hyphenated form: "twenty", "two" and
+        "twenty-two". Empty for a language that is not in ``LANGUAGES``.
+    """
+    if language not in LANGUAGES:
+        return frozenset()
+    side = LANGUAGES[language]
+    numbers = (*map(number_words, CARDINALS), *map(ordinal_words, ORDINALS))
+    parts_of_numbers = [number[side].split() for number in numbers]
+    one = number_words(1)[side]  # part of "twenty one"
+    return frozenset(word for parts in parts_of_numbers for word in (*parts, "-".join(parts)) if word != one)
+
+
+# Accuracy of copied names and numbers, and of translated numbers.
+#
+# A number is any word with a digit. If the target language is English or German, the words of
+# ``spelled_numbers`` are numbers too; in other languages only words with a digit count.
+
+
+COPIES_CAPTION = (
+    "Copies: words of {test} that occur in both source and reference and have a digit, or have a capital "
+    "and never occur in lower case in training; the share of them that occurs in the translation. "
+    "Numbers: words with a digit{spelled}; recall, precision and F1 against the reference, per sentence."
+)
+SPELLED_OUT = ", and 2-12, 20-59 and the days of a month spelled out"
+"""Part of the caption for target languages with a list of number words."""
+
+
+def copies_and_numbers(finished: FinishedExperiment, test: str) -> Table:
+    """Measure copy accuracy, and recall, precision and F1 of numbers, one row per run.
+
+    Args:
+        finished: the experiment.
+        test: name of the test set.
+    """
+    pairs = finished.corpus.splits[test]
+    training_words = {word for line in training_pairs(finished).src for word in extract_words(line)}
+    references = [extract_words(line) for line in pairs.tgt]
+    sources = (extract_words(line) for line in pairs.src)
+    to_copy = [copied_words(src, tgt, training_words) for src, tgt in zip(sources, references, strict=True)]
+    spelled = spelled_numbers(finished.corpus.tgt_lang)
+    reference_numbers = [find_numbers(line, spelled) for line in references]
+    rows = []
+    for run in finished.runs:
+        outputs = [extract_words(line) for line in run.outputs[test]]
+        copies = count_matches(outputs, to_copy)
+        numbers = count_matches([find_numbers(line, spelled) for line in outputs], reference_numbers)
+        names = {"label": run.result.label, "seed": run.result.seed}
+        figures = {
+            "copies": copies.ref,
+            "copied_percent": copies.percentages()["recall_percent"],
+            "numbers": numbers.ref,
+        }
+        rows.append(names | figures | numbers.percentages("number_"))
+    return Table(COPIES_CAPTION.format(test=test, spelled=SPELLED_OUT if spelled else ""), rows)
+
+
+def copied_words(source: Words, reference: Words, training_words: Container[str]) -> list[str]:
+    """List the names and numbers that occur in both source and reference.
+
+    A word with a capital is a name unless its lower-case form occurs in training, because any word is
+    capitalised at the start of a sentence.
+
+    Args:
+        source: words of the source sentence.
+        reference: words of its reference.
+        training_words: words of the source side of training.
+
+    Returns:
+        Each word as often as it occurs in both.
+    """
+    shared = Counter(source) & Counter(reference)
+    return [word for word in shared.elements() if _is_name(word, training_words) or _has_digit(word)]
+
+
+def find_numbers(line: Words, spelled: Container[str]) -> list[str]:
+    """List the words that contain a digit or are in ``spelled``, in lower case."""
+    lowercased = (word.lower() for word in line)
+    return [word for word in lowercased if _has_digit(word) or word in spelled]
+
+
+def _is_name(word: str, training_words: Container[str]) -> bool:
+    return any(map(str.isupper, word)) and word.lower() not in training_words
+
+
+def _has_digit(word: str) -> bool:
+    return any(map(str.isdigit, word))
+
+
+# Rates of faults that a score may hide: output that is too short, repetitive, cut off or empty.
+
+
+BEHAVIOUR_CAPTION = (
+    "Length ratio: tokens of the translations over those of the references (13a). REP score: words repeated "
+    "beyond the reference, per 100 of its words (Malaviya et al. 2018); repeating: translations with any. "
+    "Cut off: translations of max_ratio x source tokens + {extra} tokens, where search gives up; tokens are "
+    "counted by encoding the text again, as the vocabulary would cut it. Empty: nothing but white space."
+)
+UNKNOWN_CHARACTER = "\ufffd"
+"""A character that is in no vocabulary; it stands for the unknown token when a text is encoded again."""
+
+
+def behaviour(finished: FinishedExperiment) -> Table:
+    """Measure the rate of each fault, one row per run and test set."""
+    rows = []
+    for run in finished.runs:
+        vocabularies = load_pair(run.folder)
+        for test in finished.corpus.tests:
+            names = {"label": run.result.label, "seed": run.result.seed, "test": test}
+            rows.append(names | _fault_rates(run, test, finished.corpus.splits[test], vocabularies))
+    return Table(BEHAVIOUR_CAPTION.format(extra=EXTRA_TOKENS), rows)
+
+
+def _fault_rates(run: FinishedRun, test: str, pairs: Pairs, vocabularies: VocabularyPair) -> Row:
+    """Measure the rates of one run on one test set."""
+    outputs, result, ratio = run.outputs[test], run.result, run.run.decode.max_ratio
+    references = [split_words(line) for line in pairs.tgt]
+    penalties = [
+        repetition_penalty(split_words(line), reference)
+        for line, reference in zip(outputs, references, strict=True)
+    ]
+    sources = vocabularies.src.encode_all(pairs.src)
+    lengths = token_counts(outputs, vocabularies.tgt)
+    cut_off = [n >= int(ratio * len(ids)) + EXTRA_TOKENS for n, ids in zip(lengths, sources, strict=True)]
+    return {
+        "length_ratio": result.tests[test]["length_ratio"] if test in result.tests else result.length_ratio,
+        "rep_score": 100 * sum(penalties) / sum(map(len, references)),
+        "repeating_percent": _share_percent([penalty > 0 for penalty in penalties]),
+        "cut_off_percent": _share_percent(cut_off),
+        "empty_percent": _share_percent([not line.strip() for line in outputs]),
+    }
+
+
+def repetition_penalty(hypothesis: Sequence[str], reference: Sequence[str]) -> int:
+    """Compute the penalty of the REP score for one sentence (Malaviya et al. 2018; lambda 1 and 2, n = 2).
+
+    A bigram that occurs more than once in the hypothesis counts as often as it exceeds its count in the
+    reference. A bigram of twice the same word counts twice its excess, even if it occurs only once.
+
+    Args:
+        hypothesis: the words of the translation.
+        reference: the words of the reference.
+    """
+    hyp_bigrams, ref_bigrams = Counter(pairwise(hypothesis)), Counter(pairwise(reference))
+    excess = hyp_bigrams - ref_bigrams
+    repeated = sum(times for bigram, times in excess.items() if hyp_bigrams[bigram] > 1)
+    doubled = sum(times for (first, second), times in excess.items() if first == second)
+    return repeated + 2 * doubled
+
+
+def token_counts(lines: Sequence[str], vocabulary: Vocabulary) -> list[int]:
+    """Count the tokens of each translation by encoding its text.
+
+    The count is exact for a vocabulary of characters, and wherever the model segmented the text as the
+    vocabulary does. Output of a barely trained subword model may count a few tokens too many.
+    """
+    # Vocabularies of words and characters decode the unknown token to its name, which is several tokens.
+    texts = [line.replace(SPECIALS[UNK], UNKNOWN_CHARACTER) for line in lines]
+    return [len(ids) for ids in vocabulary.encode_all(texts)]
+
+
+def _share_percent(flags: Sequence[bool]) -> float:
+    return 100 * sum(flags) / len(flags)

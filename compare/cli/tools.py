@@ -1,0 +1,218 @@
+"""The commands bench, models, doctor, export and demo."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from compare.cli.app import (
+    AsJson,
+    CorpusFolder,
+    PluginModules,
+    Quiet,
+    Settings,
+    app,
+    corpus_folder,
+    load_all_plugins,
+    print_visible,
+)
+
+# The command that measures speed: bench.
+
+
+@app.command()
+def bench(
+    config: Annotated[Path, typer.Argument(help="The experiment whose models are timed.")],
+    settings: Settings = None,
+    phase: Annotated[
+        str, typer.Option(help="Phases to time, of train,greedy,beam,latency,encode.")
+    ] = "train,greedy,beam",
+    updates: Annotated[int, typer.Option(min=1, help="Training batches per repeat.")] = 10,
+    repeats: Annotated[int, typer.Option(min=1, help="Timed repeats, the models taking turns.")] = 3,
+    batch: Annotated[int, typer.Option(min=1, help="Sentences decoded together.")] = 64,
+    steps: Annotated[int, typer.Option(min=1, help="Tokens of each hypothesis; its length is forced.")] = 20,
+    synthetic: Annotated[
+        float | None, typer.Option(min=1, help="Use random ids, with this mean sentence length.")
+    ] = None,
+    scaling: Annotated[
+        str, typer.Option(help="Time growth instead, with length,batch,width,vocabulary.")
+    ] = "",
+    out: Annotated[Path | None, typer.Option(help="Also write the result to this JSON file.")] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="Earlier result (file or folder) to compare with.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be timed.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Time training and decoding of all models.
+
+    The weights are fresh; decoding is forced to a fixed length, so that every model does equal work.
+
+    Example: attnbench bench configs/speed.toml --set data.root=multi30k --out speed.json
+    """
+    from compare.benchmark.benchmark import SIZES, conditions, measure_growth, planned_timings, run_benchmark
+    from compare.benchmark.candidate import PHASES, BenchPlan, parse_choices
+    from compare.benchmark.measurement import BenchmarkResult, Scaling, read_earlier
+    from compare.config.parse import load_experiment
+    from compare.config.run import resolve_models
+    from compare.system.log import show_messages
+    from data.files import write_atomically
+
+    phases = parse_choices("--phase", phase, PHASES)
+    axes = parse_choices("--scaling", scaling, tuple(SIZES)) if scaling else ()
+    plan = BenchPlan(
+        phases=phases, updates=updates, repeats=repeats, batch=batch, steps=steps, synthetic=synthetic
+    )
+    if axes and against:
+        raise ValueError("--against compares phases, but --scaling times no phase: leave out one of the two")
+    if out is not None and out.is_dir():
+        raise ValueError(f"--out {out} is a folder: name a file")
+    show_messages(quiet=quiet)
+    load_all_plugins()
+    runs = resolve_models(load_experiment(config, settings or []), str(config))
+    names = planned_timings(runs, plan)
+    earlier = read_earlier(against, conditions(runs[0], plan)) if against else []
+    if dry_run:
+        names = [f"{run.label} {axis}" for axis in axes for run in runs] or names
+        print_visible(json.dumps(names) if as_json else "\n".join(names))
+        return 0
+    found: BenchmarkResult | Scaling
+    if axes:
+        sizes = {axis: SIZES[axis] for axis in axes}
+        found = measure_growth(runs, sizes, repeats=repeats)
+    else:
+        found = run_benchmark(runs, plan, earlier=earlier)
+    if out is not None:
+        write_atomically(out, found.to_json())
+    print_visible(found.to_json() if as_json else found.render(), end="")
+    return 0
+
+
+# Commands that describe: models, doctor.
+
+
+@app.command()
+def models(
+    name: Annotated[str | None, typer.Argument(help="Describe this preset.")] = None,
+    vocabulary: Annotated[int, typer.Option(min=5, help="Entries of each side's vocabulary.")] = 8000,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check that the preset NAME does what a model must.")
+    ] = False,
+    plugin: PluginModules = None,
+    as_json: AsJson = False,
+) -> int:
+    """List the presets, or describe one.
+
+    A description shows settings, departures from the paper, formulas, modules with their weights, and shapes.
+    With --verify, the model is built small and run on a few sentences: step against forward, causality,
+    padding, batch neighbours, beams, saved weights, FLOPs; the exit status is 1 if a check fails.
+
+    Example: attnbench models luong-local-p
+    """
+    from dataclasses import asdict
+
+    from compare.config.toml import current_preset
+    from compare.models.catalogue import catalogue_presets, describe_preset, render_description, render_list
+
+    load_all_plugins(plugin)
+    if verify and name is None:
+        raise ValueError("--verify checks one preset: name it, such as attnbench models bahdanau --verify")
+    if verify:
+        from compare.integrations.verify import render_verdicts, verify_preset
+
+        preset = current_preset(str(name))
+        verdicts = verify_preset(preset)
+        as_text = json.dumps([asdict(verdict) for verdict in verdicts], indent=2)
+        print_visible(as_text if as_json else render_verdicts(preset, verdicts))
+        return 0 if all(verdict.holds for verdict in verdicts) else 1
+    if name is not None:
+        found = describe_preset(current_preset(name), vocabulary)
+        print_visible(json.dumps(found, indent=2) if as_json else render_description(found))
+        return 0
+    entries = catalogue_presets(vocabulary)
+    as_text = json.dumps([asdict(entry) for entry in entries], indent=2)
+    print_visible(as_text if as_json else render_list(entries, vocabulary))
+    return 0
+
+
+@app.command()
+def doctor(
+    peak: Annotated[bool, typer.Option("--peak", help="Measure peak FLOP/s, 2 s.")] = False,
+    yardstick: Annotated[bool, typer.Option("--yardstick", help="Same as --peak.", hidden=True)] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Describe this machine and name what is missing."""
+    from dataclasses import asdict
+
+    from compare.system.doctor import diagnose, render_diagnoses
+
+    findings = diagnose(measure_peak=peak or yardstick)
+    print_visible(
+        json.dumps([asdict(item) for item in findings], indent=2) if as_json else render_diagnoses(findings)
+    )
+    return 1 if any(item.level == "missing" for item in findings) else 0
+
+
+# Commands that hand a trained model on: export.
+
+
+@app.command()
+def export(
+    run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    to: Annotated[str, typer.Option(help="torch, or ctranslate2 (Transformers).")],
+    out: Annotated[Path, typer.Option(help="Output folder.")],
+    lines: Annotated[int, typer.Option(min=0, help="Compare so many validation sentences; 0: all.")] = 0,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace the exported model in the output folder.")
+    ] = False,
+    corpus: CorpusFolder = None,
+    as_json: AsJson = False,
+) -> int:
+    """Export a trained model, and compare its translations.
+
+    The exported model translates the validation set by greedy search, and so does the run's own.
+
+    Example: attnbench export runs/demo/transformer-seed1 --to torch --out exported
+    """
+    from dataclasses import asdict
+
+    from compare.integrations.export import export_model
+
+    root = corpus_folder(corpus)
+    found = export_model(run, out, to, lines=lines, data_root=root, replace=replace)
+    if as_json:
+        print_visible(json.dumps(asdict(found), indent=2))
+    else:
+        print_visible(f"{out}: {found.equal:,} of {found.lines:,} greedy translations equal those of {run}")
+    return 0
+
+
+# The command demo: a page in the browser.
+
+
+@app.command()
+def demo(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of finished runs, or of experiments.")],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0: a free one.")] = 7860,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+) -> int:
+    """Show two models and their attention in the browser.
+
+    Type a sentence, and see both translations and the weights of every head side by side, until Ctrl-C.
+    Needs the extra demo: pip install 'attnbench[demo]'.
+
+    Example: attnbench demo runs/demo/bahdanau-seed1 runs/demo/transformer-seed1
+    """
+    from compare.integrations.demo_page import serve_page
+    from compare.system.cpu import tune_cpu
+
+    tune_cpu()
+    serve_page(
+        runs,
+        port=port,
+        device=device,
+        announce=lambda address: print_visible(f"{address} shows the page; Ctrl-C ends it", flush=True),
+    )
+    return 0

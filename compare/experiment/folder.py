@@ -1,0 +1,231 @@
+"""The folder of an experiment, and the runs that one call asks for."""
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from difflib import unified_diff
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from compare.config.parse import is_of_grid
+from compare.config.run import Run, find_difference, settings_hash
+from compare.experiment.prepare import PreparedData, with_initial_weights
+from compare.results.run_folder import RunFolder
+from compare.results.store import Result, read_registry
+from compare.system.messages import abbreviate, did_you_mean
+from compare.system.signals import lock_folder
+from compare.training.serialization import CHECKPOINTS
+from data.files import remove_leftovers, write_atomically
+from data.vocabulary import load_pair
+
+# The folder of an experiment: experiment.json, its run folders, and the refusal of others' folders.
+
+
+EXTENSION = "extension"
+"""Key of experiment.json: the updates of an extension that has begun to change the folder (see extend.py)."""
+EXTENDED = "extended"
+"""Key of experiment.json: the updates from which each run was last extended, by name."""
+
+
+@contextmanager
+def locked_for_setup(folder: Path) -> Iterator[None]:
+    """Lock the folder of an experiment while data are prepared in it.
+
+    If data or vocabulary cannot be used, what was encoded, and every folder made for it, is removed.
+    """
+    encoded = folder / "encoded"
+    absent = [path for path in (encoded, folder, *folder.parents) if not path.exists()]
+    try:
+        with lock_folder(folder, wait=True):
+            before = set(encoded.glob("*"))
+            try:
+                yield
+            except (ValueError, OSError):
+                for path in set(encoded.glob("*")) - before:
+                    shutil.rmtree(path, ignore_errors=True)
+                raise
+    except (ValueError, OSError):
+        for path in absent:
+            with suppress(OSError):
+                path.rmdir()  # only empty folders
+        raise
+
+
+def refuse_other_settings(runs: Sequence[RunFolder]) -> None:
+    """Raise ValueError if a run folder was made with other settings: it is not continued or overwritten.
+
+    The other runs of the experiment's folder must have the same shared settings.
+    """
+    for run in runs:
+        if not run.config.exists():
+            if (run.folder / CHECKPOINTS).exists():
+                raise ValueError(
+                    f"{run.folder} has checkpoints but no config.toml of theirs: move the folder away"
+                )
+            continue
+        if (existing := RunFolder.read(run.folder).run) != run.run:
+            old, new = (each.to_toml().splitlines() for each in (existing, run.run))
+            changes = list(unified_diff(old, new, lineterm="", n=0))
+            was, now = (next((c[1:] for c in changes[2:] if c[0] == sign), "nothing") for sign in "-+")
+            raise ValueError(
+                f"{run.folder} holds another experiment ({was} there, {now} here): "
+                "choose another folder with --out, or delete this one"
+            )
+    _refuse_other_shared_settings(runs)
+
+
+def _refuse_other_shared_settings(runs: Sequence[RunFolder]) -> None:
+    """Raise ValueError if the folder has a run whose shared settings are not those of these runs.
+
+    The runs are of one experiment, so the first stands for all of them.
+    """
+    first = runs[0]
+    for config in sorted(first.folder.parent.glob("*/config.toml")):
+        existing = RunFolder.read(config.parent)
+        if difference := find_difference(first.run, existing.run):
+            raise _other_settings(first.folder.parent, f"{existing.name} has {difference}")
+
+
+def _other_settings(folder: Path, difference: str) -> ValueError:
+    return ValueError(
+        f"{folder} holds runs with other settings ({difference}), and the rows of one table share all "
+        "settings but those of [[models]]: choose another folder with --out"
+    )
+
+
+def open_registry(folder: Path, prepared: PreparedData, *, extending: bool = False) -> dict[str, Any]:
+    """Read experiment.json, or create its initial content; reject a folder begun with other data.
+
+    Args:
+        folder: the folder of the experiment.
+        prepared: the data.
+        extending: accept a folder that an extension has begun to change.
+    """
+    path = folder / "experiment.json"
+    data = {"data_hash": prepared.corpus.content_hash, "vocabulary_hash": prepared.vocabularies.content_hash}
+    if not path.is_file():
+        return {"runs": [], **data}
+    registry = read_registry(path)
+    if EXTENSION in registry and not extending:
+        updates = registry[EXTENSION]
+        raise ValueError(
+            f"{folder}: an extension to {updates} updates was stopped while it changed the settings: "
+            f"attnbench extend {folder} --updates {updates} continues it"
+        )
+    for key, value in data.items():
+        if (old := registry.get(key)) != value:
+            raise ValueError(
+                f"{folder} was begun with other data ({key} {str(old)[:12]}, now {value[:12]}): "
+                "choose another folder with --out"
+            )
+    return registry
+
+
+def write_registry(
+    folder: Path, registry: dict[str, Any], runs: Sequence[RunFolder], prepared: PreparedData
+) -> None:
+    """Add the runs to experiment.json, and write the sources of the first test set.
+
+    ``asked_seeds`` keeps, per label, every seed that any call asked for: a run that is taken out of the
+    folder later leaves a gap there, which ``check`` reports.
+
+    Raises:
+        ValueError: another process has begun runs with other shared settings since the first check.
+    """
+    shared = settings_hash(runs[0].run)
+    if registry.get("settings_hash", shared) != shared:
+        raise _other_settings(
+            folder, f"settings_hash {str(registry['settings_hash'])[:12]}, here {shared[:12]}"
+        )
+    first = prepared.corpus.splits[prepared.corpus.tests[0]]
+    write_atomically(folder / "test.src", "".join(f"{line}\n" for line in first.src))  # for plots and people
+    names = dict.fromkeys([*registry.get("runs", []), *(run.name for run in runs)])
+    asked = {label: set(seeds) for label, seeds in registry.get("asked_seeds", {}).items()}
+    for run in runs:
+        asked.setdefault(run.run.label, set()).add(run.run.train.seed)
+    asked_seeds = {label: sorted(seeds) for label, seeds in asked.items()}
+    registry = {**registry, "settings_hash": shared, "runs": list(names), "asked_seeds": asked_seeds}
+    write_atomically(folder / "experiment.json", json.dumps(registry, indent=2) + "\n")
+
+
+def lowest_seeds(results: Iterable[Result]) -> dict[str, Result]:
+    """Return the result of the lowest seed of each label, in the order of the labels."""
+    lowest: dict[str, Result] = {}
+    for result in results:
+        lowest[result.label] = min(result, lowest.get(result.label, result), key=lambda each: each.seed)
+    return lowest
+
+
+def begin_run(run: RunFolder, prepared: PreparedData) -> None:
+    """Create a run's folder; config.toml is written last, so its presence means that the rest is complete."""
+    refuse_other_settings([run])  # another process may have begun it since the first check
+    for folder in (run.folder, run.folder / CHECKPOINTS):
+        remove_leftovers(folder)
+    if not run.config.is_file():
+        prepared.vocabularies.save(run.folder)
+        write_atomically(run.config, run.run.to_toml())
+    elif load_pair(run.folder).content_hash != prepared.vocabularies.content_hash:
+        raise ValueError(
+            f"{run.folder} has the vocabulary of another run: restore its own, or delete the folder"
+        )
+
+
+# The runs that one call asks for: some or all models of an experiment, each with one or several seeds.
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestedRuns:
+    """What a call asks for; ``of`` gives the runs."""
+
+    folder: Path
+    """Folder of the experiment."""
+    seeds: Sequence[int] = ()
+    """Seeds of each model; empty: that of ``[train]``."""
+    only: Sequence[str] = ()
+    """As for ``choose_models``."""
+
+    def of(self, models: Sequence[Run]) -> list[RunFolder]:
+        """Return the runs, ordered by seed.
+
+        Args:
+            models: all models of the experiment.
+
+        Raises:
+            ValueError: ``only`` has a label that no model has, and the message suggests the nearest; or the
+                weights that ``[train] init_from`` names are not there.
+        """
+        chosen = choose_models(models, self.only)
+        runs = [run.with_seed(seed) for seed in self.seeds or (models[0].train.seed,) for run in chosen]
+        runs = [with_initial_weights(run) for run in runs]
+        return [RunFolder(run=run, folder=self.folder / run.name) for run in runs]
+
+
+def choose_models(models: Sequence[Run], only: Sequence[str]) -> list[Run]:
+    """Return the models that ``--only`` names.
+
+    Args:
+        models: all models of the experiment.
+        only: labels, in which * stands for any text; that of a table with lists of values, if no model has
+            it, stands for all models of the table; empty: all models.
+
+    Raises:
+        ValueError: no model has such a label; the message suggests the nearest.
+    """
+    if not only:
+        return list(models)
+    labels = [run.label for run in models]
+    chosen: set[str] = set()
+    for label in only:
+        matches = {each for each in labels if fnmatchcase(each, label)}
+        matches = matches or {
+            run.label for run in models if is_of_grid(run.label, label, run.model.settings())
+        }
+        if not matches:
+            raise ValueError(
+                f"--only: no model is labelled {abbreviate(label)}; {did_you_mean(label, labels)}"
+            )
+        chosen |= matches
+    return [run for run in models if run.label in chosen]

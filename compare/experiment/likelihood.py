@@ -1,0 +1,397 @@
+"""Scores of given translations: probabilities, contrastive pairs, and finished runs on other test sets."""
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from compare.decoding.beams import NAN_SCORES
+from compare.decoding.ensemble import Ensemble, mean_probability
+from compare.decoding.translator import Translator
+from compare.experiment.prepare import load_corpus
+from compare.protocol import EncoderDecoder
+from compare.results.records import Likelihoods, LikelihoodSums, write_likelihoods
+from compare.results.run_folder import RunFolder
+from compare.results.trained_model import load_model
+from compare.scoring.score import SystemScores, all_metrics, score_texts
+from compare.training.loss import linear_cross_entropy
+from data.batches import Batch, BatchStream
+from data.corpus import Corpus
+from data.encode import EncodedSplit, Sequences
+from data.files import as_paths, ensure_unchanged, hash_file, write_atomically
+from data.grammar import BINS, PHENOMENA, Contrast, contrastive_pairs
+from data.text import line_count_error, read_lines
+from data.vocabulary import EOS, UNK
+
+# Forced scoring: the probability that a model gives to translations that are already there.
+#
+# No search is needed, so lengths and beams do not matter: perplexity compares models by this.
+
+
+logger = logging.getLogger(__name__)
+
+
+class SentenceScore(NamedTuple):
+    """Score of one given translation."""
+
+    pieces: Sequence[str]
+    """The target pieces, end of sentence included; pieces that the vocabulary lacks are <unk>."""
+    logp: Sequence[float]
+    """Natural logarithm of the probability of each piece, given the source and the pieces before it."""
+
+    @property
+    def total(self) -> float:
+        """Log-probability of the translation."""
+        return math.fsum(self.logp)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForcedScores:
+    """Scores of the given translations of a text by one model."""
+
+    sentences: Sequence[SentenceScore]
+    """One score per sentence, in the order of the text."""
+    sums: LikelihoodSums
+    """The sums over all sentences, and the perplexities."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return an object for JSON: sums, perplexities, and per sentence and token the log-probability."""
+        sums = self.sums
+        return {
+            "logp": -sums.nll,
+            "tokens": sums.tokens,
+            "characters": sums.characters,
+            "unknown": sums.unknown,
+            "perplexity": sums.perplexity,
+            "char_perplexity": sums.char_perplexity,
+            "sentences": [
+                {"logp": sentence.total, "pieces": list(sentence.pieces), "piece_logp": list(sentence.logp)}
+                for sentence in self.sentences
+            ],
+        }
+
+
+def score_model(
+    runs: str | Path | Sequence[str | Path], src: str | Path | None, tgt: str | Path, *, device: str = "cpu"
+) -> Mapping[str, ForcedScores]:
+    """Compute the probability that finished runs give to the translations in a file.
+
+    Args:
+        runs: one or more folders of runs with weights.
+        src: the source text, one sentence per line, plain, .gz or .zst; None for language models, which read
+            none.
+        tgt: the translations to score, line by line; a blank one has no token but the end of sentence.
+        device: where the models compute: cpu or cuda.
+
+    Returns:
+        The scores by folder, in the order of ``runs``.
+
+    Raises:
+        OSError: a file cannot be read.
+        ValueError: texts that cannot be read or differ in their number of lines, no source for a model that
+            translates, a run whose model cannot be loaded, or a model that computes NaN.
+    """
+    paths = [Path(path) for path in (src, tgt) if path is not None]
+    with ensure_unchanged(*paths):
+        translations = read_lines(Path(tgt), allow_blank=True)
+        sources = ("",) * len(translations) if src is None else read_lines(Path(src))
+    if src is not None and len(sources) != len(translations):
+        raise line_count_error(Path(src), len(sources), Path(tgt), len(translations))
+    scores = {}
+    for folder in as_paths(runs):
+        translator = load_model(folder, device)
+        if src is None and translator.reads_source:
+            raise ValueError(f"{folder} is of a model that translates: name the source text with --src")
+        logger.info(f"{folder}: scoring {len(sources):,} sentences")
+        scores[str(folder)] = score_translations(translator, sources, translations)
+    return scores
+
+
+def score_translations(
+    translator: Translator, sources: Sequence[str], translations: Sequence[str]
+) -> ForcedScores:
+    """Compute the probability of given translations, in fp32 and in eval mode.
+
+    The score of a sentence does not depend on the other sentences. An ensemble gives each token the mean of
+    its members' probabilities. Logits are in memory for a few tokens at a time only, as in training.
+
+    Args:
+        translator: the model.
+        sources: source sentences.
+        translations: one translation per source, detokenised.
+
+    Returns:
+        The scores, in the order of the sentences.
+
+    Raises:
+        ValueError: no sentences, as many sources as translations are not given, or the model computes NaN.
+    """
+    for name, text in (("sources", sources), ("translations", translations)):
+        if isinstance(text, str):
+            raise ValueError(f"{name} must be a list of sentences, found one string: {text!r:.60}")
+    if len(sources) != len(translations) or not sources:
+        raise ValueError(
+            f"{len(sources)} sources but {len(translations)} translations: give one translation per source, "
+            "and at least one"
+        )
+    src, tgt = translator.vocabularies
+    ids = tgt.encode_all(translations)
+    split = _split(src.encode_all(sources), ids)
+    longest = int(split.tgt_lengths.max()) + 1
+    batch_tokens = max(translator.decode.batch_tokens_on(translator.device.type), longest)
+    logp: list[list[float]] = [[] for _ in sources]
+    models: Sequence[Any] = [translator.model.eval()]
+    if isinstance(translator.model, Ensemble):
+        models = list(translator.model.members)
+    for batch in BatchStream(split, batch_tokens=batch_tokens, seed=0).epoch(1):
+        on_device = batch.to(translator.device)
+        found = mean_probability([token_log_probabilities(model, on_device) for model in models]).cpu()
+        if found.isnan().any():
+            raise ValueError(NAN_SCORES)
+        lengths = batch.tgt_mask.sum(dim=1).tolist()
+        for row, values in zip(batch.rows.tolist(), found.split_with_sizes(lengths), strict=True):
+            logp[row] = values.tolist()
+    sentences = [
+        SentenceScore(tgt.pieces([*sentence, EOS]), scores)
+        for sentence, scores in zip(ids, logp, strict=True)
+    ]
+    sums = LikelihoodSums(
+        nll=-math.fsum(value for scores in logp for value in scores),
+        tokens=sum(map(len, logp)),
+        characters=count_characters(translations),
+        unknown=sum(sentence.count(UNK) for sentence in ids),
+    )
+    return ForcedScores(sentences=sentences, sums=sums)
+
+
+def measure_likelihoods(translator: Translator, corpus: Corpus, folder: RunFolder) -> None:
+    """Score the references of every test set with the run's weights, and write perplexity.json."""
+    tests = {
+        test: score_translations(translator, corpus.splits[test].src, corpus.splits[test].tgt).sums
+        for test in corpus.tests
+    }
+    write_likelihoods(folder.likelihoods, Likelihoods(tests, hash_file(folder.weights)))
+
+
+def count_characters(lines: Sequence[str]) -> int:
+    """Count the Unicode characters of ``lines``, one line end each included."""
+    return sum(len(line) + 1 for line in lines)
+
+
+@torch.inference_mode()
+def token_log_probabilities(model: EncoderDecoder[Any, Any], batch: Batch) -> Tensor:
+    """Compute the log-probabilities of the target tokens of a batch.
+
+    Args:
+        model: the model, in eval mode.
+        batch: the pairs, on the model's device.
+
+    Returns:
+        The values at real target tokens in their order, sentence by sentence, (N,).
+    """
+    hidden = model.features(batch.src, batch.src_mask, batch.tgt_in).hidden[batch.tgt_mask]  # (N, D)
+    output = model.output
+    bias = output.bias if output.bias is not None else output.weight.new_zeros(output.out_features)
+    _, nll = linear_cross_entropy(hidden, output.weight, bias, batch.tgt_out[batch.tgt_mask], 0.0)
+    return -nll
+
+
+def _split(src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> EncodedSplit:
+    """Build a split in memory, of all pairs."""
+    return EncodedSplit(src=Sequences.of(src), tgt=Sequences.of(tgt), rows=np.arange(len(src)), dropped=0)
+
+
+# Contrastive accuracy: how often a model finds the right translation more probable than a wrong one.
+
+
+Z_95 = 1.959963984540054
+"""Quantile of the normal distribution for intervals of 95%."""
+
+
+class ContrastAccuracy(NamedTuple):
+    """Accuracy on the pairs of one phenomenon and a range of distances."""
+
+    phenomenon: str
+    """A key of ``data.grammar.PHENOMENA``."""
+    distance: str
+    """Range of distances in words, such as "3-4"; "all" for the whole phenomenon."""
+    pairs: int
+    """Number of pairs."""
+    right: int
+    """Pairs whose right translation is more probable; equal probabilities do not count."""
+
+    @property
+    def accuracy(self) -> float:
+        """Percentage of right pairs, 0 to 100; guessing gives 50."""
+        return 100 * self.right / self.pairs
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95% interval of the accuracy over sentences (Wilson 1927), 0 to 100."""
+        share, n = self.right / self.pairs, self.pairs
+        centre = share + Z_95**2 / (2 * n)
+        width = Z_95 * math.sqrt(share * (1 - share) / n + Z_95**2 / (4 * n * n))
+        low, high = ((centre + sign * width) / (1 + Z_95**2 / n) for sign in (-1, 1))
+        return 100 * max(0.0, low), 100 * min(1.0, high)
+
+
+def contrast_runs(
+    runs: str | Path | Sequence[str | Path],
+    *,
+    seed: int = 1_000_003,
+    per_group: int = 50,
+    device: str = "cpu",
+) -> Mapping[str, Sequence[ContrastAccuracy]]:
+    """Measure the contrastive accuracy of finished runs that translate English to German.
+
+    The pairs are made by the grammar of the built-in corpus; those whose source is in the training set of a
+    run on that corpus are left out for all runs.
+
+    Args:
+        runs: one or more folders of runs with weights.
+        seed: seed of the pairs.
+        per_group: largest number of pairs per phenomenon and range of distances.
+        device: where the models compute: cpu or cuda.
+
+    Returns:
+        The accuracies by run: for each phenomenon every range of distances, then all together.
+
+    Raises:
+        OSError: a file cannot be read.
+        ValueError: a run of other languages, one whose model cannot be loaded, or ``per_group`` below 1.
+    """
+    folders = as_paths(runs)
+    seen: set[str] = set()
+    for data in {RunFolder.read(folder).run.data: None for folder in folders if _is_run(folder)}:
+        if data.root and (data.src, data.tgt) != ("en", "de"):
+            raise ValueError(
+                f"the pairs are English and German, but {data.root} is {data.src} and {data.tgt}: "
+                "no pairs for these runs"
+            )
+        if not data.root:
+            seen.update(load_corpus(data, tests=False).splits["train"].src)
+    pairs = contrastive_pairs(seed=seed, per_group=per_group)
+    unseen = [pair for pair in pairs if pair.src not in seen]
+    logger.info(f"{len(unseen):,} pairs, without {len(pairs) - len(unseen)} whose source is in training")
+    found = {}
+    for folder in folders:
+        translator = load_model(folder, device)
+        logger.info(f"{folder}: scoring both translations of each pair")
+        found[str(folder)] = measure_contrasts(translator, unseen)
+    return found
+
+
+def measure_contrasts(translator: Translator, pairs: Sequence[Contrast]) -> list[ContrastAccuracy]:
+    """Compare the probabilities that a model gives to the right and the wrong translation of each pair.
+
+    Args:
+        translator: the model.
+        pairs: contrastive pairs, at least one.
+
+    Returns:
+        For each phenomenon every range of distances that has pairs, then all together.
+
+    Raises:
+        ValueError: no pairs, or the model computes NaN.
+    """
+    sources = [pair.src for pair in pairs]
+    right, wrong = (
+        score_translations(translator, sources, texts).sentences
+        for texts in ([pair.right for pair in pairs], [pair.wrong for pair in pairs])
+    )
+    alike = sum(one.pieces == other.pieces for one, other in zip(right, wrong, strict=True))
+    if alike:
+        logger.warning(
+            f"{alike:,} of {len(pairs):,} pairs differ only in words that the vocabulary lacks: "
+            "they count as wrong"
+        )
+    passed = [one.total > other.total for one, other in zip(right, wrong, strict=True)]
+    rows = []
+    for phenomenon in PHENOMENA:
+        hits = [
+            (pair.group, hit)
+            for pair, hit in zip(pairs, passed, strict=True)
+            if pair.phenomenon == phenomenon
+        ]
+        groups = [group for group in BINS if any(group == each for each, _ in hits)]
+        for group in groups if len(groups) > 1 else ():
+            of_group = [hit for each, hit in hits if each == group]
+            rows.append(ContrastAccuracy(phenomenon, _name(group), len(of_group), sum(of_group)))
+        if hits:
+            rows.append(ContrastAccuracy(phenomenon, "all", len(hits), sum(hit for _, hit in hits)))
+    return rows
+
+
+def _name(group: tuple[int, int]) -> str:
+    """Name a range of distances: "2", "3-4", "9 or more"."""
+    low, high = group
+    return str(low) if low == high else f"{low} or more" if group == BINS[-1] else f"{low}-{high}"
+
+
+def _is_run(folder: Path) -> bool:
+    """Return whether there is a run; ``load_model`` says what is wrong otherwise."""
+    return (folder / "config.toml").is_file()
+
+
+# Scores of finished runs on another test set.
+
+
+def score_runs(
+    runs: str | Path | Sequence[str | Path],
+    src: str | Path,
+    references: str | Path | Sequence[str | Path],
+    *,
+    out: str | Path | None = None,
+    device: str = "cpu",
+) -> dict[str, SystemScores]:
+    """Translate a test set with finished runs, each by the search of its own test sets, and score it.
+
+    Args:
+        runs: one or more folders of runs with weights.
+        src: the source text, one sentence per line, plain, .gz or .zst.
+        references: one or more files of references, with as many lines.
+        out: a folder for the translations, RUN.hyp; by default they are not kept.
+        device: where the models compute: cpu or cuda.
+
+    Returns:
+        The scores by folder, in the order of ``runs``, by all metrics.
+
+    Raises:
+        OSError: a file cannot be read or written, or one of the translations exists already.
+        ValueError: a text that cannot be read or has another number of lines, a run whose model cannot be
+            loaded, or two runs of one name with ``out``.
+    """
+    folders, src, reference_paths = as_paths(runs), Path(src), as_paths(references)
+    files = _new_files(folders, Path(out)) if out is not None else {}
+    with ensure_unchanged(src, *reference_paths):
+        lines = read_lines(src)
+        texts = [read_lines(path) for path in reference_paths]
+    for path, text in zip(reference_paths, texts, strict=True):
+        if len(text) != len(lines):
+            raise line_count_error(src, len(lines), path, len(text))
+    scores, texts_of = {}, {}
+    for folder in folders:
+        translator = load_model(folder, device)
+        logger.info(f"{folder}: translating {len(lines):,} sentences")
+        texts_of[folder] = translator.translate(lines)
+        scores[str(folder)] = score_texts(texts_of[folder], *texts, scoring=all_metrics())
+    for folder, path in files.items():  # after all runs, so that the same command can be given again
+        write_atomically(path, "".join(f"{line}\n" for line in texts_of[folder]))
+    return scores
+
+
+def _new_files(folders: Sequence[Path], out: Path) -> dict[Path, Path]:
+    """Return the file of each run's translations; none of them exists."""
+    files = {folder: out / f"{folder.resolve().name}.hyp" for folder in folders}
+    for folder, path in files.items():
+        if path.exists():
+            raise FileExistsError(f"{path} exists already; name another folder with --out")
+        if list(files.values()).count(path) > 1:
+            raise ValueError(f"{folder} and another run have one name; score them one by one to keep both")
+    return files

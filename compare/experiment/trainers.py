@@ -1,0 +1,221 @@
+"""The trainer of a run, its share of the data with several processes, and what only a GPU demands."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from compare.config.run import Run
+from compare.decoding.translator import Translator
+from compare.experiment.prepare import PreparedData, load_initial_weights, training_batches
+from compare.experiment.task import task_of
+from compare.models.hybrid import HybridConfig
+from compare.models.registry import build
+from compare.results.run_folder import RunFolder
+from compare.system.cpu import set_numerics
+from compare.system.distributed import SINGLE, Processes
+from compare.system.log import MetricsCallback
+from compare.training.checkpoints import Validation
+from compare.training.consistency import training_loss
+from compare.training.serialization import CHECKPOINTS, STATE
+from compare.training.trainer import Trainer
+from data.corpus import Corpus, Pairs
+from data.encode import open_split
+from data.vocabulary import VocabularyPair
+from seq2seq.config import Seq2SeqConfig
+from seq2seq.padded import has_bf16_layers
+
+# Construction of the trainer of one run: the model from its seed, the loss, validation.
+
+
+def build_trainer(
+    folder: RunFolder,
+    prepared: PreparedData,
+    report: MetricsCallback,
+    *,
+    validate: Callable[[], Validation] | None = None,
+    processes: Processes = SINGLE,
+) -> tuple[Trainer, Translator]:
+    """Build a model, and the trainer that continues where it was stopped.
+
+    The weights are random, or those of ``[train] init_from``.
+
+    Args:
+        folder: the run, and the folder for the files of training.
+        prepared: the data, with the batches of the run's seed.
+        report: takes each line of the metrics.
+        validate: measures the weights; by default on the validation set.
+        processes: those that train the model together; each of them builds the same trainer.
+
+    Returns:
+        The trainer, and the translator of the same model, which has the chosen weights once the trainer
+        has run.
+    """
+    run, device = folder.run, torch.device(folder.run.train.device)
+    set_numerics(device, deterministic=run.train.deterministic)
+    torch.manual_seed(run.train.seed)
+    model = build(run.model.architecture, *prepared.vocabulary_sizes)
+    if not (folder.folder / CHECKPOINTS / STATE).is_file():
+        load_initial_weights(model, run.train)
+    model = model.to(device)
+    criterion = training_loss(model, run.train.label_smoothing, run.regularization)
+    translator = Translator(model, prepared.vocabularies, run.decode, device, processes=processes)
+    validate = validate or task_of(run).validator(
+        criterion, translator, prepared.corpus.splits["valid"], prepared.valid, run.train
+    )
+    trainer = Trainer(
+        criterion=criterion,
+        train_batches=prepared.stream,
+        validate=validate,
+        train_config=run.train,
+        optim_config=run.model.optim,
+        run_folder=folder.folder,
+        report=report,
+        processes=processes,
+    )
+    return trainer, translator
+
+
+# Runs that several processes train together: process 0 announces each of them, the others take part.
+
+
+logger = logging.getLogger(__name__)
+
+Validate = Callable[[], Validation]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Announcement:
+    """A run to train together, as process 0 sends it to the others; they read no text."""
+
+    folder: RunFolder
+    vocabularies: VocabularyPair
+    train: Path
+    """Folder of the encoded training set."""
+    valid: Path
+    """Folder of the encoded validation set."""
+    batch_hash: str
+    validate: Validate | None
+    """As for ``build_trainer``; without the validation set, no test set is translated either."""
+
+    def open_data(self) -> PreparedData:
+        """Map the data of the run, without its text."""
+        task = task_of(self.folder.run)
+        split = task.select_sides(open_split(self.train))
+        return PreparedData(
+            corpus=Corpus(name="", src_lang="", tgt_lang="", splits={"valid": Pairs((), ())}),
+            vocabularies=self.vocabularies,
+            train=split,
+            valid=task.select_sides(open_split(self.valid)),
+            stream=training_batches(split, self.vocabularies, self.folder.run),
+            batch_hash=self.batch_hash,
+        )
+
+
+@contextmanager
+def announced(
+    folder: RunFolder, prepared: PreparedData, processes: Processes, *, validate: Validate | None = None
+) -> Iterator[None]:
+    """Let all processes train a run together, in a block in which process 0 does what ``take_part`` does.
+
+    Args:
+        folder: the run.
+        prepared: its data, encoded in a folder that all processes see.
+        processes: the processes; one alone has nobody to announce the run to.
+        validate: as for ``build_trainer``.
+
+    Raises:
+        ValueError: the processes cannot use the device of the run.
+        ConnectionError: another process has ended.
+    """
+    if processes.size == 1:
+        yield
+        return
+    if prepared.train.folder is None or prepared.valid.folder is None:
+        raise ValueError("only data in files can be read by several processes")
+    announcement = Announcement(
+        folder=replace(folder, folder=folder.folder.resolve()),
+        vocabularies=prepared.vocabularies,
+        train=prepared.train.folder.resolve(),
+        valid=prepared.valid.folder.resolve(),
+        batch_hash=prepared.batch_hash,
+        validate=validate,
+    )
+    with processes.task():
+        processes.broadcast(announcement)
+        processes.use_device(folder.run.train.device)
+        logger.info(
+            f"{folder.run.label}: {processes.size} processes on {processes.devices} devices "
+            f"of {processes.nodes} hosts train together"
+        )
+        processes.gather(lambda: None)  # the others open the data
+        yield
+
+
+def take_part(processes: Processes) -> None:
+    """Train with process 0 each run that it announces, until it dismisses the others.
+
+    Raises:
+        ConnectionError: another process has ended.
+    """
+    announcement: Announcement | None
+    while (announcement := processes.broadcast(None)) is not None:
+        try:
+            with processes.task():
+                _train(announcement, processes)
+        except Exception:
+            if not processes.together:
+                raise
+
+
+def _train(announcement: Announcement, processes: Processes) -> None:
+    processes.use_device(announcement.folder.run.train.device)
+    opened: list[PreparedData] = []
+    processes.gather(lambda: opened.append(announcement.open_data()))
+    trainer, translator = build_trainer(
+        announcement.folder,
+        opened[0],
+        _report_nothing,
+        validate=announcement.validate,
+        processes=processes,
+    )
+    trainer.run()
+    if announcement.validate is None:
+        translator.lead(_search_only)
+
+
+def _report_nothing(_: dict[str, Any]) -> None:
+    """Leave the report to process 0."""
+
+
+def _search_only() -> None:
+    """Leave everything but search to process 0."""
+
+
+# Conditions of training that only a GPU has: precision of recurrent layers, and reproducibility.
+
+
+UP_TO_ROUNDING = "up to rounding, not bit by bit"
+
+
+def gpu_conditions(run: Run) -> dict[str, Any]:
+    """Return the fields of ``Result`` on which training on a GPU may differ; none for a processor."""
+    device = torch.device(run.train.device)
+    found: dict[str, Any] = {}
+    is_bf16 = device.type == "cuda" and run.train.precision == "bf16"
+    if is_bf16 and _has_recurrent_layers(run) and not has_bf16_layers():
+        found["recurrent_precision"] = "fp32"
+    if device.type != "cpu" and not run.train.deterministic:
+        found["reproducible"] = UP_TO_ROUNDING
+    return found
+
+
+def _has_recurrent_layers(run: Run) -> bool:
+    """Return whether a part of the model is recurrent."""
+    config = run.model.architecture
+    parts = (config.encoder, config.decoder) if isinstance(config, HybridConfig) else (config,)
+    return any(isinstance(part, Seq2SeqConfig) for part in parts)

@@ -1,0 +1,102 @@
+"""Learning rate schedule, its settings, and AdamW."""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+# Learning-rate schedules: a linear warm-up, then one of ``SCHEDULES``.
+
+
+SCHEDULES: dict[str, Callable[[float, float], float]] = {
+    "constant": lambda after, left: 1.0,
+    "inverse-sqrt": lambda after, left: after**-0.5,
+    "linear": lambda after, left: left,
+    "cosine": lambda after, left: 0.5 * (1 - math.cos(math.pi * left)),
+}
+"""Factor of the peak rate after warm-up, as a function of two numbers. ``after`` is the update divided by the
+warm-up updates, at least 1. ``left`` is the share of the updates after warm-up that remain, from 1 to 0.
+"inverse-sqrt" is equation 3 of Vaswani et al. 2017."""
+
+
+def scheduled_rate(
+    schedule: str, peak: float, update: int, *, warmup_updates: int, max_updates: int
+) -> float:
+    """Compute the learning rate of one update.
+
+    Args:
+        schedule: a name in ``SCHEDULES``.
+        peak: learning rate at the end of warm-up.
+        update: the update, counted from 1.
+        warmup_updates: updates of linear warm-up.
+        max_updates: length of training in updates.
+    """
+    if update <= warmup_updates:
+        return peak * update / warmup_updates
+    after = update / max(1, warmup_updates)
+    left = (max_updates - update + 1) / (max_updates - min(warmup_updates, max_updates - 1))
+    return peak * SCHEDULES[schedule](after, left)
+
+
+# Options of optimizer and learning-rate schedule; every preset has its own.
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimConfig:
+    """Optimizer and learning-rate schedule of one model; the best settings depend on the architecture."""
+
+    learning_rate: float = 1e-3
+    """Peak learning rate of AdamW (Loshchilov and Hutter 2019; Adam where weight_decay is 0)."""
+    schedule: str = "linear"
+    """constant, inverse-sqrt, linear (to 0) or cosine (to 0), after a linear warm-up."""
+    warmup_updates: int = 100
+    """Updates of linear warm-up."""
+    weight_decay: float = 0.0
+    """Decoupled weight decay."""
+    beta2: float = 0.98
+    """Decay of the running average of squared gradients (0.98 in Vaswani et al. 2017, section 5.3)."""
+
+    def __post_init__(self) -> None:
+        """Reject values under which training would fail or diverge."""
+        if self.schedule not in SCHEDULES:
+            raise ValueError(f"schedule must be one of {', '.join(SCHEDULES)}, found {self.schedule!r}")
+        if not 0 < self.learning_rate < math.inf:
+            raise ValueError(f"learning_rate must be positive and finite, found {self.learning_rate}")
+        if self.warmup_updates < 0:
+            raise ValueError(f"warmup_updates must be at least 0, found {self.warmup_updates}")
+        if not 0 <= self.weight_decay < math.inf:
+            raise ValueError(f"weight_decay must be at least 0 and finite, found {self.weight_decay}")
+        if not 0 < self.beta2 < 1:
+            raise ValueError(f"beta2 must be between 0 and 1, found {self.beta2}")
+
+    def learning_rate_at(self, update: int, max_updates: int) -> float:
+        """Compute the learning rate of one update.
+
+        Args:
+            update: number of the update, counted from 1.
+            max_updates: updates of the whole training.
+        """
+        return scheduled_rate(
+            self.schedule,
+            self.learning_rate,
+            update,
+            warmup_updates=self.warmup_updates,
+            max_updates=max_updates,
+        )
+
+
+# The optimizer: AdamW.
+
+
+def build_optimizer(parameters: Iterable[nn.Parameter], config: OptimConfig) -> torch.optim.Optimizer:
+    """Build AdamW (Loshchilov and Hutter 2019), fused into one pass over each parameter."""
+    return torch.optim.AdamW(
+        parameters,
+        lr=config.learning_rate,
+        betas=(0.9, config.beta2),
+        eps=1e-9,
+        weight_decay=config.weight_decay,
+        fused=True,
+    )

@@ -1,1 +1,0 @@
-"""Optimizer, learning-rate schedules and their config."""

@@ -1,0 +1,281 @@
+"""Drawing: style, panels of lines, and one function per figure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from statistics import fmean
+from typing import Any, Literal, NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
+
+from compare.analysis.efficiency import NO_BLEU
+from compare.analysis.tables import Row
+
+# Visual style of every figure: colours, markers, panel sizes, grid and legend.
+
+
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Colours that colour-blind readers can tell apart (Okabe and Ito 2008)."""
+MARKERS = "osD^vPX*"
+"""Markers; their number has no common divisor with that of the colours, so 56 combinations differ."""
+REFERENCE_COLOR = "#888888"
+"""Colour of predictions, ranges and other marks that are not a series."""
+REFERENCE_LINE: dict[str, Any] = {"color": REFERENCE_COLOR, "linestyle": "--", "linewidth": 1.2}
+PANEL_INCHES = (5.0, 3.9)
+MIN_PANELS = 2
+"""A figure is at least as wide as so many panels, so that a legend and long labels fit."""
+LEGEND_COLUMNS = 5
+LEGEND_ROW_INCHES = 0.22
+
+
+def series_color(index: int) -> str:
+    """Return the colour of the series with that index."""
+    return PALETTE[index % len(PALETTE)]
+
+
+def series_style(index: int) -> dict[str, Any]:
+    """Return the line properties of the series with that index; the first 56 all differ."""
+    marker = MARKERS[index % len(MARKERS)]
+    return {"color": series_color(index), "marker": marker, "markersize": 5, "linewidth": 1.5}
+
+
+def make_panels(
+    count: int,
+    *,
+    legend_entries: int = 0,
+    size: tuple[float, float] = PANEL_INCHES,
+) -> tuple[Figure, list[Axes]]:
+    """Make a figure of ``count`` panels side by side.
+
+    Args:
+        count: number of panels.
+        legend_entries: names in the legend below the panels; the figure grows by its height.
+        size: width and height of one panel in inches.
+    """
+    width, height = size
+    legend_height = LEGEND_ROW_INCHES * -(-legend_entries // LEGEND_COLUMNS)
+    figure = Figure(figsize=(width * max(count, MIN_PANELS), height + legend_height), layout="constrained")
+    return figure, list(figure.subplots(1, count, squeeze=False)[0])
+
+
+def tidy_axes(axes: Axes, grid: Literal["both", "x", "y"] = "both") -> None:
+    """Draw a light grid, and no frame at the top and on the right."""
+    axes.grid(axis=grid, alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def finish_figure(figure: Figure, labels: Sequence[str]) -> Figure:
+    """Tidy all panels and add a legend below them.
+
+    Args:
+        figure: its first panel has one line per label first, in the same order.
+        labels: names of the series, shown literally: a $ does not begin a formula.
+    """
+    for axes in figure.axes:
+        tidy_axes(axes)
+    lines = figure.axes[0].lines[: len(labels)]
+    columns = min(len(labels), LEGEND_COLUMNS)
+    legend = figure.legend(lines, labels, loc="outside lower center", ncols=columns, frameon=False)
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+    return figure
+
+
+# Lines of an analysis: one per model, in a band from its lowest to its highest seed.
+
+
+class Points(NamedTuple):
+    """Points of one model's line: mean and range over its seeds at each x."""
+
+    x: list[float]
+    mean: list[float]
+    low: list[float]
+    high: list[float]
+
+
+def by_label(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Group rows by model, in the order in which the models first appear.
+
+    Raises:
+        ValueError: there are no rows.
+    """
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row["label"], []).append(row)
+    if not groups:
+        raise ValueError("nothing to plot: the table has no rows")
+    return groups
+
+
+def points_of(groups: Iterable[tuple[float, Sequence[float]]]) -> Points:
+    """Compute a line's points from pairs of x and values over the seeds; skip an x without values."""
+    filled = [(x, values) for x, values in groups if values]
+    return Points(
+        x=[x for x, _ in filled],
+        mean=[fmean(values) for _, values in filled],
+        low=[min(values) for _, values in filled],
+        high=[max(values) for _, values in filled],
+    )
+
+
+def draw_line(axes: Axes, points: Points, index: int) -> None:
+    """Draw one model's line, and the band of its seeds where they differ."""
+    axes.plot(points.x, points.mean, **series_style(index))
+    if points.low != points.high:
+        axes.fill_between(
+            points.x, points.low, points.high, color=series_color(index), alpha=0.15, linewidth=0
+        )
+
+
+# Quality by groups of sentences or words: by length, distance to training lengths, training count.
+
+
+SCORES = {"bleu": "BLEU", "chrf": "chrF"}
+RATES = {"recall_percent": "recall (%)", "precision_percent": "precision (%)"}
+
+
+def length_plot(rows: Sequence[Row]) -> Figure:
+    """Plot BLEU and chrF by source length; ``rows`` of ``compare.analysis.quality.by_length``."""
+    return _plot(rows, "source_words", "sentences", SCORES, "words of the source (sentences)")
+
+
+def distance_plot(rows: Sequence[Row]) -> Figure:
+    """Plot BLEU and chrF by distance to the training lengths; ``rows`` of ``by_distance``."""
+    title = "words of the source, against those of training (sentences)"
+    return _plot(rows, "distance_words", "sentences", SCORES, title)
+
+
+def word_plot(rows: Sequence[Row]) -> Figure:
+    """Plot recall and precision by training count; ``rows`` of ``rare_words.rare_words``."""
+    title = "times that training has a word (words in the reference)"
+    return _plot(rows, "training_count", "ref_words", RATES, title)
+
+
+def _plot(rows: Sequence[Row], group: str, size: str, columns: Mapping[str, str], title: str) -> Figure:
+    """Draw one panel per column: its values over the groups, and each group's size below its name."""
+    models = by_label(rows)
+    sizes = {row[group]: row[size] for row in rows}
+    figure, panels = make_panels(len(columns), legend_entries=len(models))
+    for axes, (column, name) in zip(panels, columns.items(), strict=True):
+        for index, model_rows in enumerate(models.values()):
+            measured = [row for row in model_rows if row[column] is not None]
+            values = ([row[column] for row in measured if row[group] == label] for label in sizes)
+            draw_line(axes, points_of(enumerate(values)), index)
+        axes.set_xticks(range(len(sizes)), [f"{label}\n({n:,})" for label, n in sizes.items()], fontsize=8)
+        axes.set(xlabel=title, ylabel=name, xlim=(-0.3, len(sizes) - 0.7), ylim=(0, None))
+    return finish_figure(figure, list(models))
+
+
+# Quality against cost: of training, and of the trained model.
+
+
+Cost = Literal["seconds", "updates", "tokens", "flops", "joules"]
+SPENT: dict[Cost, str] = {
+    "seconds": "seconds of training",
+    "updates": "updates",
+    "tokens": "tokens of source and target",
+    "flops": "floating-point operations of training",
+    "joules": "joules of training",
+}
+"""Axis label of each cost."""
+Rival = Literal["beam_sentences_per_s", "params"]
+FRONTS: dict[Rival, tuple[str, str, str]] = {
+    "beam_sentences_per_s": ("sentences per second, beam search", "speed_front", "steps-pre"),
+    "params": ("parameters", "size_front", "steps-post"),
+}
+"""Axis label, column that marks the front, and drawing style of the steps between models on the front.
+
+A model's quality is also available to whoever needs less speed, or can afford more parameters.
+"""
+LOG_RATIO = 10
+"""Ratio of the largest to the smallest value from which the axis is logarithmic."""
+
+
+def progress_plot(rows: Sequence[Row], against: Cost) -> Figure:
+    """Plot validation BLEU against the cost of training so far; ``rows`` of ``efficiency.progress``.
+
+    Raises:
+        ValueError: there are no rows, or one lacks that cost or its BLEU.
+    """
+    models = by_label(rows)
+    if all(row["bleu"] is None for row in rows):
+        raise ValueError(NO_BLEU)
+    if missing := [row["label"] for row in rows if row[against] is None]:
+        raise ValueError(f"{missing[0]}: {against} were not recorded in training; choose another axis")
+    figure, (axes,) = make_panels(1, legend_entries=len(models))
+    for index, model_rows in enumerate(models.values()):
+        draw_line(axes, mean_curve(model_rows, against, "bleu"), index)
+    axes.set(xlabel=SPENT[against], ylabel="validation BLEU", xlim=(0, None), ylim=(0, None))
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    return finish_figure(figure, list(models))
+
+
+def pareto_plot(rows: Sequence[Row], against: Rival) -> Figure:
+    """Plot test BLEU against speed or size; ``rows`` of ``compare.analysis.efficiency.pareto``.
+
+    Models on the Pareto front have filled markers, the others hollow ones; vertical lines span the seeds,
+    horizontal ones the timed repeats.
+    """
+    models = by_label(rows)
+    label, on_front, _ = FRONTS[against]
+    figure, (axes,) = make_panels(1, legend_entries=len(models))
+    for index, row in enumerate(rows):
+        style = series_style(index) | {"markersize": 8, "markerfacecolor": None if row[on_front] else "white"}
+        axes.plot([row[against]], [row["bleu"]], linestyle="", **style)
+        axes.vlines(row[against], row["bleu_low"], row["bleu_high"], colors=style["color"], zorder=1)
+        if f"{against}_low" in row:
+            axes.hlines(
+                row["bleu"], row[f"{against}_low"], row[f"{against}_high"], colors=style["color"], zorder=1
+            )
+    _draw_front(axes, rows, against)
+    axes.set(xlabel=label, ylabel="test BLEU")
+    _set_scale([row[against] for row in rows], axes)
+    return finish_figure(figure, list(models))
+
+
+def mean_curve(rows: Sequence[Row], against: Cost, column: str) -> Points:
+    """Compute one model's ``column`` over its seeds, at the updates that all seeds reached."""
+    seeds = len({row["seed"] for row in rows})
+    measured = (row for row in rows if row[column] is not None)
+    ordered = sorted(measured, key=lambda row: row["updates"])
+    groups = (list(group) for _, group in groupby(ordered, key=lambda row: row["updates"]))
+    complete = (group for group in groups if len(group) == seeds)
+    return points_of(
+        (fmean(row[against] for row in group), [row[column] for row in group]) for group in complete
+    )
+
+
+def _draw_front(axes: Axes, rows: Sequence[Row], against: Rival) -> None:
+    """Join the models on the front by steps."""
+    _, on_front, steps = FRONTS[against]
+    front = sorted((row[against], row["bleu"]) for row in rows if row[on_front])
+    axes.plot(*zip(*front, strict=True), **REFERENCE_LINE, drawstyle=steps, zorder=0)
+
+
+def _set_scale(values: Sequence[float], axes: Axes) -> None:
+    """Set a linear or logarithmic x axis with readable ticks."""
+    if max(values) >= LOG_RATIO * min(values):
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+
+
+# Expected best validation score of a random search against its number of trials.
+
+
+def tuning_plot(rows: Sequence[Row]) -> Figure:
+    """Plot the expected best score against trials by both estimators; ``rows`` of ``tuning_curve``."""
+    models = by_label(rows)
+    figure, panels = make_panels(2, legend_entries=len(models))
+    columns = {
+        "expected_bleu": "without replacement (Tang et al. 2020)",
+        "expected_bleu_with_replacement": "with replacement (Dodge et al. 2019)",
+    }
+    for axes, (column, title) in zip(panels, columns.items(), strict=True):
+        for index, points in enumerate(models.values()):
+            x, y = [row["trials"] for row in points], [row[column] for row in points]
+            axes.plot(x, y, **series_style(index))
+        axes.set(title=title, xlabel="trials", ylabel="expected best validation BLEU", ylim=(0, None))
+    return finish_figure(figure, list(models))

@@ -1,0 +1,408 @@
+"""The result table: layout, Markdown, LaTeX, and its shapes (runs, means over seeds, one column per seed)."""
+
+import json
+import logging
+import math
+import re
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from compare.config.plugins import plugin_problem
+from compare.report.conditions import (
+    distinct,
+    find_warnings,
+    list_conditions,
+    list_left_out,
+    metric_heading,
+    signature_columns,
+)
+from compare.results.columns import (
+    COLUMNS,
+    INTERVALS,
+    LEFT_ALIGNED,
+    PRIMARY,
+    Column,
+    Group,
+    Row,
+    Shown,
+    are_language_models,
+    bleu_interval_column,
+    external_columns,
+    find_column,
+    further_tests,
+    length_columns,
+    likelihood_columns,
+    list_columns,
+    score_and_interval_column,
+    score_column,
+    stored_fields,
+)
+from compare.results.store import Result, experiment_names, load_results, read_results, to_frame
+from compare.results.text import UNKNOWN, csv_table, escape_markdown, markdown_table
+from compare.scoring.metrics import METRICS
+from data.files import as_paths
+from data.text import visible, visible_lines
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+# Cells, headings and notes of a result table, before they are written in a form such as Markdown.
+
+
+class TextTable(NamedTuple):
+    """A table as text."""
+
+    headings: list[str]
+    lines: list[list[str]]
+    """Rows, each with one cell per heading."""
+    notes: list[str]
+    """Conditions of the figures, and warnings where rows do not compare."""
+
+
+def layout_table(
+    rows: Sequence[Row], names: Sequence[str] | None = None, runs: Sequence[Row] = ()
+) -> TextTable:
+    """Lay out ``rows``.
+
+    Args:
+        rows: one or more rows; every row has the same columns.
+        names: columns to show, by heading or by field; by default those that ``Column.shown`` selects.
+        runs: the single runs, where each row stands for several: the notes are about these.
+    """
+    if names is None:
+        columns = {column.heading: column for column in _default_columns(rows) if _is_shown(column, rows)}
+    else:
+        chosen = [_chosen_column(name, rows) for name in names]
+        columns = {column.heading: column for column in chosen}
+    if any(row.get("status", "done") != "done" for row in rows):
+        columns["status"] = COLUMNS["status"]
+    lines = [[column.text(row) for column in columns.values()] for row in rows]
+    ended = [run for run in runs if run["status"] == "done"] or rows
+    notes = [f"{name}: {values}" for name, values in list_conditions(ended, rows)]
+    return TextTable(list(columns), lines, [*notes, *list_left_out(runs), *find_warnings(ended)])
+
+
+def _default_columns(rows: Sequence[Row]) -> list[Column]:
+    """List the columns of all groups, with scores at the beginning of the group of quality."""
+    tests = further_tests(rows[0])
+    before = [column for column in COLUMNS.values() if column.group.value < Group.QUALITY.value]
+    lengths = [
+        column for test in ("", *tests) for column in (*likelihood_columns(test), *length_columns(test))
+    ]
+    after = [
+        column
+        for column in COLUMNS.values()
+        if column.group.value >= Group.QUALITY.value and column not in lengths
+    ]
+    if all("seeds" in row for row in rows):
+        primary = [
+            score_column(PRIMARY),
+            *(bleu_interval_column(kind) for kind in INTERVALS),
+            *(score_column(PRIMARY, test) for test in tests),
+        ]
+    else:
+        primary = [score_and_interval_column(PRIMARY, test) for test in ("", *tests)]
+    others = [score_column(metric) for metric in METRICS if metric != PRIMARY]
+    return [*before, *primary, *others, *external_columns(rows[0]), *lengths, *after]
+
+
+def _is_shown(column: Column, rows: Sequence[Row]) -> bool:
+    """Return whether a table without an explicit choice has ``column``."""
+    match column.shown:
+        case Shown.IF_KNOWN:
+            return bool(distinct(rows, column.name))
+        case Shown.IF_DIFFERENT:
+            return len(distinct(rows, column.name)) > 1
+    if column.shown is Shown.ALWAYS and are_language_models(rows):
+        return bool(distinct(rows, column.name))  # nothing is translated
+    return column.shown is Shown.ALWAYS
+
+
+def _chosen_column(name: str, rows: Sequence[Row]) -> Column:
+    """Return the column with the heading ``name``, or else one of the stored values of the field ``name``."""
+    tests = further_tests(rows[0])
+    if name not in rows[0] or name in {column.heading for column in list_columns(tests)}:
+        return find_column(name, tests)
+
+    def text(row: Row) -> str:
+        value = row.get(name)
+        if value is None:
+            return UNKNOWN
+        return f"{value:,.6g}" if isinstance(value, float) else str(value)
+
+    return Column(name, name, Group.IDENTITY, render=text)
+
+
+# A table in LaTeX, with booktabs, caption and label, for a paper to include.
+
+
+TABLE = r"""%% \input this file; the preamble needs \usepackage{booktabs}
+\begin{table}
+\centering
+\caption{%s}
+\label{%s}
+\scriptsize
+\begin{tabular}{%s}
+\toprule
+%s \\
+\midrule
+%s
+\bottomrule
+\end{tabular}
+%s\end{table}
+"""
+NOTES = r"""\par\smallskip
+\parbox{\linewidth}{%s}
+"""
+SIGNS = {
+    "\\": r"\textbackslash{}",
+    **{sign: "\\" + sign for sign in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "–": "--",
+    "±": r"$\pm$",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "[": "{[}",  # a [ or * at the start of a line would be an argument of the \\ before it
+    "*": "{*}",
+}
+"""LaTeX for characters that are special in LaTeX or missing from its fonts."""
+PATTERN = re.compile("|".join(map(re.escape, SIGNS)))
+
+
+def latex(table: TextTable, experiments: Sequence[str] = (), caption: str = "") -> str:
+    r"""Format the table as a floating table that a document can \input, with its notes below it.
+
+    Args:
+        table: headings, cells and notes.
+        experiments: names of the experiments that the rows are from; label and caption name them.
+        caption: another caption.
+    """
+    alignment = "".join("l" if heading in LEFT_ALIGNED else "r" for heading in table.headings)
+    lines = [" & ".join(map(_escape, line)) + r" \\" for line in table.lines]
+    headings = " & ".join(map(_escape, table.headings))
+    notes = NOTES % "; ".join(map(_escape, table.notes)) if table.notes else ""
+    of = f" of {', '.join(experiments)}" if experiments else ""
+    text = _escape(caption or f"Results{of}.")
+    label = re.sub("[^a-z0-9]+", "-", "-".join(experiments).lower()).strip("-")
+    return TABLE % (text, f"tab:{label or 'results'}", alignment, headings, "\n".join(lines), notes)
+
+
+def _escape(text: str) -> str:
+    """Escape ``text`` for LaTeX."""
+    return PATTERN.sub(lambda match: SIGNS[match.group()], visible(" ".join(text.split())))
+
+
+# A table with its notes as Markdown.
+
+
+def markdown(table: TextTable) -> str:
+    """Format the table, and below it a list of its notes."""
+    rows = [dict(zip(table.headings, cells, strict=True)) for cells in table.lines]
+    notes = "".join(f"- {escape_markdown(note)}\n" for note in table.notes)
+    return f"{markdown_table(rows, left=LEFT_ALIGNED)}\n" + (f"\n{notes}" if notes else "")
+
+
+# Results as one table in Markdown, LaTeX, CSV or JSON.
+#
+# CSV and JSON have every column in full precision. Markdown and LaTeX have a choice of columns, with the
+# conditions of the figures below. An unknown value is a dash (CSV: empty, JSON: null), never 0.
+
+
+class TableForm(StrEnum):
+    """Formats of tables."""
+
+    MARKDOWN = "markdown"
+    CSV = "csv"
+    JSON = "json"
+    LATEX = "latex"
+
+
+def table_form(name: str) -> TableForm:
+    """Return the format of that name; ValueError if there is none."""
+    if name not in set(TableForm):
+        raise ValueError(f"no table form {name!r}: choose {', '.join(TableForm)}")
+    return TableForm(name)
+
+
+def render_table(
+    rows: "pd.DataFrame | Iterable[Result]",
+    form: str = "markdown",
+    columns: Sequence[str] | None = None,
+    *,
+    caption: str = "",
+    runs: "pd.DataFrame | Iterable[Result]" = (),
+) -> str:
+    """Format ``rows`` as one table, in their order.
+
+    Args:
+        rows: results, or a frame as ``load_results`` gives it.
+        form: markdown, csv, json or latex.
+        columns: columns to show, each by its heading, such as "model" or "params (M)", or by its field in
+            the frame, such as "label", which shows the stored value; by default all (CSV, JSON) or those
+            that ``compare.results.columns`` selects (Markdown, LaTeX).
+        caption: of a LaTeX table; by default the names of the experiments.
+        runs: all runs, where ``rows`` has one row for several of them: conditions and warnings below the
+            table are then those of the runs, and name the ones that failed or have not ended.
+
+    Returns:
+        The table as text.
+
+    Raises:
+        ValueError: two rows have different signatures of a metric, rows are of language models and of
+            translation, a column or form is unknown, or there are no rows.
+    """
+    import pandas as pd
+
+    frame, all_runs = (each if isinstance(each, pd.DataFrame) else to_frame(each) for each in (rows, runs))
+    if frame.empty:
+        raise ValueError("no results to put into a table")
+    _check_signatures(frame if all_runs.empty else all_runs)
+    _check_tasks(frame)
+    fields = list(map(str, frame.columns))
+    chosen = frame
+    if columns is not None:
+        chosen = frame[list(dict.fromkeys(name for each in columns for name in stored_fields(each, fields)))]
+    match table_form(form):
+        case TableForm.CSV:
+            return csv_table(chosen)
+        case TableForm.JSON:
+            text = json.dumps(_rows(chosen), indent=2, ensure_ascii=False, allow_nan=False)
+            return visible_lines(text) + "\n"
+        case TableForm.MARKDOWN:
+            return markdown(layout_table(_rows(frame), columns, _rows(all_runs)))
+        case TableForm.LATEX:
+            names = list(dict.fromkeys(frame["experiment"])) if "experiment" in fields else []
+            return latex(layout_table(_rows(frame), columns, _rows(all_runs)), names, caption)
+
+
+def _check_signatures(frame: "pd.DataFrame") -> None:
+    """Reject scores with different signatures, which cannot be compared."""
+    for metric, columns in signature_columns(frame.columns).items():
+        for column in columns:
+            signatures = frame[column].dropna().unique()
+            if len(signatures) > 1:
+                raise ValueError(
+                    f"{column}: {metric_heading(metric)} is comparable under one signature only, "
+                    f"found {signatures[0]} and {signatures[1]}; put these rows into tables of their own"
+                )
+
+
+def _check_tasks(frame: "pd.DataFrame") -> None:
+    """Reject rows of language models, which have perplexity but no search, beside others."""
+    if not {"label", "beam", "perplexity"} <= set(frame.columns):
+        return
+    modelling = frame[frame["beam"].isna() & frame["perplexity"].notna()]
+    if len(modelling) and frame["beam"].notna().any():
+        raise ValueError(
+            f"{modelling['label'].iloc[0]} is a language model, whose perplexity does not compare with "
+            "that of translation: put these rows into tables of their own"
+        )
+
+
+def _rows(frame: "pd.DataFrame") -> list[dict[str, Any]]:
+    """Return the rows of ``frame`` as plain Python values, None for unknown ones."""
+    known = frame.notna() & ~frame.isin([math.inf, -math.inf])
+    rows = frame.astype(object).where(known, None).to_dict("records")
+    return [{str(name): value for name, value in row.items()} for row in rows]
+
+
+# Shapes of a table: one row per run, or one row per model with means over seeds or one column per seed.
+
+
+logger = logging.getLogger(__name__)
+
+SPREAD_OUT = ("bleu", "length_ratio", "brevity_penalty", "chrf", "perplexity", "train_tokens_per_s")
+"""Columns that a wide table has once per seed, if any run has a value."""
+
+
+class TableShape(StrEnum):
+    """Shapes of tables."""
+
+    ROWS = "rows"
+    AGGREGATED = "aggregated"
+    WIDE = "wide"
+
+
+def load_table(
+    folders: str | Path | Sequence[str | Path], shape: str = "rows", *, data_root: str = ""
+) -> "pd.DataFrame":
+    """Load the results of experiments in one of the shapes.
+
+    - rows: one row per run.
+    - aggregated: one row per model with means over seeds and ``<column>_sd``; BLEU has three intervals, or
+      without corpus and translations the one over seeds.
+    - wide: one row per model, with the columns ``SPREAD_OUT`` once per seed.
+
+    Args:
+        folders: one or more folders of experiments or of single runs.
+        shape: rows, aggregated or wide.
+        data_root: the folder of the corpus, which aggregated reads; empty: that of the config.
+
+    Returns:
+        A data frame that ``render_table`` formats.
+
+    Raises:
+        ValueError: an unknown shape, or (aggregated) no finished run.
+    """
+    folders = as_paths(folders)
+    match shape:
+        case TableShape.ROWS:
+            return load_results(*folders)
+        case TableShape.AGGREGATED:
+            return _aggregated(folders, data_root)
+        case TableShape.WIDE:
+            return _wide(load_results(*folders))
+    raise ValueError(f"no table shape {shape!r}: choose {', '.join(TableShape)}")
+
+
+def default_shape(folders: Sequence[Path]) -> TableShape:
+    """Return the shape of a table for people: aggregated where a model has several seeds, else rows.
+
+    Rows that have not ended, or failed, have no place in means and must be seen, so that a table with one of
+    them has all rows. So has one of runs whose plug-ins are not here: means need their settings.
+
+    Args:
+        folders: folders of experiments or of single runs.
+    """
+    frame = load_results(*folders)
+    several = frame.groupby(["experiment", "label"])["seed"].nunique().max() > 1
+    are_experiments = all((folder / "experiment.json").is_file() for folder in folders)
+    if several and are_experiments and (frame["status"] == "done").all():
+        runs = [folder / result.run for folder in folders for result in read_results(folder)]
+        return TableShape.ROWS if any(map(plugin_problem, runs)) else TableShape.AGGREGATED
+    return TableShape.ROWS
+
+
+def _aggregated(folders: Sequence[Path], data_root: str) -> "pd.DataFrame":
+    """Aggregate the seeds of each folder's models."""
+    import pandas as pd
+
+    from compare.analysis.comparison import aggregate_seeds
+    from compare.analysis.intervals import score_tests
+    from compare.report.loaded_experiment import load_for_report
+
+    frames = []
+    for folder, name in experiment_names(folders).items():
+        loaded = load_for_report(folder, data_root=data_root)
+        if loaded.no_texts:
+            logger.warning("%s: no intervals over sentences: %s", folder, loaded.no_texts)
+        scored = {} if loaded.no_texts else score_tests(loaded.finished)
+        frame = aggregate_seeds(loaded.finished, scored)
+        frame.insert(0, "experiment", name)
+        frames.append(frame)
+    return pd.concat(frames, ignore_index=True)
+
+
+def _wide(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """Return one row per label of an experiment, in the order of the rows."""
+    keys = ["experiment", "label"]
+    several = frame["experiment"].nunique() > 1
+    wide = frame.pivot(index=keys, columns="seed", values=list(SPREAD_OUT)).dropna(axis=1, how="all")
+    wide.columns = wide.columns.map(lambda pair: f"{pair[0]} seed {pair[1]}")
+    ordered = frame[keys].drop_duplicates().merge(wide.reset_index(), on=keys)
+    return ordered if several else ordered.drop(columns="experiment")

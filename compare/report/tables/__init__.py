@@ -1,1 +1,0 @@
-"""Result tables as Markdown, CSV, JSON and LaTeX."""

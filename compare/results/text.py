@@ -1,0 +1,114 @@
+"""Text of result tables: numbers, Markdown, CSV."""
+
+import math
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from data.text import visible, visible_lines
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+# Numbers as text for tables and messages.
+
+
+UNKNOWN = "–"
+"""Text for an unknown value."""
+
+
+def format_number(value: Any, digits: int = 4) -> str:
+    """Format a value for a table.
+
+    Args:
+        value: an integer is printed in full, None and non-finite floats as ``UNKNOWN``, text as it is.
+        digits: significant digits of a float; its integer part is always printed in full, up to 1e15.
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            return UNKNOWN
+        text = f"{value:.{digits}g}"
+        return f"{value:,.0f}" if 10**digits <= abs(float(text)) and abs(value) < 1e15 else text
+    return UNKNOWN if value is None else str(value)
+
+
+# Tables in Markdown.
+
+
+TAG = re.compile(r"(\\*)(<(?=[A-Za-z/!?]))")
+"""The beginning of an HTML tag with the backslashes before it, which must be escaped too."""
+TAG_OR_BAR = re.compile(r"(\\*)(<(?=[A-Za-z/!?])|\|)")
+"""The same, or the end of a cell."""
+
+
+def markdown_table(rows: Sequence[Mapping[str, Any]], left: Collection[str] | None = None) -> str:
+    """Format rows as a Markdown table.
+
+    Args:
+        rows: values by heading, printed by ``format_number``; the table has every heading of any row.
+        left: headings of left-aligned columns; by default those with text in any row.
+
+    Returns:
+        The table without a newline at its end.
+    """
+    import pandas as pd  # slow to import
+
+    headings = list(dict.fromkeys(heading for row in rows for heading in row))
+    if left is None:
+        left = {heading for row in rows for heading, value in row.items() if isinstance(value, str)}
+    cells = [[_escape(format_number(row.get(heading, UNKNOWN))) for heading in headings] for row in rows]
+    table: str = pd.DataFrame(cells, columns=list(map(_escape, headings))).to_markdown(
+        index=False,
+        tablefmt="pipe",
+        disable_numparse=True,  # otherwise tabulate prints 38.10 as 38.1
+        colalign=["left" if heading in left else "right" for heading in headings],
+    )
+    return table
+
+
+def escape_markdown(text: str, special: re.Pattern[str] = TAG) -> str:
+    """Format text as one line: control characters and ``special`` are escaped, white space is one blank."""
+    return special.sub(r"\1\1\\\2", visible(" ".join(text.split())))
+
+
+def _escape(text: str) -> str:
+    """Format the text of a cell, which a ``|`` or a line break would end."""
+    return escape_markdown(text, TAG_OR_BAR)
+
+
+# Tables as CSV.
+
+
+FORMULA = re.compile(r"[' ]*[=+\-@\n＝＋－＠]")
+"""Beginnings of text that a spreadsheet may take for a formula."""
+
+
+def csv_table(frame: "pd.DataFrame") -> str:
+    """Format ``frame`` as CSV without its index.
+
+    Text that begins like a formula gets an apostrophe before it (OWASP, CSV injection); readers that want the
+    text itself remove an apostrophe from those cells whose remaining text begins like a formula. Control
+    characters except the line feed are escaped. Numbers stay numbers.
+    """
+    import pandas as pd
+
+    cells = frame.set_axis([_neutralise(str(name)) for name in frame.columns], axis="columns")
+    for index in range(frame.shape[1]):
+        column = frame.iloc[:, index]
+        if not pd.api.types.is_numeric_dtype(column):
+            texts = [_neutralise(value) for value in column]
+            cells.isetitem(index, pd.array(texts, dtype=object))
+    return str(cells.to_csv(index=False, lineterminator="\n"))
+
+
+def _neutralise(value: Any) -> Any:
+    """Return text in a form that a spreadsheet does not evaluate, and other values unchanged."""
+    if not isinstance(value, str):
+        return value
+    text = visible_lines(value).replace("\t", r"\t")
+    return f"'{text}" if FORMULA.match(text) else text

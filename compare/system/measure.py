@@ -1,0 +1,357 @@
+"""Measurement of memory, energy, time and peak FLOP/s."""
+
+import ctypes
+import gc
+import os
+import re
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from compare.system.device import DTYPES, synchronize
+from compare.system.processor import CpuMeter
+
+# Peak memory of the GPU or of this process, and the memory of this machine.
+
+
+def physical_memory_bytes() -> int | None:
+    """Return the size of this machine's memory in bytes; None where the system does not tell."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # AttributeError: Windows
+        return None
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Return whether a tensor could not be allocated; on a CPU only torch's message shows this."""
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def reset_peak_memory(device: torch.device) -> None:
+    """Restart the measurement of the peak, so that a run does not report that of an earlier run.
+
+    Memory that earlier work has freed goes back to the system first: ``tune_cpu`` keeps it in the process.
+    What comes next is slowed for a moment, as it takes it anew; so a timed repeat is no place for this.
+    """
+    if device.type == "cuda":
+        # Statistics of a device other than the first exist only afterwards.
+        torch.cuda.init()  # type: ignore[no-untyped-call]
+        torch.cuda.reset_peak_memory_stats(device)
+        return
+    gc.collect()
+    with suppress(OSError, AttributeError):  # only glibc can; where it cannot, freed memory counts as used
+        ctypes.CDLL(None).malloc_trim(0)
+    with suppress(OSError):  # only Linux can; elsewhere the peak is that of the whole process
+        Path("/proc/self/clear_refs").write_text("5")  # sets VmHWM to the memory in use now
+
+
+def gpu_memory_in_use(device: torch.device) -> int:
+    """Return the bytes of all tensors on a GPU."""
+    return torch.cuda.memory_allocated(device)
+
+
+def tensor_bytes(*holders: nn.Module | torch.optim.Optimizer) -> int:
+    """Return the size of the weights and buffers of modules and of states of optimizers; shared ones once."""
+    tensors: list[Tensor] = []
+    for holder in holders:
+        if isinstance(holder, nn.Module):
+            tensors += [*holder.parameters(), *holder.buffers()]
+        else:
+            states = holder.state.values()
+            tensors += [value for state in states for value in state.values() if isinstance(value, Tensor)]
+    storages = {tensor.data_ptr(): tensor.numel() * tensor.element_size() for tensor in tensors}
+    return sum(storages.values())
+
+
+def peak_memory_bytes(device: torch.device) -> int:
+    """Return the peak since ``reset_peak_memory``, in bytes: of the GPU if ``device`` is one."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    try:
+        status = Path("/proc/self/status").read_text()
+        return 1024 * int(status.split("VmHWM:")[1].split()[0])
+    except (OSError, IndexError, ValueError):
+        if sys.platform == "win32":
+            return _windows_peak_bytes()
+        import resource  # not on Windows
+
+        largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return largest if sys.platform == "darwin" else 1024 * largest
+
+
+if sys.platform == "win32":
+
+    class _ProcessMemoryCounters(ctypes.Structure):
+        """PROCESS_MEMORY_COUNTERS of the Windows API; only the peak is read."""
+
+        _fields_ = (
+            ("cb", ctypes.c_uint32),
+            ("page_fault_count", ctypes.c_uint32),
+            ("peak_working_set_size", ctypes.c_size_t),
+            ("others", ctypes.c_size_t * 7),
+        )
+
+    def _windows_peak_bytes() -> int:
+        """Return the largest working set of this process."""
+        counters = _ProcessMemoryCounters(cb=ctypes.sizeof(_ProcessMemoryCounters))
+        kernel = ctypes.WinDLL("kernel32", use_last_error=True)
+        kernel.GetCurrentProcess.restype = ctypes.c_void_p
+        read = kernel.K32GetProcessMemoryInfo
+        read.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32)
+        if not read(kernel.GetCurrentProcess(), ctypes.byref(counters), counters.cb):
+            raise ctypes.WinError(ctypes.get_last_error())
+        return int(counters.peak_working_set_size)
+
+
+# Energy used by processor and GPU, where the machine lets it be read.
+
+
+POWERCAP = Path("/sys/class/powercap")
+"""Folder of the energy counters of the processor packages (RAPL) on Linux; often only root can read them."""
+JouleCounter = Callable[[], float]
+"""Returns joules since some time in the past."""
+
+
+class EnergyMeter:
+    """Sum of the energy counters of the hardware that trains: the processor packages and the GPU."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._counters = list(_packages())
+        if device.type == "cuda":
+            gpu = list(_gpu(device))
+            self._counters = [*self._counters, *gpu] if gpu else []  # a sum without the GPU would mislead
+        self._before = [counter() for counter in self._counters]
+
+    def take(self) -> float | None:
+        """Return the joules since the last call; None if they cannot be read."""
+        now = [counter() for counter in self._counters]
+        used = sum(now) - sum(self._before)
+        self._before = now
+        return used if self._counters else None
+
+
+def _packages() -> Iterator[JouleCounter]:
+    """Find the counter of each processor package, which includes its parts such as ``intel-rapl:0:1``."""
+    for folder in sorted(POWERCAP.glob("intel-rapl:*")):
+        if folder.name.count(":") == 1:
+            with suppress(OSError, ValueError):
+                yield _package(folder)
+
+
+def _package(folder: Path) -> JouleCounter:
+    """Make the counter of one package; the file's number restarts at 0 after minutes of full load."""
+    span = int((folder / "max_energy_range_uj").read_text()) + 1
+    last, total = int((folder / "energy_uj").read_text()), 0
+
+    def read() -> float:
+        nonlocal last, total
+        now = int((folder / "energy_uj").read_text())
+        total += (now - last) % span
+        last = now
+        return total / 1e6
+
+    return read
+
+
+def _gpu(device: torch.device) -> Iterator[JouleCounter]:
+    """Find the counter of a GPU; needs NVIDIA's library (``pip install 'attnbench[energy]'``)."""
+    with suppress(ImportError):
+        import pynvml
+
+        with suppress(pynvml.NVMLError):
+            pynvml.nvmlInit()
+            uuid = torch.cuda.get_device_properties(device).uuid
+            handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
+            pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)  # older cards have none
+            yield lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1e3
+
+
+# Timing with warm-up, several repeats, a monotonic clock and a synchronised device.
+
+
+Workload = Callable[[], object]
+"""Repeatable work to be timed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speed:
+    """Times of the repeats of some work, and how much work one repeat is."""
+
+    sentences: int
+    """Sentences per repeat."""
+    tokens: int
+    """Tokens per repeat; for decoding the target tokens, end of sentence included."""
+    seconds: list[float]
+    """Seconds of each repeat."""
+    cpu_shares: list[float] = field(default_factory=list)
+    """Share of the processor in each repeat, see ``CpuMeter``; empty if it was not measured."""
+
+    @property
+    def cpu_share(self) -> float | None:
+        """Median share of the processor over the repeats."""
+        return statistics.median(self.cpu_shares) if self.cpu_shares else None
+
+    @property
+    def sentences_per_s(self) -> float:
+        """Median sentences per second over the repeats."""
+        return self.sentences / statistics.median(self.seconds)
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Median tokens per second over the repeats."""
+        return self.tokens / statistics.median(self.seconds)
+
+
+class TimedRepeat(NamedTuple):
+    """Cost of one repeat of some work."""
+
+    seconds: float
+    joules: float | None
+    """Energy of processor and GPU; None where it cannot be read."""
+    peak_memory_bytes: int | None
+    """What the work needed on a GPU beyond the tensors that were there before it.
+
+    None on a processor: its process keeps freed memory for speed, so that its peak is that of all works.
+    """
+    cpu_share: float
+    """Share of the processor, see ``CpuMeter``."""
+
+
+def time_in_turn(
+    works: Sequence[Workload],
+    device: torch.device,
+    *,
+    repeats: int,
+    warm_ups: Sequence[Workload] | None = None,
+) -> Iterator[tuple[int, TimedRepeat]]:
+    """Warm each workload up, then run all of them in turn, ``repeats`` times.
+
+    The workloads take turns so that a change in the speed of the machine affects all of them alike.
+
+    Args:
+        works: what to time.
+        device: where it runs.
+        repeats: timed repeats of each workload.
+        warm_ups: work that warms up; by default each workload itself, once.
+
+    Yields:
+        The index in ``works`` and the cost of each timed repeat.
+    """
+    for work in works if warm_ups is None else warm_ups:
+        work()
+    energy, processor = EnergyMeter(device), CpuMeter()
+    for _ in range(repeats):
+        for index, work in enumerate(works):
+            before = _restart_gpu_peak(device)
+            energy.take()
+            processor.take()
+            seconds = timed(work, device)
+            share = processor.take()
+            peak = None if before is None else peak_memory_bytes(device) - before
+            yield index, TimedRepeat(seconds, energy.take(), peak, share)
+
+
+def _restart_gpu_peak(device: torch.device) -> int | None:
+    """Restart the measurement of a GPU's peak; return the bytes in use, None on a processor."""
+    if device.type != "cuda":
+        return None
+    reset_peak_memory(device)
+    return gpu_memory_in_use(device)
+
+
+def best_of(work: Workload, device: torch.device, *, repeats: int = 1, seconds: float = 0.0) -> float:
+    """Time the fastest of several runs of ``work``, after one to warm up.
+
+    It takes the minimum, not the median, because every disturbance makes a run slower.
+
+    Args:
+        work: what to time.
+        device: where it runs.
+        repeats: timed runs at least.
+        seconds: time that the timed runs take together at least.
+    """
+    work()
+    times: list[float] = []
+    while len(times) < repeats or sum(times) < seconds:
+        times.append(timed(work, device))
+    return min(times)
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Compute the value below which ``share`` (0 to 1) of the values lie, interpolated."""
+    return float(np.quantile(values, share))
+
+
+def timed(work: Workload, device: torch.device) -> float:
+    """Measure the seconds of one run of ``work``; wait for the accelerator before and after it."""
+    synchronize(device)
+    start = time.perf_counter()
+    work()
+    synchronize(device)
+    return time.perf_counter() - start
+
+
+# Peak FLOP/s of devices: by their data sheets, for MFU, and of a measured matrix product, for
+# ``doctor``.
+
+
+MATRIX_SIZE = {"cpu": 1024, "cuda": 8192}
+"""Side of the square matrices multiplied, by device type: large enough to keep it busy."""
+PEAK_TFLOPS: dict[str, dict[str, float]] = {
+    r"B200": {"bf16": 2250, "fp32": 75},  # HGX B200: 4.5 PFLOP/s with sparsity; 75
+    r"GH200 .*": {"bf16": 989, "fp32": 67},  # GH200 Grace Hopper Superchip: 1,979 with sparsity; 67
+    r"H200": {"bf16": 989, "fp32": 67},  # H200 SXM: 1,979 with sparsity; 67
+    r"H200 NVL": {"bf16": 835.5, "fp32": 60},  # H200 NVL: 1,671 with sparsity; 60
+    r"H100 80GB HBM3": {"bf16": 989, "fp32": 67},  # H100 SXM: 1,979 with sparsity; 67
+    r"H100 PCIe": {"bf16": 756, "fp32": 51},  # H100 PCIe: 1,513 with sparsity; 51
+    r"H100 NVL": {"bf16": 835.5, "fp32": 60},  # H100 NVL: 1,671 with sparsity; 60
+    r"A100[- ].*": {"bf16": 312, "fp32": 19.5},  # A100 40GB and 80GB, SXM and PCIe: 312; 19.5
+    r"L40S": {"bf16": 362, "fp32": 91.6},  # L40S: 362.05; 91.6
+    r"L4": {"bf16": 121, "fp32": 30.3},  # L4: 242 with sparsity; 30.3
+    r"A10G": {"bf16": 70, "fp32": 35},  # A10G (made for AWS): 70; 35
+    r"A10": {"bf16": 125, "fp32": 31.2},  # A10: 125; 31.2
+    r"GeForce RTX 4090": {"bf16": 165, "fp32": 82.6},  # Ada whitepaper, fp32 accumulation: 165.2; 82.6
+}
+"""Peaks without sparsity in NVIDIA's data sheets, by a pattern of the card's whole name after "NVIDIA".
+
+bf16 is that of the tensor cores, fp32 that of the other cores, since torch keeps products of fp32 matrices
+off the tensor cores. A slice of a card (MIG) has no data sheet.
+"""
+
+
+def peak_flops(name: str, precision: str) -> float | None:
+    """Look up the peak that model FLOPs utilisation (MFU) is relative to.
+
+    Args:
+        name: the device's name, as by ``device_name``.
+        precision: precision of training.
+
+    Returns:
+        FLOP/s; None for processors, slices of a card (MIG) and unknown cards, which have no MFU.
+    """
+    card = name.removeprefix("NVIDIA ")
+    if " MIG " in card:
+        return None
+    for pattern, peaks in PEAK_TFLOPS.items():
+        if re.fullmatch(pattern, card) and precision in peaks:
+            return 1e12 * peaks[precision]
+    return None
+
+
+def matmul_flops_per_s(device: torch.device, precision: str, seconds: float = 0.3) -> float:
+    """Measure the operations per second of a square matrix product: its fastest run within ``seconds``."""
+    size = MATRIX_SIZE[device.type]
+    dtype = DTYPES[precision]
+    left, right = (
+        torch.randn(size, size, generator=torch.Generator().manual_seed(0)).to(device, dtype) for _ in "ab"
+    )
+    return float(2 * size**3 / best_of(lambda: left @ right, device, seconds=seconds))

@@ -1,0 +1,499 @@
+"""Batches, and the stream of training batches: a function of (split, token budget, seed, epoch) alone."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from data.encode import EncodedSplit, Ints, Sequences
+from data.files import json_bytes, parse_json, read_bytes, write_atomically
+from data.sampling import SampledSplit
+from data.symbols import BOS, EOS, PAD
+from data.text import hash_texts
+
+# Sentence pairs as padded tensors; the only place where padding and its masks are made.
+#
+# Shapes: B pairs; S and T the longest source and target of the batch, EOS or BOS included.
+# Masks are bool, True = a real token. Padding is always on the right.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Pairs to train on or to score; ``src`` and ``tgt_out`` end in EOS, ``tgt_in`` begins with BOS."""
+
+    src: Tensor
+    """Source ids with EOS, (B, S), int64."""
+    src_mask: Tensor
+    """True at real tokens of ``src``, EOS included, (B, S), bool."""
+    tgt_in: Tensor
+    """Decoder input: BOS and the target ids, (B, T), int64."""
+    tgt_out: Tensor
+    """Ids to predict: the target ids and EOS, (B, T), int64."""
+    tgt_mask: Tensor
+    """True at real tokens of ``tgt_in`` and of ``tgt_out``, whose lengths are equal, (B, T), bool."""
+    rows: Tensor
+    """Index of each pair in its split of the corpus, from 0, (B,), int64; always on the CPU."""
+    src_lengths: Tensor
+    """Number of real tokens of each source, EOS included, (B,), int64; always on the CPU, where recurrent
+    encoders need it: to read it from a mask on a GPU would wait for all work queued there."""
+    src_tokens: int
+    """Number of source tokens, without EOS and padding."""
+    tgt_tokens: int
+    """Number of target tokens to predict: with EOS, without padding."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """Copy ids and masks to another device.
+
+        Args:
+            device: the device, such as "cuda"; the copy to a GPU is one transfer, which nothing waits for.
+        """
+        device = torch.device(device)
+        parts = {name: getattr(self, name) for name in ("src", "tgt_in", "tgt_out", "src_mask", "tgt_mask")}
+        if device.type == "cuda" and not self.src.is_cuda:
+            moved = _copy_together(list(parts.values()), device, pin_memory=True)
+        else:
+            moved = [part.to(device) for part in parts.values()]
+        tensors: dict[str, Any] = dict(zip(parts, moved, strict=True))
+        return replace(self, **tensors)
+
+
+def _copy_together(tensors: Sequence[Tensor], device: torch.device, *, pin_memory: bool) -> list[Tensor]:
+    """Copy tensors of the CPU to a device as one block of bytes; those with the largest entries come first.
+
+    Args:
+        tensors: at least one tensor.
+        device: where to.
+        pin_memory: assemble the block in page-locked memory, from which a GPU copies while both work.
+    """
+    parts = [tensor.contiguous().view(-1).view(torch.uint8) for tensor in tensors]
+    sizes = [part.numel() for part in parts]
+    block = torch.empty(sum(sizes), dtype=torch.uint8, pin_memory=pin_memory)
+    moved = torch.cat(parts, out=block).to(device, non_blocking=True).split_with_sizes(sizes)
+    return [part.view(old.dtype).view(old.shape) for part, old in zip(moved, tensors, strict=True)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlobalBatch:
+    """The pairs of one update, as far as this process computes on them, in parts that fit its memory."""
+
+    parts: tuple[Batch, ...]
+    """This process's share of the pairs: one batch, or several if gradients are accumulated; may be empty."""
+    src_tokens: int
+    """Number of source tokens of all processes, without EOS and padding."""
+    tgt_tokens: int
+    """Number of target tokens to predict of all processes: with EOS, without padding."""
+
+    def to(self, device: torch.device | str) -> "GlobalBatch":
+        """Copy the parts to another device, as ``Batch.to`` does."""
+        return replace(self, parts=tuple(part.to(device) for part in self.parts))
+
+
+def make_batch(split: EncodedSplit, indices: Ints) -> Batch:
+    """Build the batch of some pairs of a split.
+
+    Args:
+        split: the encoded pairs.
+        indices: positions of the pairs in ``split``, (B,); the batch keeps their order.
+
+    Returns:
+        The batch, on the CPU; its ``rows`` are the indices in the corpus, not those in ``split``.
+    """
+    src, tgt = split.src.take(indices), split.tgt.take(indices)
+    src_ids, src_mask = padded(src, last=EOS)
+    tgt_out, tgt_mask = padded(tgt, last=EOS)
+    tgt_in, _ = padded(tgt, first=BOS)
+    return Batch(
+        src=torch.from_numpy(src_ids),
+        src_mask=torch.from_numpy(src_mask),
+        tgt_in=torch.from_numpy(tgt_in),
+        tgt_out=torch.from_numpy(tgt_out),
+        tgt_mask=torch.from_numpy(tgt_mask),
+        rows=torch.from_numpy(split.rows[indices]),
+        src_lengths=torch.from_numpy(src.lengths + 1),
+        src_tokens=len(src.flat),
+        tgt_tokens=len(tgt.flat) + len(indices),
+    )
+
+
+def make_source_batch(sentences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """Pad sources that are to be translated.
+
+    Args:
+        sentences: ids per sentence, without EOS.
+
+    Returns:
+        The ids with EOS, (B, S), int64, and their mask, (B, S), bool, True = a real token.
+    """
+    ids, mask = padded(Sequences.of(sentences), last=EOS)
+    return torch.from_numpy(ids), torch.from_numpy(mask)
+
+
+def padded(
+    sequences: Sequences, *, first: int | None = None, last: int | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Pad sequences on the right to the longest of them.
+
+    Args:
+        sequences: B sequences of ids.
+        first: id to put before each sequence; None puts none.
+        last: id to put after each sequence; None puts none.
+
+    Returns:
+        The ids and the mask (True = a real token), both (B, length).
+    """
+    before, after = int(first is not None), int(last is not None)
+    lengths = sequences.lengths[:, None] + before + after  # (B, 1)
+    positions = np.arange(lengths.max(initial=0))  # (length,)
+    ids = np.full((len(lengths), len(positions)), PAD, dtype=np.int64)
+    mask = positions < lengths
+    ids[(positions >= before) & (positions < lengths - after)] = sequences.flat
+    if first is not None:
+        ids[:, 0] = first
+    if last is not None:
+        np.put_along_axis(ids, lengths - 1, last, axis=1)
+    return ids, mask
+
+
+# A hash that takes long to compute, kept in a file beside the data that it depends on.
+
+
+MAX_BYTES = 10_000
+"""Size that no such file reaches."""
+
+
+def kept_hash(
+    folder: Path, key: Mapping[str, str | int], compute: Callable[[], str], *, keep: bool = True
+) -> str:
+    """Return the hash that an earlier call has kept for the same key, or compute and keep it.
+
+    A file that is damaged or has another key is replaced; nothing is kept where ``folder`` cannot be written.
+
+    Args:
+        folder: an existing folder.
+        key: all that the hash depends on.
+        compute: computes the hash.
+        keep: False if nothing may be written.
+    """
+    path = folder / f"batches-{hash_texts([json_bytes(key).decode()])[:16]}.json"
+    with suppress(OSError, ValueError, TypeError):
+        content = dict(parse_json(read_bytes(path, max_bytes=MAX_BYTES)))
+        value = content.pop("sha256", None)
+        if content == key and isinstance(value, str):
+            return value
+    value = compute()
+    if keep:
+        with suppress(OSError):
+            write_atomically(path, json_bytes({**key, "sha256": value}))
+    return value
+
+
+# The stream of training batches, a function of (split, sampling, token budget, seed, epoch) alone.
+#
+# Token counts include EOS: a batch of n pairs takes n x (its longest target + 1) target positions.
+
+
+SOURCE_FILES = [
+    Path(__file__).with_name(f"{name}.py")
+    for name in (
+        "loader",
+        "batch",
+        "encoded_split",
+        "sequences",
+        "stored_sequences",
+        "sampled_split",
+        "subword_sampling",
+        "subwords",
+        "symbols",
+    )
+]
+"""The code that the batches depend on."""
+SRC_BUDGET_FACTOR = 1.5
+"""Source budget over target budget of a batch: thousands of long sources have short targets."""
+
+
+class BatchStream:
+    """Batches of pairs of similar length, in an order that is drawn again for each epoch.
+
+    Args:
+        split: the encoded pairs, the same or sampled for each epoch.
+        batch_tokens: upper bound on the target positions of a batch, EOS and padding included. The bound on
+            its source positions is ``SRC_BUDGET_FACTOR`` times as large, so that training memory is bounded;
+            a pair whose source alone is longer is a batch by itself (``max_tokens`` drops such pairs).
+        seed: seed of the order, together with the number of the epoch.
+
+    Raises:
+        ValueError: ``batch_tokens`` is smaller than the longest target with EOS, or than the longest that
+            sampling allows.
+    """
+
+    def __init__(self, split: EncodedSplit | SampledSplit, *, batch_tokens: int, seed: int) -> None:
+        self._sampled = split if isinstance(split, SampledSplit) else None
+        self._split = split.split if isinstance(split, SampledSplit) else split
+        longest = 1 + (self._sampled.max_tokens if self._sampled else int(self._split.tgt_lengths.max()))
+        if batch_tokens < longest:
+            limit = ", as long as sampling may make it" if self._sampled else ""
+            raise ValueError(
+                f"batch_tokens ({batch_tokens}) must hold the longest target "
+                f"({longest} tokens with EOS{limit}); raise it, or drop long pairs by max_tokens"
+            )
+        self.batch_tokens, self._src_tokens = batch_tokens, int(SRC_BUDGET_FACTOR * batch_tokens)
+        self.seed = seed
+        self._last_plan: tuple[int | None, list[Ints]] = (None, [])
+        self._token_counts: dict[int, Ints] = {}
+
+    def with_seed(self, seed: int) -> "BatchStream":
+        """Return the stream of the same pairs with another seed, which also has other samples."""
+        split = self._sampled.with_seed(seed) if self._sampled else self._split
+        return BatchStream(split, batch_tokens=self.batch_tokens, seed=seed)
+
+    def split(self, epoch: int) -> EncodedSplit:
+        """Return the pairs as they are in an epoch: the same in each, unless they are sampled."""
+        return self._sampled.epoch(epoch) if self._sampled else self._split
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether the pairs are segmented anew for each epoch, which takes long."""
+        return self._sampled is not None
+
+    def request(self, epoch: int) -> None:
+        """Let other processes prepare an epoch that takes long to prepare; they stay until ``close``."""
+        if self._sampled:
+            self._sampled.request(epoch)
+
+    def close(self) -> None:
+        """End the processes of ``request``, if there are any."""
+        if self._sampled:
+            self._sampled.close()
+
+    def plan(self, epoch: int) -> list[Ints]:
+        """Divide the pairs of the split into batches.
+
+        The last plan is cached: that of the first epoch is needed three times, for its number of batches,
+        its hash and training.
+
+        Args:
+            epoch: number of the epoch.
+
+        Returns:
+            Per batch the positions of its pairs in the split; every pair is in exactly one batch.
+        """
+        if self._last_plan[0] != epoch:
+            self._last_plan = (None, [])  # frees its memory before the next plan is made
+            self._last_plan = (epoch, self._plan(epoch))
+        return self._last_plan[1]
+
+    def _plan(self, epoch: int) -> list[Ints]:
+        generator = np.random.default_rng([self.seed, epoch])
+        split = self.split(epoch)
+        tgt_tokens = _rounded_up(np.arange(int(split.tgt_lengths.max()) + 2, dtype=np.int32))
+        tgt_tokens = np.minimum(tgt_tokens, self.batch_tokens)[split.tgt_lengths + 1]
+        groups = np.flatnonzero(np.bincount(tgt_tokens))
+        # Pairs of equal (rounded) target length form a group. Groups are sorted by source length, ascending
+        # and descending in turn, so that a batch across two groups also holds similar sources. Epochs differ
+        # in the contents of their batches, not in order alone: the direction of a group alternates between
+        # epochs, ties are broken at random, and a first batch of random size moves all later cuts.
+        src_order = generator.random(len(tgt_tokens))
+        src_order += split.src_lengths
+        parts = []
+        for number, tokens in reversed(list(enumerate(groups))):
+            indices = np.flatnonzero(tgt_tokens == tokens)
+            sign = 1 if (number + epoch) % 2 else -1
+            parts.append(indices[np.argsort(sign * src_order[indices], kind="stable")])
+        order = np.concatenate(parts)
+        first = int(generator.integers(1, self.batch_tokens // int(tgt_tokens[order[0]]), endpoint=True))
+        sides = (tgt_tokens, self.batch_tokens), (split.src_lengths + 1, self._src_tokens)
+        batches = [*_cut(order[:first], *sides), *_cut(order[first:], *sides)]
+        return [batches[i] for i in generator.permutation(len(batches))]
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """Stream the batches of an epoch.
+
+        Args:
+            epoch: number of the epoch.
+            start: number of the first batch to build, from 0; earlier ones are skipped without being built.
+
+        Returns:
+            The batches, on the CPU.
+        """
+        split = self.split(epoch)
+        for indices in self.plan(epoch)[start:]:
+            yield make_batch(split, indices)
+
+    def global_batches(
+        self, epoch: int, start: int = 0, *, rank: int = 0, processes: int = 1, accumulate: int = 1
+    ) -> Iterator[GlobalBatch]:
+        """Stream the share of one process of every batch of an epoch.
+
+        The batches are those of ``epoch``, whatever the number of processes: the parts of all processes
+        together are the batch.
+
+        Args:
+            epoch: number of the epoch.
+            start: number of the first batch, from 0.
+            rank: number of the process, from 0.
+            processes: number of processes.
+            accumulate: number of parts that each process's share is divided into.
+        """
+        split = self.split(epoch)
+        src, tgt = split.src_lengths, split.tgt_lengths
+        for indices in self.plan(epoch)[start:]:
+            shares = deal((src[indices] + tgt[indices]), processes * accumulate)
+            mine = [indices[share] for share in shares[rank::processes] if len(share)]
+            yield GlobalBatch(
+                parts=tuple(make_batch(split, rows) for rows in mine),
+                src_tokens=int(src[indices].sum()),
+                tgt_tokens=int(tgt[indices].sum()) + len(indices),
+            )
+
+    def token_counts(self, epoch: int) -> Ints:
+        """Count the tokens of the batches of an epoch; the counts of every epoch asked for are kept.
+
+        Args:
+            epoch: number of the epoch.
+
+        Returns:
+            The number of source tokens without EOS, and that of target tokens with EOS, (batches, 2).
+        """
+        if epoch not in self._token_counts:
+            plan, split = self.plan(epoch), self.split(epoch)
+            src, tgt = split.src_lengths, split.tgt_lengths + 1
+            counts = [(int(src[indices].sum()), int(tgt[indices].sum())) for indices in plan]
+            self._token_counts[epoch] = np.array(counts)
+        return self._token_counts[epoch]
+
+    def must_draw(self, epoch: int) -> bool:
+        """Return whether ``token_counts`` would have to draw samples for an epoch."""
+        return self.is_sampled and epoch not in self._token_counts
+
+    def stream_hash(self, epoch: int = 1) -> str:
+        """Compute the sha256 over all ids of an epoch's batches, padding and order included.
+
+        Args:
+            epoch: number of the epoch.
+        """
+        digest = hashlib.sha256()
+        for batch in self.epoch(epoch):
+            for ids in (batch.src, batch.tgt_in, batch.tgt_out):
+                digest.update(repr(tuple(ids.shape)).encode())
+                digest.update(ids.numpy().tobytes())
+        return digest.hexdigest()
+
+    def kept_hash(self, epoch: int = 1, *, known: str | None = None, keep: bool = True) -> str:
+        """Return ``stream_hash``; it is computed once and kept beside the files of the encoded split.
+
+        It is computed again when anything changes that it depends on: the arrays, the arguments of the
+        stream, the code, or the version of NumPy, whose generators may change with it, or where text is
+        sampled that of SentencePiece.
+
+        Args:
+            epoch: number of the epoch.
+            known: the hash, if it has been computed already.
+            keep: False if nothing may be written.
+        """
+
+        def compute() -> str:
+            return known or self.stream_hash(epoch)
+
+        if self._split.folder is None:
+            return compute()
+        key: dict[str, str | int] = {
+            "arrays": self._split.content_hash,
+            "batch_tokens": self.batch_tokens,
+            "seed": self.seed,
+            "epoch": epoch,
+            "numpy": np.__version__,
+            "code": hash_texts(path.read_text("utf-8") for path in SOURCE_FILES),
+        }
+        if self._sampled:
+            key["sampling"] = self._sampled.settings
+        return kept_hash(self._split.folder, key, compute, keep=keep)
+
+    def padding(self, epoch: int = 1) -> tuple[float, float]:
+        """Compute the share of positions that are padding, from 0 to 1.
+
+        Args:
+            epoch: number of the epoch.
+
+        Returns:
+            The share in the target, and that in source and target together.
+        """
+        plan, split = self.plan(epoch), self.split(epoch)
+        src, tgt = split.src_lengths + 1, split.tgt_lengths + 1
+        src_positions = sum(len(indices) * int(src[indices].max()) for indices in plan)
+        tgt_positions = sum(len(indices) * int(tgt[indices].max()) for indices in plan)
+        total = 1 - (src.sum() + tgt.sum()) / (src_positions + tgt_positions)
+        return float(1 - tgt.sum() / tgt_positions), float(total)
+
+
+def deal(lengths: Ints, shares: int) -> list[Ints]:
+    """Divide pairs into shares of about equal length: dealt from the longest on, to and fro.
+
+    Args:
+        lengths: length of each pair, (N,).
+        shares: number of shares.
+
+    Returns:
+        Per share the positions of its pairs, ascending; every position is in exactly one share. Shares are
+        empty if there are fewer pairs.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    turn, seat = np.divmod(np.arange(len(order)), shares)
+    owner = np.where(turn % 2, shares - 1 - seat, seat)
+    return [np.sort(order[owner == share]) for share in range(shares)]
+
+
+def decode_batches(split_or_lengths: EncodedSplit | Ints, batch_tokens: int) -> list[Ints]:
+    """Group sources for search, the longest first.
+
+    Args:
+        split_or_lengths: an encoded split, or source lengths without EOS, (N,).
+        batch_tokens: upper bound on the source positions of a group, EOS and padding included. A longer
+            source is a group of its own, because every source must be translated.
+
+    Returns:
+        Per group the positions of its sources.
+    """
+    if isinstance(split_or_lengths, EncodedSplit):
+        lengths = split_or_lengths.src_lengths
+    else:
+        lengths = np.asarray(split_or_lengths)
+    return _cut(np.argsort(-lengths, kind="stable"), (lengths + 1, batch_tokens))
+
+
+def _rounded_up(lengths: Ints) -> Ints:
+    """Round lengths from 25 on up by at most 4%: a little target padding saves more source padding."""
+    steps = 1 + lengths // 25
+    return -(-lengths // steps) * steps
+
+
+def _cut(order: Ints, *sides: tuple[Ints, int]) -> list[Ints]:
+    """Cut ordered pairs into consecutive groups that respect the budget of each side.
+
+    Args:
+        order: positions of the pairs, those with the longest first side first.
+        sides: (tokens per pair, budget in positions) per side; the first side bounds the size of a group.
+
+    Returns:
+        Groups of one pair, or of as many as fit every budget when padded to the longest.
+    """
+    edges = [0]
+    while (start := edges[-1]) < len(order):
+        tokens, first_budget = sides[0]
+        indices = order[start : start + max(1, first_budget // int(tokens[order[start]]))]
+        counts = np.arange(1, len(indices) + 1)
+        sizes_that_fit = (
+            int(np.sum(np.maximum.accumulate(side[indices]) * counts <= budget)) for side, budget in sides
+        )
+        edges.append(start + max(1, min(sizes_that_fit)))
+    return [order[start:end] for start, end in pairwise(edges)]

@@ -1,1 +1,0 @@
-"""Download named corpora: mirrors, resume, published hashes."""

@@ -1,0 +1,495 @@
+"""Preparation of a corpus folder from raw pairs in two passes: label each pair, then write the kept ones."""
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
+from itertools import chain, compress, islice
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from data.files import PAIRS_PER_CALL, ProgressCallback, described, ensure_unchanged, new_folder, no_progress
+from data.formats import PairBlock, Source
+from data.parallel import available_cores, map_blocks
+from data.split import (
+    DROPPED,
+    HASH_BYTES,
+    SPLITS,
+    TRAIN,
+    Hashes,
+    Labels,
+    Mask,
+    assign_splits,
+    hash_all,
+    hash_array,
+    hash_text,
+    held_out_size,
+    is_repeat,
+    normalise,
+    normalise_all,
+    pair_hashes,
+)
+from data.text import BROKEN, BUFFER, count_words, display_name, open_text, unspaced
+
+# Rules for dropping pairs of a raw corpus; the manifest counts the dropped pairs by rule.
+
+
+EMPTY = "empty"
+BROKEN_TEXT = "broken"
+COPY = "copy"
+MAX_WORDS = "max_words"
+MAX_RATIO = "max_ratio"
+DUPLICATE = "duplicate"
+OVERLAP = "overlap"
+REASONS = (EMPTY, BROKEN_TEXT, COPY, MAX_WORDS, MAX_RATIO, DUPLICATE, OVERLAP)
+"""Names of the rules, in the order in which they are applied."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filters:
+    """Settings of the rules; pairs with a blank side are always dropped.
+
+    Raises:
+        ValueError: a limit is out of range.
+    """
+
+    max_words: int = 0
+    """Drop pairs with more words than this on either side; 0: no limit."""
+    max_ratio: float = 0.0
+    """Drop pairs with more words on one side than this many times those of the other; 0: no limit."""
+    drop_copies: bool = False
+    """Drop pairs whose target equals the source."""
+    drop_broken: bool = False
+    """Drop pairs with control characters, U+FFFD or bytes that are not UTF-8 (else an error)."""
+    drop_duplicates: bool = False
+    """Of pairs that are equal after ``normalise`` on both sides, keep only the first."""
+    drop_overlap: bool = False
+    """Drop training pairs whose source or target, normalised, occurs in a given valid or test set."""
+
+    def __post_init__(self) -> None:
+        """Reject limits that would drop everything."""
+        if self.max_words < 0:
+            raise ValueError(f"max_words must be at least 0, found {self.max_words}")
+        if self.max_ratio and not self.max_ratio >= 1:
+            raise ValueError(f"max_ratio must be 0 or at least 1, found {self.max_ratio:g}")
+
+    def drop_reason(self, src: str, tgt: str) -> str:
+        """Apply the rules that need no other pair.
+
+        Args:
+            src: source text, cleaned by ``clean``.
+            tgt: target text, likewise.
+
+        Returns:
+            The first of ``REASONS`` that applies; empty if the pair is kept.
+        """
+        if not src or not tgt:
+            return EMPTY
+        if self.drop_broken and (BROKEN.search(src) or BROKEN.search(tgt)):
+            return BROKEN_TEXT
+        if self.drop_copies and src == tgt:
+            return COPY
+        if self.max_words or self.max_ratio:
+            shorter, longer = sorted((count_words(src), count_words(tgt)))
+            if 0 < self.max_words < longer:
+                return MAX_WORDS
+            if self.max_ratio and longer > self.max_ratio * shorter:
+                return MAX_RATIO
+        return ""
+
+    def drop_reasons(self, src: Sequence[str], tgt: Sequence[str]) -> list[str]:
+        """Apply ``drop_reason`` to each pair."""
+        has_rules = self.max_words or self.max_ratio or self.drop_copies or self.drop_broken
+        if not has_rules and all(src) and all(tgt):
+            return [""] * len(src)
+        return list(map(self.drop_reason, src, tgt))
+
+
+def clean_all(lines: Sequence[str]) -> list[str]:
+    """Apply ``clean`` to each line."""
+    if "\ufeff" in "".join(lines):
+        return list(map(clean, lines))
+    return [line.strip() for line in lines]
+
+
+def clean(text: str) -> str:
+    """Remove white space at both ends, and byte order marks, which joined files have in the middle."""
+    return text.replace("\ufeff", "").strip()
+
+
+# Examination of a block of raw pairs: the part of the first pass that needs no other pair.
+
+
+class BlockFindings(NamedTuple):
+    """Findings on the N pairs of a block."""
+
+    kept: bytes
+    """1 per pair that no rule drops, else 0, (N,)."""
+    dropped: Counter[str]
+    """Number of dropped pairs by rule."""
+    src_hashes: bytes
+    """``hash_text`` of each source, cleaned and normalised; zeros where the pair is dropped."""
+    tgt_hashes: bytes
+    """Likewise of each target."""
+    words: set[str]
+    """Words of the kept pairs, normalised; empty if they were not asked for."""
+    words_before_unspaced: set[str] | None
+    """Those before the first pair with Chinese characters or kana; None if there is none."""
+
+
+def examine_blocks(filters: Filters, request: tuple[list[PairBlock], bool]) -> list[BlockFindings]:
+    """Apply the filters that need no other pair, and hash the texts.
+
+    Args:
+        filters: the rules.
+        request: several blocks of pairs as read, and whether words are asked for.
+    """
+    blocks, with_words = request
+    return [_examine(filters, block, with_words) for block in blocks]
+
+
+def _examine(filters: Filters, block: PairBlock, with_words: bool) -> BlockFindings:
+    src, tgt = map(clean_all, block)
+    reasons = filters.drop_reasons(src, tgt)
+    kept = [not reason for reason in reasons]
+    left, right = (normalise_all(list(compress(lines, kept))) for lines in (src, tgt))
+    words, before = _words(left, right) if with_words else (set[str](), None)
+    return BlockFindings(
+        kept=bytes(kept),
+        dropped=Counter(filter(None, reasons)),
+        src_hashes=_spread(hash_all(left), kept),
+        tgt_hashes=_spread(hash_all(right), kept),
+        words=words,
+        words_before_unspaced=before,
+    )
+
+
+def _spread(hashes: Sequence[bytes], kept: Sequence[bool]) -> bytes:
+    """Join hashes, with zeros where a pair is dropped."""
+    if len(hashes) == len(kept):
+        return b"".join(hashes)
+    zero, remaining = bytes(HASH_BYTES), iter(hashes)
+    return b"".join(next(remaining) if is_kept else zero for is_kept in kept)
+
+
+def _words(src: Sequence[str], tgt: Sequence[str]) -> tuple[set[str], set[str] | None]:
+    """Collect the words of all pairs, and those before the first unspaced one."""
+    both = list(zip(src, tgt, strict=True))
+    first = next((row for row, (left, right) in enumerate(both) if unspaced(left) or unspaced(right)), None)
+    before = None if first is None else _distinct(src[:first], tgt[:first])
+    return _distinct(src, tgt), before
+
+
+def _distinct(src: Sequence[str], tgt: Sequence[str]) -> set[str]:
+    return set(" ".join([*src, *tgt]).split())
+
+
+# First pass over a raw corpus: apply the filters and assign each remaining pair to a split.
+
+
+BLOCKS_PER_REQUEST = 16
+"""Blocks of some hundred pairs that are examined by a process at a time."""
+MAX_DISTINCT_WORDS = 50_000
+"""Distinct words are counted up to this number, which is enough to choose a vocabulary."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparationPlan:
+    """Input files of ``prepare_corpus``, and how to filter and divide their pairs."""
+
+    sources: Sequence[Source]
+    """The corpus to divide, or the training set if ``fixed_splits`` has the others; read in this order."""
+    langs: tuple[str, str]
+    """Source and target language, which are the suffixes of the files written."""
+    filters: Filters = field(default_factory=Filters)
+    """Rules for dropping pairs."""
+    fixed_splits: Mapping[str, Source] = field(default_factory=dict)
+    """Existing valid and test sets by name, to be copied unchanged; empty: divide ``sources``."""
+    valid: int | None = None
+    """Number of pairs of valid; None: a tenth of the corpus, at most 1,000."""
+    test: int | None = None
+    """Number of pairs of test, likewise."""
+    seed: int = 1
+    """Seed of the draw of valid and test."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstPass:
+    """Results of the first pass."""
+
+    labels: Labels
+    """The split of each pair of the sources, or DROPPED, (N,)."""
+    dropped: Mapping[str, int]
+    """Number of dropped pairs for each of ``REASONS``."""
+    distinct_words: int
+    """Distinct words of both sides after normalisation, at most ``MAX_DISTINCT_WORDS``.
+
+    Repeated and overlapping pairs are included, since they are found only afterwards.
+    """
+    unspaced: bool
+    """Whether there are Chinese characters or kana, which are written without spaces."""
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Number of pairs of each split that has any, without the plan's fixed splits."""
+        counts = np.bincount(self.labels, minlength=len(SPLITS))
+        return {name: int(counts[label]) for label, name in enumerate(SPLITS) if counts[label]}
+
+
+def run_first_pass(
+    plan: PreparationPlan, progress: ProgressCallback = no_progress, *, workers: int | None = None
+) -> FirstPass:
+    """Read all pairs once and label each; memory holds 17 bytes per pair and no text.
+
+    Args:
+        plan: files and settings.
+        progress: called with the number of pairs read.
+        workers: number of processes that examine the pairs; None: one per core for a large corpus. See
+            ``map_blocks``. The result does not depend on it.
+
+    Raises:
+        OSError: a file cannot be read.
+        ValueError: a line breaks the format, or too few pairs are left.
+    """
+    src, tgt, kept = bytearray(), bytearray(), bytearray()
+    dropped = Counter(dict.fromkeys(REASONS, 0))
+    words: set[str] = set()
+    without_spaces = False
+    groups = _grouped(blocks(plan.sources, plan.filters))
+    requests = ((group, len(words) < MAX_DISTINCT_WORDS) for group in groups)
+    results = map_blocks(partial(examine_blocks, plan.filters), requests, workers=workers)
+    progress("reading", 0, None)
+    for found in chain.from_iterable(results):
+        report_pairs(lambda done: progress("reading", done, None), len(kept), len(found.kept))
+        kept += found.kept
+        src += found.src_hashes
+        tgt += found.tgt_hashes
+        dropped.update(found.dropped)
+        if len(words) < MAX_DISTINCT_WORDS:
+            before = found.words_before_unspaced
+            without_spaces = without_spaces or (
+                before is not None and len(words | before) < MAX_DISTINCT_WORDS
+            )
+            words |= found.words
+    mask = np.frombuffer(kept, dtype=np.bool_).copy()
+    return FirstPass(
+        labels=_assign_labels(plan, hash_array(src), hash_array(tgt), mask, dropped),
+        dropped=dict(dropped),
+        distinct_words=min(len(words), MAX_DISTINCT_WORDS),
+        unspaced=without_spaces,
+    )
+
+
+def blocks(sources: Sequence[Source], filters: Filters) -> Iterator[PairBlock]:
+    """Stream the pairs of all sources in order, as they are in the files."""
+    for source in sources:
+        yield from source.blocks(keep_broken=filters.drop_broken)
+
+
+def _grouped(found: Iterator[PairBlock]) -> Iterator[list[PairBlock]]:
+    """Divide blocks into groups of ``BLOCKS_PER_REQUEST``."""
+    while group := list(islice(found, BLOCKS_PER_REQUEST)):
+        yield group
+
+
+def report_pairs(report: Callable[[int], None], before: int, new: int) -> None:
+    """Report each multiple of ``PAIRS_PER_CALL`` that ``new`` pairs after ``before`` ones have reached."""
+    for step in range(before // PAIRS_PER_CALL + 1, (before + new) // PAIRS_PER_CALL + 1):
+        report(step * PAIRS_PER_CALL)
+
+
+def _assign_labels(
+    plan: PreparationPlan, src: Hashes, tgt: Hashes, kept: Mask, dropped: Counter[str]
+) -> Labels:
+    """Apply the filters that need the whole corpus, then divide; updates ``kept`` and ``dropped``."""
+    rows = np.flatnonzero(kept)
+    if plan.filters.drop_duplicates:
+        duplicates = rows[is_repeat(pair_hashes(src[rows], tgt[rows]))]
+        kept[duplicates] = False
+        dropped[DUPLICATE] = len(duplicates)
+    if plan.filters.drop_overlap:
+        overlapping = kept & _in_fixed_splits(plan, src, tgt)
+        kept &= ~overlapping
+        dropped[OVERLAP] = int(overlapping.sum())
+    count = int(kept.sum())
+    if not count:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in dropped.items() if count)
+        raise ValueError(f"no pair is left of {len(kept):,}: {reasons}; loosen these rules")
+    if plan.fixed_splits:
+        return np.where(kept, TRAIN, DROPPED).astype(np.uint8)
+    valid, test = held_out_size(plan.valid, count), held_out_size(plan.test, count)
+    return assign_splits(src, tgt, kept, valid=valid, test=test, seed=plan.seed)
+
+
+def _in_fixed_splits(plan: PreparationPlan, src: Hashes, tgt: Hashes) -> Mask:
+    """Return True at the pairs whose source or target occurs in a fixed split, (N,)."""
+    fixed_src, fixed_tgt = bytearray(), bytearray()
+    for source in plan.fixed_splits.values():
+        for pair in source.rows():
+            fixed_src += hash_text(normalise(clean(pair.src)))
+            fixed_tgt += hash_text(normalise(clean(pair.tgt)))
+    overlapping: Mask = np.isin(src, hash_array(fixed_src)) | np.isin(tgt, hash_array(fixed_tgt))
+    return overlapping
+
+
+MANIFEST = "manifest.json"
+EXPERIMENT_FILE = "experiment.toml"
+FORMAT = 1
+"""Version of the manifest's format; raise it when a field changes its meaning."""
+
+Starter = Callable[[FirstPass, Mapping[str, int]], str]
+"""Composes the text of ``experiment.toml`` from the first pass and the number of pairs per split."""
+
+
+def prepare_corpus(
+    plan: PreparationPlan,
+    out: str | Path,
+    starter: Starter | None = None,
+    *,
+    progress: ProgressCallback = no_progress,
+    workers: int | None = None,
+) -> dict[str, Any]:
+    """Filter and divide the pairs of ``plan`` into a new folder; the same plan gives the same bytes.
+
+    Args:
+        plan: files and settings.
+        out: the new folder; it must be empty if it exists. It appears only when it is complete.
+        starter: composes ``experiment.toml``; None: no such file.
+        progress: shows how many pairs have been read and written.
+        workers: number of processes that examine the pairs; see ``run_first_pass``.
+
+    Returns:
+        The manifest, also written to ``out``: settings, number of pairs dropped by each rule and kept in each
+        split, bytes and sha256 of all files read and written.
+
+    Raises:
+        OSError: a file cannot be read or written, or ``out`` is not empty.
+        ValueError: a line breaks the format, too few pairs are left, a fixed split has a blank side, or a
+            file changed while it was read.
+    """
+    with new_folder(Path(out)) as folder:
+        spool = folder / "spool"
+        local = replace(plan, sources=[_spool_streams(source, spool) for source in plan.sources])
+        with ensure_unchanged(*_paths(local)):
+            found = run_first_pass(local, progress, workers=workers)
+            _write_divided(local, found.labels, folder, progress)
+            fixed_sizes = {
+                name: _copy_fixed_split(name, source, plan.langs, folder)
+                for name, source in plan.fixed_splits.items()
+            }
+            inputs = _describe(_paths(local))
+        shutil.rmtree(spool, ignore_errors=True)
+        outputs = sorted(folder.iterdir())
+        manifest = {
+            **summary(plan, found),
+            "splits": found.sizes | fixed_sizes,
+            "inputs": [
+                {"path": display_name(path), **entry}
+                for path, entry in zip(_paths(plan), inputs, strict=True)
+            ],
+            "outputs": dict(zip([path.name for path in outputs], _describe(outputs), strict=True)),
+        }
+        (folder / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", "utf-8")
+        if starter is not None:
+            (folder / EXPERIMENT_FILE).write_text(starter(found, manifest["splits"]), "utf-8")
+    return manifest
+
+
+def summary(plan: PreparationPlan, first_pass: FirstPass) -> dict[str, Any]:
+    """Return the entries of the manifest that are known after the first pass: settings, numbers of pairs."""
+    return {
+        "format": FORMAT,
+        "languages": list(plan.langs),
+        "settings": {"seed": plan.seed, "valid": plan.valid, "test": plan.test, **asdict(plan.filters)},
+        "read": len(first_pass.labels),
+        "dropped": dict(first_pass.dropped),
+        "splits": first_pass.sizes,
+    }
+
+
+def _paths(plan: PreparationPlan) -> list[Path]:
+    """List all files that a plan reads."""
+    return [path for source in (*plan.sources, *plan.fixed_splits.values()) for path in source.paths]
+
+
+def _describe(paths: Sequence[Path]) -> list[dict[str, int | str]]:
+    """Apply ``described`` to each file, to several at a time."""
+    with ThreadPoolExecutor(available_cores()) as threads:
+        return list(threads.map(described, paths))
+
+
+def _spool_streams(source: Source, spool: Path) -> Source:
+    """Copy to ``spool`` what can be read only once (standard input, pipes), and point the source there."""
+    copies = {}
+    for each in fields(source):
+        path = getattr(source, each.name)
+        if isinstance(path, Path) and not path.is_file():
+            spool.mkdir(exist_ok=True)
+            copies[each.name] = spool / f"{len(list(spool.iterdir()))}-standard-input"
+            with open_text(path) as stream, copies[each.name].open("xb") as file:
+                shutil.copyfileobj(stream, file, BUFFER)
+    return replace(source, **copies)  # type: ignore[arg-type]  # only its own fields that are paths
+
+
+def _write_divided(plan: PreparationPlan, labels: Labels, folder: Path, progress: ProgressCallback) -> None:
+    """Write each kept pair to the files of its split."""
+
+    def report(done: int) -> None:
+        progress("writing", done, len(labels))
+
+    with ExitStack() as stack:
+        files = {
+            label: [
+                stack.enter_context((folder / f"{split}.{lang}").open("wb", BUFFER)) for lang in plan.langs
+            ]
+            for label, split in enumerate(SPLITS)
+            if (labels == label).any()
+        }
+        done, end = 0, 0
+        report(done)
+        for block in blocks(plan.sources, plan.filters):
+            end += len(block[0])
+            if end > len(labels):
+                break
+            _write_block([clean_all(lines) for lines in block], labels[done:end], files)
+            report_pairs(report, done, end - done)
+            done = end
+        if end != len(labels):
+            raise ValueError(f"{_paths(plan)[0]}: has another number of pairs than when it was read first")
+
+
+def _write_block(block: Sequence[list[str]], labels: Labels, files: Mapping[int, Sequence[BinaryIO]]) -> None:
+    """Write the pairs of a block to the files of their splits.
+
+    Args:
+        block: the sources and the targets, cleaned.
+        labels: the split of each pair, (N,).
+        files: the two files of each split.
+    """
+    for label in np.flatnonzero(np.bincount(labels)):
+        if label != DROPPED:
+            chosen = (labels == label).tolist()
+            for file, lines in zip(files[int(label)], block, strict=True):
+                file.write("\n".join([*compress(lines, chosen), ""]).encode())
+
+
+def _copy_fixed_split(name: str, source: Source, langs: tuple[str, str], folder: Path) -> int:
+    """Copy a fixed valid or test set line by line; returns its number of pairs."""
+    with (folder / f"{name}.{langs[0]}").open("wb") as src, (folder / f"{name}.{langs[1]}").open("wb") as tgt:
+        count = 0
+        for pair in source.rows():
+            if not (clean(pair.src) and clean(pair.tgt)):
+                raise ValueError(
+                    f"{display_name(source.paths[0])}, line {pair.number}: a side of this pair is blank, "
+                    f"and a given {name} set is never filtered; remove the pair from both files"
+                )
+            src.write(f"{pair.src}\n".encode())
+            tgt.write(f"{pair.tgt}\n".encode())
+            count += 1
+    return count

@@ -1,1 +1,0 @@
-"""Turn a raw parallel corpus into a checked folder of train, valid and test files."""

@@ -1,1 +1,0 @@
-"""Text files: reading, writing, compression and formats of parallel text."""
