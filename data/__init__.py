@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from data.checks import check_corpus
     from data.corpus import Corpus, Pairs, embedded_corpus, read_corpus, read_pairs
     from data.encode import EncodedSplit, encode_split
-    from data.fetch import fetch, list_corpora, named_corpus
     from data.grammar.contrasts import Contrast, contrastive_pairs
+    from data.named import fetch, list_corpora, named_corpus
     from data.prepare import Filters, PreparationPlan, prepare_corpus
     from data.sampling import SampledSplit
     from data.sources import find_sources, folder_sources
@@ -35,14 +35,14 @@ _MODULES = {
     "contrastive_pairs": "data.grammar.contrasts",
     "embedded_corpus": "data.corpus",
     "encode_split": "data.encode",
-    "fetch": "data.fetch",
+    "fetch": "data.named",
     "find_sources": "data.sources",
     "folder_sources": "data.sources",
-    "list_corpora": "data.fetch",
+    "list_corpora": "data.named",
     "load_pair": "data.vocabulary",
     "make_batch": "data.batches",
     "make_source_batch": "data.batches",
-    "named_corpus": "data.fetch",
+    "named_corpus": "data.named",
     "prepare_corpus": "data.prepare",
     "read_corpus": "data.corpus",
     "read_pairs": "data.corpus",

@@ -205,17 +205,7 @@ def kept_hash(
 
 SOURCE_FILES = [
     Path(__file__).with_name(f"{name}.py")
-    for name in (
-        "loader",
-        "batch",
-        "encoded_split",
-        "sequences",
-        "stored_sequences",
-        "sampled_split",
-        "subword_sampling",
-        "subwords",
-        "symbols",
-    )
+    for name in ("batches", "encode", "sampling", "subwords", "symbols")
 ]
 """The code that the batches depend on."""
 SRC_BUDGET_FACTOR = 1.5

@@ -158,8 +158,8 @@ class WordVocabulary(CountedVocabulary):
     """Vocabulary of the words and punctuation characters that ``data.vocabulary`` finds."""
 
     kind = "words"
-    tokenize_words = staticmethod(tokenize_words)
-    detokenize_words = staticmethod(detokenize_words)
+    tokenize = staticmethod(tokenize_words)
+    detokenize = staticmethod(detokenize_words)
     label = staticmethod(surface_form)
 
     @property

@@ -166,7 +166,7 @@ def prepare(
 
 def _resolve_name(files: list[Path], langs: str, root: Path) -> list[Path]:
     """Return ``files``, or the folder of the named corpus if they are the name of one."""
-    from data.fetch import CORPORA, downloaded_folder
+    from data.named import CORPORA, downloaded_folder
     from data.sources import parse_languages
 
     if len(files) != 1 or str(files[0]) not in CORPORA or files[0].exists():

@@ -7,7 +7,7 @@ from typing import Any
 from compare.system.log import Reporter
 from data.checks import BROKEN, QUANTILES, CorpusCheck, Finding, SplitCheck
 from data.download import Remote
-from data.fetch import CORPORA, fetch, named_corpus
+from data.named import CORPORA, fetch, named_corpus
 from data.named_corpora import NamedCorpus
 
 # Text output of ``data check`` and ``data prepare``.

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from compare.studies.registry import StudyReport
 from compare.studies.study import Claim, Settings
+from compare.studies.study_report import StudyReport
 
 QUICK = Settings(seed=1, quick=True, runs=None)
 

@@ -11,7 +11,7 @@ from compare.cli import main
 from compare.report.corpus import entries
 from compare.system.log import INTERVAL_S, Reporter
 from data.corpus import read_corpus
-from data.fetch import CORPORA
+from data.named import CORPORA
 from tests.kits.cli import Refusal
 from tests.kits.http_server import Server, status
 from tests.kits.named_corpora import lines, stand_in

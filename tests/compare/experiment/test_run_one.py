@@ -134,7 +134,7 @@ def test_the_version_follows_the_sources(tmp_path: Path, monkeypatch: pytest.Mon
     assert source_version.__wrapped__() == versions[0]
     (tmp_path / "transformer" / "model.py").write_text("")
     versions.append(source_version.__wrapped__())
-    (tmp_path / "data" / "words.py").rename(tmp_path / "data" / "word.py")
+    (tmp_path / "data" / "symbols.py").rename(tmp_path / "data" / "symbol.py")
     versions.append(source_version.__wrapped__())
     assert len(set(versions)) == 3
 

@@ -17,11 +17,11 @@ from torch import nn
 
 from compare.benchmark.measurement import fit_power_law
 from compare.results.text import markdown_table
-from compare.studies import STUDIES, registry
+from compare.studies import STUDIES, registry, study_report
 from compare.studies import figures as measurement
-from compare.studies import registry as study_report
-from compare.studies.registry import REFERENCES, bibliography, run_study
+from compare.studies.registry import run_study
 from compare.studies.study import at_least, at_most, between, near
+from compare.studies.study_report import REFERENCES, bibliography
 from tests.kits.studies import rows
 
 EXACT = ["scaling", "order", "distance", "reversal", "linearity", "norm", "warmup"]

@@ -17,9 +17,9 @@ from compare.studies import (
     head_roles,
     heads_average,
     positions,
+    study_report,
     warmup,
 )
-from compare.studies import registry as study_report
 from compare.studies.study import StudyResult, at_least, at_most
 from compare.studies.tasks import (
     PLAIN,

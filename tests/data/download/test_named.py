@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.corpus import read_corpus
-from data.fetch import CORPORA, MANIFEST, fetch
+from data.named import CORPORA, MANIFEST, fetch
 from data.named_corpora import Side, every_23rd, held_out, segments, tagged_lines
 from tests.kits.http_server import Server, plain
 from tests.kits.named_corpora import lines, sgm, stand_in, tags
