@@ -32,11 +32,8 @@ if TYPE_CHECKING:
     from compare.decoding.sampling import Sampling
     from compare.decoding.search import generate
     from compare.decoding.translator import Translation, Translator
-    from compare.experiment.converge import measure_convergence, plan_convergence
-    from compare.experiment.convergence_file import Convergence
     from compare.experiment.dry_run import dry_run, estimate_experiment
     from compare.experiment.ensemble import run_ensemble
-    from compare.experiment.extend import extend_experiment, plan_extension
     from compare.experiment.fit import fit
     from compare.experiment.launch.side_by_side import SideBySide
     from compare.experiment.launch.slurm import SlurmArray
@@ -84,7 +81,6 @@ if TYPE_CHECKING:
 _MODULES = {
     "BenchPlan": "compare.benchmark.candidate",
     "ContrastAccuracy": "compare.experiment.likelihood",
-    "Convergence": "compare.experiment.convergence_file",
     "EnsembleResult": "compare.results.records",
     "Experiment": "compare.config.sections",
     "Export": "compare.integrations.export",
@@ -133,8 +129,6 @@ _MODULES = {
     "draw_attention": "compare.report.attention_plots",
     "draw_figure": "compare.report.figures",
     "draw_plots": "compare.report.views",
-    "extend_experiment": "compare.experiment.extend",
-    "plan_extension": "compare.experiment.extend",
     "dry_run": "compare.experiment.dry_run",
     "estimate_experiment": "compare.experiment.dry_run",
     "generate": "compare.decoding.search",
@@ -153,11 +147,9 @@ _MODULES = {
     "load_table": "compare.report.table",
     "measure_alignment": "compare.analysis.alignment",
     "measure_contrasts": "compare.experiment.likelihood",
-    "measure_convergence": "compare.experiment.converge",
     "measure_growth": "compare.benchmark.benchmark",
     "parse_slurm": "compare.experiment.launch.slurm_options",
     "parse_space": "compare.experiment.tune.space",
-    "plan_convergence": "compare.experiment.converge",
     "plan_trials": "compare.experiment.tune.search",
     "planned_timings": "compare.benchmark.benchmark",
     "publish_experiment": "compare.experiment.publish",
@@ -195,17 +187,12 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "__version__",
     "load_experiment",
     "resolve_models",
-    "extend_experiment",
-    "plan_extension",
     "dry_run",
     "estimate_experiment",
     "run_experiment",
     "SideBySide",
     "SlurmArray",
     "parse_slurm",
-    "measure_convergence",
-    "plan_convergence",
-    "Convergence",
     "track_metrics",
     "check_experiment",
     "publish_experiment",

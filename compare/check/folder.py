@@ -1,4 +1,4 @@
-"""Check of the files of an experiment: other runs, ensembles, convergence, and what is not checked."""
+"""Check of the files of an experiment: other runs, ensembles, and what is not checked."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,9 +13,6 @@ from compare.check.run_data import CheckedRun, ComparedValue, Gap
 from compare.config.run import settings_hash, shared_settings
 from compare.config.sections import run_name
 from compare.decoding.length_penalty import length_penalties
-from compare.experiment.converge import LONGER, ended_longer_runs, recompute_convergence
-from compare.experiment.convergence_file import NAME as CONVERGENCE
-from compare.experiment.convergence_file import Convergence, read_convergence
 from compare.experiment.tune.trial_log import TRIALS
 from compare.report.views import render_views
 from compare.results.records import (
@@ -28,10 +25,8 @@ from compare.results.records import (
     read_selection,
 )
 from compare.results.result import Result
-from compare.results.run_folder import RunFolder
 from compare.scoring.score import all_metrics, score_texts
-from compare.training.metrics_log import read_metrics
-from compare.training.serialization import CHECKPOINTS, METRICS, STATE, WEIGHTS
+from compare.training.serialization import CHECKPOINTS, STATE, WEIGHTS
 from data.files import hash_file, read_bytes
 from data.text import hash_decompressed, hash_texts, plain_or_gzip, read_lines
 
@@ -289,58 +284,6 @@ def _check_search(
     yield ComparedValue(context, "length_normalization", result.length_normalization, penalty.normalization)
 
 
-# Check of convergence.json: the gains of longer training against the logs of the runs and longer runs.
-
-
-def check_convergence(folder: Path, stored: Sequence[str] = ()) -> Iterator[ComparedValue | Gap]:
-    """Compare every entry of convergence.json with the logs, and every longer run with the entries.
-
-    Without the longer runs, an entry is compared with the log of the run itself.
-
-    Args:
-        folder: the folder of the experiment.
-        stored: names of runs whose settings cannot be read.
-    """
-    try:
-        entries = read_convergence(folder)
-    except ValueError as error:
-        yield ComparedValue(CONVERGENCE, "content", "readable", str(error))
-        return
-    has_longer = (folder / LONGER).is_dir()
-    if entries and not has_longer:
-        yield Gap("the gains of longer training, whose runs are not here", CONVERGENCE)
-    for name, recorded in entries.items():
-        if name in stored:
-            yield Gap("the gain of longer training of a run whose plug-in is not here", name)
-            continue
-        try:
-            if has_longer:
-                recomputed = recompute_convergence(folder, name, recorded.factor)
-                yield ComparedValue(CONVERGENCE, name, recorded, recomputed or "no such longer run")
-            else:
-                yield from _check_given(folder / name, recorded)
-        except (ValueError, OSError) as error:
-            yield ComparedValue(CONVERGENCE, name, recorded, str(error))
-    for name in ended_longer_runs(folder):
-        recorded_name = name if name in entries else "no gain"
-        yield ComparedValue(CONVERGENCE, f"{name}, trained longer", recorded_name, name)
-
-
-def _check_given(folder: Path, entry: Convergence) -> Iterator[ComparedValue]:
-    """Compare what an entry repeats of the run that was then trained longer."""
-    given = RunFolder.read(folder)
-    final = next((line for line in read_metrics(given.metrics) if line["kind"] == "final"), {})
-    repeated = {
-        "label": given.run.label,
-        "seed": given.run.train.seed,
-        "updates": final.get("update"),
-        "bleu": final.get("bleu"),
-        "config_hash": given.config_hash,
-    }
-    for name, value in repeated.items():
-        yield ComparedValue(CONVERGENCE, f"{name} of {folder.name}", getattr(entry, name), value)
-
-
 # Lines about what a check does not cover.
 
 
@@ -386,8 +329,7 @@ def files_not_read(folder: Path, runs: Sequence[CheckedRun], stored: Sequence[st
         runs: the runs that are checked.
         stored: names of those of which only hashes are.
     """
-    read = {folder / name for name in (REGISTRY, SOURCES, CONVERGENCE, *VIEWS)}
-    read |= {folder / LONGER / name / METRICS for name in ended_longer_runs(folder)}
+    read = {folder / name for name in (REGISTRY, SOURCES, *VIEWS)}
     of_ensembles = (ENSEMBLE, SELECTION, ".hyp", ".hyp.gz")
     read |= {path for path in (folder / FOLDER).glob("*/*") if path.name.endswith(of_ensembles)}
     for run in runs:

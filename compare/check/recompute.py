@@ -17,7 +17,6 @@ from compare.check.figures import (
 )
 from compare.check.folder import (
     REGISTRY,
-    check_convergence,
     check_copies,
     check_ensembles,
     check_registry,
@@ -104,7 +103,6 @@ def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = ""
         present = [result.run for result in results if result in begun or result.status != "unfinished"]
         findings += check_registry(registry, runs, present)
         findings += check_sources(folder, runs)
-        findings += check_convergence(folder, stored)
         if not stored:  # a table shows every run
             findings += check_tables(folder, results)
         findings += check_ensembles(folder, runs, begun)

@@ -228,76 +228,7 @@ def _seeds(text: str) -> list[int]:
     return seeds
 
 
-# Commands that go on from finished runs, and studies: converge, extend, study, ensemble.
-
-
-@app.command()
-def converge(
-    folder: Annotated[Path, typer.Argument(help="A finished experiment.")],
-    factor: Annotated[float, typer.Option(help="Train with this many times the updates.")] = 1.5,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs; train nothing.")] = False,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-) -> int:
-    """Measure what longer training would gain.
-
-    The lowest seed of each model is trained again with more updates, in FOLDER/longer, and compared on the
-    validation set; no test set is decoded. Tables and report then tell which models were still improving
-    when they stopped. The same command again continues.
-
-    Example: attnbench converge runs/demo
-    """
-    from compare.experiment.converge import measure_convergence, plan_convergence
-    from compare.report.conditions import render_convergence
-    from compare.report.views import refresh_views
-    from compare.system.log import Reporter, show_messages
-
-    show_messages(quiet=quiet)
-    planned = plan_convergence(folder, factor=factor)
-    if dry_run:
-        names = [run.name for run in planned]
-        print_visible(json.dumps(names) if as_json else "\n".join(names))
-        return 0
-    measured = measure_convergence(folder, Reporter(quiet=quiet), factor=factor)
-    refresh_views(folder)
-    print_visible(render_convergence(measured, as_json=as_json), flush=True)
-    return 0 if len(measured) == len(planned) else 1
-
-
-@app.command()
-def extend(
-    folder: Annotated[Path, typer.Argument(help="A finished experiment.")],
-    updates: Annotated[int, typer.Option(help="Updates of the whole training, more than so far.")],
-    jobs: Annotated[
-        str, typer.Option(help="Runs at a time: a number, or auto: one per GPU, or per two cores.")
-    ] = "1",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs; train nothing.")] = False,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-) -> int:
-    """Train all runs of an experiment further.
-
-    The rows become those of the longer budget: what was made from the former last weights is removed, and
-    made again. Runs are refused whose learning rate depended on the number of updates (linear, cosine). The
-    same command again continues.
-
-    Example: attnbench extend runs/mine --updates 8000
-    """
-    from compare.experiment.extend import extend_experiment, plan_extension
-    from compare.report.table import render_table
-    from compare.report.views import write_views
-    from compare.system.log import Reporter, show_messages
-
-    show_messages(quiet=quiet)
-    launcher = choose_launcher(jobs, "")
-    if dry_run:
-        names = [run.name for run in plan_extension(folder, updates)]
-        print_visible(json.dumps(names) if as_json else "\n".join(names))
-        return 0
-    results = extend_experiment(folder, updates, Reporter(quiet=quiet), launcher=launcher)
-    print_visible(render_table(results, "json" if as_json else "markdown"), end="", flush=True)
-    write_views(folder)
-    return 0 if all(result.status == "done" for result in results) else 1
+# The commands study and ensemble.
 
 
 @app.command()

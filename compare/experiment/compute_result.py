@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from compare.config.sections import BudgetConfig
-from compare.experiment.convergence_file import read_convergence
 from compare.experiment.prepare import PreparedData
 from compare.experiment.task import task_of
 from compare.experiment.timing import Figures, log_speed, speed_figures
@@ -52,7 +51,7 @@ def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
     return {
         **figures,
         **budget_figures(folder.run.budget, figures),
-        **convergence_figures(folder, metrics),
+        "stopped_by": _end_of_training(folder, metrics),
         "width_multiple": folder.run.model.width_multiple(),
     }
 
@@ -65,18 +64,10 @@ def budget_figures(budget: BudgetConfig, figures: Figures) -> Figures:
     return {"budget": budget.match, "budget_off": figures[spent[budget.match]] / budget.amount - 1}
 
 
-def convergence_figures(folder: RunFolder, lines: Sequence[Mapping[str, Any]]) -> Figures:
-    """Tell what ended training, and what longer training gains where ``attnbench converge`` measured it."""
+def _end_of_training(folder: RunFolder, lines: Sequence[Mapping[str, Any]]) -> str:
+    """Return what ended training: "updates" or "patience"."""
     final = next(line for line in lines if line["kind"] == "final")
-    all_updates = final["update"] >= folder.run.train.max_updates
-    longer = read_convergence(folder.folder.parent).get(folder.name)
-    if longer and (longer.config_hash != folder.config_hash or final.get("bleu") is None):
-        longer = None  # an entry of other settings, or a log without BLEU, tells nothing about this run
-    return {
-        "stopped_by": "updates" if all_updates else "patience",
-        "longer_gain": longer.longer_bleu - final["bleu"] if longer else None,
-        "longer_factor": longer.factor if longer else None,
-    }
+    return "updates" if final["update"] >= folder.run.train.max_updates else "patience"
 
 
 def size_figures(folder: RunFolder, architecture: Architecture, vocabulary_sizes: Sequence[int]) -> Figures:

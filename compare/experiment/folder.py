@@ -24,12 +24,6 @@ from data.vocabulary import load_pair
 # The folder of an experiment: experiment.json, its run folders, and the refusal of others' folders.
 
 
-EXTENSION = "extension"
-"""Key of experiment.json: the updates of an extension that has begun to change the folder (see extend.py)."""
-EXTENDED = "extended"
-"""Key of experiment.json: the updates from which each run was last extended, by name."""
-
-
 @contextmanager
 def locked_for_setup(folder: Path) -> Iterator[None]:
     """Lock the folder of an experiment while data are prepared in it.
@@ -96,25 +90,18 @@ def _other_settings(folder: Path, difference: str) -> ValueError:
     )
 
 
-def open_registry(folder: Path, prepared: PreparedData, *, extending: bool = False) -> dict[str, Any]:
+def open_registry(folder: Path, prepared: PreparedData) -> dict[str, Any]:
     """Read experiment.json, or create its initial content; reject a folder begun with other data.
 
     Args:
         folder: the folder of the experiment.
         prepared: the data.
-        extending: accept a folder that an extension has begun to change.
     """
     path = folder / "experiment.json"
     data = {"data_hash": prepared.corpus.content_hash, "vocabulary_hash": prepared.vocabularies.content_hash}
     if not path.is_file():
         return {"runs": [], **data}
     registry = read_registry(path)
-    if EXTENSION in registry and not extending:
-        updates = registry[EXTENSION]
-        raise ValueError(
-            f"{folder}: an extension to {updates} updates was stopped while it changed the settings: "
-            f"attnbench extend {folder} --updates {updates} continues it"
-        )
     for key, value in data.items():
         if (old := registry.get(key)) != value:
             raise ValueError(

@@ -5,22 +5,19 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from compare.config.run import Run, find_difference, find_model_difference, runs_to_toml
 from compare.config.toml import SCHEMA, toml_assignments
-from compare.experiment.convergence_file import NAME as CONVERGENCE
-from compare.experiment.convergence_file import read_convergence, to_json
-from compare.experiment.folder import EXTENDED
 from compare.experiment.task import task_of
 from compare.experiment.tune.description import DESCRIPTION
 from compare.experiment.tune.trial_log import TRIALS
 from compare.results.records import ENSEMBLE, SELECTION, EnsembleResult, read_ensemble, write_ensemble
 from compare.results.records import FOLDER as ENSEMBLES
 from compare.results.run_folder import MASKS, RunFolder
-from compare.results.store import Result, extended_from, read_registry, read_result, read_results
+from compare.results.store import Result, read_registry, read_result, read_results
 from compare.results.text import escape_markdown
 from compare.system.plugins import code_version
 from compare.training.serialization import CHECKPOINTS
@@ -217,9 +214,6 @@ def merge_registries(folder: Path, kept: Sequence[RunFolder], added: Sequence[Ru
     for key in old.keys() & new.keys():
         if isinstance(old[key], dict) and isinstance(new[key], dict):
             merged[key] = {**old[key], **new[key]}
-    if EXTENDED in merged:
-        extended = {run.name: extended_from(run.folder) for run in (*kept, *added)}
-        merged[EXTENDED] = {name: updates for name, updates in extended.items() if updates is not None}
     if asked:
         merged["asked_seeds"] = {label: sorted(seeds) for label, seeds in asked.items()}
     return merged
@@ -287,7 +281,7 @@ def publish_experiment(
     Raises:
         OSError: a file cannot be read or written, or ``out`` is not empty.
         ValueError: no runs, a run that has not ended or has no translations, a file that has changed since
-            its result was recorded, a damaged convergence.json, no search in ``tuning``, something other than
+            its result was recorded, no search in ``tuning``, something other than
             published results in ``out``, or, with ``add``, results of another experiment.
     """
     folder, out = Path(folder), Path(out)
@@ -306,7 +300,6 @@ def publish_experiment(
     everything = [*(read_result(run.folder) for run in kept), *results]
     missing = [each for each in left_out if each.run not in {run.name for run in kept}]
     texts = _describe_experiment(registry, out.resolve().name, everything, [*kept, *begun], missing)
-    texts |= _convergence({out: kept, folder: begun})
     ensembles = _find_ensembles(folder, {run.name for run in begun})
     search = _search_files(folder, None if tuning is None else Path(tuning))
     if add and not search:
@@ -360,23 +353,6 @@ def _describe_experiment(
         EXPERIMENT: without_path(f"schema = {SCHEMA}\n\n{runs_to_toml(list(models.values()))}", corpus),
         "README.md": source_note(name, results, runs, corpus, [each.run for each in left_out]),
     }
-
-
-def _convergence(runs: Mapping[Path, Sequence[RunFolder]]) -> dict[str, str]:
-    """Return convergence.json, by name, with the hashes of the published settings; {} where there is none.
-
-    Args:
-        runs: by the folder of their experiment, those that are published; entries of others are left out.
-    """
-    entries = {}
-    for folder, published in runs.items():
-        measured = read_convergence(folder) if published else {}
-        for run in published:
-            if (entry := measured.get(run.name)) is not None:
-                is_current = entry.config_hash == run.config_hash
-                config_hash = _hash(published_config(run)) if is_current else entry.config_hash
-                entries[run.name] = dataclasses.replace(entry, config_hash=config_hash)
-    return {CONVERGENCE: to_json(entries)} if entries else {}
 
 
 def _search_files(folder: Path, tuning: Path | None) -> list[Path]:

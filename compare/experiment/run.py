@@ -42,7 +42,6 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import (
     Result,
     check_output_folder,
-    extended_from,
     read_result,
     read_results,
     save_result,
@@ -78,7 +77,6 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Resul
         seed=run.train.seed,
         status="unfinished",
         batch_tokens=run.train.batch_tokens,
-        extended_from=extended_from(folder.folder),
         init_hash=run.train.init_hash,
         accumulate=run.train.accumulate if run.train.accumulate > 1 else None,
         **task_of(run).search_settings(run),

@@ -86,7 +86,6 @@ KINDS = {
     ),
     "selection": Kind((f"run/{RUN}/selection.json",), damage_json, ("translate",), ("check", "report")),
     "speed": Kind((f"run/{RUN}/speed.json",), damage_json, ("check",)),
-    "convergence": Kind(("run/convergence.json",), damage_json, ("converge",), ("check",)),
     "vocabulary": Kind((f"run/{RUN}/vocabulary.json",), damage_json, ("translate",), ("check", "report")),
     "weights": Kind(
         (f"run/{RUN}/checkpoints/final.safetensors",),
@@ -110,7 +109,6 @@ def commands(folder: Path) -> dict[str, list[str]]:
         "resume": ["run", toml, "-q", "--out", stopped],
         "rescore": ["run", toml, "-q", "--out", stopped],
         "translate": ["translate", str(folder / "run" / RUN)],
-        "converge": ["converge", out, "-q"],
         "check": ["check", out, "-q"],
         "table": ["table", out],
         "wide": ["table", out, "--shape", "wide"],

@@ -1,13 +1,11 @@
-"""What a forger does to timings, choices of length penalties and gains of longer training."""
+"""What a forger does to timings and choices of length penalties."""
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from compare import add_run_scores
-from compare.results.run_folder import RunFolder
 from tests.kits.forgery import edit_json, edit_text
 from tests.kits.tamper_actions import OTHER, RUN
 
@@ -42,20 +40,6 @@ def keep_fastest_of_fewer(folder: Path) -> None:
     """Keep the fastest repeat of training of one model, and ask for fewer repeats in one of its configs."""
     edit_text(folder / RUN / "config.toml", "repeats = 2", "repeats = 1")
     timings(keep_fastest, RUN, OTHER)(folder)
-
-
-def claim_convergence(folder: Path) -> None:
-    """Write a small gain of longer training, without longer runs."""
-    entry = {"label": "luong", "seed": 1, "factor": 1.5, "updates": 120, "longer_updates": 180}
-    gain = {"bleu": 30.0, "longer_bleu": 30.0, "gain": 0.0}
-    content = {RUN: {**entry, **gain, "config_hash": RunFolder.read(folder / RUN).config_hash}}
-    (folder / "convergence.json").write_text(json.dumps(content))
-
-
-def hide_convergence(folder: Path) -> None:
-    """Leave a longer run without its gain."""
-    shutil.copytree(folder / RUN, folder / "longer" / RUN)
-    (folder / "longer" / RUN / "result.json").unlink()
 
 
 def claim_score(folder: Path) -> None:

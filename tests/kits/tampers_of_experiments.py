@@ -16,9 +16,7 @@ from tests.kits.tamper_actions import (
     take_out,
 )
 from tests.kits.tamper_measurements import (
-    claim_convergence,
     halve_times,
-    hide_convergence,
     inflate_tokens,
     keep_fastest,
     keep_fastest_of_fewer,
@@ -56,18 +54,6 @@ TAMPERS_OF_EXPERIMENTS = (
         timings(lambda content: content["session"].update(decode_precision="bf16"), RUN, OTHER),
         "lstm-seed1: speed.json: decode_precision, as in other runs: recorded fp32, found bf16",
         figures=True,
-    ),
-    # The gains of longer training.
-    Tamper(
-        "a gain of longer training without longer runs",
-        claim_convergence,
-        "convergence.json: bleu of luong-seed1: recorded …, found …",
-        figures=True,
-    ),
-    Tamper(
-        "a longer run without its gain",
-        hide_convergence,
-        "convergence.json: luong-seed1, trained longer: recorded no gain, found luong-seed1",
     ),
     # The runs, and the files of the experiment.
     Tamper(

@@ -24,7 +24,6 @@ IMPORTS = [
     "compare.benchmark.benchmark",
     "compare.check.recompute",
     "compare.cli",
-    "compare.experiment.converge",
     "compare.experiment.publish",
     "compare.experiment.run",
     "compare.experiment.tune.search",
@@ -90,7 +89,7 @@ def make_commands(inputs: Path, finished: Path) -> dict[str, Command]:
 
     Args:
         inputs: the folder of ``write_inputs``.
-        finished: the finished experiment that ``report``, ``converge`` and ``publish`` read; made later.
+        finished: the finished experiment that ``report`` and ``publish`` read; made later.
     """
     config, corpus = str(inputs / "tiny.toml"), [str(inputs / "corpus" / f"train.{x}") for x in ("en", "de")]
 
@@ -129,13 +128,6 @@ def make_commands(inputs: Path, finished: Path) -> dict[str, Command]:
             resumes=True,
             within=0.8,
             has_children=True,
-        ),
-        Command(
-            name="converge",
-            arguments=lambda folder: ["converge", str(folder / OUT), "-q"],
-            set_up=copy_finished,
-            resumes=True,
-            within=0.1,
         ),
         Command(name="prepare", arguments=prepare),
         Command(name="prepare-into", arguments=prepare, set_up=make_empty, undoes=True),

@@ -21,11 +21,10 @@ from tests.reliability.processes import share
 from tests.reliability.series import KILLS, OUT, Series, Table
 
 SHARES = {
-    "run": 0.2,
+    "run": 0.3,
     "run --jobs 2": 0.05,
     "tune": 0.1,
     "tune --jobs 2": 0.05,
-    "converge": 0.1,
     "prepare": 0.16,
     "publish": 0.04,
     "prepare-into": 0.16,

@@ -20,7 +20,6 @@ from compare.analysis.comparison import (
 from compare.analysis.finished_experiment import FinishedExperiment
 from compare.analysis.intervals import ScoredTestSet, match_runs
 from compare.analysis.tables import Row, Table
-from compare.experiment.convergence_file import STILL_IMPROVING
 from compare.report.html.parts import Cell, ColumnHeading, HtmlTable, html_table, signed
 from compare.report.loaded_experiment import LoadedExperiment
 from compare.report.table import render_table
@@ -265,33 +264,11 @@ def columns_of(
     columns += [
         report_column(column, rows)
         for column in COLUMNS.values()
-        if column.group is not Group.IDENTITY
-        and column.shown is not Shown.NEVER
-        and column.name != "longer_gain"  # part of the next column
-        and _is_known(column, rows)
+        if column.group is not Group.IDENTITY and column.shown is not Shown.NEVER and _is_known(column, rows)
     ]
-    if translated:  # what a model would gain is measured in BLEU
-        columns.append(_still_improving())
     if any(result.status != "done" for result in loaded.rows):
         columns.append(report_column(COLUMNS["status"], rows).shown_if(True))
     return columns
-
-
-def _still_improving() -> ReportColumn:
-    """Return the column that says whether a model was still improving when it stopped."""
-    hint = (
-        f"whether further updates gain at least {STILL_IMPROVING} validation BLEU, and how much, on one seed "
-        "(attnbench converge)"
-    )
-
-    def cell(row: Row) -> Cell:
-        gain, factor = row.get("longer_gain"), row.get("longer_factor")
-        if gain is None or factor is None:
-            return Cell(text="no (patience)" if row.get("stopped_by") == "patience" else "not measured")
-        answer = "yes" if gain >= STILL_IMPROVING else "no"
-        return Cell(text=f"{answer}, {gain:+.1f} ({factor:g}x updates)".replace("-", "−"), order=gain)
-
-    return ReportColumn(ColumnHeading(text="still improving", hint=hint), cell)
 
 
 def _is_known(column: Column, rows: Sequence[Row]) -> bool:

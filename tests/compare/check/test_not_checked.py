@@ -12,7 +12,6 @@ from compare import publish_experiment
 from compare.check.recompute import check_experiment
 from compare.check.run_data import ComparedValue
 from compare.cli import main
-from compare.experiment.convergence_file import Convergence, write_convergence
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_results
 from tests.kits.cli import Refusal
@@ -53,30 +52,6 @@ def test_a_published_folder(honest: Path, tmp_path: Path, capsys: pytest.Capture
     assert f"{RUN}: bleu: recorded " in capsys.readouterr().out
 
 
-def test_a_published_gain_of_longer_training(honest: Path, tmp_path: Path):
-    """Publishing changes each config, which the gains name."""
-    copy = Path(shutil.copytree(honest, tmp_path / "copy"))
-    log = [json.loads(line) for line in (copy / RUN / "metrics.jsonl").read_text().splitlines()]
-    entry = Convergence(
-        label="luong",
-        seed=1,
-        factor=1.5,
-        updates=120,
-        longer_updates=180,
-        bleu=log[-1]["bleu"],
-        longer_bleu=log[-1]["bleu"] + 1,
-        gain=1.0,
-        config_hash=RunFolder.read(copy / RUN).config_hash,
-    )
-    write_convergence(copy, {RUN: entry})
-    edit_json(copy / RUN / "result.json", lambda row: row.update(longer_gain=1.0, longer_factor=1.5))
-    folder = publish_experiment(copy, tmp_path / "published")
-    corpus = RunFolder.read(honest / RUN).run.data.root
-    result = check_experiment(folder, data_root=corpus)
-    assert [value for value in result.differences if value.name != "content"] == []
-    assert "the gains of longer training, whose runs are not here (convergence.json)" in result.not_checked
-
-
 def test_a_missing_corpus(forged: Path):
     """Everything that needs no corpus is still checked: log, config, sizes, speeds."""
     root = json.loads(json.dumps(str(forged.parent / "gone")))
@@ -109,7 +84,6 @@ def test_plots_and_reports_are_named(forged: Path):
     (forged / "plots").mkdir()
     (forged / "plots" / "learning-curves.svg").write_text("<svg/>")
     (forged / "report.html").write_text("<html/>")
-    (forged / "convergence.json").write_text("{}")  # which is read
     (line,) = (line for line in check_experiment(forged).not_checked if line.startswith("files that"))
     assert line == "files that no figure comes from: encoded/*, */log.txt, plots/*, report.html"
 

@@ -280,7 +280,6 @@ def test_a_folder_keeps_to_one_task(modelled: Path, tiny_toml: Path, tmp_path: P
 
 
 COMMANDS: dict[str, Callable[[Path, Path], list[str | Path]]] = {
-    "converge": lambda folder, toml: ["converge", folder],
     "ensemble": lambda folder, toml: ["ensemble", folder, *NAMES],
     "tune": lambda folder, toml: ["tune", toml, "--trials", "1", "--out", folder / "tuned"],
 }

@@ -302,10 +302,9 @@ def test_a_pipe_instead_of_translations(changed: Path, corpus: Path):
         load_finished(changed, data_root=str(corpus))
 
 
-def test_records_of_longer_runs_and_of_a_search(copy: Path, tmp_path: Path, refusal: Refusal):
+def test_records_of_a_search(copy: Path, tmp_path: Path, refusal: Refusal):
     search = tmp_path / "search"
     search.mkdir()
-    (copy / "convergence.json").write_text("{}")
     (copy / "trials.jsonl").write_text("of the experiment")
     (search / "tune.json").write_text("{}")
     said = refusal("publish", copy, "--out", tmp_path / "out", "--tuning", search)
@@ -315,7 +314,6 @@ def test_records_of_longer_runs_and_of_a_search(copy: Path, tmp_path: Path, refu
     for number, (tuning, text) in enumerate(texts.items()):
         out = publish_experiment(copy, tmp_path / f"out{number}", tuning=tuning)
         assert (out / "trials.jsonl").read_text() == text
-        assert not (out / "convergence.json").exists()  # no run was measured
         assert (out / "tune.json").exists() == (tuning is not None)
         again = publish_experiment(out, tmp_path / f"again{number}")
         assert (again / "trials.jsonl").read_text() == text

@@ -203,7 +203,7 @@ def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch):
     assert pick_own_device("cpu") == "cpu"
 
 
-@pytest.mark.parametrize("command", ["tune", "converge", "bench", "table"])
+@pytest.mark.parametrize("command", ["tune", "bench", "table"])
 def test_other_commands_are_refused_under_torchrun(
     command: str, config: Path, monkeypatch: pytest.MonkeyPatch, refusal: Refusal
 ):

@@ -86,7 +86,6 @@ def test_markdown_shows_what_people_compare():
         "CPU share at least 97%",
         "Search: beam 5",
         "Data: data01234567, batches batch0123456, code 0.1.0",
-        "Not measured whether still improving when stopped (attnbench converge FOLDER): lstm",
     ]
 
 
