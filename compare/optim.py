@@ -3,9 +3,12 @@
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-from torch import nn
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.optim import Optimizer
+
 
 # Learning-rate schedules: a linear warm-up, then one of ``SCHEDULES``.
 
@@ -90,9 +93,11 @@ class OptimConfig:
 # The optimizer: AdamW.
 
 
-def build_optimizer(parameters: Iterable[nn.Parameter], config: OptimConfig) -> torch.optim.Optimizer:
+def build_optimizer(parameters: "Iterable[nn.Parameter]", config: OptimConfig) -> "Optimizer":
     """Build AdamW (Loshchilov and Hutter 2019), fused into one pass over each parameter."""
-    return torch.optim.AdamW(
+    from torch.optim import AdamW  # here, so that settings are read without torch
+
+    return AdamW(
         parameters,
         lr=config.learning_rate,
         betas=(0.9, config.beta2),
