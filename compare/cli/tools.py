@@ -161,7 +161,6 @@ def doctor(
 @app.command()
 def export(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
-    to: Annotated[str, typer.Option(help="torch, or ctranslate2 (Transformers).")],
     out: Annotated[Path, typer.Option(help="Output folder.")],
     lines: Annotated[int, typer.Option(min=0, help="Compare so many validation sentences; 0: all.")] = 0,
     replace: Annotated[
@@ -170,18 +169,18 @@ def export(
     corpus: CorpusFolder = None,
     as_json: AsJson = False,
 ) -> int:
-    """Export a trained model, and compare its translations.
+    """Export a trained Transformer to CTranslate2, and compare its translations.
 
     The exported model translates the validation set by greedy search, and so does the run's own.
 
-    Example: attnbench export runs/demo/transformer-seed1 --to torch --out exported
+    Example: attnbench export runs/demo/transformer-seed1 --out exported
     """
     from dataclasses import asdict
 
     from compare.integrations.export import export_model
 
     root = corpus_folder(corpus)
-    found = export_model(run, out, to, lines=lines, data_root=root, replace=replace)
+    found = export_model(run, out, lines=lines, data_root=root, replace=replace)
     if as_json:
         print_visible(json.dumps(asdict(found), indent=2))
     else:

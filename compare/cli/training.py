@@ -55,7 +55,7 @@ def run(
     time_again: Annotated[
         bool, typer.Option("--time-again", help="Time all models again, such as after a disturbed timing.")
     ] = False,
-    track: Annotated[str, typer.Option(help="Also send the metrics to tensorboard, wandb or trackio.")] = "",
+    track: Annotated[str, typer.Option(help="Also send the metrics to tensorboard or wandb.")] = "",
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Check settings and data, estimate sizes and times; train nothing."),

@@ -1,4 +1,4 @@
-"""Trackers of experiments: TensorBoard, Weights & Biases and Trackio get what metrics.jsonl receives.
+"""Trackers of experiments: TensorBoard and Weights & Biases get what metrics.jsonl receives.
 
 The logs in the run folders are the truth. A thread reads what is appended to them, whichever process trains,
 and hands it on; training waits for no tracker, and one that fails ends with a warning.
@@ -86,27 +86,9 @@ class _Wandb:
         self._run.finish()
 
 
-class _Trackio:
-    """A run of the project named after the experiment, in the database of Trackio on this machine."""
-
-    def __init__(self, folder: Path, name: str, settings: Mapping[str, Any]) -> None:
-        import trackio
-
-        self._run = trackio.init(
-            project=folder.resolve().name, name=name, resume="allow", config=dict(settings)
-        )
-
-    def log(self, values: Mapping[str, float], step: int) -> None:
-        self._run.log(dict(values), step=step)
-
-    def finish(self) -> None:
-        self._run.finish()
-
-
 TRACKERS: dict[str, Callable[[Path, str, Mapping[str, Any]], TrackedRun]] = {
     "tensorboard": _TensorBoard,
     "wandb": _Wandb,
-    "trackio": _Trackio,
 }
 """(folder of the experiment, name of a run, its settings) -> the run in the tracker."""
 
@@ -120,7 +102,7 @@ def track_metrics(folder: str | Path, tracker: str) -> Iterator[None]:
 
     Args:
         folder: the folder of the experiment, which need not exist yet.
-        tracker: tensorboard, wandb or trackio.
+        tracker: tensorboard or wandb.
 
     Raises:
         ValueError: another name.

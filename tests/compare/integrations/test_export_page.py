@@ -37,7 +37,7 @@ def test_the_search_of_ctranslate2(
 ):
     pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed (extra export)")
     monkeypatch.chdir(tmp_path)
-    export_model(finished / "transformer-seed1", "converted", "ctranslate2", lines=1)
+    export_model(finished / "transformer-seed1", "converted", lines=1)
     run_block("translate_batch")
     assert capsys.readouterr().out.endswith("\n")
 

@@ -21,7 +21,7 @@ RUNS = ("luong-seed1", "transformer-seed1")
 
 
 class StandIn(ModuleType):
-    """A package with the calls of wandb and trackio: init(...) gives a run with log(...) and finish().
+    """A package with the calls of wandb: init(...) gives a run with log(...) and finish().
 
     While a run of wandb is open, init gives that run back unless reinit="create_new" says otherwise.
     """
@@ -51,10 +51,10 @@ class StandIn(ModuleType):
         return self.open[-1]
 
 
-@pytest.fixture(params=["wandb", "trackio"])
-def package(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> StandIn:
-    module = StandIn(request.param)
-    monkeypatch.setitem(sys.modules, request.param, module)
+@pytest.fixture
+def package(monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    module = StandIn("wandb")
+    monkeypatch.setitem(sys.modules, "wandb", module)
     return module
 
 
