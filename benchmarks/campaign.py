@@ -8,49 +8,39 @@ once no run of the queue is being trained, by one process alone.
 """
 
 import argparse
-import dataclasses
 import logging
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from benchmarks.queue_file import QueuedRun, describe, read_queue
-from compare.config.run import Run
-from compare.experiment.prepare import PreparedData
+from compare.experiment.launch import run_processes
 from compare.experiment.publish import publish_experiment, with_config_hash
-from compare.experiment.run import InTurn, run_experiment
+from compare.experiment.run import run_experiment
 from compare.experiment.timing import results_to_time, write_timings
 from compare.results.records import read_speed
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_result, read_results
 from compare.results.text import markdown_table
-from compare.system.child import Channel
-from compare.system.children import Outcome, Task, run_children
 from compare.system.log import Reporter, hide_messages, show_messages
 from compare.system.messages import describe_error
-from compare.system.processor import count_cores, usable_processors
 from compare.system.signals import Interrupted, Terminated, lock_folder, raise_on_sigterm
-from compare.system.slots import Slot, local_slots, parse_jobs, visible_gpus
+
+logger = logging.getLogger(__name__)
 
 QUEUE = Path(__file__).resolve().parent.parent / "configs" / "campaign" / "queue.toml"
-MODULE = "benchmarks.campaign"
-"""This module, also where it is the main program."""
 
 
-class Untimed(InTurn):
-    """Finish runs in this process and time none: others are being trained beside it."""
-
-    def time_all(self, folder: Path, settings: Run, prepared: PreparedData) -> None:
-        """Leave the timing to ``time_models``."""
-
-
-def work(channel: Channel, path: str, runs: str, rows: str, data: str, only: Sequence[str] = ()) -> None:
-    """Finish the runs of a queue, in a child process, until a pass over it finds nothing to finish.
+def work(path: str, runs: str, rows: str, data: str, only: Sequence[str] = ()) -> None:
+    """Finish the runs of a queue, until a pass over it finds nothing to finish.
 
     Args:
-        channel: to the parent.
         path: see ``read_queue``, as are ``runs`` and ``data``.
         runs: folder of the experiments' folders.
         rows: folder of the published rows.
@@ -66,36 +56,30 @@ def work(channel: Channel, path: str, runs: str, rows: str, data: str, only: Seq
     failed: dict[str, ValueError | OSError] = {}
     too_large: set[str] = set()  # for the memory that there is
     position = 0
-    with channel.messages():
-        while position < len(queue):
-            run = queue[position]
-            position += 1
-            with _noting(failed, run, channel):
-                left_out = run.name in failed or run.name in too_large
-                if left_out or run.status != "unfinished" or run.is_locked:
-                    continue
-                begun, here = run.begun_on, run.device
-                if begun != here:
-                    raise ValueError(
-                        f"{run.folder} was begun on {begun}, and this is {here}: continue it there"
-                    )
-                _run(run, channel.reporter(run.name), Untimed())
-                publish_rows(run.folder.parent, Path(rows))
-                if run.status != "unfinished":  # what another process had taken may be free by now
-                    position = 0
-                elif read_result(run.folder).reason:
-                    too_large.add(run.name)
+    while position < len(queue):
+        run = queue[position]
+        position += 1
+        with _noting(failed, run):
+            left_out = run.name in failed or run.name in too_large
+            if left_out or run.status != "unfinished" or run.is_locked:
+                continue
+            begun, here = run.begun_on, run.device
+            if begun != here:
+                raise ValueError(f"{run.folder} was begun on {begun}, and this is {here}: continue it there")
+            _run(run, timing=False)
+            publish_rows(run.folder.parent, Path(rows))
+            if run.status != "unfinished":  # what another process had taken may be free by now
+                position = 0
+            elif read_result(run.folder).reason:
+                too_large.add(run.name)
     for error in failed.values():
         raise error
 
 
-def time_models(
-    channel: Channel, path: str, runs: str, rows: str, data: str, only: Sequence[str] = ()
-) -> None:
-    """Time the models of each experiment in turn, in a child process beside which nothing is trained.
+def time_models(path: str, runs: str, rows: str, data: str, only: Sequence[str] = ()) -> None:
+    """Time the models of each experiment in turn, beside which nothing is trained.
 
     Args:
-        channel: to the parent.
         path: see ``work``, as are the others.
         runs: locked meanwhile, so that two commands do not time models at once.
         rows: see ``work``.
@@ -108,35 +92,35 @@ def time_models(
     """
     queue = read_queue(Path(path), Path(runs), data, Path(rows), only)
     failed: dict[str, ValueError | OSError] = {}
-    with channel.messages(), lock_folder(Path(runs), wait=True):
+    with lock_folder(Path(runs), wait=True):
         for run in runs_to_time(queue):
-            with _noting(failed, run, channel):
-                _run(run, channel.reporter(run.name), InTurn())
+            with _noting(failed, run):
+                _run(run, timing=True)
                 publish_rows(run.folder.parent, Path(rows))
     for error in failed.values():
         raise error
 
 
 @contextmanager
-def _noting(failed: dict[str, ValueError | OSError], run: QueuedRun, channel: Channel) -> Iterator[None]:
+def _noting(failed: dict[str, ValueError | OSError], run: QueuedRun) -> Iterator[None]:
     """Let an error of a block be a message, and the entry of the run in ``failed``."""
     try:
         yield
     except (ValueError, OSError) as error:
-        channel.send("log", level=logging.ERROR, text=f"{run.name}: {describe_error(error)}")
+        logger.error(f"{run.name}: {describe_error(error)}")
         failed[run.name] = error
 
 
-def _run(run: QueuedRun, reporter: Reporter, launcher: InTurn) -> None:
-    """Do what is left to do of a run, and as ``launcher`` does, of the timing of its experiment."""
+def _run(run: QueuedRun, *, timing: bool) -> None:
+    """Do what is left to do of a run, and with ``timing``, of the timing of its experiment."""
     run_experiment(
         run.experiment,
         run.folder.parent,
-        reporter,
+        Reporter(quiet=True),
         seeds=[run.seed],
         only=[run.label],
         context=str(run.config),
-        launcher=launcher,
+        timing=timing,
     )
 
 
@@ -192,19 +176,26 @@ def _comparable(results: Sequence[Result]) -> dict[str, Result]:
     return {result.run: with_config_hash(result, b"") for result in results}
 
 
+def in_process(function: Callable[..., None], *arguments: Any) -> None:
+    """Call a function in a process of its own, with messages and with one thread.
+
+    So a run has the same bits wherever it is continued.
+    """
+    show_messages()
+    torch.set_num_threads(1)
+    function(*arguments)
+
+
 def train(options: argparse.Namespace, queue: Sequence[QueuedRun]) -> int:
     """Finish the queue with several processes, then time its models; returns the exit status."""
-    slots = _slots(options.jobs, queue[0].device)
+    device = queue[0].device
+    number = int(options.jobs) if options.jobs.isdigit() else torch.get_num_threads()
+    number = number if device == "cpu" or options.jobs.isdigit() else max(1, torch.cuda.device_count())
     arguments = [str(options.queue), str(options.runs), str(options.rows), options.data, options.only]
-    tasks = [
-        Task(name=f"worker {number}", function=f"{MODULE}:work", arguments=arguments)
-        for number in range(1, len(slots) + 1)
-    ]
-    outcomes: list[Outcome] = run_children(tasks, slots, Reporter())
+    statuses = run_processes(partial(in_process, work, *arguments), number, device)
     if runs_to_time(queue):
-        timing = Task(name="timing", function=f"{MODULE}:time_models", arguments=arguments)
-        outcomes += run_children([timing], slots[:1], Reporter())
-    errors = [outcome.text for outcome in outcomes if outcome.kind == "error"]
+        statuses += run_processes(partial(in_process, time_models, *arguments), 1, device)
+    errors = []
     # Those too that a process has left which was killed between the end of a run and its row.
     for folder in dict.fromkeys(run.folder.parent for run in queue):
         try:
@@ -214,19 +205,10 @@ def train(options: argparse.Namespace, queue: Sequence[QueuedRun]) -> int:
             errors.append(describe_error(error))
     for text in dict.fromkeys(errors):
         print(f"error: {text}", file=sys.stderr)
-    died = [outcome for outcome in outcomes if outcome.kind not in ("done", "error")]
-    for outcome in died:
-        print(f"{outcome.name}: {outcome.text}; the same command again continues", file=sys.stderr)
-    return 2 if errors else int(bool(died) | _name_what_is_not_done(queue))
-
-
-def _slots(jobs: str, device: str) -> list[Slot]:
-    """Return the places of the workers: by default one per core or GPU."""
-    places = count_cores(usable_processors()) if device == "cpu" else max(1, len(visible_gpus()))
-    slots = local_slots(device, parse_jobs(jobs) or places)
-    if device == "cpu":  # so that a run has the same bits wherever it is continued
-        slots = [dataclasses.replace(slot, threads=1) for slot in slots]
-    return slots
+    died = [status for status in statuses if status not in (0, 2)]
+    for status in died:
+        print(f"a process has ended with status {status}; the same command again continues", file=sys.stderr)
+    return 2 if errors or 2 in statuses else int(bool(died) | _name_what_is_not_done(queue))
 
 
 def _name_what_is_not_done(queue: Sequence[QueuedRun]) -> bool:

@@ -35,9 +35,7 @@ if TYPE_CHECKING:
     from compare.experiment.dry_run import dry_run, estimate_experiment
     from compare.experiment.ensemble import run_ensemble
     from compare.experiment.fit import fit
-    from compare.experiment.launch.side_by_side import SideBySide
-    from compare.experiment.launch.slurm import SlurmArray
-    from compare.experiment.launch.slurm_options import parse_slurm
+    from compare.experiment.launch import Launch, parse_launch
     from compare.experiment.likelihood import (
         ContrastAccuracy,
         ForcedScores,
@@ -50,10 +48,7 @@ if TYPE_CHECKING:
     )
     from compare.experiment.publish import publish_experiment
     from compare.experiment.run import run_experiment
-    from compare.experiment.tune.plan import TuningPlan
-    from compare.experiment.tune.search import plan_trials, tune_experiment
-    from compare.experiment.tune.space import parse_space
-    from compare.experiment.tune.trial_log import read_trials
+    from compare.experiment.tune import TuningPlan, draw_candidates, parse_space, read_trials, tune_experiment
     from compare.integrations.export import Export, export_model
     from compare.integrations.external_metrics import add_external_scores, add_run_scores
     from compare.integrations.hub import from_pretrained, push_to_hub, save_pretrained
@@ -87,6 +82,7 @@ _MODULES = {
     "Family": "compare.models.registry",
     "ForcedScores": "compare.experiment.likelihood",
     "Hypothesis": "compare.decoding.beams",
+    "Launch": "compare.experiment.launch",
     "LengthPenalty": "compare.decoding.length_penalty",
     "LikelihoodSums": "compare.results.records",
     "Metric": "compare.scoring.metrics",
@@ -101,14 +97,12 @@ _MODULES = {
     "ScoringOptions": "compare.scoring.score",
     "SentenceScore": "compare.experiment.likelihood",
     "SentenceAttention": "compare.attention.sentence_attention",
-    "SideBySide": "compare.experiment.launch.side_by_side",
-    "SlurmArray": "compare.experiment.launch.slurm",
     "SpecialIds": "compare.decoding.beams",
     "Study": "compare.studies.registry",
     "SystemScores": "compare.scoring.score",
     "Translation": "compare.decoding.translator",
     "Translator": "compare.decoding.translator",
-    "TuningPlan": "compare.experiment.tune.plan",
+    "TuningPlan": "compare.experiment.tune",
     "Verdict": "compare.integrations.verify",
     "add_external_scores": "compare.integrations.external_metrics",
     "add_run_scores": "compare.integrations.external_metrics",
@@ -148,16 +142,16 @@ _MODULES = {
     "measure_alignment": "compare.analysis.alignment",
     "measure_contrasts": "compare.experiment.likelihood",
     "measure_growth": "compare.benchmark.benchmark",
-    "parse_slurm": "compare.experiment.launch.slurm_options",
-    "parse_space": "compare.experiment.tune.space",
-    "plan_trials": "compare.experiment.tune.search",
+    "draw_candidates": "compare.experiment.tune",
+    "parse_launch": "compare.experiment.launch",
+    "parse_space": "compare.experiment.tune",
     "planned_timings": "compare.benchmark.benchmark",
     "publish_experiment": "compare.experiment.publish",
     "read_benchmark": "compare.benchmark.measurement",
     "read_ensembles": "compare.results.records",
     "read_gold": "compare.analysis.gold_alignments",
     "read_proposed_links": "compare.analysis.proposed_links",
-    "read_trials": "compare.experiment.tune.trial_log",
+    "read_trials": "compare.experiment.tune",
     "register_family": "compare.models.registry",
     "register_metric": "compare.scoring.metrics",
     "register_preset": "compare.models.presets",
@@ -176,7 +170,7 @@ _MODULES = {
     "score_texts": "compare.scoring.score",
     "score_translations": "compare.experiment.likelihood",
     "track_metrics": "compare.integrations.trackers",
-    "tune_experiment": "compare.experiment.tune.search",
+    "tune_experiment": "compare.experiment.tune",
     "tuning_curve": "compare.analysis.tuning",
     "verify_preset": "compare.integrations.verify",
     "write_views": "compare.report.views",
@@ -190,15 +184,14 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "dry_run",
     "estimate_experiment",
     "run_experiment",
-    "SideBySide",
-    "SlurmArray",
-    "parse_slurm",
+    "Launch",
+    "parse_launch",
     "track_metrics",
     "check_experiment",
     "publish_experiment",
     "tune_experiment",
-    "plan_trials",
     "TuningPlan",
+    "draw_candidates",
     "parse_space",
     "read_trials",
     "tuning_curve",

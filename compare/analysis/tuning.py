@@ -5,8 +5,7 @@ from math import comb
 from statistics import fmean
 
 from compare.analysis.tables import Row, Table
-from compare.experiment.tune.candidates import candidates
-from compare.experiment.tune.trial_log import TrialResult, trials_by_label
+from compare.experiment.tune import TrialResult, candidates, trials_by_label
 
 
 def expected_best(scores: Sequence[float], draws: int) -> float:

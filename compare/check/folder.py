@@ -13,7 +13,7 @@ from compare.check.run_data import CheckedRun, ComparedValue, Gap
 from compare.config.run import settings_hash, shared_settings
 from compare.config.sections import run_name
 from compare.decoding.length_penalty import length_penalties
-from compare.experiment.tune.trial_log import TRIALS
+from compare.experiment.tune import TRIALS
 from compare.report.views import render_views
 from compare.results.records import (
     ENSEMBLE,

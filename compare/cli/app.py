@@ -37,6 +37,13 @@ Settings = Annotated[
 Only = Annotated[
     str, typer.Option(help="These models only, such as lstm,bahdanau or 'lstm-*' [default: all].")
 ]
+Jobs = Annotated[
+    str,
+    typer.Option(help="Processes that share the runs: a number, or auto: one per GPU, or per two cores."),
+]
+Slurm = Annotated[
+    str, typer.Option(help="Share the runs among jobs of a cluster: partition=NAME,gpus=1,time=60,mem=32.")
+]
 PluginModules = Annotated[
     list[str] | None,
     typer.Option("--plugin", help="Import this module first (docs/plugins.md). May be repeated."),

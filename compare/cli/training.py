@@ -5,29 +5,26 @@ import logging
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from compare.cli.app import (
     AsJson,
     CorpusFolder,
+    Jobs,
     ListExperiments,
     Only,
     PluginModules,
     Quiet,
     Settings,
+    Slurm,
     app,
     corpus_folder,
     load_all_plugins,
     print_visible,
     split_labels,
 )
-
-if TYPE_CHECKING:
-    from compare.experiment.launch.slurm_options import SlurmOptions
-    from compare.experiment.run import Launcher
-
 
 # Commands that train the models of an experiment: run, tune.
 
@@ -44,13 +41,8 @@ def run(
         typer.Option(help="Train each model once per seed, such as 1,2,3 [default: train.seed]."),
     ] = "",
     only: Only = "",
-    jobs: Annotated[
-        str, typer.Option(help="Runs at a time: a number, or auto: one per GPU, or per two cores.")
-    ] = "1",
-    slurm: Annotated[
-        str,
-        typer.Option(help="Runs as jobs of a cluster: partition=NAME,gpus=1,time=60,cpus=8,mem=32."),
-    ] = "",
+    jobs: Jobs = "",
+    slurm: Slurm = "",
     out: Annotated[Path | None, typer.Option(help="Output folder [default: runs/<config>].")] = None,
     time_again: Annotated[
         bool, typer.Option("--time-again", help="Time all models again, such as after a disturbed timing.")
@@ -75,6 +67,7 @@ def run(
     from compare.config.parse import load_experiment
     from compare.experiment import run
     from compare.experiment.dry_run import estimate_experiment
+    from compare.experiment.launch import parse_launch
     from compare.integrations.trackers import track_metrics
     from compare.report.score_tables import render_estimates
     from compare.report.table import render_table
@@ -89,7 +82,7 @@ def run(
     folder = out or Path("runs") / experiment.name
     options: dict[str, Any] = {"seeds": _seeds(seeds), "context": str(config)}
     options["only"] = split_labels(only)
-    options["launcher"] = choose_launcher(jobs, slurm)
+    options["launch"] = parse_launch(jobs, slurm)
     if dry_run and not is_main_process():
         return 0
     if dry_run:
@@ -128,13 +121,8 @@ def tune(
     ] = 0,
     settings: Settings = None,
     only: Only = "",
-    jobs: Annotated[
-        str, typer.Option(help="Trials at a time: a number, or auto: one per GPU, or per two cores.")
-    ] = "1",
-    slurm: Annotated[
-        str,
-        typer.Option(help="Trials as jobs of a cluster: partition=NAME,gpus=1,time=60,cpus=8,mem=32."),
-    ] = "",
+    jobs: Jobs = "",
+    slurm: Slurm = "",
     out: Annotated[Path | None, typer.Option(help="Output folder [default: runs/tune/<config>].")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check settings and data; show the draws.")
@@ -144,15 +132,15 @@ def tune(
 ) -> int:
     """Search learning rates and dropouts, equally for all models.
 
-    Every model gets the same random draws, trials and updates; the validation set decides. Writes the trials
-    and best.toml, the experiment with the best settings. Again to resume; several processes share the trials.
+    Every model gets the same random draws, trials and updates; the validation set decides. Writes the trials,
+    each a run, and best.toml, the experiment with the best settings. Again to resume.
 
     Example: attnbench tune demo --trials 20 --space learning_rate=1e-3:3e-2
     """
-    from compare.experiment.tune.candidates import summarize
-    from compare.experiment.tune.plan import TuningPlan
-    from compare.experiment.tune.search import plan_trials, tune_experiment
-    from compare.experiment.tune.space import parse_space
+    from compare.config.parse import load_experiment
+    from compare.experiment.dry_run import dry_run as check_runs
+    from compare.experiment.launch import parse_launch
+    from compare.experiment.tune import TuningPlan, draw_candidates, parse_space, summarize, tune_experiment
     from compare.results.text import markdown_table
     from compare.system.log import Reporter, show_messages
 
@@ -167,54 +155,31 @@ def tune(
         space=parse_space(space or []),
         only=split_labels(only),
     )
-    number, cluster = _jobs_or_cluster(jobs, slurm)
-    folder = out or Path("runs/tune") / config.stem
-    options: dict[str, Any] = {"overrides": settings or [], "slurm": cluster}
+    experiment, context = load_experiment(config, settings or []), str(config)
+    folder = out or Path("runs/tune") / experiment.name
+    launch = parse_launch(jobs, slurm)
     if dry_run:
-        draws = plan_trials(config, folder, plan, **options)
-        rows = [{"trial": number, **draw} for number, draw in enumerate(draws, start=1)]
+        drawn, draws = draw_candidates(experiment, plan, context)
+        check_runs(drawn, folder, only=list(draws), context=context, launch=launch, tests=False)
+        rows = [{"label": draw.label, "trial": draw.trial, **draw.settings} for draw in draws.values()]
         print_visible(json.dumps(rows) if as_json else markdown_table(rows))
         return 0
-    tuning = tune_experiment(config, folder, plan, **options, reporter=Reporter(quiet=quiet), jobs=number)
+    tuning = tune_experiment(experiment, folder, plan, Reporter(quiet=quiet), context=context, launch=launch)
     rows = summarize(tuning.trials)
     if as_json:
         print_visible(json.dumps(rows))
     else:
         print_visible(markdown_table([{key.replace("_", " "): row[key] for key in row} for row in rows]))
     if tuning.missing:
-        trials_left = "1 trial has" if tuning.missing == 1 else f"{tuning.missing} trials have"
         logger.warning(
-            f"{trials_left} not ended: the same command again finishes what no other process works on"
+            f"trials that have not ended: {tuning.missing}; the same command again finishes what no other "
+            "process works on"
         )
     elif tuning.best is None:
         logger.error("no best.toml: all trials of a model failed; draw from another range with --space")
     else:
         logger.info(f"written to {tuning.best}")
     return 0 if tuning.best else 1
-
-
-def choose_launcher(jobs: str, slurm: str) -> "Launcher | None":
-    """Return the launcher that ``--jobs`` or ``--slurm`` asks for; None: one run after the other."""
-    from compare.experiment.launch.side_by_side import SideBySide
-    from compare.experiment.launch.slurm import SlurmArray
-
-    number, cluster = _jobs_or_cluster(jobs, slurm)
-    if cluster:
-        return SlurmArray(options=cluster)
-    return None if number == 1 else SideBySide(jobs=number)
-
-
-def _jobs_or_cluster(jobs: str, slurm: str) -> "tuple[int, SlurmOptions | None]":
-    """Read ``--jobs`` and ``--slurm``, of which one may be given."""
-    from compare.experiment.launch.slurm_options import parse_slurm
-    from compare.system.slots import parse_jobs
-
-    number = parse_jobs(jobs)
-    if slurm and number != 1:
-        raise ValueError(
-            f"--jobs {jobs}: with --slurm, the cluster decides how many run at a time: leave it out"
-        )
-    return number, parse_slurm(slurm) if slurm else None
 
 
 def _seeds(text: str) -> list[int]:

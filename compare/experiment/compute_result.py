@@ -44,7 +44,7 @@ def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
         **size,
         **trained,
         **quality_figures(folder, prepared.corpus),
-        **task_of(folder.run).search_choice(folder),
+        **(task_of(folder.run).search_choice(folder) if prepared.corpus.tests else {}),
         "train_flops_per_token": flops,
         **speed_figures(read_speed(folder.speed), metrics, flops=flops, precision=folder.run.train.precision),
     }
@@ -170,6 +170,8 @@ def quality_figures(folder: RunFolder, corpus: Corpus) -> Figures:
         test: dataclasses.replace(found, scores={**found.scores, **external_columns(folder, test)})
         for test, found in task_of(folder.run).score_tests(folder, corpus).items()
     }
+    if not corpus.tests:
+        return {}
     first, *further = corpus.tests
     names = {item.name for item in dataclasses.fields(Result)}
     headline = dataclasses.asdict(scores[first]) if scores else {}

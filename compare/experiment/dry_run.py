@@ -14,14 +14,15 @@ from compare.config.run import Run
 from compare.config.sections import Experiment
 from compare.experiment.budget import match_budget
 from compare.experiment.compute_result import training_flops
-from compare.experiment.folder import RequestedRuns, open_registry, refuse_other_settings
+from compare.experiment.folder import find_shorter, open_registry, request_runs
+from compare.experiment.launch import Launch
 from compare.experiment.prepare import (
     PreparedData,
     ensure_initial_weights_fit,
     ensure_models_fit,
     prepare_data,
 )
-from compare.experiment.run import InTurn, Launcher, check_settings
+from compare.experiment.run import plan_models
 from compare.models.registry import build, build_meta_model, training_bytes
 from compare.optim import build_optimizer
 from compare.results.run_folder import RunFolder
@@ -191,7 +192,8 @@ def dry_run(
     seeds: Sequence[int] = (),
     only: Sequence[str] = (),
     context: str = "config",
-    launcher: Launcher | None = None,
+    launch: Launch | None = None,
+    tests: bool = True,
 ) -> list[Run]:
     """Check settings, folder and data as ``run_experiment`` would, without writing any file.
 
@@ -201,7 +203,8 @@ def dry_run(
         seeds: as for ``run_experiment``.
         only: as for ``run_experiment``.
         context: the file that error messages name.
-        launcher: as for ``run_experiment``.
+        launch: as for ``run_experiment``.
+        tests: as for ``run_experiment``.
 
     Returns:
         The runs that ``run_experiment`` would finish; a budget of time, which needs a calibration, is not yet
@@ -210,8 +213,7 @@ def dry_run(
     Raises:
         ValueError: bad settings or data, or ``folder`` holds another experiment.
     """
-    requested = RequestedRuns(folder=Path(folder), seeds=seeds, only=only)
-    with _planned(experiment, requested, context, launcher) as (runs, _):
+    with _planned(experiment, Path(folder), seeds, only, context, launch, tests=tests) as (runs, _):
         return [run.run for run in runs]
 
 
@@ -222,7 +224,8 @@ def estimate_experiment(
     seeds: Sequence[int] = (),
     only: Sequence[str] = (),
     context: str = "config",
-    launcher: Launcher | None = None,
+    launch: Launch | None = None,
+    tests: bool = True,
 ) -> list[RunEstimate]:
     """Estimate the size, memory and training time of the runs of ``dry_run``.
 
@@ -234,32 +237,38 @@ def estimate_experiment(
         seeds: as for ``run_experiment``.
         only: as for ``run_experiment``.
         context: the file that error messages name.
-        launcher: as for ``run_experiment``.
+        launch: as for ``run_experiment``.
+        tests: as for ``run_experiment``.
 
     Raises:
         ValueError, OSError: as for ``dry_run``.
     """
     tune_cpu(batch_tokens=experiment.train.batch_tokens)
-    requested = RequestedRuns(folder=Path(folder), seeds=seeds, only=only)
-    with _planned(experiment, requested, context, launcher) as (runs, prepared):
+    with _planned(experiment, Path(folder), seeds, only, context, launch, tests=tests) as (runs, prepared):
         return estimate_runs(runs, prepared)
 
 
 @contextmanager
 def _planned(
-    experiment: Experiment, requested: RequestedRuns, context: str, launcher: Launcher | None
+    experiment: Experiment,
+    folder: Path,
+    seeds: Sequence[int],
+    only: Sequence[str],
+    context: str,
+    launch: Launch | None,
+    *,
+    tests: bool,
 ) -> Iterator[tuple[list[RunFolder], PreparedData]]:
     """Yield the runs and their data, which are encoded in a folder that is removed again."""
-    models = (launcher or InTurn()).resolve(experiment, context)
-    check_settings(models, requested.folder)
+    models = plan_models(experiment, folder, context, launch)
     if experiment.budget.match == "none":
-        refuse_other_settings(requested.of(models))
+        find_shorter(request_runs(models, folder, seeds, only))
     with TemporaryDirectory() as encoded:
-        prepared = prepare_data(experiment, Path(encoded))
-        open_registry(requested.folder, prepared)
+        prepared = prepare_data(experiment, Path(encoded), tests=tests)
+        open_registry(folder, prepared)
         if experiment.budget.match in ("params", "flops"):
             models = match_budget(models, prepared, {})
         ensure_models_fit(models, prepared.vocabulary_sizes)
-        runs = requested.of(models)
+        runs = request_runs(models, folder, seeds, only)
         ensure_initial_weights_fit(runs, prepared.vocabulary_sizes)
         yield runs, prepared

@@ -1,10 +1,11 @@
 """The folder of an experiment, and the runs that one call asks for."""
 
 import json
+import logging
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from difflib import unified_diff
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -14,12 +15,17 @@ from compare.config.parse import is_of_grid
 from compare.config.run import Run, find_difference, settings_hash
 from compare.experiment.prepare import PreparedData, with_initial_weights
 from compare.results.run_folder import RunFolder
-from compare.results.store import Result, read_registry
+from compare.results.store import Result, read_registry, read_result
 from compare.system.messages import abbreviate, did_you_mean
 from compare.system.signals import lock_folder
-from compare.training.serialization import CHECKPOINTS
+from compare.training.serialization import CHECKPOINTS, STATE
 from data.files import remove_leftovers, write_atomically
 from data.vocabulary import load_pair
+
+logger = logging.getLogger(__name__)
+
+INDEPENDENT_SCHEDULES = ("constant", "inverse-sqrt")
+"""Schedules whose learning rate does not depend on ``train.max_updates``."""
 
 # The folder of an experiment: experiment.json, its run folders, and the refusal of others' folders.
 
@@ -48,11 +54,18 @@ def locked_for_setup(folder: Path) -> Iterator[None]:
         raise
 
 
-def refuse_other_settings(runs: Sequence[RunFolder]) -> None:
-    """Raise ValueError if a run folder was made with other settings: it is not continued or overwritten.
+def find_shorter(runs: Sequence[RunFolder]) -> list[RunFolder]:
+    """Return those of ``runs`` that were begun with a smaller ``train.max_updates``, which they continue.
 
-    The other runs of the experiment's folder must have the same shared settings.
+    A run that is continued at update N, with a learning rate that does not depend on the length of training,
+    has at update M the weights that training to M from the start gives. Only such runs are continued, and
+    all of a folder, whose rows share their updates.
+
+    Raises:
+        ValueError: a run folder was made with other settings: it is not continued or overwritten; or runs of
+            the folder that are not among ``runs`` have other shared settings.
     """
+    shorter = []
     for run in runs:
         if not run.config.exists():
             if (run.folder / CHECKPOINTS).exists():
@@ -60,7 +73,10 @@ def refuse_other_settings(runs: Sequence[RunFolder]) -> None:
                     f"{run.folder} has checkpoints but no config.toml of theirs: move the folder away"
                 )
             continue
-        if (existing := RunFolder.read(run.folder).run) != run.run:
+        existing = RunFolder.read(run.folder).run
+        if existing == run.run:
+            continue
+        if not _is_shorter(existing, run.run):
             old, new = (each.to_toml().splitlines() for each in (existing, run.run))
             changes = list(unified_diff(old, new, lineterm="", n=0))
             was, now = (next((c[1:] for c in changes[2:] if c[0] == sign), "nothing") for sign in "-+")
@@ -68,19 +84,58 @@ def refuse_other_settings(runs: Sequence[RunFolder]) -> None:
                 f"{run.folder} holds another experiment ({was} there, {now} here): "
                 "choose another folder with --out, or delete this one"
             )
-    _refuse_other_shared_settings(runs)
-
-
-def _refuse_other_shared_settings(runs: Sequence[RunFolder]) -> None:
-    """Raise ValueError if the folder has a run whose shared settings are not those of these runs.
-
-    The runs are of one experiment, so the first stands for all of them.
-    """
-    first = runs[0]
+        _ensure_can_continue(run, existing)
+        shorter.append(run)
+    first, names = runs[0], {run.name for run in shorter}
     for config in sorted(first.folder.parent.glob("*/config.toml")):
-        existing = RunFolder.read(config.parent)
-        if difference := find_difference(first.run, existing.run):
-            raise _other_settings(first.folder.parent, f"{existing.name} has {difference}")
+        if config.parent.name not in names:
+            other = RunFolder.read(config.parent)
+            if difference := find_difference(first.run, other.run):
+                raise _other_settings(first.folder.parent, f"{other.name} has {difference}")
+    return shorter
+
+
+def _is_shorter(existing: Run, run: Run) -> bool:
+    """Return whether two runs differ in ``train.max_updates`` alone, and the existing one has fewer."""
+    updates = run.train.max_updates
+    longer = replace(existing, train=replace(existing.train, max_updates=updates))
+    return longer == run and existing.train.max_updates < updates and run.budget.match != "time"
+
+
+def _ensure_can_continue(run: RunFolder, existing: Run) -> None:
+    """Raise ValueError if continued training would differ from training from the start."""
+    train, schedule = existing.train, existing.model.optim.schedule
+    problem = ""
+    if schedule not in INDEPENDENT_SCHEDULES:
+        problem = f"schedule = '{schedule}' has lowered the learning rate in view of its end"
+    elif train.max_updates % train.valid_every:
+        problem = f"its last validation is no multiple of train.valid_every = {train.valid_every}"
+    elif read_result(run.folder).status == "done" and not (run.folder / CHECKPOINTS / STATE).is_file():
+        problem = f"it has no {CHECKPOINTS}/{STATE}"
+    if problem:
+        raise ValueError(
+            f"{run.folder} was trained with train.max_updates = {train.max_updates} and cannot be continued "
+            f"to {run.run.train.max_updates}: {problem}: choose another folder with --out"
+        )
+
+
+def continue_longer(runs: Sequence[RunFolder]) -> None:
+    """Give runs their longer training, and remove what was made from their former last weights.
+
+    The settings are written last, so that the same call goes on with what a killed process has left.
+
+    Raises:
+        Locked: another process works on a run.
+    """
+    for run in runs:
+        with lock_folder(run.folder):
+            logger.info(f"{run.name}: continues to {run.run.train.max_updates:,} updates")
+            (run.folder / "result.json").unlink(missing_ok=True)
+            for made in (run.weights, run.selection, run.likelihoods, run.external, run.speed):
+                made.unlink(missing_ok=True)
+            for test in run.tests:
+                run.plain_output(test).unlink(missing_ok=True)
+            write_atomically(run.config, run.run.to_toml())
 
 
 def _other_settings(folder: Path, difference: str) -> ValueError:
@@ -112,23 +167,30 @@ def open_registry(folder: Path, prepared: PreparedData) -> dict[str, Any]:
 
 
 def write_registry(
-    folder: Path, registry: dict[str, Any], runs: Sequence[RunFolder], prepared: PreparedData
+    folder: Path,
+    registry: dict[str, Any],
+    runs: Sequence[RunFolder],
+    prepared: PreparedData,
+    *,
+    has_shorter: bool = False,
 ) -> None:
     """Add the runs to experiment.json, and write the sources of the first test set.
 
     ``asked_seeds`` keeps, per label, every seed that any call asked for: a run that is taken out of the
-    folder later leaves a gap there, which ``check`` reports.
+    folder later leaves a gap there, which ``check`` reports. With ``has_shorter``, runs of fewer updates
+    are about to be continued.
 
     Raises:
         ValueError: another process has begun runs with other shared settings since the first check.
     """
     shared = settings_hash(runs[0].run)
-    if registry.get("settings_hash", shared) != shared:
+    if not has_shorter and registry.get("settings_hash", shared) != shared:
         raise _other_settings(
             folder, f"settings_hash {str(registry['settings_hash'])[:12]}, here {shared[:12]}"
         )
-    first = prepared.corpus.splits[prepared.corpus.tests[0]]
-    write_atomically(folder / "test.src", "".join(f"{line}\n" for line in first.src))  # for plots and people
+    for test in prepared.corpus.tests[:1]:  # for plots and people
+        lines = prepared.corpus.splits[test].src
+        write_atomically(folder / "test.src", "".join(f"{line}\n" for line in lines))
     names = dict.fromkeys([*registry.get("runs", []), *(run.name for run in runs)])
     asked = {label: set(seeds) for label, seeds in registry.get("asked_seeds", {}).items()}
     for run in runs:
@@ -148,7 +210,7 @@ def lowest_seeds(results: Iterable[Result]) -> dict[str, Result]:
 
 def begin_run(run: RunFolder, prepared: PreparedData) -> None:
     """Create a run's folder; config.toml is written last, so its presence means that the rest is complete."""
-    refuse_other_settings([run])  # another process may have begun it since the first check
+    find_shorter([run])  # refuses what another process may have begun since the first check
     for folder in (run.folder, run.folder / CHECKPOINTS):
         remove_leftovers(folder)
     if not run.config.is_file():
@@ -163,31 +225,25 @@ def begin_run(run: RunFolder, prepared: PreparedData) -> None:
 # The runs that one call asks for: some or all models of an experiment, each with one or several seeds.
 
 
-@dataclass(frozen=True, kw_only=True)
-class RequestedRuns:
-    """What a call asks for; ``of`` gives the runs."""
+def request_runs(
+    models: Sequence[Run], folder: Path, seeds: Sequence[int] = (), only: Sequence[str] = ()
+) -> list[RunFolder]:
+    """Return the runs that a call asks for, ordered by seed.
 
-    folder: Path
-    """Folder of the experiment."""
-    seeds: Sequence[int] = ()
-    """Seeds of each model; empty: that of ``[train]``."""
-    only: Sequence[str] = ()
-    """As for ``choose_models``."""
+    Args:
+        models: all models of the experiment.
+        folder: of the experiment.
+        seeds: of each model; by default that of ``[train]``.
+        only: as for ``choose_models``.
 
-    def of(self, models: Sequence[Run]) -> list[RunFolder]:
-        """Return the runs, ordered by seed.
-
-        Args:
-            models: all models of the experiment.
-
-        Raises:
-            ValueError: ``only`` has a label that no model has, and the message suggests the nearest; or the
-                weights that ``[train] init_from`` names are not there.
-        """
-        chosen = choose_models(models, self.only)
-        runs = [run.with_seed(seed) for seed in self.seeds or (models[0].train.seed,) for run in chosen]
-        runs = [with_initial_weights(run) for run in runs]
-        return [RunFolder(run=run, folder=self.folder / run.name) for run in runs]
+    Raises:
+        ValueError: ``only`` has a label that no model has, and the message suggests the nearest; or the
+            weights that ``[train] init_from`` names are not there.
+    """
+    chosen = choose_models(models, only)
+    runs = [run.with_seed(seed) for seed in seeds or (models[0].train.seed,) for run in chosen]
+    runs = [with_initial_weights(run) for run in runs]
+    return [RunFolder(run=run, folder=folder / run.name) for run in runs]
 
 
 def choose_models(models: Sequence[Run], only: Sequence[str]) -> list[Run]:

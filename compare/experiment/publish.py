@@ -12,8 +12,7 @@ from typing import Any
 from compare.config.run import Run, find_difference, find_model_difference, runs_to_toml
 from compare.config.toml import SCHEMA, toml_assignments
 from compare.experiment.task import task_of
-from compare.experiment.tune.description import DESCRIPTION
-from compare.experiment.tune.trial_log import TRIALS
+from compare.experiment.tune import TRIALS
 from compare.results.records import ENSEMBLE, SELECTION, EnsembleResult, read_ensemble, write_ensemble
 from compare.results.records import FOLDER as ENSEMBLES
 from compare.results.run_folder import MASKS, RunFolder
@@ -243,7 +242,7 @@ def _registry(folder: Path) -> dict[str, Any]:
     return read_registry(path) if path.is_file() else {}
 
 
-SEARCH = (DESCRIPTION, TRIALS)
+SEARCH = (TRIALS,)
 """Files of a search for settings that its trials can be judged by."""
 
 

@@ -215,7 +215,7 @@ def _pareto(against: str, finished: "FinishedExperiment") -> "Figure":
 
 def _tuning(finished: "FinishedExperiment") -> "Figure":
     from compare.analysis.tuning import tuning_curve
-    from compare.experiment.tune.trial_log import TRIALS, read_trials
+    from compare.experiment.tune import TRIALS, read_trials
     from compare.report.plots import tuning_plot
 
     path = finished.folder / TRIALS

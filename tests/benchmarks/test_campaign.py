@@ -3,13 +3,14 @@
 import dataclasses
 import io
 import json
+import logging
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,6 @@ from compare.results.result import Result
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, read_results, save_result
 from compare.results.text import UNKNOWN
-from compare.system.child import Channel
-from compare.system.children import Outcome, Task
-from compare.system.messages import describe_error
 from compare.system.signals import LOCK, Interrupted, Terminated
 from tests.kits.paths import ROOT
 from tests.reliability.contents import differences, leftovers, read_contents
@@ -92,10 +90,24 @@ def held(folder: Path) -> Iterator[None]:
 
 
 def work(queue: Path, folder: Path, part: Callable[..., None] = campaign.work, data: str = "") -> str:
-    """Finish the queue, or time its models, in this process; returns the messages to the parent."""
-    sent = io.BytesIO()
-    part(Channel(sent), str(queue), str(folder), str(folder / "rows"), data)
-    return sent.getvalue().decode()
+    """Finish the queue, or time its models, in this process; returns the messages."""
+    with messages() as sent:
+        part(str(queue), str(folder), str(folder / "rows"), data)
+    return sent.getvalue()
+
+
+@contextmanager
+def messages() -> Iterator[io.StringIO]:
+    """Collect the messages of a block."""
+    handler = logging.StreamHandler(io.StringIO())
+    loggers = [logging.getLogger(name) for name in ("benchmarks", "compare")]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+    yield handler.stream
+    for logger in loggers:
+        logger.removeHandler(handler)
+        logger.setLevel(logging.NOTSET)
 
 
 def states(queue: Path, folder: Path) -> dict[str, str]:
@@ -133,14 +145,14 @@ def copy(runs: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(runs, tmp_path / "runs"))
 
 
-def run_here(tasks: Sequence[Task], *_: object) -> list[Outcome]:
-    """Do the tasks in this process, as ``run_children`` does in others."""
-    for task in tasks:
-        try:
-            getattr(campaign, task.function.partition(":")[2])(Channel(io.BytesIO()), *task.arguments)
-        except (ValueError, OSError) as error:
-            return [Outcome(name=task.name, kind="error", text=describe_error(error))]
-    return [Outcome(name=task.name, kind="done") for task in tasks]
+def run_here(call: Callable[[], None], *_: object) -> list[int]:
+    """Call in this process what ``run_processes`` calls in others."""
+    function, *arguments = call.args  # type: ignore[attr-defined]
+    try:
+        function(*arguments)
+    except (ValueError, OSError):
+        return [2]
+    return [0]
 
 
 def modified(folder: Path) -> dict[Path, int]:
@@ -179,7 +191,7 @@ def test_rows_are_published_again_only_where_a_result_has_changed(runs: Path, co
         campaign.publish_rows(copy / name, rows)
     assert modified(rows / "other") == before
     assert read_results(rows / "tiny") == read_results(runs / "rows" / "tiny")
-    assert [(rows / "tiny" / name).read_text() for name in SEARCH] == ["{}", "{}"]
+    assert [(rows / "tiny" / name).read_text() for name in SEARCH] == ["{}"]
 
 
 def test_another_machine_trains_what_has_no_row(queue: Path, runs: Path, tmp_path: Path):
@@ -304,7 +316,7 @@ def test_a_damaged_result_leaves_the_others_tried(
     listed = capsys.readouterr().out.splitlines()
     assert f"{NAMES[0]} | damaged" in " ".join(listed[2].split())
     assert f"{NAMES[0]}: {copy / NAMES[0] / 'result.json'}: not a result record" in caplog.text
-    monkeypatch.setattr(campaign, "run_children", run_here)
+    monkeypatch.setattr(campaign, "run_processes", run_here)
     assert campaign.main(arguments) == 2
     assert capsys.readouterr().err.count(f"error: {copy / NAMES[0] / 'result.json'}") == 1
     assert states(queue, copy) == dict.fromkeys(NAMES, "done") | {NAMES[0]: "damaged"}
@@ -316,10 +328,9 @@ def test_a_missing_corpus_leaves_the_others_tried(queue: Path, tmp_path: Path):
     for name in ("tiny", "other"):
         text = (folder / f"{name}.toml").read_text()
         (folder / f"{name}.toml").write_text(text.replace("root =", 'root = "absent"\n#'))
-    sent = io.BytesIO()
-    with pytest.raises(FileNotFoundError):
-        campaign.work(Channel(sent), str(folder / "queue.toml"), str(tmp_path / "runs"), str(tmp_path), "")
-    assert [name in sent.getvalue().decode() for name in NAMES] == [True] * 4
+    with messages() as sent, pytest.raises(FileNotFoundError):
+        campaign.work(str(folder / "queue.toml"), str(tmp_path / "runs"), str(tmp_path), "")
+    assert [name in sent.getvalue() for name in NAMES] == [True] * 4
 
 
 def test_a_failed_run_ends_with_status_1(
@@ -329,7 +340,7 @@ def test_a_failed_run_ends_with_status_1(
     for name, status in ((NAMES[2], "failed"), (NAMES[3], "unfinished")):
         result = read_result(copy / name)
         save_result(copy / name, dataclasses.replace(result, status=status, reason="the loss is nan"))
-    monkeypatch.setattr(campaign, "run_children", run_here)
+    monkeypatch.setattr(campaign, "run_processes", run_here)
     with held(copy / NAMES[3]):
         assert campaign.main(["--queue", str(queue), "--runs", str(copy), "--jobs", "1"]) == 1
     assert capsys.readouterr().err.endswith(f"{NAMES[2]}: failed: the loss is nan\n")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,8 +22,7 @@ from compare.config.parse import load_experiment
 from compare.config.run import resolve_model
 from compare.config.sections import DecodeConfig
 from compare.decoding.length_penalty import length_penalties
-from compare.experiment.tune.description import read_description
-from compare.experiment.tune.trial_log import TrialResult, read_trials, write_trials
+from compare.experiment.tune import TrialResult, read_trials, write_trials
 from compare.report.table import TableForm, render_table
 from compare.results.records import GridPoint, Selection, read_selection
 from compare.results.result import Result
@@ -214,8 +214,9 @@ TRIAL = TrialResult(
     seconds=1.5,
     code_version="0",
 )
-FAILED = replace(TRIAL, trial=2, status="diverged", bleu=None, loss=None, best_update=None, reason="why")
-SEARCH = b'{\n"trials": 2,\n"updates": 8,\n"seed": 1,\n"settings": {"train.seed": 1,\n"seed": 1}\n}'
+FAILED = msgspec.structs.replace(
+    TRIAL, trial=2, status="diverged", bleu=None, loss=None, best_update=None, reason="why"
+)
 
 
 @fuzz
@@ -225,8 +226,6 @@ def test_searches(folder: Path, data: st.DataObject):
     path = folder / "search" / "trials.jsonl"
     written(path, data.draw(damaged([path.read_bytes(), path.read_bytes().replace(b", ", b",\n")])))
     survives(lambda: read_trials(path.parent), path)
-    path = written(folder / "search" / "tune.json", data.draw(damaged([SEARCH])))
-    survives(lambda: read_description(path), path)
 
 
 LINKS = [

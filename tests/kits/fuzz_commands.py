@@ -19,7 +19,6 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -94,9 +93,6 @@ KINDS = {
         ("check", "plot"),
     ),
 }
-if find_spec("optuna"):
-    KINDS["journal"] = Kind(("search/journal.log",), damage_log, ("tune",))
-    KINDS["search"] = Kind(("search/tune.json",), damage_json, ("tune",))
 
 
 def commands(folder: Path) -> dict[str, list[str]]:
@@ -154,7 +150,7 @@ def prepare(folder: Path, *, short: bool) -> None:
         shutil.copy(folder / "run" / name, folder / "stopped" / name)
     for name, arguments in commands(folder).items():
         left_out = ("resume", "rescore", *(("report", "plot", "report published") if short else ()))
-        if name not in left_out and (name != "tune" or "journal" in KINDS):
+        if name not in left_out:
             sys.stdin = io.TextIOWrapper(io.BytesIO(b"red dog\n"))
             assert main(arguments) == 0, name
 

@@ -14,7 +14,7 @@ TIMED = re.compile(
     r"|clock_mhz|timed_together|decoded_on"
 )
 """Keys in JSON whose values depend on the machine, or on the cores that a process had of it."""
-PRESENCE_ONLY = re.compile(r"log\.txt|journal\.log|table\.(md|csv)|learning-curves-seconds\..*")
+PRESENCE_ONLY = re.compile(r"log\.txt|table\.(md|csv)|learning-curves-seconds\..*")
 """Files with times and nothing that another file does not hold too."""
 Contents = dict[str, str]
 
@@ -68,14 +68,11 @@ def progress(folder: Path) -> dict[str, int]:
 
 def ended_trials(folder: Path) -> set[str]:
     """Name the folders of those trials of ``tune`` that have ended; their checkpoints are deleted."""
-    found = set()
-    for path in folder.rglob("journal.log"):
-        for line in path.read_bytes().splitlines(keepends=True):
-            trial = json.loads(line).get("user_attrs", {}) if line.endswith(b"\n") else {}
-            if trial:
-                place = path.parent / "trials" / f"{trial['label']}-{trial['trial']}"
-                found.add(str(place.relative_to(folder)))
-    return found
+    return {
+        str(path.parent.relative_to(folder))
+        for path in folder.rglob("*-trial*/result.json")
+        if json.loads(path.read_bytes())["status"] != "unfinished"
+    }
 
 
 def _describe(path: Path) -> str:

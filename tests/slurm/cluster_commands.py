@@ -23,7 +23,7 @@ class Submission:
             folder: what is printed as "."; below it is everything that the command reads and writes.
             jobs: their number.
         """
-        self.folder, self.jobs = folder, dict[str, str]()
+        self.folder, self.jobs = folder, list[str]()
         self._begin = time.monotonic()
         self._print(f"\n$ attnbench {' '.join(arguments)} --slurm {SLURM}")
         self._process = subprocess.Popen(
@@ -35,9 +35,9 @@ class Submission:
         assert self._process.stderr
         for line in self._process.stderr:
             self._print(line.rstrip())
-            if match := re.fullmatch(r"(.+): job (\d+_\d+)", line.rstrip()):
-                self.jobs[match[1]] = match[2]
-            if len(self.jobs) == jobs:
+            if line.startswith("jobs "):
+                self.jobs = re.findall(r"\d+_\d+", line)
+                assert len(self.jobs) == jobs
                 break
 
     def finish(self) -> bool:
@@ -46,40 +46,39 @@ class Submission:
         self._print(f"{rest}\n{table}")
         status = self._process.returncode
         print(f"exit status {status} after {time.monotonic() - self._begin:.0f} s")
-        for name, job in self.jobs.items():
+        for job in self.jobs:
             restarts = re.search(r"Restarts=(\d+)", output("scontrol", "show", "job", job))
-            print(f"{name}: job {job}, {restarts[1] if restarts else '?'} restarts")
+            print(f"job {job}, {restarts[1] if restarts else '?'} restarts")
         return status == 0
 
     def _print(self, text: str) -> None:
         print(text.replace(str(self.folder), "."), flush=True)
 
 
-def disturb(command: Sequence[str], logs: dict[str, Path]) -> str:
+def disturb(command: Sequence[str], logs: Sequence[Path]) -> Path:
     """Call a command that sends a job back to the queue, and print what the job says to that.
 
     Args:
         command: the command.
-        logs: the messages of the jobs that it may send back, by name.
+        logs: the messages of the jobs that it may send back.
 
     Returns:
-        The name of the job that has stopped.
+        The messages of the job that has stopped.
     """
     print(f"$ {' '.join(command)}", flush=True)
     subprocess.run(command, check=False, capture_output=True)  # scancel fails once the job is queued again
-    said: dict[str, str] = {}
+    stopped: list[Path] = []
 
     def has_stopped() -> bool:
-        for name, log in logs.items():
+        for log in logs:
             for line in log.read_text().splitlines() if log.is_file() else []:
                 if line.startswith("stopped"):
-                    said[name] = line
-        return bool(said)
+                    print(f"{log.name}: {line}", flush=True)
+                    stopped.append(log)
+        return bool(stopped)
 
     wait_for(has_stopped)
-    for name, line in said.items():
-        print(f"{name}: {line}", flush=True)
-    return next(iter(said), "")
+    return stopped[0]
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

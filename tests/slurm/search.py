@@ -31,14 +31,15 @@ def main() -> int:
     jobs = submission.jobs
 
     def both_have_saved() -> bool:
-        states = out.glob(f"trials/*/{CHECKPOINTS}/{STATE}")
+        states = out.glob(f"*/{CHECKPOINTS}/{STATE}")
         return sum((state.parent.parent / METRICS).is_file() for state in states) == 2
 
     wait_for(both_have_saved)  # two jobs run at a time, and have come beyond the first updates
-    preempted = disturb(URGENT, {name: out / "slurm" / f"{job}_0_log.err" for name, job in jobs.items()})
-    state = ["squeue", "--noheader", "--array", "--format=%T", f"--jobs={jobs[preempted]}"]
+    stopped = disturb(URGENT, [out / "slurm" / f"{job}_0_log.err" for job in jobs])
+    preempted = stopped.name.removesuffix("_0_log.err")
+    state = ["squeue", "--noheader", "--array", "--format=%T", f"--jobs={preempted}"]
     wait_for(lambda: output(*state) == "PENDING")
-    output("scontrol", "update", f"JobId={jobs[preempted]}", "StartTime=now")  # Slurm waits for two minutes
+    output("scontrol", "update", f"JobId={preempted}", "StartTime=now")  # Slurm waits for two minutes
     succeeded = submission.finish()
     differing = differences(read_contents(out), read_contents(serial))
     print(f"files of the search that differ from a serial search: {', '.join(differing) or 'none'}")

@@ -29,15 +29,15 @@ def main() -> int:
     subprocess.run([*ATTNBENCH, *arguments, str(serial), "-q"], check=True, stdout=subprocess.DEVNULL)
     submission = Submission([*arguments, str(out)], folder, jobs=6)
     jobs = submission.jobs
-    first, _, third, *_ = jobs  # two run at a time; Slurm starts one again after two minutes
-    for name, command in ((first, ["scontrol", "requeue"]), (third, ["scancel", "--signal=USR2"])):
-        wait_for((out / name / CHECKPOINTS / STATE).exists)
-        disturb([*command, jobs[name]], {name: out / "slurm" / f"{jobs[name]}_0_log.err"})
+    logs = [out / "slurm" / f"{job}_0_log.err" for job in jobs]
+    wait_for(lambda: len(list(out.glob(f"*/{CHECKPOINTS}/{STATE}"))) == 2)  # two jobs run at a time
+    disturb(["scontrol", "requeue", jobs[0]], logs[:1])
+    disturb(["scancel", "--signal=USR2", jobs[1]], logs[1:2])
     succeeded = submission.finish()
     differing = [
-        f"{name}/{each}"
-        for name in jobs
-        for each in differences(read_contents(out / name), read_contents(serial / name))
+        f"{run.name}/{each}"
+        for run in serial.glob("*-seed*")
+        for each in differences(read_contents(out / run.name), read_contents(run))
     ]
     print(f"files of the 6 runs that differ from a serial run: {', '.join(differing) or 'none'}")
     print(f"temporary files and locks left: {', '.join(leftovers(out)) or 'none'}")

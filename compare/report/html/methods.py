@@ -11,8 +11,7 @@ from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun
 from compare.analysis.tables import Table
 from compare.analysis.tuning import tuning_curve
 from compare.config.run import Run, runs_to_toml
-from compare.experiment.tune.candidates import find_winners, summarize
-from compare.experiment.tune.trial_log import TRIALS, TrialResult, read_trials
+from compare.experiment.tune import TRIALS, TrialResult, find_winners, read_trials, summarize
 from compare.report.conditions import distinct, list_conditions
 from compare.report.html.parts import Cell, ColumnHeading, HtmlTable, Section, cell, embed_figure, html_table
 from compare.report.loaded_experiment import LoadedExperiment

@@ -6,7 +6,7 @@ from statistics import fmean
 import pytest
 
 from compare.analysis.tuning import expected_best, expected_best_with_replacement, tuning_curve
-from compare.experiment.tune.trial_log import TrialResult
+from compare.experiment.tune import TrialResult
 
 SCORES = [3.0, 11.5, 0.0, 7.25, 7.25, 20.0]
 

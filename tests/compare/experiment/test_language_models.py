@@ -3,7 +3,6 @@
 import json
 import math
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from compare.experiment.compute_result import training_flops
 from compare.experiment.prepare import prepare_data
 from compare.experiment.run import run_experiment
 from compare.experiment.trainers import Announcement
+from compare.experiment.tune import TuningPlan, tune_experiment
 from compare.integrations.export import export_model
 from compare.models.registry import build_meta_model
 from compare.report.views import write_views
@@ -279,21 +279,17 @@ def test_a_folder_keeps_to_one_task(modelled: Path, tiny_toml: Path, tmp_path: P
     assert "choose another folder with --out" in found
 
 
-COMMANDS: dict[str, Callable[[Path, Path], list[str | Path]]] = {
-    "ensemble": lambda folder, toml: ["ensemble", folder, *NAMES],
-    "tune": lambda folder, toml: ["tune", toml, "--trials", "1", "--out", folder / "tuned"],
-}
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_commands_that_need_translations_say_so(
-    command: str, modelled: Path, toml: Path, tmp_path: Path, refusal: Refusal
-):
-    if command == "tune":
-        pytest.importorskip("optuna")
+def test_no_ensemble_of_language_models(modelled: Path, tmp_path: Path, refusal: Refusal):
     copy = Path(shutil.copytree(modelled, tmp_path / "copy"))
-    message = refusal(*COMMANDS[command](copy, toml), "-q")
-    assert "language model" in message
+    assert "language model" in refusal("ensemble", copy, *NAMES, "-q")
+
+
+def test_a_search_is_decided_by_the_validation_loss(toml: Path, tmp_path: Path):
+    tuning = tune_experiment(load_experiment(toml), tmp_path / "out", TuningPlan(trials=2, updates=4))
+    assert {each.bleu for each in tuning.trials} == {None}
+    for label, winner in tuning.winners.items():
+        losses = [each.loss for each in tuning.trials if each.label == label and each.loss is not None]
+        assert winner.loss == min(losses)
 
 
 def test_a_language_model_does_not_translate(modelled: Path):

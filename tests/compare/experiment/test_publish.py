@@ -306,7 +306,6 @@ def test_records_of_a_search(copy: Path, tmp_path: Path, refusal: Refusal):
     search = tmp_path / "search"
     search.mkdir()
     (copy / "trials.jsonl").write_text("of the experiment")
-    (search / "tune.json").write_text("{}")
     said = refusal("publish", copy, "--out", tmp_path / "out", "--tuning", search)
     assert said == f"{search} has no trials.jsonl: give the folder that `attnbench tune` wrote"
     (search / "trials.jsonl").write_text("of the search")
@@ -314,6 +313,5 @@ def test_records_of_a_search(copy: Path, tmp_path: Path, refusal: Refusal):
     for number, (tuning, text) in enumerate(texts.items()):
         out = publish_experiment(copy, tmp_path / f"out{number}", tuning=tuning)
         assert (out / "trials.jsonl").read_text() == text
-        assert (out / "tune.json").exists() == (tuning is not None)
         again = publish_experiment(out, tmp_path / f"again{number}")
         assert (again / "trials.jsonl").read_text() == text

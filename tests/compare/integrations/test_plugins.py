@@ -17,9 +17,7 @@ from compare.config.parse import load_experiment
 from compare.config.plugins import load_installed_plugins, load_plugins
 from compare.config.run import resolve_models, runs_to_toml
 from compare.experiment.run import run_experiment
-from compare.experiment.tune.best_config import best_config
-from compare.experiment.tune.candidates import Candidate
-from compare.experiment.tune.trial_log import TrialResult
+from compare.experiment.tune import Candidate, TrialResult, TuningPlan, best_config
 from compare.models.presets import PRESETS
 from compare.results.run_folder import RunFolder
 from compare.results.store import _warn, read_result
@@ -371,12 +369,10 @@ def test_the_best_settings_of_a_search_keep_the_plug_ins(tiny_toml: Path, tmp_pa
         )
         for row in experiment.models
     }
-    unusual = path.read_text().replace("[data]\nroot = ", "data.root = ")
-    for text in (path.read_text(), unusual):
-        (tmp_path / "best.toml").write_text(best_config(text, experiment, winners, "a search"))
-        best = load_experiment(tmp_path / "best.toml")
-        assert best.plugins == (NAME,)
-        assert {row.overrides["dropout"] for row in best.models} == {0.4}
+    (tmp_path / "best.toml").write_text(best_config(experiment, TuningPlan(), winners))
+    best = load_experiment(tmp_path / "best.toml")
+    assert best.plugins == (NAME,)
+    assert {row.overrides["dropout"] for row in best.models} == {0.4}
 
 
 def test_the_experiment_of_the_template_can_be_run(example: None):

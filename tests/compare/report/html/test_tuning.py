@@ -11,7 +11,7 @@ import pytest
 from compare.analysis.finished_experiment import FinishedExperiment
 from compare.analysis.tuning import tuning_curve
 from compare.cli import main
-from compare.experiment.tune.trial_log import TrialResult, write_trials
+from compare.experiment.tune import TrialResult, write_trials
 from compare.report.html import results as significance
 from compare.report.html.methods import tuning_section
 from compare.report.html.parts import Section

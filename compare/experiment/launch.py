@@ -1,0 +1,412 @@
+"""Several processes of one call on one folder, side by side on this machine or as jobs of a Slurm cluster.
+
+Locks let processes share the runs of a folder, so each of them does the same: whatever has not ended and is
+not locked. The process that has started them waits, and shows their progress from the files of the runs.
+"""
+
+import _thread
+import hashlib
+import json
+import logging
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, Any
+
+from compare.config.plugins import load_plugins
+from compare.config.sections import Experiment
+from compare.results.run_folder import RunFolder
+from compare.results.store import read_result
+from compare.system.log import PACKAGES, Reporter, ShowMetrics, show_messages
+from compare.system.messages import did_you_mean, first_line
+from compare.system.plugins import PLUGINS
+from compare.system.signals import (
+    Interrupted,
+    Terminated,
+    ignore_repeated_signals,
+    raise_on_sigterm,
+    stop_on_signals,
+)
+
+logger = logging.getLogger(__name__)
+
+START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from compare.experiment.launch import main; "
+)
+START += "sys.exit(main())"
+"""Program of a process on this machine; it finds the modules that this process finds."""
+POLL_S = 0.2
+CORES_PER_JOB = 2
+"""Threads of each process with ``--jobs auto``: small models gain little from a third."""
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+SLURM_KEYS = {
+    "partition": "slurm_partition",
+    "qos": "slurm_qos",
+    "account": "slurm_account",
+    "constraint": "slurm_constraint",
+    "nodelist": "slurm_nodelist",
+    "exclude": "slurm_exclude",
+    "gpus": "gpus_per_node",
+    "cpus": "cpus_per_task",
+    "time": "timeout_min",
+    "mem": "mem_gb",
+    "cluster": "cluster",
+}
+"""Keys of ``--slurm``, and submitit's names of them."""
+MAX_TIMEOUTS = 1_000
+"""How often a job that has reached its time limit is queued again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """Number and place of the processes that share the runs of an experiment."""
+
+    jobs: int = 0
+    """Processes; 0: one per GPU or per two threads of this machine, on a cluster one per run."""
+    slurm: Mapping[str, Any] | None = None
+    """Values of ``SLURM_KEYS`` for jobs of a cluster; None: processes on this machine."""
+
+    def for_nodes(self, experiment: Experiment, context: str) -> Experiment:
+        """Return the experiment with what only a node could decide, where the processes are jobs.
+
+        Raises:
+            ValueError: no cluster, or a setting that this machine cannot decide.
+        """
+        if self.slurm is None:
+            return experiment
+        if find_spec("submitit") is None:
+            raise ValueError("--slurm needs submitit, which is not installed: pip install 'attnbench[slurm]'")
+        if self.slurm.get("cluster") != "local" and shutil.which("sbatch") is None:
+            raise ValueError(
+                "--slurm: no sbatch here: run this on a machine that submits jobs to the cluster"
+            )
+        if experiment.budget.match == "time":
+            raise ValueError(
+                f"{context}: budget.match = 'time' is measured on the device of the runs, which this machine "
+                "may lack: with --slurm, match updates, params or flops"
+            )
+        train = experiment.train
+        if train.device == "auto":
+            train = replace(train, device="cuda" if self.slurm.get("gpus") else "cpu")
+        if train.device != "cpu" and train.precision == "auto":
+            raise ValueError(
+                f"{context}: train.precision = 'auto' is decided by the GPU, which this machine may lack: "
+                "with --slurm, add --set train.precision=bf16 or fp32"
+            )
+        return replace(experiment, train=train)
+
+    def run(
+        self, call: Callable[[], object], folder: Path, runs: Sequence[RunFolder], reporter: Reporter
+    ) -> None:
+        """Let several processes call ``call``, which can be pickled, and wait for all of them.
+
+        Args:
+            call: what each process does.
+            folder: of the experiment.
+            runs: those that have not ended, whose progress is shown; none: one job, on a cluster alone.
+            reporter: shows it.
+
+        Raises:
+            Interrupted: a signal arrived. On this machine, the processes have saved their states and ended;
+                jobs of a cluster go on.
+            ValueError: the cluster refuses the jobs.
+        """
+        with reporter.trainings() as show:
+            watch = _Watch(runs, show)
+            if self.slurm is not None:
+                number = (self.jobs or len(runs)) if runs else 1
+                _run_on_cluster(Work(call, tuple(PLUGINS)), number, self.slurm, folder, watch)
+            elif runs:
+                device = runs[0].run.train.device
+                number = min(self.jobs or _suitable_jobs(device), len(runs))
+                logger.info(f"{number} processes share the runs")
+                for status in run_processes(call, number, device, watch):
+                    if status not in (0, 2):
+                        logger.warning(f"a process has ended with status {status}: what it left is done here")
+            watch()
+
+
+def parse_launch(jobs: str, slurm: str = "") -> Launch | None:
+    """Read the values of ``--jobs`` and ``--slurm``; None if this process does everything.
+
+    Args:
+        jobs: number of processes, or auto; empty: 1, on a cluster one per run.
+        slurm: such as partition=gpu,gpus=1,time=2:00:00,cpus=8,mem=32; time in minutes if it has no colon,
+            memory in GB; empty: no cluster.
+
+    Raises:
+        ValueError: an unknown key, or a value of another form.
+    """
+    if jobs not in ("", "auto") and not (jobs.isascii() and jobs.isdigit() and int(jobs) >= 1):
+        raise ValueError(f"--jobs {jobs}: must be auto, or a whole number from 1 on")
+    number = int(jobs) if jobs.isdigit() else 0
+    if slurm:
+        return Launch(jobs=number, slurm=_parse_slurm(slurm))
+    return None if jobs in ("", "1") else Launch(jobs=number)
+
+
+def _parse_slurm(text: str) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    for part in text.split(","):
+        key, _, value = (each.strip() for each in part.partition("="))
+        if key not in SLURM_KEYS:
+            raise ValueError(f"--slurm {text}: unknown key {key!r}; {did_you_mean(key, SLURM_KEYS)}")
+        try:
+            if key == "time":
+                hours, _, minutes = value.rpartition(":")
+                options[key] = int(minutes) + 60 * int(hours or 0)
+            else:
+                options[key] = {"gpus": int, "cpus": int, "mem": float}.get(key, str)(value)
+        except ValueError:
+            value = ""
+        if not value or options[key] in (0, ""):
+            raise ValueError(
+                f"--slurm {text}: {key} needs a value, such as time=90, time=12:00, mem=32, gpus=1"
+            )
+    return options
+
+
+@dataclass(frozen=True)
+class Work:
+    """What each process does, as it is pickled."""
+
+    call: Callable[[], object]
+    plugins: tuple[str, ...]
+    """Modules that it imports first."""
+
+    def __call__(self) -> None:
+        """Do it. In a job of a cluster, save the state before its end; submitit queues it again."""
+        with _save_before_time_limit():
+            load_plugins(self.plugins)
+            self.call()
+
+    def checkpoint(self) -> Any:
+        """Return what submitit does when it queues the job again: the same, from the saved state."""
+        from submitit.helpers import DelayedSubmission
+
+        return DelayedSubmission(self)
+
+
+@contextmanager
+def _save_before_time_limit() -> Iterator[None]:
+    """End a block on SIGTERM or submitit's SIGUSR2 after the state is saved; without effect elsewhere.
+
+    Slurm sends SIGTERM, twice, when it ends or preempts a job, which it queues again itself where it has to.
+    Submitit asks for SIGUSR2 before the time limit; its handler queues the job again.
+    """
+    if "SUBMITIT_EXECUTOR" not in os.environ:
+        yield
+        return
+    show_messages()
+    queue_again, warned = signal.getsignal(signal.SIGUSR2), threading.Event()
+
+    def stop(_signum: int, _frame: object) -> None:
+        warned.set()
+        signal.raise_signal(signal.SIGTERM)
+
+    signal.signal(signal.SIGUSR2, stop)
+    try:
+        with raise_on_sigterm(), ignore_repeated_signals():
+            yield
+    except (Interrupted, Terminated) as stopped:
+        print(str(stopped) or "stopped", file=sys.stderr, flush=True)
+        if warned.is_set() and callable(queue_again):
+            queue_again(signal.SIGUSR2, None)
+        raise SystemExit(128 + signal.SIGTERM) from None
+
+
+class _Watch:
+    """Progress of runs that other processes work on, from the files in their folders."""
+
+    def __init__(self, runs: Sequence[RunFolder], show: ShowMetrics) -> None:
+        self._show, self._begun = show, time.time()
+        self._runs = {run.name: run for run in runs}
+        self._positions = {run.name: run.metrics.stat().st_size for run in runs if run.metrics.exists()}
+
+    def __call__(self) -> None:
+        """Show what is new since the last call."""
+        for name, run in list(self._runs.items()):
+            with suppress(OSError, ValueError):  # a file is being made; a damaged one has its error later
+                self._show_lines(run)
+                if (run.folder / "result.json").stat().st_mtime >= self._begun:
+                    result = read_result(run.folder)
+                    logger.info(": ".join(filter(None, [name, result.status, result.reason])))
+                    del self._runs[name]
+
+    def _show_lines(self, run: RunFolder) -> None:
+        """Show the whole lines of a training log that are new."""
+        if not run.metrics.exists():
+            return
+        with run.metrics.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            start = file.seek(min(self._positions.get(run.name, 0), size))  # resuming may have cut the log
+            content = file.read()
+        end = content.rfind(b"\n") + 1
+        self._positions[run.name] = start + end
+        for line in content[:end].splitlines():
+            self._show(run.name, run.run.train.max_updates, json.loads(line))
+
+
+# Processes on this machine.
+
+
+def _suitable_jobs(device: str) -> int:
+    """Return how many processes suit this machine: one per GPU, or one per two threads."""
+    import torch
+
+    return max(1, torch.get_num_threads() // CORES_PER_JOB if device == "cpu" else torch.cuda.device_count())
+
+
+def _environments(number: int, device: str) -> Iterator[dict[str, str]]:
+    """Divide the threads, and the GPUs that this process sees, among processes; there may be fewer GPUs."""
+    import torch
+
+    threads = max(1, torch.get_num_threads() // number)
+    count = torch.cuda.device_count() if device in ("cuda", "cuda:0") else 0
+    gpus = [gpu for gpu in os.environ.get(VISIBLE, "").split(",") if gpu] or list(map(str, range(count)))
+    for index in range(number):
+        gpu = {VISIBLE: gpus[index % count]} if count else {}
+        yield {**os.environ, "OMP_NUM_THREADS": str(threads), **gpu}
+
+
+def run_processes(
+    call: Callable[[], object], number: int, device: str, watch: Callable[[], None] = lambda: None
+) -> list[int]:
+    """Let processes on this machine call ``call``, which can be pickled, and wait for them.
+
+    The first signal lets all of them save their states and end; the second one kills them. If this process is
+    killed, they save and end too.
+
+    Args:
+        call: what each process does.
+        number: of processes; they share the cores or the GPUs of this one.
+        device: where they compute.
+        watch: called again and again meanwhile.
+
+    Returns:
+        Their exit statuses, 2 after a ValueError or OSError.
+
+    Raises:
+        Interrupted: a signal arrived, and all have ended.
+    """
+    work, workers = Work(call, tuple(PLUGINS)), list[subprocess.Popen[bytes]]()
+    # In a session of their own, so that Ctrl-C in a terminal reaches this process alone.
+    group: Any = {"creationflags": 0x200} if sys.platform == "win32" else {"start_new_session": True}
+    with stop_on_signals() as stop, ExitStack() as pipes:
+        try:
+            for environment in _environments(number, device):
+                command = [sys.executable, "-c", START, json.dumps(sys.path)]
+                worker = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, **group)
+                workers.append(worker)
+                assert worker.stdin
+                pipes.callback(_close, worker.stdin)
+                with suppress(BrokenPipeError):
+                    pickle.dump(work, worker.stdin)
+                    worker.stdin.flush()
+            while any(worker.poll() is None for worker in workers):
+                time.sleep(POLL_S)
+                watch()
+                if stop.signum:
+                    pipes.close()
+        finally:
+            for worker in workers:
+                worker.kill()
+                worker.wait()
+    if stop.signum:
+        raise Interrupted(stop.signum, "stopped, and all processes have saved their states")
+    return [worker.returncode for worker in workers]
+
+
+def _close(pipe: IO[bytes]) -> None:
+    with suppress(BrokenPipeError):
+        pipe.close()
+
+
+def main() -> int:
+    """Do the work that is pickled on standard input, which the parent holds open for as long as it lives."""
+    for package in PACKAGES:
+        logging.getLogger(package).addHandler(logging.NullHandler())  # log.txt of each run has the messages
+    work = pickle.load(sys.stdin.buffer)
+
+    def end_with_parent() -> None:
+        os.read(0, 1)
+        _thread.interrupt_main(signal.SIGTERM)
+
+    try:
+        with raise_on_sigterm():
+            threading.Thread(target=end_with_parent, daemon=True).start()
+            work()
+    except (Interrupted, Terminated, KeyboardInterrupt):
+        return 143
+    except (ValueError, OSError):  # the parent meets it too, and says it
+        return 2
+    return 0
+
+
+# Jobs of a cluster.
+
+
+def _run_on_cluster(
+    work: Work, number: int, options: Mapping[str, Any], experiment: Path, watch: _Watch
+) -> None:
+    """Submit jobs, in addition to those that an earlier call has left, until there are ``number``; wait.
+
+    What submitit writes is in the folder slurm of the experiment, which is removed at the end.
+    """
+    import submitit
+    from submitit.core.utils import FailedJobError, FailedSubmissionError
+
+    parameters = {SLURM_KEYS[key]: value for key, value in options.items() if key != "cluster"}
+    name = f"attnbench-{hashlib.sha256(os.fsencode(experiment.resolve())).hexdigest()[:12]}"
+    cluster, folder = options.get("cluster", "slurm"), experiment / "slurm"
+    queued = _queued(name) if cluster == "slurm" else []
+    jobs: list[Any] = []
+    if number > len(queued):
+        try:
+            executor = submitit.AutoExecutor(
+                folder.resolve(), cluster=cluster, slurm_max_num_timeout=MAX_TIMEOUTS
+            )
+            executor.update_parameters(name=name, **{"timeout_min": 60, **parameters})
+            with executor.batch():
+                jobs = [executor.submit(work) for _ in range(number - len(queued))]
+        except (FailedJobError, FailedSubmissionError, subprocess.CalledProcessError) as error:
+            raise ValueError(f"--slurm: the jobs are refused: {first_line(error)}") from None
+    ids = [*queued, *(str(job.job_id) for job in jobs)]
+    logger.info(f"jobs {', '.join(ids)} share the runs; their messages are in {folder}")
+    ended, looked = 0, 0.0
+    with stop_on_signals() as stop:
+        while ended < 2:  # Slurm lists no job for a moment while it is queued again
+            time.sleep(POLL_S)
+            if stop.signum:
+                raise Interrupted(stop.signum, f"stopped waiting for jobs {', '.join(ids)}, which go on")
+            watch()
+            if cluster == "local":
+                ended = 2 if all(job.done() for job in jobs) else 0
+            elif time.monotonic() - looked > 10:
+                looked = time.monotonic()
+                with suppress(ValueError):  # asked again
+                    ended = 0 if _queued(name) else ended + 1
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _queued(name: str) -> list[str]:
+    """List the jobs of this name that the cluster has not ended.
+
+    Raises:
+        ValueError: it does not answer.
+    """
+    command = ["squeue", "--noheader", "--array", "--format=%i", f"--name={name}", f"--user={os.getuid()}"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise ValueError(f"--slurm: squeue does not answer: {first_line(error)}") from None

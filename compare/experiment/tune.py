@@ -1,0 +1,471 @@
+"""Random search for settings (Bergstra and Bengio 2012): an experiment whose models are the drawn candidates.
+
+Every model gets the same draws. The candidates are runs of one folder like any other, without test sets; the
+validation set chooses the best of each model, which best.toml has in place of the settings given.
+"""
+
+import dataclasses
+import json
+import logging
+import math
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import chain, groupby
+from pathlib import Path
+from random import Random
+from statistics import fmean
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from compare.config.parse import SECTIONS
+from compare.config.run import resolve_model, resolve_models
+from compare.config.sections import Experiment, ModelConfig
+from compare.config.toml import SCHEMA, parse_value, to_toml
+from compare.experiment.folder import choose_models
+from compare.experiment.launch import Launch
+from compare.experiment.run import run_experiment
+from compare.optim import OptimConfig
+from compare.results.run_folder import RunFolder
+from compare.results.store import Result
+from compare.system.log import Reporter
+from compare.system.messages import did_you_mean
+from compare.system.signals import Locked, lock_folder
+from compare.training.metrics_log import read_metrics
+from compare.training.serialization import CHECKPOINTS
+from data.files import read_bytes, write_atomically
+
+logger = logging.getLogger(__name__)
+
+TRIALS, BEST = "trials.jsonl", "best.toml"
+"""Files of a search: one JSON object per ended trial, and the experiment with the best settings."""
+MAX_BYTES = 100_000_000
+DIGITS = 3
+"""Significant digits of a drawn number, so that a config shows exactly what was tried."""
+
+
+class LogRange(NamedTuple):
+    """Positive numbers between two bounds, drawn log-uniformly; whole numbers if both bounds are."""
+
+    low: float
+    high: float
+
+    def draw(self, random: Random) -> float:
+        """Draw a number, rounded to ``DIGITS`` significant digits."""
+        value = math.exp(random.uniform(math.log(self.low), math.log(self.high)))
+        whole = isinstance(self.low, int) and isinstance(self.high, int)
+        return min(max(round(value) if whole else float(f"{value:.{DIGITS}g}"), self.low), self.high)
+
+
+Space = Mapping[str, LogRange | tuple[Any, ...]]
+"""Tuned settings by name: a range, or values that are equally likely."""
+DEFAULT_SPACE: Space = {"learning_rate": LogRange(3e-4, 3e-2), "dropout": (0.0, 0.1, 0.2, 0.3)}
+"""Both settings matter to every family, and their best values differ between families."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuningPlan:
+    """Effort of a search, the same for every model."""
+
+    trials: int = 20
+    """Trials per model."""
+    updates: int = 0
+    """Updates per trial; 0: those of the experiment. The warm-up keeps its share of them."""
+    seed: int = 1
+    """Seed of the draws."""
+    seeds: Sequence[int] = ()
+    """Seeds of weights and batches, whose mean decides; by default the experiment's alone."""
+    finalists: int = 0
+    """Trials of each model that get the other seeds, those that are best with the first; 0: all."""
+    space: Space = field(default_factory=lambda: DEFAULT_SPACE)
+    """Tuned settings; see ``parse_space``."""
+    only: Sequence[str] = ()
+    """Labels of the models that are tuned, as for ``choose_models``; by default all."""
+
+    def __post_init__(self) -> None:
+        """Reject an effort that decides nothing."""
+        if self.trials < 1 or self.updates < 0:
+            raise ValueError(f"--trials {self.trials}, --updates {self.updates}: must be at least 1 and 0")
+        if self.finalists and (len(self.seeds) < 2 or not 2 <= self.finalists <= self.trials):
+            raise ValueError(
+                "--finalists needs several --seeds, and must be from 2 to the number of --trials"
+            )
+
+
+class TrialResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One trial: a model trained once with drawn settings, measured on the validation set."""
+
+    label: str
+    """Name of the model."""
+    trial: int
+    """Number of the trial, counted from 1; trials of one number have the same draw."""
+    seed: int = 1
+    """Seed of weights and batches."""
+    settings: dict[str, Any]
+    """Values of the tuned settings."""
+    status: Literal["done", "diverged", "out of memory"]
+    bleu: float | None
+    """Validation BLEU of the chosen weights, by greedy search; None unless done, and for language models."""
+    loss: float | None
+    """Validation loss of the chosen weights; None unless done."""
+    best_update: int | None
+    """Update of the best validation; None unless done."""
+    updates: int
+    """Updates of training."""
+    seconds: float
+    """Seconds of training and validation."""
+    code_version: str
+    """Version of attnbench that ended the trial."""
+    reason: str | None = None
+    """Why it failed."""
+
+    @property
+    def score(self) -> float:
+        """Validation BLEU; 0 for a trial that failed, which gives nobody a usable model."""
+        return self.bleu or 0.0
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Settings of one number for one model, with the trials of all seeds."""
+
+    results: Sequence[TrialResult]
+    """One per seed, the first seed of the search first."""
+
+    @property
+    def trial(self) -> int:
+        """Number of the trial."""
+        return self.results[0].trial
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Values of the tuned settings."""
+        return self.results[0].settings
+
+    @property
+    def bleu(self) -> float:
+        """Mean validation BLEU over seeds."""
+        return fmean(result.score for result in self.results)
+
+    @property
+    def loss(self) -> float:
+        """Mean validation loss over the seeds that did not fail; infinite if there is none."""
+        return fmean([each.loss for each in self.results if each.loss is not None] or [math.inf])
+
+    @property
+    def rank(self) -> tuple[float, float, int]:
+        """Greater for a better candidate: higher BLEU, then lower loss, then lower number."""
+        return self.bleu, -self.loss, -self.trial
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """Outcome of ``tune_experiment``."""
+
+    trials: Sequence[TrialResult]
+    """All that have ended."""
+    missing: int
+    """Trials that have not ended: another process works on them."""
+    best: Path | None
+    """best.toml; None while trials are missing, or if all trials of a model have failed."""
+
+    @property
+    def winners(self) -> dict[str, Candidate]:
+        """The best candidate of each model, by label."""
+        return find_winners(self.trials)
+
+
+class Draw(NamedTuple):
+    """What a candidate was made from."""
+
+    label: str
+    """The model."""
+    trial: int
+    """Number of the draw, counted from 1."""
+    settings: dict[str, Any]
+    """Those of the drawn values that the model has."""
+
+
+def tune_experiment(
+    experiment: Experiment,
+    folder: str | Path,
+    plan: TuningPlan | None = None,
+    reporter: Reporter | None = None,
+    *,
+    context: str = "config",
+    launch: Launch | None = None,
+) -> Tuning:
+    """Search the best settings of every model of an experiment on its validation set.
+
+    The same call continues, with more trials, seeds or finalists too; several processes may work in one
+    folder, as for ``run_experiment``. The weights of ended trials are deleted.
+
+    Args:
+        experiment: the experiment.
+        folder: receives a run folder per trial, trials.jsonl and best.toml; created where it is missing.
+        plan: number of trials, updates, seeds and space; by default those of ``TuningPlan()``.
+        reporter: shows the progress of training; by default log messages do.
+        context: the file that error messages name.
+        launch: processes that share the trials; by default this one does one after the other.
+
+    Raises:
+        ValueError: bad settings or data, or ``folder`` holds something else.
+        Interrupted: a signal arrived; everything is saved.
+    """
+    plan, folder = plan or TuningPlan(), Path(folder)
+    drawn, draws = draw_candidates(experiment, plan, context)
+    first, *others = plan.seeds or (experiment.train.seed,)
+    stages = [([first], list(draws))] if plan.finalists else [([first, *others], list(draws))]
+    trials, missing = list[TrialResult](), 0
+    for seeds, names in stages:  # the finalists are appended once they are known
+        results = run_experiment(
+            drawn, folder, reporter, seeds=seeds, only=names, context=context, launch=launch, tests=False
+        )
+        ended = [each for each in results if each.status != "unfinished" or each.reason]
+        trials += [_read_trial(folder / each.run, each, draws[each.label]) for each in ended]
+        missing += len(results) - len(ended)
+        if plan.finalists and seeds == [first] and not missing:
+            finalists = find_finalists(trials, plan.finalists)
+            stages.append((others, [name for name, draw in draws.items() if draw[:2] in finalists]))
+    with lock_folder(folder, wait=True):
+        write_trials(folder, trials)
+        winners = find_winners(trials)
+        if missing or {draw.label for draw in draws.values()} - winners.keys():
+            return Tuning(trials=trials, missing=missing, best=None)
+        write_atomically(folder / BEST, best_config(experiment, plan, winners))
+    for trial in folder.glob(f"*/{CHECKPOINTS}"):
+        with suppress(Locked), lock_folder(trial.parent):
+            shutil.rmtree(trial)
+    return Tuning(trials=trials, missing=0, best=folder / BEST)
+
+
+def draw_candidates(
+    experiment: Experiment, plan: TuningPlan, context: str = "config"
+) -> tuple[Experiment, dict[str, Draw]]:
+    """Make the experiment whose models are the candidates; returns what each was made from too, by label.
+
+    A value of a setting that a model does not have is not drawn for it.
+
+    Raises:
+        ValueError: bad settings, a setting that no model has or that is a size, a combination that a model
+            refuses, or a budget of time.
+    """
+    if experiment.budget.match == "time":
+        raise ValueError(
+            f"{context}: budget.match = 'time' cannot be tuned, as trials are equal in updates: "
+            "add --set budget.match=none, and put the best settings into the experiment"
+        )
+    updates = plan.updates or experiment.train.max_updates
+    train = replace(experiment.train, max_updates=updates, patience=0)  # no trial is stopped early
+    labels = {run.label for run in choose_models(resolve_models(experiment, context), plan.only)}
+    rows = [row for row in experiment.models if row.label in labels]
+    tunable = [_tunable(resolve_model(row, context).setting_types()) for row in rows]
+    for name in plan.space:
+        if not any(name in names for names in tunable):
+            known = list(dict.fromkeys(chain.from_iterable(tunable)))
+            raise ValueError(
+                f"--space {name}: no model has this setting of its optimizer or dropout, which alone can be "
+                f"tuned; {did_you_mean(name, known)}"
+            )
+    draws, models = dict[str, Draw](), list[ModelConfig]()
+    for number, values in enumerate(draw_settings(plan.space, plan.trials, plan.seed), start=1):
+        for row, names in zip(rows, tunable, strict=True):
+            draw = Draw(row.label, number, {name: value for name, value in values.items() if name in names})
+            label = f"{row.label}-trial{number}"
+            tuned = replace(row, overrides={**row.overrides, **draw.settings})
+            warmup = resolve_model(tuned, f"{context}: --space").optim.warmup_updates
+            short = max(min(warmup, 1), round(warmup * updates / experiment.train.max_updates))
+            models.append(replace(tuned, label=label, overrides={**tuned.overrides, "warmup_updates": short}))
+            draws[label] = draw
+    budget = experiment.budget
+    if budget.match != "none":
+        reference = budget.reference or experiment.models[0].label
+        models += [row for row in experiment.models if row.label == reference]  # is not trained
+        budget = replace(budget, reference=reference)
+    return replace(experiment, train=train, budget=budget, models=tuple(models)), draws
+
+
+def _tunable(kinds: Iterable[str]) -> list[str]:
+    """Return the settings that leave the size and the structure of a model as they are."""
+    optimizer = {each.name for each in dataclasses.fields(OptimConfig)}
+    return [name for name in kinds if name in optimizer or name.endswith("dropout") or name == "variational"]
+
+
+def draw_settings(space: Space, trials: int, seed: int) -> list[dict[str, Any]]:
+    """Draw the settings of each trial.
+
+    Args:
+        space: the search space; the order of its names does not matter.
+        trials: number of draws; a larger number begins with the same draws.
+        seed: seed of the draws.
+    """
+    random = Random(seed)
+
+    def draw(dimension: LogRange | tuple[Any, ...]) -> Any:
+        return dimension.draw(random) if isinstance(dimension, LogRange) else random.choice(dimension)
+
+    return [{name: draw(space[name]) for name in sorted(space)} for _ in range(trials)]
+
+
+def parse_space(texts: Iterable[str], default: Space = DEFAULT_SPACE) -> Space:
+    """Read a search space from options.
+
+    Args:
+        texts: ``name=low:high`` (drawn log-uniformly) or ``name=a,b,c``, each replacing or adding one setting
+            of ``default``; ``name=a`` gives every trial that value.
+        default: the space without options.
+
+    Raises:
+        ValueError: a text is not of this form.
+    """
+    space = dict(default)
+    for text in texts:
+        name, _, value = text.partition("=")
+        bounds = [parse_value(bound) for bound in value.split(":")]
+        numbers = all(type(bound) in (int, float) for bound in bounds)
+        if len(bounds) == 2 and numbers and 0 < bounds[0] < bounds[1]:
+            space[name.strip()] = LogRange(*bounds)
+        elif len(bounds) == 1 and name.strip() and value.strip():
+            space[name.strip()] = tuple(map(parse_value, value.split(",")))
+        else:
+            raise ValueError(
+                f"--space {text}: must look like learning_rate=3e-4:3e-2 (a range from low to high, above 0) "
+                "or dropout=0,0.1 (a list)"
+            )
+    return space
+
+
+def _read_trial(folder: Path, result: Result, draw: Draw) -> TrialResult:
+    """Make the record of an ended trial from the files of its run."""
+    log = RunFolder.read(folder).metrics
+    lines = read_metrics(log) if log.is_file() else []
+    last = lines[-1] if lines else {}
+    done = result.status == "done"
+    return TrialResult(
+        label=draw.label,
+        trial=draw.trial,
+        seed=result.seed,
+        settings=draw.settings,
+        status="done" if done else "diverged" if result.status == "failed" else "out of memory",
+        bleu=last["bleu"] if done else None,
+        loss=last["loss"] if done else None,
+        best_update=last["best_update"] if done else None,
+        updates=last.get("update", 0),
+        seconds=round(last.get("seconds", 0.0) + last.get("validation_s", 0.0), 3),
+        code_version=result.code_version or "",
+        reason=result.reason,
+    )
+
+
+def write_trials(folder: Path, trials: Sequence[TrialResult]) -> None:
+    """Write trials.jsonl into the folder of a search."""
+    lines = [json.dumps(msgspec.to_builtins(trial), ensure_ascii=False) + "\n" for trial in trials]
+    write_atomically(folder / TRIALS, "".join(lines))
+
+
+def read_trials(folder: str | Path) -> list[TrialResult]:
+    """Read the ended trials of a search, from the folder that ``tune_experiment`` wrote.
+
+    Raises:
+        OSError: there is no trials.jsonl, or it cannot be read.
+        ValueError: a line is not the result of a trial.
+    """
+    path = Path(folder) / TRIALS
+    trials = []
+    for number, line in enumerate(read_bytes(path, max_bytes=MAX_BYTES).splitlines(), start=1):
+        try:
+            trials.append(msgspec.json.decode(line, type=TrialResult))
+        except msgspec.DecodeError as error:
+            raise ValueError(f"{path}, line {number}: not the result of a trial: {error}") from None
+    return trials
+
+
+def trials_by_label(trials: Sequence[TrialResult]) -> dict[str, list[TrialResult]]:
+    """Group trials by model, in the order in which the models first appear."""
+    groups: dict[str, list[TrialResult]] = {}
+    for trial in trials:
+        groups.setdefault(trial.label, []).append(trial)
+    return groups
+
+
+def candidates(trials: Iterable[TrialResult]) -> list[Candidate]:
+    """Group the trials of one model by number, in the order of the numbers."""
+    ordered = sorted(trials, key=lambda each: each.trial)  # stable, so the first seed stays first
+    return [Candidate(list(group)) for _, group in groupby(ordered, key=lambda each: each.trial)]
+
+
+def find_finalists(trials: Sequence[TrialResult], number: int) -> set[tuple[str, int]]:
+    """Find the ``number`` best trials of each model, by label and number, of those that did not fail."""
+    finalists = set()
+    for label, group in trials_by_label(trials).items():
+        done = [each for each in candidates(group) if each.loss < math.inf]
+        best = sorted(done, key=lambda each: each.rank, reverse=True)[:number]
+        finalists |= {(label, each.trial) for each in best}
+    return finalists
+
+
+def find_winners(trials: Sequence[TrialResult]) -> dict[str, Candidate]:
+    """Find the best candidate of each model, of those with the most seeds; none if all trials failed."""
+    winners = {}
+    for label, group in trials_by_label(trials).items():
+        found = candidates(group)
+        seeds = max(len(each.results) for each in found)
+        usable = [each for each in found if len(each.results) == seeds and each.loss < math.inf]
+        if usable:
+            winners[label] = max(usable, key=lambda each: each.rank)
+    return winners
+
+
+def summarize(trials: Sequence[TrialResult]) -> list[dict[str, Any]]:
+    """Summarize a search in one row per model: its effort, and the settings and scores of its best trial."""
+    winners = find_winners(trials)
+    rows = []
+    for label, group in trials_by_label(trials).items():
+        winner = winners.get(label)
+        rows.append(
+            {
+                "label": label,
+                "trials": len(candidates(group)),
+                "failed": sum(trial.status != "done" for trial in group),
+                "updates_per_trial": max(trial.updates for trial in group),
+                "seconds": sum(trial.seconds for trial in group),
+                "best_trial": winner and winner.trial,
+                **(winner.settings if winner else {}),
+                "validation_bleu": winner and winner.bleu,
+                "validation_loss": winner and winner.loss,
+            }
+        )
+        if len({trial.seed for trial in trials}) > 1:
+            rows[-1] |= {
+                "seeds": winner and len(winner.results),
+                "lowest_validation_bleu": winner and min(result.score for result in winner.results),
+            }
+    return rows
+
+
+def best_config(experiment: Experiment, plan: TuningPlan, winners: Mapping[str, Candidate]) -> str:
+    """Write the experiment with the settings of the winners as TOML, and the search as its comment."""
+    space = ", ".join(
+        f"{name} {':'.join(map(str, each)) if isinstance(each, LogRange) else ','.join(map(str, each))}"
+        for name, each in plan.space.items()
+    )
+    lines = [
+        f"Made by attnbench tune: {plan.trials} trials per model, of "
+        f"{plan.updates or experiment.train.max_updates} updates, the same random draws",
+        f"for all (seed {plan.seed}) from: {space}. The validation set chose; {TRIALS} holds all trials.",
+    ]
+    tables = []
+    for row in experiment.models:
+        table = {"preset": row.preset, "label": row.label, **row.overrides}
+        if winner := winners.get(row.label):
+            table |= winner.settings
+            lines.append(
+                f"{row.label}: trial {winner.trial}, validation BLEU {winner.bleu:.2f}, loss "
+                f"{winner.loss:.3f}, means of {len(winner.results)} seeds"
+            )
+        tables.append(table)
+    sections = {name: getattr(experiment, name) for name in SECTIONS}
+    comment = "".join(f"# {line}\n" for line in lines)
+    return f"{comment}\nschema = {SCHEMA}\n\n{to_toml(sections, tables, experiment.plugins)}"

@@ -1,1 +1,0 @@
-"""Hyperparameter search with equal effort for every model: the same draws, updates and validation set."""

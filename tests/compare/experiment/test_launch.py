@@ -1,0 +1,276 @@
+"""``--jobs`` and ``--slurm``: several processes of one call; equal rows, kills, signals, refusals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from compare.cli import main
+from compare.experiment import launch
+from compare.experiment.launch import Launch, parse_launch
+from compare.training.serialization import CHECKPOINTS, STATE
+from tests.kits.cli import Refusal, files
+from tests.kits.paths import ROOT
+from tests.kits.runs import ROWS
+from tests.reliability.contents import differences, leftovers, read_contents
+
+sends_signals = pytest.mark.skipif(not hasattr(os, "fork"), reason="sends signals")
+
+
+@pytest.fixture
+def one_thread(without_plots: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The last bits of weights may depend on the number of threads, and that on the cores of this machine."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 120
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.005)
+
+
+def at_state(run: Path, act: Callable[[], object]) -> threading.Thread:
+    """Calls a function once a run has saved a state."""
+    thread = threading.Thread(target=lambda: (wait_for((run / CHECKPOINTS / STATE).exists), act()))
+    thread.start()
+    return thread
+
+
+def process_of(run: Path) -> int:
+    """The process that works on a run."""
+    return int(json.loads((run / ".lock").read_bytes())["pid"])
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
+def test_the_rows_are_those_of_a_serial_run_and_one_that_fails_stops_no_other(
+    tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    config = tmp_path / "three.toml"
+    wild = '[[models]]\npreset = "lstm"\nlabel = "wild"\nlearning_rate = 1e38\nhidden_size = 8\n'
+    text = tiny_toml.read_text().replace("max_updates = 90", "max_updates = 12")
+    config.write_text(text.replace("[[models]]", f"{wild}\n[[models]]", 1))
+    assert main(["run", str(config), "--out", str(tmp_path / "serial"), "-q"]) == 1
+    capsys.readouterr()
+    assert main(["run", str(config), "--out", str(tmp_path / "jobs"), "--jobs", "2"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out.splitlines()[2].startswith("| wild ")
+    assert "wild-seed1: failed: loss or gradient became NaN or infinite" in captured.err
+    assert "luong-seed1 12/12" in captured.err
+    assert captured.err.index("transformer-seed1: done") < captured.err.index("timing 2 models in turn")
+    found, expected = read_contents(tmp_path / "jobs"), read_contents(tmp_path / "serial")
+    # Of a row that failed, the threads are those that its own process had.
+    of_the_failed = {"results.jsonl", "table.json", "wild-seed1/result.json"}
+    assert set(differences(found, expected)) <= of_the_failed
+    assert leftovers(tmp_path / "jobs") == []
+    before = files(tmp_path / "jobs" / "luong-seed1")
+    assert main(["run", str(config), "--out", str(tmp_path / "jobs"), "--jobs", "2"]) == 1
+    assert "all 3 runs have ended" in capsys.readouterr().err
+    assert files(tmp_path / "jobs" / "luong-seed1") == before
+
+
+@sends_signals
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
+def test_what_a_killed_process_leaves_is_done_at_the_end(
+    tiny_toml: Path, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    folder = tmp_path / "jobs"
+    run = folder / ROWS[0]
+    thread = at_state(run, lambda: os.kill(process_of(run), signal.SIGKILL))
+    assert main(["run", str(tiny_toml), "--out", str(folder), "--jobs", "2"]) == 0
+    thread.join()
+    errors = capsys.readouterr().err
+    assert "a process has ended with status -9: what it left is done here" in errors
+    assert "luong-seed1: continues from update" in errors
+    for row in ROWS:
+        assert differences(read_contents(folder / row), read_contents(finished / row)) == []
+    assert leftovers(folder) == []
+
+
+@sends_signals
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize(
+    ("signum", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)]
+)
+def test_a_signal_to_the_first_process_saves_all_runs(
+    signum: signal.Signals, status: int, tiny_toml: Path, tmp_path: Path
+):
+    """Even if it is killed; the others then end soon after."""
+    folder = tmp_path / "jobs"
+    command = [
+        sys.executable,
+        "-m",
+        "compare",
+        "run",
+        str(tiny_toml),
+        "--out",
+        str(folder),
+        "--jobs",
+        "2",
+        "-q",
+    ]
+    command += ["--set", "train.max_updates=100000", "--set", "train.checkpoint_every=3"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        for row in ROWS:
+            wait_for((folder / row / CHECKPOINTS / STATE).exists)
+        workers = [process_of(folder / row) for row in ROWS]
+        assert os.getpid() not in workers
+        process.send_signal(signum)
+        assert process.wait(60) == status
+        assert process.stderr
+        if signum != signal.SIGKILL:
+            assert process.stderr.read() == (
+                "stopped, and all processes have saved their states; run the same command again to continue\n"
+            )
+    for worker in workers:
+        wait_for(lambda: not Path(f"/proc/{worker}").exists())  # noqa: B023
+        assert not Path(f"/proc/{worker}").exists()
+    assert [path.name for path in folder.rglob("*.tmp")] == []
+    for row in ROWS:
+        state = torch.load(folder / row / CHECKPOINTS / STATE, weights_only=True)
+        last = (folder / row / "metrics.jsonl").read_text().splitlines()[-1]
+        assert state["progress"]["update"] == json.loads(last)["update"]  # not only of the last regular save
+
+
+@sends_signals
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
+def test_jobs_of_a_cluster_save_before_their_time_limit_and_are_queued_again(
+    tiny_toml: Path, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """The cluster is this machine; a signal to the waiting process leaves the jobs."""
+    pytest.importorskip("submitit", reason="submitit is not installed (extra slurm)")
+    folder = tmp_path / "out"
+    run, said = folder / ROWS[0], list[str]()
+
+    def reach_the_limit() -> None:
+        os.kill(process_of(run), signal.SIGUSR2)
+        wait_for(lambda: any("stopped at" in log.read_text() for log in (folder / "slurm").glob("*.err")))
+        said.append("stopped")
+
+    thread = at_state(run, reach_the_limit)
+    command = ["run", str(tiny_toml), "--out", str(folder), "--slurm", "cluster=local,time=10"]
+    assert main(command) == 0
+    thread.join()
+    assert said == ["stopped"]
+    errors = capsys.readouterr().err
+    assert errors.count("share the runs; their messages are in") == 2  # the last job times the models
+    assert "timing" not in errors
+    for row in ROWS:
+        assert differences(read_contents(folder / row), read_contents(finished / row)) == []
+    assert leftovers(folder) == []
+    assert not (folder / "slurm").exists()
+
+
+@sends_signals
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
+def test_a_stopped_command_leaves_its_jobs(tiny_toml: Path, tmp_path: Path):
+    pytest.importorskip("submitit", reason="submitit is not installed (extra slurm)")
+    folder = tmp_path / "out"
+    command = [sys.executable, "-m", "compare", "run", str(tiny_toml), "--out", str(folder), "-q"]
+    with subprocess.Popen(
+        [*command, "--jobs", "1", "--slurm", "cluster=local,time=10"], stderr=subprocess.PIPE, text=True
+    ) as process:
+        wait_for((folder / ROWS[0] / CHECKPOINTS / STATE).exists)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr
+        assert process.stderr.readline().startswith("stopped waiting for jobs ")
+        assert process.wait(60) == 130
+    wait_for((folder / ROWS[1] / "result.json").exists)
+    assert json.loads((folder / ROWS[1] / "result.json").read_bytes())["status"] == "done"
+
+
+def test_the_options_of_a_launch():
+    assert parse_launch("") is parse_launch("1") is None
+    assert parse_launch("auto") == Launch()
+    assert parse_launch("3") == Launch(jobs=3)
+    found = parse_launch("2", "partition=gpu, gpus=2,time=12:30,mem=7.5,cpus=4,qos=high")
+    slurm = {"partition": "gpu", "gpus": 2, "time": 750, "mem": 7.5, "cpus": 4, "qos": "high"}
+    assert found == Launch(jobs=2, slurm=slurm)
+    assert parse_launch("", "time=90") == Launch(slurm={"time": 90})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--jobs", "two"], "--jobs two: must be auto, or a whole number from 1 on"),
+        (["--jobs", "0"], "--jobs 0: must be auto, or a whole number from 1 on"),
+        (["--slurm", "gpu=1"], "--slurm gpu=1: unknown key 'gpu'; did you mean 'gpus'?"),
+        (
+            ["--slurm", "gpus=x"],
+            "--slurm gpus=x: gpus needs a value, such as time=90, time=12:00, mem=32, gpus=1",
+        ),
+        (["--slurm", "partition="], "--slurm partition=: partition needs a value, such as"),
+        (
+            ["--slurm", "cluster=local", "--set", "budget.match=time", "--set", "budget.amount=60"],
+            "is measured on",
+        ),
+        (
+            [
+                *("--slurm", "cluster=local,gpus=1", "--set", "train.device=auto"),
+                *("--set", "train.precision=auto", "--dry-run"),
+            ],
+            "add --set train.precision=bf16 or fp32",
+        ),
+        (
+            ["--slurm", "partition=p"],
+            "--slurm: no sbatch here: run this on a machine that submits jobs to the cluster",
+        ),
+    ],
+)
+def test_refusals(
+    options: list[str],
+    message: str,
+    tiny_toml: Path,
+    tmp_path: Path,
+    refusal: Refusal,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(launch.shutil, "which", lambda name: None)
+    assert message in refusal("run", tiny_toml, "--out", tmp_path / "out", *options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_cores_and_gpus_are_shared_out(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    names = "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"
+
+    def shares(number: int, device: str) -> list[tuple[str | None, ...]]:
+        return [tuple(map(each.get, names)) for each in launch._environments(number, device)]
+
+    assert shares(3, "cpu") == [("2", None)] * 3
+    assert shares(3, "cuda") == [("2", "0"), ("2", "1"), ("2", "0")]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+    assert shares(2, "cuda") == [("4", "5"), ("4", "7")]
+    assert shares(2, "cuda:1") == [("4", "5,7")] * 2
+    assert (launch._suitable_jobs("cpu"), launch._suitable_jobs("cuda")) == (4, 2)
+
+
+def test_the_cluster_is_asked_for_the_jobs_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    squeue = tmp_path / "squeue"
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    squeue.write_text('#!/bin/sh\ncase "$*" in *--name=mine*) echo 7_1; echo 7_2;; esac\n')
+    squeue.chmod(0o755)
+    assert launch._queued("mine") == ["7_1", "7_2"]
+    assert launch._queued("other") == []
+    squeue.write_text("#!/bin/sh\nexit 1\n")
+    with pytest.raises(ValueError, match=r"^--slurm: squeue does not answer"):
+        launch._queued("mine")

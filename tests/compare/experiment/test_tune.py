@@ -1,0 +1,338 @@
+"""A random search on the tiny experiment: equal effort, validation only, failures recorded."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compare.cli import main
+from compare.config.parse import load_experiment
+from compare.config.run import resolve_models
+from compare.decoding.translator import Translator
+from compare.experiment import run as run_module
+from compare.experiment.prepare import load_corpus
+from compare.experiment.tune import (
+    DEFAULT_SPACE,
+    Candidate,
+    LogRange,
+    TrialResult,
+    Tuning,
+    TuningPlan,
+    draw_candidates,
+    draw_settings,
+    find_finalists,
+    find_winners,
+    parse_space,
+    read_trials,
+    summarize,
+    tune_experiment,
+)
+from compare.results.store import read_results
+from compare.system.signals import Locked, lock_folder
+from compare.training.metrics_log import read_metrics
+from compare.training.trainer import Trainer
+from tests.kits.cli import Refusal
+
+LABELS = ["luong", "transformer"]
+PLAN = TuningPlan(trials=2, updates=10)
+
+
+def tune(toml: Path, folder: Path, plan: TuningPlan = PLAN, *overrides: str) -> Tuning:
+    return tune_experiment(load_experiment(toml, overrides), folder, plan)
+
+
+@pytest.fixture(scope="module")
+def tuned(tiny_toml: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished search."""
+    folder = tmp_path_factory.mktemp("tuned") / "search"
+    assert tune(tiny_toml, folder).best == folder / "best.toml"
+    return folder
+
+
+def trial(
+    label: str = "lstm", number: int = 1, seed: int = 1, bleu: float | None = 1.0, **fields: Any
+) -> TrialResult:
+    done = bleu is not None
+    values = {
+        "settings": {"learning_rate": number / 1000},
+        "updates": 10,
+        "seconds": 1.5,
+        "code_version": "x",
+    }
+    values |= {"status": "done" if done else "diverged", "loss": 2.0 if done else None, "best_update": 5}
+    return TrialResult(label=label, trial=number, seed=seed, bleu=bleu, **(values | fields))
+
+
+def untimed(trials: Sequence[TrialResult]) -> list[TrialResult]:
+    return [
+        TrialResult(
+            **{name: getattr(each, name) for name in each.__struct_fields__ if name != "seconds"}, seconds=0
+        )
+        for each in trials
+    ]
+
+
+def test_draws_are_equal_for_all_and_more_of_them_begin_with_the_same():
+    space = {"b": (1, "two", True), "a": LogRange(1e-3, 1e-1), "c": LogRange(10, 1000)}
+    draws = draw_settings(space, 300, seed=1)
+    assert (
+        draws[:5]
+        == draw_settings(dict(reversed(space.items())), 5, seed=1)
+        != draw_settings(space, 5, seed=2)
+    )
+    rates = [draw["a"] for draw in draws]
+    assert all(1e-3 <= rate <= 1e-1 and rate == float(f"{rate:.3g}") for rate in rates)
+    assert 110 < sum(rate < 1e-2 for rate in rates) < 190  # half of them below the geometric mean
+    assert all(isinstance(draw["c"], int) and 10 <= draw["c"] <= 1000 for draw in draws)
+    assert {draw["b"] for draw in draws} == {1, "two"}  # True == 1
+
+
+def test_the_space_of_the_options():
+    assert parse_space([]) == DEFAULT_SPACE
+    found = parse_space(
+        ["dropout=0, 0.5", "learning_rate=1e-4:1e-2", "variational=true", "schedule=constant"]
+    )
+    rest = {"variational": (True,), "schedule": ("constant",)}
+    assert found == {"learning_rate": LogRange(1e-4, 1e-2), "dropout": (0, 0.5), **rest}
+    for text in ("dropout", "dropout=", "=1", "dropout=0:1", "dropout=2:1", "dropout=1:2:3", "dropout=a:b"):
+        with pytest.raises(ValueError, match="must look like learning_rate=3e-4:3e-2"):
+            parse_space([text])
+
+
+def test_candidates_are_the_models_with_drawn_settings_and_a_warm_up_in_proportion(tiny_toml: Path):
+    experiment = load_experiment(tiny_toml)
+    space = {"warmup_updates": (20,), "learning_rate": LogRange(1e-3, 1e-2), "recurrent_dropout": (0.1, 0.2)}
+    drawn, draws = draw_candidates(experiment, TuningPlan(trials=2, updates=45, space=space))
+    assert list(draws) == [f"{label}-trial{number}" for number in (1, 2) for label in LABELS]
+    assert (drawn.train.max_updates, drawn.train.patience) == (45, 0)
+    runs = {run.label: run.model for run in resolve_models(drawn)}
+    for number, draw in enumerate(draw_settings(space, 2, 1), start=1):
+        for label in LABELS:
+            model = runs[f"{label}-trial{number}"]
+            assert model.optim.warmup_updates == 10  # half the updates, half the warm-up
+            assert model.optim.learning_rate == draw["learning_rate"]
+        assert runs[f"luong-trial{number}"].settings()["recurrent_dropout"] == draw["recurrent_dropout"]
+        assert "recurrent_dropout" not in draws[f"transformer-trial{number}"].settings
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--trials", "0"], "--trials 0, --updates 0: must be at least 1 and 0"),
+        (["--finalists", "2"], "--finalists needs several --seeds"),
+        (["--finalists", "3", "--seeds", "1,2", "--trials", "2"], "from 2 to the number of --trials"),
+        (["--space", "hidden_size=8,16"], "--space hidden_size: no model has this setting of its optimizer"),
+        (["--space", "lerning_rate=1,2"], "did you mean 'learning_rate'?"),
+        (["--space", "dropout=3"], "--space: models.luong: dropout"),
+        (["--only", "luon"], "--only: no model is labelled 'luon'; did you mean 'luong'?"),
+        (["--set", "budget.match=time", "--set", "budget.amount=9"], "budget.match = 'time' cannot be tuned"),
+        (["--set", "data.root=absent"], "absent"),
+    ],
+)
+def test_a_mistake_leaves_no_folder(
+    arguments: list[str], message: str, tiny_toml: Path, tmp_path: Path, refusal: Refusal
+):
+    for dry in ([], ["--dry-run"]):
+        out = tmp_path / "out" / "deep"
+        assert message in refusal("tune", tiny_toml, "--out", out, "-q", *arguments, *dry)
+    assert not (tmp_path / "out").exists()
+
+
+def test_every_model_gets_the_same_effort_and_a_trial_is_what_training_logged(tuned: Path):
+    trials, draws = read_trials(tuned), draw_settings(DEFAULT_SPACE, 2, seed=1)
+    assert [(each.label, each.trial) for each in trials] == [
+        (label, number) for number in (1, 2) for label in LABELS
+    ]
+    assert [each.settings for each in trials] == [draws[0], draws[0], draws[1], draws[1]]
+    assert {(each.updates, each.status) for each in trials} == {(10, "done")}
+    for each in trials:
+        folder = tuned / f"{each.label}-trial{each.trial}-seed1"
+        *lines, final = read_metrics(folder / "metrics.jsonl")
+        assert (final["kind"], final["bleu"], final["loss"]) == ("final", each.bleu, each.loss)
+        rates = [line["learning_rate"] for line in lines if line["kind"] == "train"]
+        assert max(rates) == pytest.approx(each.settings["learning_rate"])
+        assert each.seconds > 0
+        assert not (folder / "checkpoints").exists()  # the disk would be full of weights that nobody needs
+    assert [result.bleu for result in read_results(tuned)] == [None] * 4
+
+
+def test_the_best_trials_make_the_winning_experiment(tuned: Path, tiny_toml: Path):
+    winners = find_winners(read_trials(tuned))
+    best, given = load_experiment(tuned / "best.toml"), load_experiment(tiny_toml)
+    assert replace(best, models=given.models, name=given.name) == given
+    for model, before in zip(best.models, given.models, strict=True):
+        assert model.overrides == {**before.overrides, **winners[model.label].settings}
+    text = (tuned / "best.toml").read_text()
+    assert "2 trials per model, of 10 updates, the same random draws" in text
+    assert f"# luong: trial {winners['luong'].trial}, validation BLEU" in text
+
+
+def test_the_best_is_chosen_by_mean_bleu_then_loss_then_number():
+    one, two = trial(number=1, bleu=2.0), trial(number=2, bleu=2.0, loss=1.5)
+    assert find_winners([one, two]) == find_winners([two, one]) == {"lstm": Candidate([two])}
+    again = [trial(number=1, seed=2, bleu=4.0), trial(number=2, seed=2, bleu=None, loss=None)]
+    assert find_winners([one, two, *again])["lstm"].trial == 1  # a failed seed counts as BLEU 0
+    third = trial(number=3, bleu=9.0)
+    assert find_winners([one, two, third, *again])["lstm"].trial == 1  # of those with most seeds
+    assert find_finalists([one, two, third, trial(number=4, bleu=None, loss=None)], 2) == {
+        ("lstm", 3),
+        ("lstm", 2),
+    }
+    assert find_winners([trial(bleu=None, loss=None)]) == {}
+    (row,) = summarize([one, two, third, *again])
+    assert (row["trials"], row["failed"], row["best_trial"], row["validation_bleu"]) == (3, 1, 1, 3.0)
+    assert (row["seeds"], row["lowest_validation_bleu"], row["learning_rate"]) == (2, 2.0, 0.001)
+
+
+def test_the_same_command_again_repeats_nothing_and_more_trials_can_be_added(
+    tuned: Path, tiny_toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder = Path(shutil.copytree(tuned, tmp_path / "copy"))
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module, "run_one", lambda *_: pytest.fail("what has ended is not done again"))
+        before = (folder / "best.toml").read_bytes()
+        assert tune(tiny_toml, folder).missing == 0
+        assert (folder / "best.toml").read_bytes() == before
+    more = tune(tiny_toml, folder, TuningPlan(trials=3, updates=10))
+    assert untimed(more.trials[:4]) == untimed(read_trials(tuned))
+    assert [each.trial for each in more.trials[4:]] == [3, 3]
+    with pytest.raises(ValueError, match="holds another experiment"):
+        tune(tiny_toml, folder, replace(PLAN, seed=2))
+
+
+def test_finalists_get_further_seeds(tiny_toml: Path, tmp_path: Path):
+    plan = TuningPlan(trials=3, updates=4, seeds=(1, 2), finalists=2, only=["luong"])
+    tuning = tune(tiny_toml, tmp_path / "out", plan)
+    first = {each.trial: each for each in tuning.trials if each.seed == 1}
+    second = {each.trial for each in tuning.trials if each.seed == 2}
+    assert len(tuning.trials) == 5
+    assert second == {number for _, number in find_finalists(list(first.values()), 2)}
+    given, best = load_experiment(tiny_toml), load_experiment(tmp_path / "out" / "best.toml")
+    assert best.models[1] == given.models[1]  # not tuned
+    assert len(find_winners(tuning.trials)["luong"].results) == 2
+
+
+def test_only_the_validation_set_is_read_and_no_trial_is_stopped_early(
+    tiny_toml: Path, tmp_path: Path, refusal: Refusal, monkeypatch: pytest.MonkeyPatch
+):
+    """The test set cannot be read. At this learning rate no validation is better than the first."""
+    root = Path(shutil.copytree(tiny_toml.parent / "corpus", tmp_path / "corpus"))
+    (root / "test.en").write_bytes(b"\xff\xfe\n")
+    assert "test.en" in refusal("run", tiny_toml, "--set", f"data.root={root}", "--out", tmp_path / "out")
+    translate, seen = Translator.translate, set[str]()
+
+    def record(self: Translator, lines: Sequence[str], **options: int) -> list[str]:
+        seen.update(lines)
+        return translate(self, lines, **options)
+
+    monkeypatch.setattr(Translator, "translate", record)
+    plan = TuningPlan(trials=1, updates=6, space={"learning_rate": (1e-30,)})
+    changes = ["train.patience=1", "train.valid_every=1", f"data.root={root.as_posix()}"]
+    tuning = tune(tiny_toml, tmp_path / "out", plan, *changes)
+    assert [(each.best_update, each.updates) for each in tuning.trials] == [(1, 6), (1, 6)]
+    assert load_experiment(tmp_path / "out" / "best.toml").train.patience == 1
+    assert seen == set((root / "valid.en").read_text().splitlines())
+    embedded = load_experiment(tiny_toml, ["data.root=", "data.train_size=50"]).data
+    assert set(load_corpus(embedded, tests=False).splits) == {"train", "valid"}
+
+
+def test_what_fails_is_recorded_and_the_others_go_on(
+    tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    build, calls = run_module.build_trainer, list[object]()
+
+    def full(*arguments: Any, **options: Any) -> object:
+        calls.append(arguments)
+        if len(calls) == 1:
+            raise RuntimeError(
+                "DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes\nat x"
+            )
+        return build(*arguments, **options)
+
+    monkeypatch.setattr(run_module, "build_trainer", full)
+    plan = TuningPlan(trials=3, updates=10, space={"learning_rate": (1e-3, 1e38)})
+    draws = [draw["learning_rate"] for draw in draw_settings(plan.space, 3, seed=1)]
+    assert set(draws) == {1e-3, 1e38}
+    tuning = tune(tiny_toml, tmp_path / "out", plan)
+    first, *others = tuning.trials
+    assert (first.status, first.updates, first.bleu) == ("out of memory", 0, None)
+    assert "\n" not in str(first.reason)
+    for each in others:
+        assert each.status == ("diverged" if each.settings["learning_rate"] > 1 else "done")
+        assert (each.bleu is None) == (each.reason is not None) == (each.status == "diverged")
+    assert all(each.settings == {"learning_rate": 1e-3} for each in find_winners(tuning.trials).values())
+    capsys.readouterr()
+    wild = ["--trials", "1", "--updates", "2", "--space", "learning_rate=1e38", "--space", "dropout=0"]
+    assert main(["tune", str(tiny_toml), "--out", str(tmp_path / "wild"), *wild]) == 1
+    assert "all trials of a model failed" in capsys.readouterr().err
+    assert not (tmp_path / "wild" / "best.toml").exists()
+    assert len(read_trials(tmp_path / "wild")) == 2
+
+
+def test_a_stopped_trial_continues_and_that_of_another_process_is_left_out(
+    tuned: Path, tiny_toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    class Killed(BaseException):
+        pass
+
+    update, updates = Trainer._update, list[int]()
+
+    def count(self: Trainer, *arguments: Any) -> None:
+        if self.state.update == 8 and len(updates) == 8:
+            raise Killed
+        updates.append(self.state.update)
+        update(self, *arguments)
+
+    folder = tmp_path / "out"
+    monkeypatch.setattr(Trainer, "_update", count)
+    with pytest.raises(Killed):
+        tune(tiny_toml, folder)
+
+    def lock(place: Path, **options: bool) -> Any:
+        if place.name == "luong-trial1-seed1":
+            raise Locked(f"{place} is in use by process 7")
+        return lock_folder(place, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module, "lock_folder", lock)
+        left = tune(tiny_toml, folder)
+        assert (left.missing, left.best, len(left.trials)) == (1, None, 3)
+    del updates[8:]
+    assert untimed(tune(tiny_toml, folder).trials) == untimed(read_trials(tuned))
+    assert updates[8:] == [7, 8, 9]  # from the state of update 7
+
+
+def test_the_tables_of_the_command(tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    command = ["tune", str(tiny_toml), "--out", str(tmp_path / "out"), "--trials", "2", "--updates", "2"]
+    command += ["--space", "dropout=0,0.25"]
+    assert main([*command, "--dry-run", "--json", "-q"]) == 0
+    drawn = json.loads(capsys.readouterr().out)
+    assert not (tmp_path / "out").exists()
+    assert main(command) == 0
+    printed = capsys.readouterr()
+    assert f"written to {tmp_path / 'out' / 'best.toml'}" in printed.err
+    assert [row.split()[1] for row in printed.out.splitlines()[2:]] == LABELS
+    trials = read_trials(tmp_path / "out")
+    assert drawn == [{"label": each.label, "trial": each.trial, **each.settings} for each in trials]
+    assert main([*command, "--json", "-q"]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    assert json.loads(printed.out) == summarize(trials)
+
+
+def test_a_damaged_record(tuned: Path, tmp_path: Path):
+    line = (tuned / "trials.jsonl").read_text().splitlines()[0]
+    for damaged, problem in (
+        ("{", "truncated"),
+        (line.replace('"trial"', '"trail"'), "trail"),
+        ("7", "object"),
+    ):
+        (tmp_path / "trials.jsonl").write_text(f"{line}\n{damaged}\n")
+        with pytest.raises(
+            ValueError, match=rf"trials.jsonl, line 2: not the result of a trial: .*{problem}"
+        ):
+            read_trials(tmp_path)
