@@ -11,10 +11,12 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist, fmean, median, stdev
+from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import chdtri, ndtr, ndtri
 
 from compare.analysis.finished_experiment import (
     FinishedExperiment,
@@ -273,7 +275,6 @@ def _check_trials(trials: int, comparisons: int) -> None:
 POWER = 0.8
 """Power of the smallest difference that is reported, the usual choice (Cohen 1988)."""
 
-_NORMAL = NormalDist()
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 
 
@@ -282,8 +283,8 @@ class RulePower:
 
     The variance over sentences counts as known. That over seeds is estimated anew by each experiment: k - 1
     times the estimate over its true value has a chi-squared distribution with k - 1 degrees of freedom, over
-    whose square root the power is integrated. With one seed, a difference of these very models counts as
-    found where it is significant on the test set.
+    whose quantiles the power is averaged. With one seed, a difference of these very models counts as found
+    where it is significant on the test set.
     """
 
     def __init__(self, variances: Variances, seeds: int, sentences: int, tests: int) -> None:
@@ -295,39 +296,29 @@ class RulePower:
             sentences: size of the test set.
             tests: m; the p-value must stay significant when multiplied by it, the worst case of Holm.
         """
-        by_test_set = _NORMAL.inv_cdf(1 - ALPHA / (2 * tests)) * math.sqrt(variances.sentences)
+        by_test_set = float(ndtri(1 - ALPHA / (2 * tests))) * math.sqrt(variances.sentences)
         self.standard_error = math.sqrt(variances.total)
         if seeds == 1:
-            self.probabilities, self.thresholds = [1.0], [by_test_set]
+            self.weights, self.thresholds = np.ones(1), np.array([by_test_set])
             return
         dof = seeds - 1
-        limit = 1 + 8 / math.sqrt(2 * dof)
-        roots = limit * (_NODES + 1) / 2  # of chi-squared / dof
-        log_constant = math.log(2) + dof / 2 * math.log(dof / 2) - math.lgamma(dof / 2)
-        density = np.exp(log_constant + (dof - 1) * np.log(roots) - dof * roots**2 / 2)
-        self.probabilities = (density * _WEIGHTS * limit / 2).tolist()
-        self.thresholds = [
-            max(
-                by_test_set,
-                combined_half_width(variances._replace(seeds=variances.seeds * root**2), seeds, sentences),
-            )
-            for root in roots.tolist()
-        ]
+        ratios = chdtri(dof, (1 - _NODES) / 2) / dof  # of the estimated variance over seeds to the true one
+        estimates = (variances._replace(seeds=variances.seeds * ratio) for ratio in ratios.tolist())
+        widths = [combined_half_width(estimate, seeds, sentences) for estimate in estimates]
+        self.weights, self.thresholds = _WEIGHTS / 2, np.maximum(by_test_set, widths)
 
     def __call__(self, difference: float) -> float:
         """Return the probability that a true ``difference`` above 0 is found."""
         if not self.standard_error:
             return float(difference > 0)
-        found = ((difference - threshold) / self.standard_error for threshold in self.thresholds)
-        return sum(p * _NORMAL.cdf(z) for p, z in zip(self.probabilities, found, strict=True))
+        return float(self.weights @ ndtr((difference - self.thresholds) / self.standard_error))
 
     def smallest_difference(self, power: float = POWER) -> float:
         """Return the smallest true difference that is found with probability ``power``."""
-        low, high = 0.0, max(self.thresholds) + 8 * self.standard_error
-        for _ in range(50):
-            middle = (low + high) / 2
-            low, high = (middle, high) if self(middle) < power else (low, middle)
-        return high
+        if not self.standard_error:
+            return 0.0
+        highest = float(self.thresholds.max()) + 8 * self.standard_error
+        return float(brentq(lambda difference: self(difference) - power, 0.0, highest))
 
 
 def smallest_differences(matched: Sequence[MatchedRuns], tests: int) -> dict[tuple[str, str], float]:

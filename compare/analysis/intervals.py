@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 from sacrebleu.significance import estimate_ci
+from scipy.special import stdtrit
 
 from compare.analysis.finished_experiment import FinishedExperiment
 from compare.analysis.statistics import (
@@ -21,7 +22,6 @@ from compare.analysis.statistics import (
     chrf,
     sentence_counts,
     sentence_ngrams,
-    t_quantile,
 )
 from compare.analysis.tables import Row
 from compare.config.run import settings_hash
@@ -223,6 +223,11 @@ class Variances(NamedTuple):
     def total(self) -> float:
         """Variance over test sets and seeds."""
         return self.sentences + max(self.seeds - self.interaction, 0.0)
+
+
+def t_quantile(dof: float) -> float:
+    """Return the 0.975 quantile of Student's t: half the width of a 95% interval in standard errors."""
+    return float(stdtrit(dof, 0.975))
 
 
 def model_intervals(runs: Sequence[SampledScore]) -> Intervals:

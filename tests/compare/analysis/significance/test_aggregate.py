@@ -18,8 +18,14 @@ from compare.analysis.comparison import (
     smallest_differences,
 )
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, load_finished
-from compare.analysis.intervals import Interval, Intervals, match_runs, model_intervals, score_tests
-from compare.analysis.statistics import t_quantile
+from compare.analysis.intervals import (
+    Interval,
+    Intervals,
+    match_runs,
+    model_intervals,
+    score_tests,
+    t_quantile,
+)
 from compare.report.conditions import list_conditions
 from compare.results.store import Result
 from data.corpus import Corpus, Pairs

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from compare.analysis.intervals import bootstrap_draws, confidence_intervals, estimate_variances
-from compare.analysis.statistics import FloatArray, bleu, t_quantile
+from compare.analysis.intervals import bootstrap_draws, confidence_intervals, estimate_variances, t_quantile
+from compare.analysis.statistics import FloatArray, bleu
 
 M, N, R = 1000, 100, 200
 TRUTH = 1.5
