@@ -33,15 +33,11 @@ if TYPE_CHECKING:
     from compare.decoding.search import generate
     from compare.decoding.translator import Translation, Translator
     from compare.experiment.dry_run import dry_run, estimate_experiment
-    from compare.experiment.ensemble import run_ensemble
     from compare.experiment.fit import fit
     from compare.experiment.launch import Launch, parse_launch
     from compare.experiment.likelihood import (
-        ContrastAccuracy,
         ForcedScores,
         SentenceScore,
-        contrast_runs,
-        measure_contrasts,
         score_model,
         score_runs,
         score_translations,
@@ -75,7 +71,6 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "BenchPlan": "compare.benchmark.candidate",
-    "ContrastAccuracy": "compare.experiment.likelihood",
     "EnsembleResult": "compare.results.records",
     "Experiment": "compare.config.sections",
     "Export": "compare.integrations.export",
@@ -116,7 +111,6 @@ _MODULES = {
     "catalogue_presets": "compare.models.catalogue",
     "check_experiment": "compare.check.recompute",
     "compare_models": "compare.analysis.comparison",
-    "contrast_runs": "compare.experiment.likelihood",
     "count_proposed_links": "compare.analysis.proposed_links",
     "describe_preset": "compare.models.catalogue",
     "diagnose": "compare.system.doctor",
@@ -140,7 +134,6 @@ _MODULES = {
     "load_results": "compare.results.store",
     "load_table": "compare.report.table",
     "measure_alignment": "compare.analysis.alignment",
-    "measure_contrasts": "compare.experiment.likelihood",
     "measure_growth": "compare.benchmark.benchmark",
     "draw_candidates": "compare.experiment.tune",
     "parse_launch": "compare.experiment.launch",
@@ -160,7 +153,6 @@ _MODULES = {
     "render_table": "compare.report.table",
     "resolve_models": "compare.config.run",
     "run_benchmark": "compare.benchmark.benchmark",
-    "run_ensemble": "compare.experiment.ensemble",
     "run_experiment": "compare.experiment.run",
     "run_study": "compare.studies.registry",
     "score_files": "compare.scoring.score",
@@ -215,7 +207,6 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "export_model",
     "Export",
     "load_ensemble",
-    "run_ensemble",
     "read_ensembles",
     "EnsembleResult",
     "Translator",
@@ -240,9 +231,6 @@ __all__ = [  # noqa: RUF022 (one list, by what it is for)
     "ForcedScores",
     "SentenceScore",
     "LikelihoodSums",
-    "contrast_runs",
-    "measure_contrasts",
-    "ContrastAccuracy",
     "ScoringOptions",
     "SystemScores",
     "load_finished",

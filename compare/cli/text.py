@@ -1,4 +1,4 @@
-"""Commands on text: translate, score and its relatives, align."""
+"""Commands on text: translate, score, align."""
 
 import json
 import logging
@@ -15,7 +15,6 @@ from typer.core import TyperCommand, TyperOption
 from compare.cli.app import (
     AsJson,
     CorpusFolder,
-    Folders,
     PluginModules,
     Quiet,
     app,
@@ -29,15 +28,14 @@ if TYPE_CHECKING:
     from compare.decoding.sampling import Sampling
 
 
-# Commands on text: translate, score, add-scores, score-run, score-model, contrast.
+# Commands on text: translate, score.
 
 
 @app.command()
 def translate(
-    runs: Annotated[list[Path], typer.Argument(help="Folder of a finished run; several with --ensemble.")],
-    ensemble: Annotated[
-        bool, typer.Option("--ensemble", help="Average the probabilities of several runs.")
-    ] = False,
+    runs: Annotated[
+        list[Path], typer.Argument(help="Folder of a finished run, or of several: their ensemble.")
+    ],
     beam: Annotated[int | None, typer.Option(min=1, help="Beam size [default: the run's].")] = None,
     n_best: Annotated[int, typer.Option(min=1, help="Print the N best of the beam.")] = 1,
     sample: Annotated[int, typer.Option(min=0, help="Draw N translations instead of searching.")] = 0,
@@ -52,8 +50,9 @@ def translate(
 ) -> int:
     """Translate standard input with a trained model.
 
-    One sentence per line. Several translations of a line are printed as NUMBER ||| TRANSLATION ||| SCORE:
-    lines count from 0, and the score is the log-probability, of a search divided by the length penalty.
+    One sentence per line. The probabilities of several runs are averaged. Several translations of a line are
+    printed as NUMBER ||| TRANSLATION ||| SCORE: lines count from 0, and the score is the log-probability, of
+    a search divided by the length penalty.
 
     Example: echo "The old woman sleeps." | attnbench translate runs/demo/bahdanau-seed1
     """
@@ -62,11 +61,9 @@ def translate(
     from compare.system.cpu import tune_cpu
 
     options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    if len(runs) > 1 and not ensemble:
-        raise ValueError(f"{len(runs)} runs: add --ensemble to average their probabilities, or give one run")
     sampling = _sampling(sample, options, beam=beam, n_best=n_best)
     tune_cpu()
-    model = load_ensemble(runs, device) if ensemble else load_model(runs[0], device)
+    model = load_ensemble(runs, device) if len(runs) > 1 else load_model(runs[0], device)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # as all our files are, whatever the terminal
     lines = list(_sentences())
@@ -129,10 +126,16 @@ class _ScoreCommand(TyperCommand):
 
 @app.command(cls=_ScoreCommand)
 def score(
-    hypotheses: Annotated[
-        list[Path], typer.Argument(help="Translations by one or more systems, detokenised, plain or .gz.")
+    systems: Annotated[
+        list[Path],
+        typer.Argument(help="Translations, detokenised, plain or .gz, or folders of finished runs."),
     ],
-    ref: Annotated[list[Path], typer.Option(help="References, plain or .gz; repeat for several references.")],
+    ref: Annotated[
+        list[Path] | None, typer.Option(help="References, plain or .gz; repeat for several references.")
+    ] = None,
+    src: Annotated[
+        Path | None, typer.Option(help="Source text, for runs to translate, and for --external.")
+    ] = None,
     metrics: Annotated[
         list[str] | None,
         typer.Option("--metrics", "-m", help="Names of metrics."),
@@ -147,139 +150,104 @@ def score(
         list[str] | None,
         typer.Option(help="comet, NAME=COMMAND with {hyp}, or NAME=FILE. May be repeated."),
     ] = None,
-    src: Annotated[Path | None, typer.Option(help="Source text, for --external.")] = None,
+    test: Annotated[str, typer.Option(help="Test set of runs for --external [default: the first].")] = "",
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="Probability that the runs give to the reference.")
+    ] = False,
+    ensemble: Annotated[
+        bool, typer.Option("--ensemble", help="Average the probabilities of the runs, as one system.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the translations of the runs, RUN.hyp.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="For runs: cpu or cuda.")] = "cpu",
+    corpus: CorpusFolder = None,
     plugin: PluginModules = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Score translations: BLEU, chrF, TER, by sacreBLEU.
+    """Score translations, or finished runs on any test set.
 
-    Options are sacrebleu's. One system gives a JSON object, several a list of them. --external adds metrics
-    of programs outside (comet needs uv), or of files with one score per line; see docs/experiments.md.
+    Files by sacreBLEU, whose options are taken: BLEU, chrF, TER. Runs translate --src as they did their own
+    test sets, and all metrics are computed; with --probabilities, they score the reference instead: natural
+    log-probability of each sentence and token, and perplexity. Without --ref, --external adds a metric of a
+    program outside (comet needs uv), or of files with one score per line, to finished runs: tables and report
+    have a column for it; see docs/experiments.md.
 
     Example: attnbench score lstm.de transformer.de --ref test.de --metrics bleu,chrf,ter
     """
     from compare.report.score_tables import render_scores
-    from compare.scoring.score import HEADLINE, ScoringOptions, score_files
+    from compare.system.log import show_messages
 
+    show_messages(quiet=quiet)
     load_all_plugins(plugin)
-    asked = [name for text in metrics or HEADLINE.metrics for name in text.replace(",", " ").split()]
-    scoring = ScoringOptions(metrics=asked, tokenize=tokenize, lowercase=lowercase)
-    scores = score_files(hypotheses, ref, scoring)
-    if external:
-        from compare.integrations.external_metrics import add_external_scores
+    of_runs = {"--probabilities": probabilities, "--ensemble": ensemble, "--out": out is not None}
+    are_runs = all(path.is_dir() for path in systems)
+    chosen = [name for name, given in of_runs.items() if given]
+    if not are_runs and (chosen or ref is None):
+        raise ValueError(
+            f"{chosen[0]} is for folders of finished runs" if chosen else "--ref is missing: name references"
+        )
+    if are_runs and not ref:
+        from compare.integrations.external_metrics import add_run_scores
 
-        scores = add_external_scores(scores, external, ref, src)
-    elif src is not None:
-        raise ValueError("--src has no effect without --external: leave it out")
+        if not external or chosen:
+            raise ValueError("runs need --src and --ref, a text to translate and score, or else --external")
+        scores = add_run_scores(systems, external, test=test, data_root=corpus_folder(corpus))
+    elif are_runs:
+        return _score_runs(
+            systems,
+            src,
+            ref or [],
+            out,
+            device,
+            probabilities=probabilities,
+            ensemble=ensemble,
+            as_json=as_json,
+        )
+    else:
+        from compare.scoring.score import HEADLINE, ScoringOptions, score_files
+
+        asked = [name for text in metrics or HEADLINE.metrics for name in text.replace(",", " ").split()]
+        scoring = ScoringOptions(metrics=asked, tokenize=tokenize, lowercase=lowercase)
+        scores = score_files(systems, ref or [], scoring)
+        if external:
+            from compare.integrations.external_metrics import add_external_scores
+
+            scores = add_external_scores(scores, external, ref or [], src)
+        elif src is not None:
+            raise ValueError("--src has no effect without --external: leave it out")
     print_visible(render_scores(scores, as_json=as_json))
     return 0
 
 
-@app.command("add-scores")
-def add_scores(
-    folders: Folders,
-    external: Annotated[
-        list[str], typer.Option(help="comet, NAME=COMMAND with {hyp}, or NAME=FILE. May be repeated.")
-    ],
-    test: Annotated[str, typer.Option(help="Test set [default: the first].")] = "",
-    corpus: CorpusFolder = None,
-    as_json: AsJson = False,
+def _score_runs(
+    runs: list[Path],
+    src: Path | None,
+    ref: list[Path],
+    out: Path | None,
+    device: str,
+    *,
+    probabilities: bool,
+    ensemble: bool,
+    as_json: bool,
 ) -> int:
-    """Add a metric from outside to finished runs.
+    """Let runs translate a text, or score given translations of it."""
+    from compare.experiment.likelihood import score_model, score_runs
+    from compare.report.score_tables import render_forced_scores, render_scores
+    from compare.system.cpu import tune_cpu
 
-    Scores translations as `score --external` does, with source and reference of the corpus, and keeps the
-    scores in the runs: tables and report have a column NAME, and check computes its mean again. {run} in the
-    name of a file stands for the name of each run.
-
-    Example: attnbench add-scores runs/demo --external comet
-    """
-    from compare.integrations.external_metrics import add_run_scores
-    from compare.report.score_tables import render_scores
-
-    scores = add_run_scores(folders, external, test=test, data_root=corpus_folder(corpus))
+    tune_cpu()
+    if probabilities:
+        if len(ref) > 1 or out is not None:
+            raise ValueError("--probabilities takes one --ref, and translates nothing for --out")
+        forced = score_model(runs, src, ref[0], ensemble=ensemble, device=device)
+        print_visible(render_forced_scores(forced, as_json=as_json))
+        return 0
+    if src is None:
+        raise ValueError("--src is missing: name the text that the runs translate")
+    scores = score_runs(runs, src, ref, out=out, ensemble=ensemble, device=device)
     print_visible(render_scores(scores, as_json=as_json))
-    return 0
-
-
-@app.command("score-run")
-def score_run(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of finished runs.")],
-    src: Annotated[Path, typer.Option(help="Source text, one sentence per line, plain or .gz.")],
-    ref: Annotated[list[Path], typer.Option(help="References, plain or .gz; repeat for several references.")],
-    out: Annotated[Path | None, typer.Option(help="Folder for the translations, RUN.hyp.")] = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-) -> int:
-    """Translate another test set with finished runs, and score it.
-
-    Each run searches as it did for its own test sets. All metrics are computed.
-
-    Example: attnbench score-run runs/demo/*-seed1 --src new.en --ref new.de
-    """
-    from compare.experiment.likelihood import score_runs
-    from compare.report.score_tables import render_scores
-    from compare.system.cpu import tune_cpu
-    from compare.system.log import show_messages
-
-    show_messages(quiet=quiet)
-    tune_cpu()
-    scores = score_runs(runs, src, ref, out=out, device=device)
-    print_visible(render_scores(scores, as_json=as_json))
-    return 0
-
-
-@app.command("score-model")
-def score_model(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of finished runs.")],
-    tgt: Annotated[Path, typer.Option(help="Translations to score, line by line.")],
-    src: Annotated[Path | None, typer.Option(help="Source text; none for language models.")] = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-) -> int:
-    """Score given translations by their probability.
-
-    Log-probability (natural) of each sentence and each token, and the perplexity of the text.
-
-    Example: attnbench score-model runs/demo/lstm-seed1 --src new.en --tgt new.de
-    """
-    from compare.experiment.likelihood import score_model as forced_scores
-    from compare.report.score_tables import render_forced_scores
-    from compare.system.cpu import tune_cpu
-    from compare.system.log import show_messages
-
-    show_messages(quiet=quiet)
-    tune_cpu()
-    print_visible(render_forced_scores(forced_scores(runs, src, tgt, device=device), as_json=as_json))
-    return 0
-
-
-@app.command()
-def contrast(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of finished runs, English to German.")],
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the pairs.")] = 1_000_003,
-    per_group: Annotated[int, typer.Option(min=1, help="Pairs per phenomenon and range of distances.")] = 50,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-) -> int:
-    """Test whether models prefer right translations.
-
-    Pairs of a right and a wrong translation that differ in one point (agreement over a distance, place of the
-    verb, choice of a word), made by the grammar of the built-in corpus.
-
-    Example: attnbench contrast runs/demo/*-seed1
-    """
-    from compare.experiment.likelihood import contrast_runs
-    from compare.report.score_tables import render_contrasts
-    from compare.system.cpu import tune_cpu
-    from compare.system.log import show_messages
-
-    show_messages(quiet=quiet)
-    tune_cpu()
-    found = contrast_runs(runs, seed=seed, per_group=per_group, device=device)
-    print_visible(render_contrasts(found, as_json=as_json))
     return 0
 
 

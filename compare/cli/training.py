@@ -193,7 +193,7 @@ def _seeds(text: str) -> list[int]:
     return seeds
 
 
-# The commands study and ensemble.
+# The command study.
 
 
 @app.command()
@@ -226,36 +226,4 @@ def study(
     report = run_study(name, out, seed=seed, runs=runs, data_root=corpus_folder(corpus))
     print_visible(report.to_json() if as_json else report.to_markdown(), end="")
     logger.info(f"written to {out / name}")
-    return 0
-
-
-@app.command()
-def ensemble(
-    folder: Annotated[Path, typer.Argument(help="An experiment folder.")],
-    members: Annotated[
-        list[str], typer.Argument(help="Names of runs, or of models: all their finished seeds.")
-    ],
-    name: Annotated[str, typer.Option(help="Name of the ensemble [default: the members].")] = "",
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    corpus: CorpusFolder = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
-) -> int:
-    """Translate the test sets with several runs together.
-
-    Their probabilities are averaged. The figures stand in ensembles/NAME, with the hash of the members, and
-    below the table of runs, in which an ensemble is no row.
-
-    Example: attnbench ensemble runs/demo-seeds bahdanau
-    """
-    from compare.experiment.ensemble import run_ensemble
-    from compare.report.score_tables import render_ensembles
-    from compare.system.cpu import tune_cpu
-    from compare.system.log import show_messages
-
-    show_messages(quiet=quiet)
-    tune_cpu()
-    root = corpus_folder(corpus)
-    result = run_ensemble(folder, members, name=name, device=device, data_root=root)
-    print_visible(result.to_json() if as_json else render_ensembles([result]), end="" if as_json else "\n")
     return 0

@@ -257,7 +257,7 @@ class Translator:
         if not self.reads_source:
             raise ValueError(
                 "a language model reads no source, so it cannot translate, attend to a source or be aligned "
-                "with one: `attnbench score-model` gives the probability of text"
+                "with one: `attnbench score --probabilities` gives that of text"
             )
 
     def _check_beam_size(self, beam_size: int | None) -> int:

@@ -1,8 +1,8 @@
-"""Scores of given translations: probabilities, contrastive pairs, and finished runs on other test sets."""
+"""Scores of finished runs: the probabilities that they give to translations, and other test sets."""
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,18 +14,16 @@ from torch import Tensor
 from compare.decoding.beams import NAN_SCORES
 from compare.decoding.ensemble import Ensemble, mean_probability
 from compare.decoding.translator import Translator
-from compare.experiment.prepare import load_corpus
 from compare.protocol import EncoderDecoder
 from compare.results.records import Likelihoods, LikelihoodSums, write_likelihoods
 from compare.results.run_folder import RunFolder
-from compare.results.trained_model import load_model
+from compare.results.trained_model import load_ensemble, load_model
 from compare.scoring.score import SystemScores, all_metrics, score_texts
 from compare.training.loss import linear_cross_entropy
 from data.batches import Batch, BatchStream
 from data.corpus import Corpus
 from data.encode import EncodedSplit, Sequences
 from data.files import as_paths, ensure_unchanged, hash_file, write_atomically
-from data.grammar import BINS, PHENOMENA, Contrast, contrastive_pairs
 from data.text import line_count_error, read_lines
 from data.vocabulary import EOS, UNK
 
@@ -78,7 +76,12 @@ class ForcedScores:
 
 
 def score_model(
-    runs: str | Path | Sequence[str | Path], src: str | Path | None, tgt: str | Path, *, device: str = "cpu"
+    runs: str | Path | Sequence[str | Path],
+    src: str | Path | None,
+    tgt: str | Path,
+    *,
+    ensemble: bool = False,
+    device: str = "cpu",
 ) -> Mapping[str, ForcedScores]:
     """Compute the probability that finished runs give to the translations in a file.
 
@@ -87,10 +90,11 @@ def score_model(
         src: the source text, one sentence per line, plain, .gz or .zst; None for language models, which read
             none.
         tgt: the translations to score, line by line; a blank one has no token but the end of sentence.
+        ensemble: average the probabilities of all runs, as one system.
         device: where the models compute: cpu or cuda.
 
     Returns:
-        The scores by folder, in the order of ``runs``.
+        The scores by folder, in the order of ``runs``; of an ensemble by the folders, joined by "+".
 
     Raises:
         OSError: a file cannot be read.
@@ -104,13 +108,23 @@ def score_model(
     if src is not None and len(sources) != len(translations):
         raise line_count_error(Path(src), len(sources), Path(tgt), len(translations))
     scores = {}
-    for folder in as_paths(runs):
-        translator = load_model(folder, device)
+    for name, translator in _load_systems(as_paths(runs), device, ensemble=ensemble):
         if src is None and translator.reads_source:
-            raise ValueError(f"{folder} is of a model that translates: name the source text with --src")
-        logger.info(f"{folder}: scoring {len(sources):,} sentences")
-        scores[str(folder)] = score_translations(translator, sources, translations)
+            raise ValueError(f"{name} is of a model that translates: name the source text with --src")
+        logger.info(f"{name}: scoring {len(sources):,} sentences")
+        scores[name] = score_translations(translator, sources, translations)
     return scores
+
+
+def _load_systems(
+    folders: Sequence[Path], device: str, *, ensemble: bool
+) -> Iterator[tuple[str, Translator]]:
+    """Load each run when its turn comes, or all runs as one ensemble, by name."""
+    if ensemble:
+        yield "+".join(map(str, folders)), load_ensemble(folders, device)
+        return
+    for folder in folders:
+        yield str(folder), load_model(folder, device)
 
 
 def score_translations(
@@ -207,138 +221,6 @@ def _split(src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> Encode
     return EncodedSplit(src=Sequences.of(src), tgt=Sequences.of(tgt), rows=np.arange(len(src)), dropped=0)
 
 
-# Contrastive accuracy: how often a model finds the right translation more probable than a wrong one.
-
-
-Z_95 = 1.959963984540054
-"""Quantile of the normal distribution for intervals of 95%."""
-
-
-class ContrastAccuracy(NamedTuple):
-    """Accuracy on the pairs of one phenomenon and a range of distances."""
-
-    phenomenon: str
-    """A key of ``data.grammar.PHENOMENA``."""
-    distance: str
-    """Range of distances in words, such as "3-4"; "all" for the whole phenomenon."""
-    pairs: int
-    """Number of pairs."""
-    right: int
-    """Pairs whose right translation is more probable; equal probabilities do not count."""
-
-    @property
-    def accuracy(self) -> float:
-        """Percentage of right pairs, 0 to 100; guessing gives 50."""
-        return 100 * self.right / self.pairs
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """95% interval of the accuracy over sentences (Wilson 1927), 0 to 100."""
-        share, n = self.right / self.pairs, self.pairs
-        centre = share + Z_95**2 / (2 * n)
-        width = Z_95 * math.sqrt(share * (1 - share) / n + Z_95**2 / (4 * n * n))
-        low, high = ((centre + sign * width) / (1 + Z_95**2 / n) for sign in (-1, 1))
-        return 100 * max(0.0, low), 100 * min(1.0, high)
-
-
-def contrast_runs(
-    runs: str | Path | Sequence[str | Path],
-    *,
-    seed: int = 1_000_003,
-    per_group: int = 50,
-    device: str = "cpu",
-) -> Mapping[str, Sequence[ContrastAccuracy]]:
-    """Measure the contrastive accuracy of finished runs that translate English to German.
-
-    The pairs are made by the grammar of the built-in corpus; those whose source is in the training set of a
-    run on that corpus are left out for all runs.
-
-    Args:
-        runs: one or more folders of runs with weights.
-        seed: seed of the pairs.
-        per_group: largest number of pairs per phenomenon and range of distances.
-        device: where the models compute: cpu or cuda.
-
-    Returns:
-        The accuracies by run: for each phenomenon every range of distances, then all together.
-
-    Raises:
-        OSError: a file cannot be read.
-        ValueError: a run of other languages, one whose model cannot be loaded, or ``per_group`` below 1.
-    """
-    folders = as_paths(runs)
-    seen: set[str] = set()
-    for data in {RunFolder.read(folder).run.data: None for folder in folders if _is_run(folder)}:
-        if data.root and (data.src, data.tgt) != ("en", "de"):
-            raise ValueError(
-                f"the pairs are English and German, but {data.root} is {data.src} and {data.tgt}: "
-                "no pairs for these runs"
-            )
-        if not data.root:
-            seen.update(load_corpus(data, tests=False).splits["train"].src)
-    pairs = contrastive_pairs(seed=seed, per_group=per_group)
-    unseen = [pair for pair in pairs if pair.src not in seen]
-    logger.info(f"{len(unseen):,} pairs, without {len(pairs) - len(unseen)} whose source is in training")
-    found = {}
-    for folder in folders:
-        translator = load_model(folder, device)
-        logger.info(f"{folder}: scoring both translations of each pair")
-        found[str(folder)] = measure_contrasts(translator, unseen)
-    return found
-
-
-def measure_contrasts(translator: Translator, pairs: Sequence[Contrast]) -> list[ContrastAccuracy]:
-    """Compare the probabilities that a model gives to the right and the wrong translation of each pair.
-
-    Args:
-        translator: the model.
-        pairs: contrastive pairs, at least one.
-
-    Returns:
-        For each phenomenon every range of distances that has pairs, then all together.
-
-    Raises:
-        ValueError: no pairs, or the model computes NaN.
-    """
-    sources = [pair.src for pair in pairs]
-    right, wrong = (
-        score_translations(translator, sources, texts).sentences
-        for texts in ([pair.right for pair in pairs], [pair.wrong for pair in pairs])
-    )
-    alike = sum(one.pieces == other.pieces for one, other in zip(right, wrong, strict=True))
-    if alike:
-        logger.warning(
-            f"{alike:,} of {len(pairs):,} pairs differ only in words that the vocabulary lacks: "
-            "they count as wrong"
-        )
-    passed = [one.total > other.total for one, other in zip(right, wrong, strict=True)]
-    rows = []
-    for phenomenon in PHENOMENA:
-        hits = [
-            (pair.group, hit)
-            for pair, hit in zip(pairs, passed, strict=True)
-            if pair.phenomenon == phenomenon
-        ]
-        groups = [group for group in BINS if any(group == each for each, _ in hits)]
-        for group in groups if len(groups) > 1 else ():
-            of_group = [hit for each, hit in hits if each == group]
-            rows.append(ContrastAccuracy(phenomenon, _name(group), len(of_group), sum(of_group)))
-        if hits:
-            rows.append(ContrastAccuracy(phenomenon, "all", len(hits), sum(hit for _, hit in hits)))
-    return rows
-
-
-def _name(group: tuple[int, int]) -> str:
-    """Name a range of distances: "2", "3-4", "9 or more"."""
-    low, high = group
-    return str(low) if low == high else f"{low} or more" if group == BINS[-1] else f"{low}-{high}"
-
-
-def _is_run(folder: Path) -> bool:
-    """Return whether there is a run; ``load_model`` says what is wrong otherwise."""
-    return (folder / "config.toml").is_file()
-
-
 # Scores of finished runs on another test set.
 
 
@@ -348,6 +230,7 @@ def score_runs(
     references: str | Path | Sequence[str | Path],
     *,
     out: str | Path | None = None,
+    ensemble: bool = False,
     device: str = "cpu",
 ) -> dict[str, SystemScores]:
     """Translate a test set with finished runs, each by the search of its own test sets, and score it.
@@ -357,10 +240,12 @@ def score_runs(
         src: the source text, one sentence per line, plain, .gz or .zst.
         references: one or more files of references, with as many lines.
         out: a folder for the translations, RUN.hyp; by default they are not kept.
+        ensemble: average the probabilities of all runs, as one system, with the search of the first.
         device: where the models compute: cpu or cuda.
 
     Returns:
-        The scores by folder, in the order of ``runs``, by all metrics.
+        The scores by folder, in the order of ``runs``, by all metrics; of an ensemble by the folders, joined
+        by "+".
 
     Raises:
         OSError: a file cannot be read or written, or one of the translations exists already.
@@ -368,30 +253,24 @@ def score_runs(
             loaded, or two runs of one name with ``out``.
     """
     folders, src, reference_paths = as_paths(runs), Path(src), as_paths(references)
-    files = _new_files(folders, Path(out)) if out is not None else {}
+    names = [folder.resolve().name for folder in folders]
+    files = [Path(out) / f"{name}.hyp" for name in (["+".join(names)] if ensemble else names)] if out else []
+    for path in files:
+        if path.exists():
+            raise FileExistsError(f"{path} exists already; name another folder with --out")
+        if files.count(path) > 1:
+            raise ValueError(f"two runs are called {path.stem}; score them one by one to keep both")
     with ensure_unchanged(src, *reference_paths):
         lines = read_lines(src)
         texts = [read_lines(path) for path in reference_paths]
     for path, text in zip(reference_paths, texts, strict=True):
         if len(text) != len(lines):
             raise line_count_error(src, len(lines), path, len(text))
-    scores, texts_of = {}, {}
-    for folder in folders:
-        translator = load_model(folder, device)
-        logger.info(f"{folder}: translating {len(lines):,} sentences")
-        texts_of[folder] = translator.translate(lines)
-        scores[str(folder)] = score_texts(texts_of[folder], *texts, scoring=all_metrics())
-    for folder, path in files.items():  # after all runs, so that the same command can be given again
-        write_atomically(path, "".join(f"{line}\n" for line in texts_of[folder]))
+    scores, translations = dict[str, SystemScores](), list[Sequence[str]]()
+    for name, translator in _load_systems(folders, device, ensemble=ensemble):
+        logger.info(f"{name}: translating {len(lines):,} sentences")
+        translations.append(translator.translate(lines))
+        scores[name] = score_texts(translations[-1], *texts, scoring=all_metrics())
+    for path, found in zip(files, translations, strict=False):  # after all, so that the call can be repeated
+        write_atomically(path, "".join(f"{line}\n" for line in found))
     return scores
-
-
-def _new_files(folders: Sequence[Path], out: Path) -> dict[Path, Path]:
-    """Return the file of each run's translations; none of them exists."""
-    files = {folder: out / f"{folder.resolve().name}.hyp" for folder in folders}
-    for folder, path in files.items():
-        if path.exists():
-            raise FileExistsError(f"{path} exists already; name another folder with --out")
-        if list(files.values()).count(path) > 1:
-            raise ValueError(f"{folder} and another run have one name; score them one by one to keep both")
-    return files

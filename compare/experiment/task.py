@@ -53,34 +53,20 @@ def select_penalty(folder: RunFolder, translator: Translator, valid: Pairs) -> L
         kept = read_selection(folder.selection, penalties)
         if kept.weights == weights:
             return kept.penalty
-    selection = search_penalty(run.label, translator, penalties, valid, weights)
-    write_atomically(folder.selection, selection.to_json())
-    return selection.penalty
-
-
-def search_penalty(
-    name: str, translator: Translator, penalties: Sequence[LengthPenalty], valid: Pairs, weights: str
-) -> Selection:
-    """Search the validation set with every length penalty, and choose one by ``choose``.
-
-    Args:
-        name: of the model, for messages.
-        translator: the model.
-        penalties: the grid.
-        valid: the validation set.
-        weights: what identifies the weights in selection.json.
-    """
-    logger.info(f"{name}: choosing one of {len(penalties)} length penalties on the validation set")
+    logger.info(f"{run.label}: choosing one of {len(penalties)} length penalties on the validation set")
     grid = _search_grid(translator, penalties, valid)
     selection = Selection(grid, choose(grid), weights)
     point = grid[selection.chosen]
     logger.info(
-        f"{name}: length penalty {point.penalty}: validation BLEU {point.bleu:.1f} "
+        f"{run.label}: length penalty {point.penalty}: validation BLEU {point.bleu:.1f} "
         f"(best {max(other.bleu for other in grid):.1f}), length ratio {point.length_ratio:.3f}"
     )
     if point.length_penalty == max(each.alpha for each in penalties):
-        logger.warning(f"{name}: this is the largest length penalty of the grid: larger ones may be better")
-    return selection
+        logger.warning(
+            f"{run.label}: this is the largest length penalty of the grid: larger ones may be better"
+        )
+    write_atomically(folder.selection, selection.to_json())
+    return selection.penalty
 
 
 def _search_grid(translator: Translator, penalties: Sequence[LengthPenalty], valid: Pairs) -> list[GridPoint]:

@@ -166,7 +166,7 @@ model = {load}("FOLDER")  # {where}
 print(model.translate(["..."]))
 ```
 """
-LANGUAGE_MODELLING = """    attnbench score-model FOLDER --tgt TEXT  # {where}
+LANGUAGE_MODELLING = """    attnbench score FOLDER --ref TEXT --probabilities  # {where}
 """
 NO_CODE = "\nLoading reads TOML, JSON and safetensors, and runs no code of this folder.\n"
 PLUGINS = "\nThe model needs the plug-ins {plugins}, and loading it runs their code: read them first.\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from compare.analysis.tables import Row
 from compare.experiment.dry_run import RunEstimate, total_seconds
-from compare.experiment.likelihood import ContrastAccuracy, ForcedScores
+from compare.experiment.likelihood import ForcedScores
 from compare.report.conditions import distinct, metric_heading, signature_columns
 from compare.results.columns import COLUMNS, length_columns, likelihood_columns, score_column
 from compare.results.records import EnsembleResult, read_ensembles
@@ -17,7 +17,6 @@ from compare.results.text import UNKNOWN, escape_markdown, format_number, markdo
 from compare.scoring.metrics import METRICS
 from compare.scoring.score import SystemScores
 from compare.system.log import format_duration
-from data.grammar import PHENOMENA
 
 # Scores of translations, against references or by models, as text, Markdown or JSON.
 
@@ -89,38 +88,6 @@ def render_forced_scores(scores: Mapping[str, ForcedScores], *, as_json: bool = 
             f"{sums.char_perplexity:.4f} per character ({sums.characters:,} characters)",
         ]
     )
-
-
-def render_contrasts(found: Mapping[str, Sequence[ContrastAccuracy]], *, as_json: bool = False) -> str:
-    """Format contrastive accuracies: a Markdown table with one column per run, or a JSON list.
-
-    Args:
-        found: the accuracies by run, all on the same pairs.
-        as_json: whether to give JSON, which has one object per run, phenomenon and range of distances.
-    """
-    if as_json:
-        records = [
-            {"run": name, **row._asdict(), "accuracy": row.accuracy, "interval": list(row.interval)}
-            for name, rows in found.items()
-            for row in rows
-        ]
-        return json.dumps(records, indent=2)
-    table: list[Row] = []
-    for rows in zip(*found.values(), strict=True):
-        cells = {}
-        for name, row in zip(found, rows, strict=True):
-            low, high = row.interval
-            cells[name] = f"{row.accuracy:.1f} [{low:.0f}, {high:.0f}]"
-        first = rows[0]
-        table.append(
-            {"phenomenon": first.phenomenon, "distance": first.distance, "pairs": first.pairs, **cells}
-        )
-    notes = [f"- {name}: {about}" for name, about in PHENOMENA.items()]
-    title = (
-        "Contrastive accuracy in percent [95%]: right translations that are more probable than wrong ones."
-    )
-    table_text = markdown_table(table, left=["phenomenon", "distance"])
-    return "\n".join([title, "", table_text, "", *notes, "", "Guessing gives 50."])
 
 
 def _forced_row(name: str, found: ForcedScores) -> Row:

@@ -291,7 +291,7 @@ def external_columns(columns: Iterable[str]) -> list[Column]:
             f"{metric}_{test}" if test else metric,
             f"{metric} {test}".strip(),
             Group.QUALITY,
-            help="by a program or file from outside (attnbench add-scores); check recomputes only the mean",
+            help="from outside (attnbench score FOLDER --external); check recomputes only the mean",
             shown=Shown.IF_KNOWN,
         )
         for test in ("", *further_tests(names))
@@ -750,7 +750,7 @@ FURTHER_FIELDS = (
     ("METRIC_signature", "sacreBLEU's signature of a metric"),
     (
         "NAME, NAME_signature",
-        "score and signature of a metric from outside, such as comet (attnbench add-scores); where known",
+        "score and signature of a metric from outside, such as comet (score FOLDER --external); where known",
     ),
     ("METRIC_ci_low, METRIC_ci_high", "95% bootstrap interval of one run, for other sentences"),
     ("FIELD_sd", "standard deviation of a field over seeds, in aggregated tables"),

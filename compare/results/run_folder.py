@@ -223,7 +223,7 @@ def read_external(path: Path) -> External:
         reason = str(error).removeprefix(f"{path}: ")
         raise ValueError(
             f"{path}: no scores of metrics from outside ({reason}): put the run's own back, or delete it and "
-            "run attnbench add-scores again"
+            "run attnbench score --external again"
         ) from None
 
 

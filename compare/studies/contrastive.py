@@ -5,16 +5,22 @@ distances, and that they excel at word sense disambiguation, for which the sourc
 """
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
 from compare.analysis.finished_experiment import load_finished
 from compare.analysis.tables import Row, Table
-from compare.experiment.likelihood import ContrastAccuracy, contrast_runs, measure_contrasts
+from compare.decoding.translator import Translator
+from compare.experiment.likelihood import score_translations
+from compare.experiment.prepare import load_corpus
 from compare.report.plots import make_panels
+from compare.results.run_folder import RunFolder
+from compare.results.trained_model import load_model
 from compare.studies.designs import Design, differences, make_plan, train_designs
 from compare.studies.figures import draw_lines
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most
@@ -26,9 +32,87 @@ from compare.studies.tasks import (
     embedded_task,
     runs_by_family,
 )
-from data.grammar import contrastive_pairs
+from data.grammar import BINS, PHENOMENA, Contrast, contrastive_pairs
 
 logger = logging.getLogger(__name__)
+
+Z_95 = 1.959963984540054
+"""Quantile of the normal distribution for intervals of 95%."""
+
+
+class ContrastAccuracy(NamedTuple):
+    """Accuracy on the pairs of one phenomenon and a range of distances."""
+
+    phenomenon: str
+    """A key of ``data.grammar.PHENOMENA``."""
+    distance: str
+    """Range of distances in words, such as "3-4"; "all" for the whole phenomenon."""
+    pairs: int
+    """Number of pairs."""
+    right: int
+    """Pairs whose right translation is more probable; equal probabilities do not count."""
+
+    @property
+    def accuracy(self) -> float:
+        """Percentage of right pairs, 0 to 100; guessing gives 50."""
+        return 100 * self.right / self.pairs
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95% interval of the accuracy over sentences (Wilson 1927), 0 to 100."""
+        share, n = self.right / self.pairs, self.pairs
+        centre = share + Z_95**2 / (2 * n)
+        width = Z_95 * math.sqrt(share * (1 - share) / n + Z_95**2 / (4 * n * n))
+        low, high = ((centre + sign * width) / (1 + Z_95**2 / n) for sign in (-1, 1))
+        return 100 * max(0.0, low), 100 * min(1.0, high)
+
+
+def measure_contrasts(translator: Translator, pairs: Sequence[Contrast]) -> list[ContrastAccuracy]:
+    """Compare the probabilities that a model gives to the right and the wrong translation of each pair.
+
+    Args:
+        translator: the model.
+        pairs: contrastive pairs, at least one.
+
+    Returns:
+        For each phenomenon every range of distances that has pairs, then all together.
+
+    Raises:
+        ValueError: no pairs, or the model computes NaN.
+    """
+    sources = [pair.src for pair in pairs]
+    right, wrong = (
+        score_translations(translator, sources, texts).sentences
+        for texts in ([pair.right for pair in pairs], [pair.wrong for pair in pairs])
+    )
+    alike = sum(one.pieces == other.pieces for one, other in zip(right, wrong, strict=True))
+    if alike:
+        logger.warning(
+            f"{alike:,} of {len(pairs):,} pairs differ only in words that the vocabulary lacks: "
+            "they count as wrong"
+        )
+    passed = [one.total > other.total for one, other in zip(right, wrong, strict=True)]
+    rows = []
+    for phenomenon in PHENOMENA:
+        hits = [
+            (pair.group, hit)
+            for pair, hit in zip(pairs, passed, strict=True)
+            if pair.phenomenon == phenomenon
+        ]
+        groups = [group for group in BINS if any(group == each for each, _ in hits)]
+        for group in groups if len(groups) > 1 else ():
+            of_group = [hit for each, hit in hits if each == group]
+            rows.append(ContrastAccuracy(phenomenon, _name(group), len(of_group), sum(of_group)))
+        if hits:
+            rows.append(ContrastAccuracy(phenomenon, "all", len(hits), sum(hit for _, hit in hits)))
+    return rows
+
+
+def _name(group: tuple[int, int]) -> str:
+    """Name a range of distances: "2", "3-4", "9 or more"."""
+    low, high = group
+    return str(low) if low == high else f"{low} or more" if group == BINS[-1] else f"{low}-{high}"
+
 
 Accuracies = dict[str, list[Sequence[ContrastAccuracy]]]
 """Accuracies of each seed, by family."""
@@ -115,10 +199,19 @@ def read(folder: Path, per_group: int, data_root: str = "") -> tuple[str, Sequen
     if missing or not seeds:
         lack = f"no {missing[0]}" if missing else "no seed that all families have"
         raise ValueError(f"{folder} has {lack}: needs an LSTM with attention and a Transformer, finished")
-    folders = [runs[seed].folder for runs in families.values() for seed in seeds]
-    found = contrast_runs(folders, seed=PAIRS_SEED, per_group=per_group)
+    folders = {family: [runs[seed].folder for seed in seeds] for family, runs in families.items()}
+    data = RunFolder.read(folders[TRANSFORMER][0], data_root=data_root).run.data
+    if data.root and (data.src, data.tgt) != ("en", "de"):
+        raise ValueError(
+            f"the pairs are English and German, but {data.root} is {data.src} and {data.tgt}: no pairs for it"
+        )
+    seen = set() if data.root else set(load_corpus(data, tests=False).splits["train"].src)
+    pairs = contrastive_pairs(seed=PAIRS_SEED, per_group=per_group)
+    unseen = [pair for pair in pairs if pair.src not in seen]
+    logger.info(f"{len(unseen):,} pairs, without {len(pairs) - len(unseen)} whose source is in training")
     accuracies: Accuracies = {
-        family: [found[str(runs[seed].folder)] for seed in seeds] for family, runs in families.items()
+        family: [measure_contrasts(load_model(run), unseen) for run in runs]
+        for family, runs in folders.items()
     }
     return READ.format(folder=folder.resolve().name), seeds, accuracies
 

@@ -116,7 +116,7 @@ def test_the_command(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     tgt.write_text("".join(f"{line}\n" for line in TRANSLATIONS))
     runs = [str(finished / row) for row in ROWS]
     expected = score_model(runs, src, tgt)
-    command = ["score-model", "--src", str(src), "--tgt", str(tgt), "-q"]
+    command = ["score", "--probabilities", "--src", str(src), "--ref", str(tgt), "-q"]
     assert main([*command, *runs, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["run"] for row in rows] == runs
@@ -135,7 +135,7 @@ def test_the_command(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "perplexity per character" in capsys.readouterr().out
     tgt.write_text("eins\n")
     assert f"{src} has 5 lines but {tgt} has 1" in refusal(*command, *runs)
-    assert "no such file" in refusal("score-model", runs[0], "--src", tmp_path / "x", "--tgt", tgt)
+    assert "no such file" in refusal(*command, runs[0], "--src", tmp_path / "x")
 
 
 def test_a_run_measures_the_perplexity_of_its_test_sets(finished: Path, tiny_toml: Path):

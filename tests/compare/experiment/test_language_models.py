@@ -228,7 +228,7 @@ def test_the_card_of_a_saved_model_says_what_it_is_for(modelled: Path, tmp_path:
     assert card.startswith("---\nlanguage: [de]\nlibrary_name: attnbench\npipeline_tag: text-generation\n")
     for part in (
         "# lstm-lm: language model of de",
-        "attnbench score-model FOLDER --tgt TEXT",
+        "attnbench score FOLDER --ref TEXT --probabilities",
         "runs no code",
     ):
         assert part in card
@@ -279,11 +279,6 @@ def test_a_folder_keeps_to_one_task(modelled: Path, tiny_toml: Path, tmp_path: P
     assert "choose another folder with --out" in found
 
 
-def test_no_ensemble_of_language_models(modelled: Path, tmp_path: Path, refusal: Refusal):
-    copy = Path(shutil.copytree(modelled, tmp_path / "copy"))
-    assert "language model" in refusal("ensemble", copy, *NAMES, "-q")
-
-
 def test_a_search_is_decided_by_the_validation_loss(toml: Path, tmp_path: Path):
     tuning = tune_experiment(load_experiment(toml), tmp_path / "out", TuningPlan(trials=2, updates=4))
     assert {each.bleu for each in tuning.trials} == {None}
@@ -299,10 +294,9 @@ def test_a_language_model_does_not_translate(modelled: Path):
             call("red dog")
 
 
-@pytest.mark.parametrize("to", ["torch", "ctranslate2"])
-def test_it_is_not_exported(to: str, modelled: Path, tmp_path: Path):
-    with pytest.raises(ValueError, match="lstm-lm-seed1 is a language model: only models that translate can"):
-        export_model(modelled / NAMES[0], tmp_path / "out", to)
+def test_it_is_not_exported(modelled: Path, tmp_path: Path):
+    with pytest.raises(ValueError, match="CTranslate2 runs encoder-decoder Transformers alone"):
+        export_model(modelled / NAMES[0], tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

@@ -1,4 +1,4 @@
-"""``attnbench score-run``: finished runs on another test set."""
+"""``attnbench score`` of finished runs: on another test set."""
 
 import gzip
 import json
@@ -25,7 +25,7 @@ def test_the_scores_of_its_own_test_set_are_those_of_the_run(
 ):
     before, (src, ref) = files(finished), texts
     runs = [str(finished / row) for row in ROWS]
-    command = ["score-run", *runs, "--src", str(src), "--ref", str(ref), "-q"]
+    command = ["score", *runs, "--src", str(src), "--ref", str(ref), "-q"]
     assert main([*command, "--json", "--out", str(tmp_path / "out")]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["system"] for row in rows] == runs
@@ -65,18 +65,32 @@ def test_mistakes_end_before_any_work(
     monkeypatch.setattr("compare.experiment.likelihood.load_model", None)
     short = tmp_path / "short"
     short.write_text("eins\n")
-    assert f"{src} has 8 lines but {short} has 1" in refusal("score-run", run, "--src", src, "--ref", short)
-    assert "no such file" in refusal("score-run", run, "--src", tmp_path / "x", "--ref", ref)
+    assert f"{src} has 8 lines but {short} has 1" in refusal("score", run, "--src", src, "--ref", short)
+    assert "no such file" in refusal("score", run, "--src", tmp_path / "x", "--ref", ref)
     own = ["--src", src, "--ref", ref, "--out", tmp_path]
-    assert "have one name" in refusal("score-run", run, finished / ".." / "run" / ROWS[0], *own)
+    assert f"two runs are called {ROWS[0]}" in refusal("score", run, finished / ".." / "run" / ROWS[0], *own)
     (tmp_path / f"{ROWS[0]}.hyp").touch()
-    assert "exists already" in refusal("score-run", run, *own)
+    assert "exists already" in refusal("score", run, *own)
+
+
+def test_options_that_do_not_go_together(finished: Path, texts: tuple[Path, Path], refusal: Refusal):
+    (src, ref), run = texts, finished / ROWS[0]
+    assert (
+        refusal("score", run)
+        == "runs need --src and --ref, a text to translate and score, or else --external"
+    )
+    assert "--src is missing: name the text" in refusal("score", run, "--ref", ref)
+    assert refusal("score", ref) == "--ref is missing: name references"
+    assert "--probabilities is for folders of" in refusal("score", ref, "--ref", ref, "--probabilities")
+    assert "--ensemble is for folders of finished runs" in refusal("score", ref, "--ref", ref, "--ensemble")
+    both = ["--src", src, "--ref", ref, "--ref", ref]
+    assert "--probabilities takes one --ref" in refusal("score", run, *both, "--probabilities")
 
 
 def test_a_run_without_weights(finished: Path, texts: tuple[Path, Path], tmp_path: Path, refusal: Refusal):
     published = publish_experiment(finished, tmp_path / "published")
     src, ref = texts
-    said = refusal("score-run", published / ROWS[0], "--src", src, "--ref", ref, "-q")
+    said = refusal("score", published / ROWS[0], "--src", src, "--ref", ref, "-q")
     assert "has no weights (published runs have none)" in said
 
 

@@ -1,4 +1,4 @@
-"""``add-scores``: metrics from outside as columns of finished runs, in tables, report and publication."""
+"""``score FOLDER --external``: metrics from outside as columns of finished runs."""
 
 import json
 import re
@@ -62,7 +62,7 @@ def changes(folder: Path) -> list[str]:
 def test_a_program_gives_a_column_of_every_view(
     copy: Path, command: str, tiny_toml: Path, capsys: pytest.CaptureFixture[str]
 ):
-    assert main(["add-scores", str(copy), "--external", command, "--json"]) == 0
+    assert main(["score", str(copy), "--external", command, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     reference = (tiny_toml.parent / "corpus" / "test.de").read_text().splitlines()
     for name, row in zip(ROWS, rows, strict=True):
@@ -130,7 +130,7 @@ def test_scores_are_published_and_checked_there(
     assert f"{ROWS[0]}: human of test" in changes(published)
     assert f"{ROWS[0]}: external.json: human of test: lines" in changes(published)
     assert "is published: add scores to the experiment itself" in refusal(
-        "add-scores", published, "--external", "comet"
+        "score", published, "--external", "comet"
     )
 
 
@@ -143,7 +143,7 @@ def test_scores_of_other_translations_are_not_shown(
     text = (run / "test.hyp").read_text()
     (run / "test.hyp").write_text("".join(f"{line}\n" for line in reversed(text.splitlines())))
     assert f"{ROWS[0]}: external.json: human of test: translations" in changes(copy)
-    assert "is not what the run's result was computed from" in refusal("add-scores", run, "--external", human)
+    assert "is not what the run's result was computed from" in refusal("score", run, "--external", human)
     (run / "test.hyp").write_text(text)
     edit_json(run / "external.json", lambda all: all["test"]["human"].update(translations="0" * 64))
     renew_hashes(copy)
@@ -186,7 +186,7 @@ def test_a_score_without_segments_is_a_difference(copy: Path, write_scores: Call
     ],
 )
 def test_names_that_tables_need_are_refused(copy: Path, name: str, reason: str, refusal: Refusal):
-    assert reason in refusal("add-scores", copy, "--external", f"{name}={{run}}.scores")
+    assert reason in refusal("score", copy, "--external", f"{name}={{run}}.scores")
 
 
 def test_the_names_of_the_files_are_the_signature(
@@ -200,7 +200,7 @@ def test_the_names_of_the_files_are_the_signature(
     (tmp_path / "others").mkdir()
     (tmp_path / "others" / f"{ROWS[1]}.txt").write_text("1\n" * 8)
     others = f"human={tmp_path}/others/{{run}}.txt"
-    assert "human|file:others/{run}.txt" in refusal("add-scores", copy / ROWS[1], "--external", others)
+    assert "human|file:others/{run}.txt" in refusal("score", copy / ROWS[1], "--external", others)
 
     # scores that are not shown, of other translations, do not count
     edit_json(
@@ -216,15 +216,13 @@ def test_mistakes_change_nothing(copy: Path, write_scores: Callable[..., str], r
     human = write_scores("# human|raters:3\n")
     add_run_scores(copy, [human])
     before = [(copy / row / "result.json").read_bytes() for row in ROWS]
-    add = ("add-scores", copy, "--external")
+    add = ("score", copy, "--external")
     assert "--test other: the corpus has the test sets test" in refusal(*add, human, "--test", "other")
     assert "there is a column 'params' already" in refusal(*add, human.replace("human", "params"))
     assert "there is a column 'human' already" in refusal(*add, human, "--external", human)
-    assert "2 files of scores for 1 systems" in refusal(
-        "add-scores", copy / ROWS[0], "--external", "human=a,b"
-    )
+    assert "2 files of scores for 1 systems" in refusal("score", copy / ROWS[0], "--external", "human=a,b")
     write_scores("# human|raters:4\n")
-    assert "human|raters:4" in refusal("add-scores", copy / ROWS[0], "--external", human)
+    assert "human|raters:4" in refusal("score", copy / ROWS[0], "--external", human)
     write_scores(lines=7)
     assert "human: 7 scores for 8 lines" in refusal(*add, human)
     with lock_folder(copy / ROWS[1]):

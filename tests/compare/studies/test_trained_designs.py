@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-from compare.experiment.likelihood import ContrastAccuracy
 from compare.studies import (
     ablation,
     contrastive,
@@ -20,6 +19,7 @@ from compare.studies import (
     study_report,
     warmup,
 )
+from compare.studies.contrastive import ContrastAccuracy
 from compare.studies.study import StudyResult, at_least, at_most
 from compare.studies.tasks import (
     PLAIN,

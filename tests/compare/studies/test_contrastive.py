@@ -1,18 +1,14 @@
-"""Contrastive accuracy: counted by hand, and the command on finished runs."""
+"""Contrastive accuracy, counted by hand."""
 
-import json
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-import compare.experiment.likelihood
-from compare.cli import main
-from compare.experiment.likelihood import ContrastAccuracy, SentenceScore, measure_contrasts
-from data import Contrast, contrastive_pairs
-from tests.kits.cli import Refusal
-from tests.kits.runs import ROWS
+from compare.experiment.likelihood import SentenceScore
+from compare.studies import contrastive
+from compare.studies.contrastive import ContrastAccuracy, measure_contrasts
+from data import Contrast
 
 
 def test_accuracy_is_counted_per_phenomenon_and_distance(
@@ -23,7 +19,7 @@ def test_accuracy_is_counted_per_phenomenon_and_distance(
     def score(translator: Any, sources: list[str], texts: list[str]) -> SimpleNamespace:
         return SimpleNamespace(sentences=[SentenceScore([text], [float(text)]) for text in texts])
 
-    monkeypatch.setattr(compare.experiment.likelihood, "score_translations", score)
+    monkeypatch.setattr(contrastive, "score_translations", score)
     pairs = [
         Contrast("agreement", 0, "a", "-1", "-2"),
         Contrast("agreement", 3, "b", "-2", "-1"),
@@ -50,21 +46,3 @@ def test_the_interval_is_wilsons():
         assert (p - 0.8) ** 2 == pytest.approx(1.959964**2 * p * (1 - p) / 10, abs=1e-6)
     assert row.interval[0] < 80 < row.interval[1]
     assert ContrastAccuracy("noun", "all", 5, 5).interval[1] == pytest.approx(100)
-
-
-def test_the_command(
-    finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], refusal: Refusal
-):
-    pairs = contrastive_pairs(per_group=1)
-    monkeypatch.setattr(compare.experiment.likelihood, "contrastive_pairs", lambda **_: pairs)
-    runs = [str(finished / row) for row in ROWS]
-    assert main(["contrast", *runs, "-q", "--json", "--per-group", "1"]) == 0
-    rows = json.loads(capsys.readouterr().out)
-    assert {row["run"] for row in rows} == set(runs)
-    for run in runs:
-        assert sum(row["pairs"] for row in rows if row["run"] == run and row["distance"] == "all") == len(
-            pairs
-        )
-    assert main(["contrast", *runs, "-q"]) == 0
-    assert "| agreement" in capsys.readouterr().out
-    assert "no config.toml: give the folder of one run" in refusal("contrast", finished, "-q")
