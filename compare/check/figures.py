@@ -117,9 +117,9 @@ def _figures(run: CheckedRun) -> Figures:
 
 
 def _is_optional(column: str) -> bool:
-    """Return whether ``column`` belongs to a metric that results may lack: one that was registered later."""
+    """Return whether results may lack ``column``: of a metric that was registered later, or of their log."""
     metric = metric_of(column)
-    return metric is not None and metric.name not in FIELDS
+    return column == "late_gain" or (metric is not None and metric.name not in FIELDS)
 
 
 # Check of speed.json: amounts of work against the config, and the common timing of all models.

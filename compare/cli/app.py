@@ -125,7 +125,7 @@ def _root(
     ] = False,
 ) -> None:
     """Compare recurrent attention with the Transformer in machine translation."""
-    from compare.system.torchrun import is_torchrun
+    from compare.system.distributed import is_torchrun
 
     if is_torchrun() and context.invoked_subcommand != "run":
         raise ValueError(
@@ -163,8 +163,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(arguments: list[str] | None) -> int:
     """Run a command; a failure is one line on standard error, printed by one process of a torchrun job."""
+    from compare.system.distributed import is_main_process
     from compare.system.signals import Interrupted, Terminated
-    from compare.system.torchrun import is_main_process
 
     def say(message: str) -> None:
         if is_main_process():

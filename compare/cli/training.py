@@ -73,8 +73,8 @@ def run(
     from compare.report.table import render_table
     from compare.report.views import write_views
     from compare.results.store import read_results
+    from compare.system.distributed import is_main_process
     from compare.system.log import Reporter, show_messages
-    from compare.system.torchrun import is_main_process
 
     show_messages(quiet=quiet or not is_main_process())
     load_all_plugins()

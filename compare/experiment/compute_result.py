@@ -52,6 +52,7 @@ def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
         **figures,
         **budget_figures(folder.run.budget, figures),
         "stopped_by": _end_of_training(folder, metrics),
+        "late_gain": late_gain(metrics),
         "width_multiple": folder.run.model.width_multiple(),
     }
 
@@ -68,6 +69,22 @@ def _end_of_training(folder: RunFolder, lines: Sequence[Mapping[str, Any]]) -> s
     """Return what ended training: "updates" or "patience"."""
     final = next(line for line in lines if line["kind"] == "final")
     return "updates" if final["update"] >= folder.run.train.max_updates else "patience"
+
+
+def late_gain(lines: Sequence[Mapping[str, Any]]) -> float | None:
+    """Return the validation BLEU that the last quarter of the updates has added to the best before.
+
+    Args:
+        lines: those of the training log.
+
+    Returns:
+        The difference, at least 0; None if there was no validation in the first three quarters, or no BLEU.
+    """
+    scores = [(line["update"], line["bleu"]) for line in lines if line["kind"] == "valid"]
+    if not scores or None in (bleu for _, bleu in scores):
+        return None
+    before = [bleu for update, bleu in scores if update <= 0.75 * scores[-1][0]]
+    return max(bleu for _, bleu in scores) - max(before) if before else None
 
 
 def size_figures(folder: RunFolder, architecture: Architecture, vocabulary_sizes: Sequence[int]) -> Figures:

@@ -17,6 +17,11 @@ ENDS = {
     "patience": "Stopped by patience, as validation no longer improved",
 }
 """Note on what ended training, by the value of ``Result.stopped_by``."""
+STILL_IMPROVING = 0.5
+"""Validation BLEU that the last quarter of the updates adds to a model that was still improving."""
+IMPROVING = (
+    f"Warning: still improving when stopped (the last quarter gained {STILL_IMPROVING} validation BLEU)"
+)
 
 
 def list_ends_of_training(rows: Sequence[Row]) -> list[str]:
@@ -38,6 +43,9 @@ def _notes(runs: Sequence[Row]) -> Iterator[tuple[str, int]]:
     """Yield the notes on the runs of one model, and for how many of them each holds."""
     ends = [row.get("stopped_by") for row in runs]
     yield from ((note, ends.count(end)) for end, note in ENDS.items() if end in ends)
+    improving = sum((row.get("late_gain") or 0.0) >= STILL_IMPROVING for row in runs)
+    if improving:
+        yield IMPROVING, improving
 
 
 USUAL_LENGTH_RATIOS = 0.97, 1.03

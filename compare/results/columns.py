@@ -604,6 +604,14 @@ COLUMNS: Mapping[str, Column] = {
             left=True,
         ),
         Column(
+            "late_gain",
+            "gain of the last quarter",
+            Group.TRAINING,
+            help="validation BLEU that the last quarter of the updates has added",
+            shown=Shown.IN_REPORT,
+            decimals=2,
+        ),
+        Column(
             "longer_gain",
             "gain of longer training",
             Group.TRAINING,

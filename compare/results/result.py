@@ -99,6 +99,7 @@ LEFT_OUT = (
     "char_perplexity",
     "init_hash",
     "extended_from",
+    "late_gain",
     "average_every",
     "ema",
     "consistency",
@@ -142,6 +143,8 @@ class Result:
     """Tokens of all training batches, source and target."""
     stopped_by: str | None = None
     """What ended training: "updates", all of them used, or "patience", when validation no longer improved."""
+    late_gain: float | None = None
+    """Validation BLEU that the last quarter of the updates has added; None: one validation, or no BLEU."""
     longer_gain: float | None = None
     """Validation BLEU that ``longer_factor`` times the updates add; None: not measured for this seed."""
     longer_factor: float | None = None

@@ -1,37 +1,24 @@
 """Device, machine and precision: choice, names, native bfloat16, and copies of a model for decoding."""
 
 import copy
-import platform
-import re
-import statistics
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import nn
 
 from compare.system.cpu import PackedLinear, is_packable, packs
-from compare.system.processor import usable_processors
+from compare.system.processor import FAST_BF16, FAST_BF16_GPU, clock_mhz, processor, usable_processors
 
 # The device that a config names: choice, name, cores, and native bfloat16 arithmetic.
 
 
-FAST_BF16 = {"amx_bf16", "avx512_bf16", "bf16"}
-"""Flags in /proc/cpuinfo of processors with bfloat16 products in hardware (x86 and Arm names)."""
-FAST_BF16_GPU = (8, 0)
-"""Lowest compute capability of GPUs with bfloat16 products in hardware."""
-CPUINFO = Path("/proc/cpuinfo")
-
-
-def pick_device(name: str) -> "torch.device":
+def pick_device(name: str) -> torch.device:
     """Return the device that ``[train] device`` names; auto means the first GPU of CUDA if there is one.
 
     Raises:
         ValueError: torch does not find the device.
     """
-    import torch
-
     device = (
         torch.device("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else torch.device(name)
     )
@@ -46,10 +33,8 @@ def pick_device(name: str) -> "torch.device":
     raise ValueError(f"train.device is {name}, but {missing}: use cpu or auto (see `attnbench doctor`)")
 
 
-def device_name(device: "torch.device") -> str:
+def device_name(device: torch.device) -> str:
     """Return the name of the GPU or the processor; that of a GPU of another machine is not known here."""
-    import torch
-
     if device.type == "mps":
         return f"{processor()[0]} (mps)"
     if device.type == "cuda":
@@ -57,51 +42,34 @@ def device_name(device: "torch.device") -> str:
     return processor()[0]
 
 
-def has_fast_bf16(device: "torch.device") -> bool:
+def has_fast_bf16(device: torch.device) -> bool:
     """Test whether the hardware computes in bf16; elsewhere it is emulated, which is slower than fp32."""
-    import torch
-
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= FAST_BF16_GPU
     return device.type == "cpu" and bool(FAST_BF16 & processor()[1])
 
 
-def synchronize(device: "torch.device") -> None:
+def synchronize(device: torch.device) -> None:
     """Wait until a GPU has done all work queued there; a processor queues none."""
-    import torch
-
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     elif device.type == "mps":
         torch.mps.synchronize()
 
 
-def rng_state(device: "torch.device") -> "torch.Tensor":
+def rng_state(device: torch.device) -> torch.Tensor:
     """Return the state of a GPU's generator of random numbers; empty for a processor."""
-    import torch
-
     if device.type == "cuda":
         return torch.cuda.get_rng_state(device)
     return torch.mps.get_rng_state() if device.type == "mps" else torch.empty(0)
 
 
-def set_rng_state(state: "torch.Tensor", device: "torch.device") -> None:
+def set_rng_state(state: torch.Tensor, device: torch.device) -> None:
     """Restore what ``rng_state`` returned."""
-    import torch
-
     if device.type == "cuda":
         torch.cuda.set_rng_state(state, device)
     elif device.type == "mps":
         torch.mps.set_rng_state(state)
-
-
-def processor() -> tuple[str, set[str]]:
-    """Return the processor's name and feature flags; no flags except on Linux."""
-    text = CPUINFO.read_text(encoding="utf-8") if CPUINFO.is_file() else ""
-    name = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    flags = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, re.MULTILINE)
-    label = name[1] if name else platform.processor() or platform.machine() or "cpu"
-    return label, set(flags[1].split() if flags else ())
 
 
 # Machine that figures were measured on.
@@ -130,16 +98,8 @@ def this_machine(device: torch.device) -> Machine:
         torch=torch.__version__,
         threads=torch.get_num_threads(),
         cores=len(usable_processors()),
-        clock_mhz=_clock_mhz(),
+        clock_mhz=clock_mhz(),
     )
-
-
-def _clock_mhz() -> float | None:
-    """Read the clocks that Linux reports for the processors."""
-    path = CPUINFO
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    clocks = [float(clock) for clock in re.findall(r"^cpu MHz\s*:\s*([\d.]+)$", text, re.MULTILINE)]
-    return statistics.median(clocks) if clocks else None
 
 
 # Copies of models that decode faster on a CPU, made anew for every search.

@@ -9,8 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from compare.system.device import FAST_BF16, FAST_BF16_GPU, processor
-from compare.system.processor import usable_processors
+from compare.system.processor import FAST_BF16, FAST_BF16_GPU, processor, usable_processors
 
 MIN_FREE_GIB = 2.0
 

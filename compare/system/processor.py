@@ -1,14 +1,39 @@
 """Processors of this machine: the usable cores, and the share of them that this process really had."""
 
 import os
+import platform
+import re
+import statistics
 import time
 from pathlib import Path
+
+FAST_BF16 = {"amx_bf16", "avx512_bf16", "bf16"}
+"""Flags in /proc/cpuinfo of processors with bfloat16 products in hardware (x86 and Arm names)."""
+FAST_BF16_GPU = (8, 0)
+"""Lowest compute capability of GPUs with bfloat16 products in hardware."""
+CPUINFO = Path("/proc/cpuinfo")
 
 
 def usable_processors() -> list[int]:
     """List the logical processors that this process may use."""
     usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     return sorted(usable)
+
+
+def processor() -> tuple[str, set[str]]:
+    """Return the processor's name and feature flags; no flags except on Linux."""
+    text = CPUINFO.read_text(encoding="utf-8") if CPUINFO.is_file() else ""
+    name = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    flags = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, re.MULTILINE)
+    label = name[1] if name else platform.processor() or platform.machine() or "cpu"
+    return label, set(flags[1].split() if flags else ())
+
+
+def clock_mhz() -> float | None:
+    """Return the median of the clocks that Linux reports for the processors now; None elsewhere."""
+    text = CPUINFO.read_text(encoding="utf-8") if CPUINFO.is_file() else ""
+    clocks = [float(clock) for clock in re.findall(r"^cpu MHz\s*:\s*([\d.]+)$", text, re.MULTILINE)]
+    return statistics.median(clocks) if clocks else None
 
 
 # Share of the processor that this process really had, to tell disturbed timings from sound ones.

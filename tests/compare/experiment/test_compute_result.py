@@ -7,7 +7,7 @@ import pytest
 from compare.config.parse import load_experiment
 from compare.config.run import resolve_model, resolve_models
 from compare.config.sections import ModelConfig
-from compare.experiment.compute_result import size_figures
+from compare.experiment.compute_result import late_gain, size_figures
 from compare.models.registry import build
 from compare.results.run_folder import RunFolder
 from compare.training.serialization import model_weights, save_weights
@@ -34,3 +34,19 @@ def test_a_tied_embedding_counts_once(
     figures = size_figures(run, model.architecture, (WORDS, WORDS))
     assert figures["params"] == sum(tensor.numel() for tensor in made.parameters())
     assert figures["params"] - figures["params_no_embedding"] == matrices * WORDS * WIDTH
+
+
+@pytest.mark.parametrize(
+    ("curve", "gain"),
+    [
+        ([(25, 10.0), (50, 12.0), (75, 11.0), (100, 12.5)], 0.5),
+        ([(25, 10.0), (50, 13.0), (75, 11.0), (100, 12.5)], 0.0),
+        ([(25, 10.0), (50, 12.0), (76, 14.0), (100, 13.0)], 2.0),
+        ([(90, 10.0), (100, 12.0)], None),
+        ([(50, None), (100, None)], None),
+        ([], None),
+    ],
+)
+def test_the_gain_of_the_last_quarter(curve: list[tuple[int, float | None]], gain: float | None):
+    lines = [{"kind": "valid", "update": update, "bleu": bleu} for update, bleu in curve]
+    assert late_gain([{"kind": "train", "update": 1}, *lines]) == gain

@@ -17,7 +17,7 @@ from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.experiment.run import run_experiment
 from compare.results.store import read_result
-from compare.system.torchrun import VARIABLES
+from compare.system.distributed import VARIABLES
 from tests.kits.cli import Refusal
 from tests.kits.paths import ROOT
 from tests.kits.training import metrics
@@ -192,7 +192,7 @@ def test_one_process_of_torchrun_is_one_process(config: Path, monkeypatch: pytes
 def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch):
     import torch
 
-    from compare.system.torchrun import pick_own_device
+    from compare.system.distributed import pick_own_device
 
     set_environment(monkeypatch, **COMPLETE)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)

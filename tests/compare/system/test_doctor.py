@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from compare.cli import main
-from compare.system import device, doctor
+from compare.system import doctor, processor
 from compare.system import measure as peak_flops
 from compare.system import measure as timing
 from compare.system.doctor import Diagnosis, diagnose, render_diagnoses
@@ -82,7 +82,7 @@ def test_bf16_is_fast_only_where_the_processor_has_it(
     flag: str, level: str, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     (tmp_path / "cpuinfo").write_text(CPUINFO.format(flag))
-    monkeypatch.setattr(device, "CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(processor, "CPUINFO", tmp_path / "cpuinfo")
     diagnoses = by_topic(diagnose())
     assert diagnoses["cpu"].text.startswith("Some CPU @ 2 GHz, ")
     assert diagnoses["cpu bf16"].level == level
@@ -92,7 +92,7 @@ def test_bf16_is_fast_only_where_the_processor_has_it(
 def test_a_system_that_does_not_tell_its_flags_is_not_guessed_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(device, "CPUINFO", tmp_path / "nothing")
+    monkeypatch.setattr(processor, "CPUINFO", tmp_path / "nothing")
     diagnoses = by_topic(diagnose())
     assert "cpu bf16" not in diagnoses
     assert diagnoses["cpu"].text.endswith(" cores")

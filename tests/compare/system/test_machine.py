@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from compare.system import device
+from compare.system import processor
 from compare.system.device import this_machine
 
 CPU = torch.device("cpu")
 
 
 def test_the_clock_is_the_median_of_the_processors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(device, "CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(processor, "CPUINFO", tmp_path / "cpuinfo")
     assert this_machine(CPU).clock_mhz is None
     lines = [f"processor\t: 0\nmodel name\t: Abacus\ncpu MHz\t\t: {mhz}\n" for mhz in (800, 3600.5, 2100)]
     (tmp_path / "cpuinfo").write_text("".join(lines))

@@ -11,7 +11,7 @@ from compare.config.sections import TrainConfig
 from compare.experiment import run as run_all
 from compare.experiment.run import run_experiment
 from compare.results.run_folder import RunFolder
-from compare.system import device
+from compare.system import processor
 from compare.system.device import autocast, has_fast_bf16
 from compare.system.log import Reporter
 
@@ -21,7 +21,7 @@ CPU = torch.device("cpu")
 def pretend(flags: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the processor have these flags, and the machine no GPU."""
     (folder / "cpuinfo").write_text(f"model name\t: Abacus\nflags\t\t: fpu {flags}\n")
-    monkeypatch.setattr(device, "CPUINFO", folder / "cpuinfo")
+    monkeypatch.setattr(processor, "CPUINFO", folder / "cpuinfo")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
 
 

@@ -2,10 +2,10 @@
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from compare.analysis.finished_experiment import FinishedExperiment
@@ -107,7 +107,7 @@ def test_a_run_with_other_settings_than_its_best_trial_is_named(finished: Finish
         "transformer was run with other settings than its best trial: dropout 0.2 (best trial: 0.1).",
     ]
     as_run = [
-        replace(each, settings={"dropout": {"lstm": 0.0, "rnn": 0.1}.get(each.label, 0.2)})
+        msgspec.structs.replace(each, settings={"dropout": {"lstm": 0.0, "rnn": 0.1}.get(each.label, 0.2)})
         for each in trials()
     ]
     assert len(section(finished, tmp_path, as_run).notes) == 1
@@ -118,7 +118,7 @@ def test_other_draws_or_updates_are_no_equal_effort(
     change: dict[str, Any], finished: FinishedExperiment, tmp_path: Path
 ):
     first, *others = trials()
-    notes = section(finished, tmp_path, [replace(first, **change), *others]).notes
+    notes = section(finished, tmp_path, [msgspec.structs.replace(first, **change), *others]).notes
     assert "different draws or numbers of updates" in notes[0]
 
 

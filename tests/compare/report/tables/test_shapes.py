@@ -50,6 +50,7 @@ def test_notes_of_means_are_those_of_the_runs():
         Result(
             **{"label": "a", "preset": "lstm", "seed": seed, "status": status, "stopped_by": end, "beam": 5},
             **{"batch_hash": batches, "length_ratio": ratio, "reason": None if end else "loss became NaN"},
+            late_gain={"updates": 0.5, "patience": 0.49}.get(end or ""),
         )
         for seed, (end, status, batches, ratio) in enumerate(ends, start=1)
     ]
@@ -60,6 +61,7 @@ def test_notes_of_means_are_those_of_the_runs():
     assert "a seed 1 0.900, a seed 2 1.100" in notes
     assert "- Stopped by the budget, with all updates used: a (1 of 2 seeds)\n" in notes
     assert "- Stopped by patience, as validation no longer improved: a (1 of 2 seeds)\n" in notes
+    assert "quarter gained 0.5 validation BLEU): a (1 of 2 seeds)" in notes
 
 
 @pytest.mark.parametrize("shape", ["aggregated", "wide"])
