@@ -407,7 +407,7 @@ def _aggregate_row(seed_rows: Sequence[Row], scored: Mapping[str, Sequence[Score
         limit = _LIMIT.fullmatch(name)
         if name == "seed":
             aggregate["seeds"] = len(seed_rows)
-        elif name in ("longer_gain", "longer_factor"):  # measured on one seed only
+        elif False:  # XX
             aggregate[name] = next((row[name] for row in seed_rows if row[name] is not None), None)
         elif limit is None:
             aggregate |= _over_seeds(name, [row.get(name) for row in seed_rows])

@@ -12,7 +12,7 @@ from compare.experiment.task import task_of
 from compare.experiment.timing import Figures, speed_figures
 from compare.results.columns import external_metrics
 from compare.results.records import Timings, read_likelihoods, read_speed
-from compare.results.result import Result
+from compare.results.result import SETTINGS, Result
 from compare.results.run_folder import RecordedScores, read_external
 from compare.scoring.metrics import metric_of
 from compare.system.device import Machine
@@ -36,17 +36,6 @@ NOT_DERIVED = (
     "files",
 )
 """Fields of a result that has begun which config and data do not determine."""
-NONE_IF_UNUSED = (
-    "accumulate",
-    "average_every",
-    "consistency",
-    "ema",
-    "extended_from",
-    "init_hash",
-    "reproducible",
-    "subword_sampling",
-)
-"""Fields whose value is None where a run does without; in others None means that nothing is known here."""
 DAMAGE = (ValueError, LookupError, TypeError, ArithmeticError, OSError)
 """What a damaged file can raise."""
 FIELDS = frozenset(item.name for item in dataclasses.fields(Result))
@@ -64,9 +53,7 @@ def check_result(run: CheckedRun) -> Iterator[ComparedValue | Gap]:
     """
     begun = dataclasses.asdict(unfinished_result(run.folder, run.prepared))
     derived = {name: value for name, value in begun.items() if value is not None and name not in NOT_DERIVED}
-    derived |= {name: begun[name] for name in NONE_IF_UNUSED}
-    if not run.is_current:
-        derived.pop("settings_hash", None)  # that version had other settings
+    derived |= {name: begun[name] for name in (*SETTINGS, "reproducible")}
     recorded = run.result.flat()
     if run.result.status == "done":
         try:
@@ -80,8 +67,8 @@ def check_result(run: CheckedRun) -> Iterator[ComparedValue | Gap]:
             yield ComparedValue(run.name, "figures", "done", str(error))
     for name, value in derived.items():
         finding = ComparedValue(run.name, name, recorded.get(name), value)
-        if finding.recorded is None and not finding.same and (not run.is_current or _is_optional(name)):
-            yield Gap(f"{name}, which that version did not record", run.name)
+        if finding.recorded is None and not finding.same and _is_optional(name):
+            yield Gap(f"{name}, which was registered later", run.name)
         else:
             yield finding
 

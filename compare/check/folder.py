@@ -62,18 +62,16 @@ def check_registry(
             there = "a folder" if name in present else "no such folder"
             yield ComparedValue(REGISTRY, f"runs, {name}", "a folder", there)
     for run in runs:
-        if run.is_current:
-            yield ComparedValue(
-                REGISTRY, f"asked_seeds, {run.name}", asked.get(run.name, "not asked for"), "asked for"
-            )
+        yield ComparedValue(
+            REGISTRY, f"asked_seeds, {run.name}", asked.get(run.name, "not asked for"), "asked for"
+        )
     for run in runs:
         hashes = {"settings_hash": settings_hash(run.folder.run)}
         if run.prepared is not None:
             hashes["data_hash"] = run.prepared.corpus.content_hash
             hashes["vocabulary_hash"] = run.prepared.vocabularies.content_hash
         for key, value in hashes.items():
-            if run.is_current or (registry.get(key) is not None and key != "settings_hash"):
-                yield ComparedValue(REGISTRY, f"{key} of {run.name}", registry.get(key), value)
+            yield ComparedValue(REGISTRY, f"{key} of {run.name}", registry.get(key), value)
 
 
 def check_sources(folder: Path, runs: Sequence[CheckedRun]) -> Iterator[ComparedValue]:

@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from compare.config.run import Run
-from compare.config.toml import SCHEMA, read_toml
 from compare.experiment.prepare import PreparedData, prepare_data, training_batches
 from compare.results.result import Result
 from compare.results.run_folder import RunFolder
 from compare.system.log import no_messages
-from compare.system.plugins import code_version
 from compare.training.metrics_log import read_metrics
 from data.batches import BatchStream
 from data.vocabulary import load_pair
@@ -114,8 +112,6 @@ class CheckedRun:
 
     folder: RunFolder
     result: Result
-    is_current: bool
-    """Whether the files were written by the present version, which leaves no field out."""
     lines: Sequence[Mapping[str, Any]]
     """Lines of metrics.jsonl; empty if there is none, or it cannot be read."""
     prepared: PreparedData | None
@@ -195,8 +191,6 @@ def read_run(folder: Path, result: Result, cache: DataCache) -> tuple[CheckedRun
     """
     run = RunFolder.read(folder, data_root=cache.data_root)
     problems: list[ComparedValue | Gap] = []
-    is_same_code = result.code_version == code_version(run.run.plugins)
-    is_current = is_same_code or _is_of_this_schema(run.config, result)
     lines: list[dict[str, Any]] = []
     prepared = None
     try:
@@ -209,15 +203,8 @@ def read_run(folder: Path, result: Result, cache: DataCache) -> tuple[CheckedRun
         problems.append(Gap(f"data, batches and scores: {error}", run.name))
     except ValueError as error:
         problems.append(ComparedValue(run.name, "data", "as config.toml says", str(error)))
-    checked = CheckedRun(folder=run, result=result, is_current=is_current, lines=lines, prepared=prepared)
+    checked = CheckedRun(folder=run, result=result, lines=lines, prepared=prepared)
     return checked, problems
-
-
-def _is_of_this_schema(config: Path, result: Result) -> bool:
-    """Return whether config.toml names the present schema, or config or result has what only that one has."""
-    table = read_toml(config)
-    has_length_form = "length_normalization" in table.get("decode", {})
-    return table.get("schema") == SCHEMA or has_length_form or result.settings_hash is not None
 
 
 def tokens_by_update(prepared: PreparedData, updates: int) -> list[BatchTokens]:

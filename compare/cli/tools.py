@@ -113,7 +113,6 @@ def models(
     """
     from dataclasses import asdict
 
-    from compare.config.toml import current_preset
     from compare.models.catalogue import catalogue_presets, describe_preset, render_description, render_list
 
     load_all_plugins(plugin)
@@ -122,13 +121,13 @@ def models(
     if verify:
         from compare.integrations.verify import render_verdicts, verify_preset
 
-        preset = current_preset(str(name))
+        preset = str(name)
         verdicts = verify_preset(preset)
         as_text = json.dumps([asdict(verdict) for verdict in verdicts], indent=2)
         print_visible(as_text if as_json else render_verdicts(preset, verdicts))
         return 0 if all(verdict.holds for verdict in verdicts) else 1
     if name is not None:
-        found = describe_preset(current_preset(name), vocabulary)
+        found = describe_preset(name, vocabulary)
         print_visible(json.dumps(found, indent=2) if as_json else render_description(found))
         return 0
     entries = catalogue_presets(vocabulary)

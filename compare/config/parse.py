@@ -17,17 +17,11 @@ from typing import Any, TypeVar, get_args, get_origin
 
 from compare.config.plugins import load_plugins, read_plugins
 from compare.config.sections import (
-    BenchConfig,
-    BudgetConfig,
-    DataConfig,
-    DecodeConfig,
+    SECTIONS,
     Experiment,
     ModelConfig,
-    RegularizationConfig,
-    TrainConfig,
-    VocabularyConfig,
 )
-from compare.config.toml import current_config, find_experiment, parse_value, read_toml
+from compare.config.toml import check_schema, find_experiment, parse_value, read_toml
 from compare.optim import OptimConfig
 from compare.system.messages import abbreviate, did_you_mean
 
@@ -218,16 +212,6 @@ def _in_label(value: Any) -> str:
 
 Section = TypeVar("Section")
 
-SECTIONS: dict[str, type] = {
-    "data": DataConfig,
-    "vocabulary": VocabularyConfig,
-    "train": TrainConfig,
-    "regularization": RegularizationConfig,
-    "decode": DecodeConfig,
-    "bench": BenchConfig,
-    "budget": BudgetConfig,
-}
-
 
 def load_experiment(
     path: str | Path, overrides: Iterable[str] = (), *, base: Path | None = None
@@ -253,7 +237,7 @@ def load_experiment(
             plug-in that cannot be imported.
     """
     path = find_experiment(path)
-    table = current_config(read_toml(path), path)
+    table = check_schema(read_toml(path), path)
     for section, key in (("data", "root"), ("train", "init_from")):
         values = table.get(section)
         if isinstance(values, dict) and isinstance(given := values.get(key), str):

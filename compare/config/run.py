@@ -3,14 +3,15 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from compare.config.parse import SECTIONS, absolute_root, check_type, suggest_setting
+from compare.config.parse import absolute_root, check_type, suggest_setting
 from compare.config.sections import (
     EMBEDDED_TRAIN_SIZE,
+    SECTIONS,
     BenchConfig,
     BudgetConfig,
     DataConfig,
@@ -20,6 +21,7 @@ from compare.config.sections import (
     RegularizationConfig,
     TrainConfig,
     VocabularyConfig,
+    is_shared,
     run_name,
 )
 from compare.config.toml import SCHEMA, to_toml
@@ -135,6 +137,15 @@ class Run:
         model = {f"model.{key}": value for key, value in self.model_table().items() if key != "label"}
         return sections | defaults | model
 
+    def conditions(self) -> dict[str, Any]:
+        """Every setting, and in one text each those that belong together: consistency, subword_sampling."""
+        sampling = self.regularization.subword_sampling
+        return {
+            **self.settings(),
+            "consistency": self.regularization.consistency_summary,
+            "subword_sampling": f"{self.vocabulary.kind} {sampling:g}" if sampling else None,
+        }
+
     def with_seed(self, seed: int) -> "Run":
         """Return the same run with another seed.
 
@@ -247,14 +258,9 @@ def _without_search(decode: DecodeConfig, context: str) -> DecodeConfig:
 
 
 def runs_to_toml(runs: Sequence[Run]) -> str:
-    """Write the experiment of these runs; the sections that they share are those of the first.
-
-    ``[regularization]``, which earlier versions do not know, is left out while it is all defaults.
-    """
+    """Write the experiment of these runs; the sections that they share are those of the first."""
     first, *_ = runs
     sections = {name: getattr(first, name) for name in SECTIONS}
-    if first.regularization == RegularizationConfig():
-        del sections["regularization"]
     plugins = dict.fromkeys(name for run in runs for name in run.plugins)
     return to_toml(sections, [run.model_table() for run in runs], list(plugins))
 
@@ -262,30 +268,15 @@ def runs_to_toml(runs: Sequence[Run]) -> str:
 # Settings that all rows of one table share, and their hash, which proves it.
 
 
-NOT_SHARED = {
-    "data.root",  # a path of this machine; data_hash covers the content
-    "train.seed",
-    "train.device",
-    "train.deterministic",
-    "train.log_every",
-    "train.checkpoint_every",
-    "train.init_from",  # stands below as what it means
-    "train.init_hash",
-    "train.accumulate",  # the parts of a batch have the sum of its gradients
-    "decode.batch_tokens",  # a translation does not depend on the sentences that are decoded with it
-    "budget.reference",
-}
-"""Settings that rows may differ in, besides [bench] and the model: they change no score, or are the seed."""
-NOT_HASHED = {
-    "task": "translation",
-    "train.average_every": 0,
-    "train.ema": 0.0,
-    "regularization.consistency": "none",
-    "regularization.subword_sampling": 0.0,
-}
-"""Settings that earlier versions did not have, with the value that has their meaning."""
 DECIDED_BY_TIME = {"train.max_updates", "train.valid_every", "train.average_every"}
 """Settings that a budget of time decides for each model."""
+DEFAULTS: Mapping[str, Any] = {"task": "translation"} | {
+    f"{section}.{each.name}": each.default
+    for section, kind in SECTIONS.items()
+    for each in dataclasses.fields(kind)
+    if is_shared(f"{section}.{each.name}")
+}
+"""The settings that rows must share, by "section.key", with their defaults."""
 
 
 def shared_settings(run: Run) -> dict[str, Any]:
@@ -293,14 +284,11 @@ def shared_settings(run: Run) -> dict[str, Any]:
 
     They cover the task, the data, the vocabularies, the training budget, the loss and the decoding procedure.
     A ``[[models]]`` table can override none of them. Scoring has no settings; its signatures stand in the
-    row.
+    row. ``compare.config.sections`` declares which settings rows may differ in.
     """
-    settings: dict[str, Any] = {"task": run.task} | {
-        name: value
-        for name, value in run.settings().items()
-        if not name.startswith(("model.", "bench.")) and name not in NOT_SHARED
-    }
-    settings["data.train_size"] = _training_pairs(run.data)
+    written = {"task": run.task, **run.settings()}
+    settings = {name: written[name] for name in DEFAULTS}
+    settings["data.train_size"] = run.data.train_size or (0 if run.data.root else EMBEDDED_TRAIN_SIZE)
     if run.train.init_from is not None:  # rows that start so stand in no table with rows that do not
         settings["train.init_from"] = "weights of another run"
     if run.budget.match == "time":
@@ -309,16 +297,12 @@ def shared_settings(run: Run) -> dict[str, Any]:
     return settings
 
 
-def _training_pairs(data: DataConfig) -> int | str:
-    """Return ``train_size`` as it enters the hash, which is that of before for what was possible before."""
-    if data.root and data.train_size:
-        return f"the first {data.train_size}"
-    return data.train_size or EMBEDDED_TRAIN_SIZE
-
-
 def settings_hash(run: Run) -> str:
-    """Return the sha256 of the shared settings."""
-    settings = {name: value for name, value in shared_settings(run).items() if NOT_HASHED.get(name) != value}
+    """Return the sha256 of the shared settings that differ from their defaults.
+
+    So a setting that a later version adds, with a default that means what was before, changes no hash.
+    """
+    settings = {name: value for name, value in shared_settings(run).items() if value != DEFAULTS.get(name)}
     content = json.dumps(settings, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(content.encode()).hexdigest()
 

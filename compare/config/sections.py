@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from itertools import pairwise
 from typing import Any
@@ -40,6 +40,11 @@ def one_of(**choices: tuple[str, tuple[str, ...]]) -> None:
             raise ValueError(f"{name} must be one of {', '.join(known)}, found {abbreviate(value)}{hint}")
 
 
+def own(default: Any) -> Any:
+    """Declare a setting that the rows of one table may differ in: it changes no score, or is the seed."""
+    return field(default=default, metadata={"shared": False})
+
+
 # The sections of an experiment on training: ``[train]`` and ``[regularization]``.
 
 
@@ -56,17 +61,17 @@ CUT = 0.05
 class UpdateOptions:
     """The part of ``TrainConfig`` that says how many updates are computed, where and from what."""
 
-    seed: int = 1
+    seed: int = own(1)
     """Seed of weights, dropout and batch order."""
-    device: str = "auto"
+    device: str = own("auto")
     """cpu, cuda, cuda:N (the GPU of that number), mps, or auto: cuda if available."""
     precision: str = "auto"
     """fp32, bf16 (autocast; weights stay fp32), or auto: bf16 if the device supports it natively."""
-    deterministic: bool = False
+    deterministic: bool = own(False)
     """On a GPU, compute the same bits each time, which is slower; a processor always does."""
     batch_tokens: int = 4_096
     """Maximum number of target tokens per batch, padding included."""
-    accumulate: int = 1
+    accumulate: int = own(1)
     """Parts that a batch is computed in, one after the other, where memory cannot hold it at once."""
     max_updates: int = 6_000
     """Optimizer updates; all models see the same batches."""
@@ -100,15 +105,15 @@ class TrainConfig(UpdateOptions):
     """Updates between the weights that are averaged, instead of those of validations; 0: of validations."""
     ema: float = 0.0
     """Decay per update of a moving average of all weights, used if better on validation; 0: none."""
-    log_every: int = 50
+    log_every: int = own(50)
     """Updates between lines of metrics.jsonl."""
-    checkpoint_every: int = 500
+    checkpoint_every: int = own(500)
     """Updates between saves of the trainer state."""
-    init_from: str | None = None
+    init_from: str | None = own(None)
     """Folder of a finished run whose weights and vocabularies training starts from (fine-tuning), or of an
     experiment: then each model starts from the run of its label and seed. A relative path is read as for
     ``data.root``."""
-    init_hash: str | None = None
+    init_hash: str | None = own(None)
     """The sha256 of these weights, written into the config.toml of a run."""
 
     def __post_init__(self) -> None:
@@ -221,7 +226,7 @@ MAX_PENALTIES = 50
 class DataConfig:
     """The corpus and the direction of translation."""
 
-    root: str = ""
+    root: str = own("")
     """Folder with train, valid and test files; empty: the built-in grammar corpus.
 
     In a TOML file it is relative to the folder of the file, in ``--set`` to the working directory.
@@ -288,7 +293,7 @@ class DecodeConfig:
     length ** alpha, or both: one of the two is chosen too."""
     max_ratio: float = 2.0
     """A translation has at most max_ratio * source tokens + 10 tokens."""
-    batch_tokens: int = 0
+    batch_tokens: int = own(0)
     """Maximum of source tokens times hypotheses decoded together; 0: 4,096, or 65,536 on a GPU."""
 
     def __post_init__(self) -> None:
@@ -322,13 +327,13 @@ class DecodeConfig:
 class BenchConfig:
     """Amounts of work of the timings, which follow the last run and take all models in turn."""
 
-    updates: int = 10
+    updates: int = own(10)
     """Training updates per timed repeat."""
-    sentences: int = 256
+    sentences: int = own(256)
     """Test sentences per timed decoding."""
-    repeats: int = 3
+    repeats: int = own(3)
     """Timed repeats; the median, the lowest and the highest are reported."""
-    latency_sentences: int = 100
+    latency_sentences: int = own(100)
     """Sentences translated one at a time for the latency; below 100 there is no 95th percentile."""
 
     def __post_init__(self) -> None:
@@ -343,7 +348,7 @@ class BudgetConfig:
 
     match: str = "none"
     """none, params (trainable weights), flops (of training, per token) or time (seconds of training)."""
-    reference: str = ""
+    reference: str = own("")
     """Label of the model that stays unchanged and whose amount the others get; empty: the first."""
     amount: float = 0.0
     """The budget in weights, FLOPs per token or seconds; 0: the amount of the reference."""
@@ -355,6 +360,25 @@ class BudgetConfig:
             raise ValueError(f"amount must be at least 0, found {self.amount:g}")
         if self.match == "none" and (self.reference or self.amount):
             raise ValueError("reference and amount have no effect without match: set match too")
+
+
+SECTIONS: dict[str, type] = {
+    "data": DataConfig,
+    "vocabulary": VocabularyConfig,
+    "train": TrainConfig,
+    "regularization": RegularizationConfig,
+    "decode": DecodeConfig,
+    "bench": BenchConfig,
+    "budget": BudgetConfig,
+}
+"""The dataclass of each section that all models share."""
+
+
+def is_shared(setting: str) -> bool:
+    """Return whether all rows of a table must have the same value of a setting, "section.key"."""
+    section, _, key = setting.partition(".")
+    declared = {each.name: each for each in fields(SECTIONS[section])} if section in SECTIONS else {}
+    return key not in declared or bool(declared[key].metadata.get("shared", True))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from compare.decoding.beams import NAN_SCORES
 from compare.decoding.ensemble import Ensemble, mean_probability
 from compare.decoding.translator import Translator
 from compare.protocol import EncoderDecoder
-from compare.results.records import Likelihoods, LikelihoodSums, write_likelihoods
+from compare.results.records import Likelihoods, LikelihoodSums, write_record
 from compare.results.run_folder import RunFolder
 from compare.results.trained_model import load_ensemble, load_model
 from compare.scoring.score import SystemScores, all_metrics, score_texts
@@ -190,7 +190,7 @@ def measure_likelihoods(translator: Translator, corpus: Corpus, folder: RunFolde
         test: score_translations(translator, corpus.splits[test].src, corpus.splits[test].tgt).sums
         for test in corpus.tests
     }
-    write_likelihoods(folder.likelihoods, Likelihoods(tests, hash_file(folder.weights)))
+    write_record(folder.likelihoods, Likelihoods(tests=tests, weights=hash_file(folder.weights)))
 
 
 def count_characters(lines: Sequence[str]) -> int:

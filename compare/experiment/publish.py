@@ -13,7 +13,7 @@ from compare.config.run import Run, find_difference, find_model_difference, runs
 from compare.config.toml import SCHEMA, toml_assignments
 from compare.experiment.task import task_of
 from compare.experiment.tune import TRIALS
-from compare.results.records import ENSEMBLE, SELECTION, EnsembleResult, read_ensemble, write_ensemble
+from compare.results.records import ENSEMBLE, SELECTION, EnsembleResult, read_ensemble, write_record
 from compare.results.records import FOLDER as ENSEMBLES
 from compare.results.run_folder import MASKS, RunFolder
 from compare.results.store import Result, read_registry, read_result, read_results
@@ -444,7 +444,7 @@ def _copy_ensemble(folder: Path, ensemble: EnsembleResult, target: Path) -> None
     target.mkdir(parents=True)
     if (folder / SELECTION).is_file():
         shutil.copyfile(folder / SELECTION, target / SELECTION)
-    write_ensemble(target / ENSEMBLE, ensemble)
+    write_record(target / ENSEMBLE, ensemble)
     for name in ensemble.files:
         content = read_bytes(folder / name, max_bytes=MAX_BYTES)
         (target / f"{name}.gz").write_bytes(pack_gzip(content))

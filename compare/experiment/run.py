@@ -39,7 +39,8 @@ from compare.experiment.prepare import (
 from compare.experiment.task import task_of
 from compare.experiment.timing import forget_timings, results_to_time, time_all
 from compare.experiment.trainers import announced, build_trainer, gpu_conditions, take_part
-from compare.results.records import RawSpeed, write_speed
+from compare.results.records import RawSpeed, write_record
+from compare.results.result import recorded_settings
 from compare.results.run_folder import RunFolder
 from compare.results.store import (
     Result,
@@ -341,7 +342,7 @@ def _test(folder: RunFolder, prepared: PreparedData, translator: Translator, *, 
         measure_likelihoods(translator, prepared.corpus, folder)
     peak = None if was_trained else peak_memory_bytes(translator.device)
     machine = this_machine(translator.device)
-    write_speed(folder.speed, RawSpeed(decode_s=seconds, peak_memory_bytes=peak, decoded_on=machine))
+    write_record(folder.speed, RawSpeed(decode_s=seconds, peak_memory_bytes=peak, decoded_on=machine))
     result = unfinished_result(folder, prepared)
     return replace(result, status="done", files=folder.hashes(), **compute_figures(folder, prepared))
 
@@ -354,25 +355,13 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Resul
         prepared: its data; None leaves their hashes out.
     """
     run = folder.run
-    sampling = run.regularization.subword_sampling
     return Result(
         label=run.label,
         preset=run.preset,
         seed=run.train.seed,
         status="unfinished",
-        batch_tokens=run.train.batch_tokens,
-        init_hash=run.train.init_hash,
-        accumulate=run.train.accumulate if run.train.accumulate > 1 else None,
+        **recorded_settings(run.conditions()),
         **task_of(run).search_settings(run),
-        valid_every=run.train.valid_every,
-        average=run.train.average,
-        average_every=run.train.average_every or None,
-        ema=run.train.ema or None,
-        label_smoothing=run.train.label_smoothing,
-        consistency=run.regularization.consistency_summary,
-        subword_sampling=f"{run.vocabulary.kind} {sampling:g}" if sampling else None,
-        clip_norm=run.train.clip_norm,
-        precision=run.train.precision,
         data_hash=prepared.corpus.content_hash if prepared else None,
         batch_hash=prepared.batch_hash if prepared else None,
         settings_hash=settings_hash(run),

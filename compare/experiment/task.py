@@ -14,7 +14,7 @@ from compare.config.sections import TrainConfig
 from compare.decoding.length_penalty import LengthPenalty, length_penalties
 from compare.decoding.translator import Translator
 from compare.models.registry import TaskName
-from compare.results.records import GridPoint, Selection, choose, read_selection
+from compare.results.records import GridPoint, Selection, choose, read_selection, write_record
 from compare.results.run_folder import RunFolder
 from compare.scoring.score import SystemScores, all_metrics, bleu_and_length_ratio, score_texts
 from compare.training.checkpoints import Validation
@@ -55,7 +55,7 @@ def select_penalty(folder: RunFolder, translator: Translator, valid: Pairs) -> L
             return kept.penalty
     logger.info(f"{run.label}: choosing one of {len(penalties)} length penalties on the validation set")
     grid = _search_grid(translator, penalties, valid)
-    selection = Selection(grid, choose(grid), weights)
+    selection = Selection(grid=grid, chosen=choose(grid), weights=weights)
     point = grid[selection.chosen]
     logger.info(
         f"{run.label}: length penalty {point.penalty}: validation BLEU {point.bleu:.1f} "
@@ -65,7 +65,7 @@ def select_penalty(folder: RunFolder, translator: Translator, valid: Pairs) -> L
         logger.warning(
             f"{run.label}: this is the largest length penalty of the grid: larger ones may be better"
         )
-    write_atomically(folder.selection, selection.to_json())
+    write_record(folder.selection, selection)
     return selection.penalty
 
 

@@ -20,7 +20,7 @@ from compare.experiment.prepare import PreparedData
 from compare.experiment.task import task_of
 from compare.optim import build_optimizer
 from compare.results.columns import SPREAD_ENDS, SPREADS
-from compare.results.records import Latency, RawSpeed, Session, Timings, read_speed, write_speed
+from compare.results.records import Latency, RawSpeed, Session, Timings, read_speed, write_record
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_registry, read_results, save_result, write_json_lines
 from compare.results.trained_model import load_model
@@ -362,7 +362,7 @@ def _time_phase(
 def write_timings(run: RunFolder, result: Result, timings: Timings) -> None:
     """Write the timings into a run's speed.json, and the figures that follow into its result.json."""
     raw = dataclasses.replace(read_speed(run.speed), timings=timings)
-    write_speed(run.speed, raw)
+    write_record(run.speed, raw)
     figures = speed_figures(
         raw,
         read_metrics(run.metrics),

@@ -15,8 +15,9 @@ from typing import NamedTuple
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
 from compare.report.views import refresh_views
 from compare.results.columns import further_tests, list_columns
+from compare.results.records import write_record
 from compare.results.result import Result
-from compare.results.run_folder import RecordedScores, RunFolder, SegmentScores, read_external, write_external
+from compare.results.run_folder import RecordedScores, RunFolder, SegmentScores, read_external
 from compare.results.store import is_run, read_result, refuse_writing, save_result
 from compare.scoring.metrics import METRICS, metric_of
 from compare.scoring.score import SystemScores
@@ -380,7 +381,7 @@ def _record(scored: Sequence[tuple[_System, Mapping[str, SegmentScores]]], test:
             for name, each in scores.items()
         }
         with lock_folder(folder.folder.parent, wait=True):
-            write_external(folder.external, {**known, test: {**known.get(test, {}), **added}})
+            write_record(folder.external, {**known, test: {**known.get(test, {}), **added}})
             result = _with_scores(read_result(folder.folder), scores, test)  # as another process left it
             files = {**result.files, folder.external.name: hash_file(folder.external)}
             save_result(folder.folder, replace(result, files=files))

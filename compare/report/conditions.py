@@ -5,7 +5,9 @@ from itertools import chain
 from typing import Any
 
 from compare.config.sections import EXTRA_TOKENS
-from compare.results.columns import COLUMNS, Row, external_metrics, further_tests
+from compare.results.column import Row
+from compare.results.columns import COLUMNS, external_metrics, further_tests
+from compare.results.result import SHARED_SETTINGS
 from compare.scoring.metrics import METRICS
 from compare.system.processor import DISTURBED, describe_share
 
@@ -50,19 +52,8 @@ def _notes(runs: Sequence[Row]) -> Iterator[tuple[str, int]]:
 
 USUAL_LENGTH_RATIOS = 0.97, 1.03
 """Outside these, differences of BLEU are largely differences of length."""
-SHARED = (
-    "updates",
-    "batch_tokens",
-    "valid_every",
-    "average",
-    "label_smoothing",
-    "clip_norm",
-    "beam",
-    "max_ratio",
-)
+SHARED = ("updates", "beam", "max_ratio", *SHARED_SETTINGS)
 """Columns of shared settings that a warning can name."""
-SHARED_METHODS = "average_every", "ema", "consistency", "subword_sampling"
-"""The same for methods that a row may be without: None, as in rows of earlier versions."""
 
 
 def distinct(rows: Iterable[Row], name: str, length: int | None = None) -> list[str]:
@@ -200,16 +191,11 @@ def find_warnings(rows: Sequence[Row]) -> list[str]:
         same_seed = [row for row in rows if str(row.get("seed")) == seed]
         if len(hashes := distinct(same_seed, "batch_hash", 12)) > 1:
             lines.append(f"Warning: rows of seed {seed} saw different batches ({', '.join(hashes)})")
-    hashes = distinct(rows, "settings_hash", 12)
-    names = [name for name in SHARED if len(distinct(rows, name)) > 1]
-    names += [name for name in SHARED_METHODS if len({row.get(name) for row in rows}) > 1]
-    if len(hashes) > 1:
+    if len(hashes := distinct(rows, "settings_hash", 12)) > 1:
+        begun = [row for row in rows if row.get("settings_hash") is not None]
+        names = [name for name in SHARED if len({row.get(name) for row in begun}) > 1]
         text = f": {', '.join(names)}" if names else ""
         lines.append(f"Warning: these rows do not share their settings ({', '.join(hashes)}{text})")
-    elif not hashes and names != ["updates"] and names:  # updates differ by patience or a budget of time too
-        lines.append(f"Warning: these rows do not share their settings ({', '.join(names)})")
-    elif hashes and any(row.get("settings_hash") is None for row in rows):
-        lines.append("Warning: some rows do not record which settings they share with the others")
     if unusual := _unusual_lengths(rows):
         low, high = USUAL_LENGTH_RATIOS
         lines.append(

@@ -9,7 +9,7 @@ from compare.analysis.tables import Row
 from compare.experiment.dry_run import RunEstimate, total_seconds
 from compare.experiment.likelihood import ForcedScores
 from compare.report.conditions import distinct, metric_heading, signature_columns
-from compare.results.columns import COLUMNS, length_columns, likelihood_columns, score_column
+from compare.results.columns import COLUMNS, score_column, text_columns
 from compare.results.records import EnsembleResult, read_ensembles
 from compare.results.result import without_nan
 from compare.results.store import experiment_names
@@ -153,8 +153,7 @@ def render_ensembles(results: Sequence[EnsembleResult], experiments: Sequence[st
     """
     columns = [
         *(score_column(metric) for metric in METRICS),
-        *likelihood_columns(),
-        *length_columns(),
+        *text_columns(),
         COLUMNS["length_penalty"],
         COLUMNS["params"],
     ]

@@ -18,26 +18,22 @@ from compare.report.conditions import (
     metric_heading,
     signature_columns,
 )
+from compare.results.column import Column, Group, Row, Shown
 from compare.results.columns import (
     COLUMNS,
     INTERVALS,
     LEFT_ALIGNED,
     PRIMARY,
-    Column,
-    Group,
-    Row,
-    Shown,
     are_language_models,
     bleu_interval_column,
     external_columns,
     find_column,
     further_tests,
-    length_columns,
-    likelihood_columns,
     list_columns,
     score_and_interval_column,
     score_column,
     stored_fields,
+    text_columns,
 )
 from compare.results.store import Result, experiment_names, load_results, read_results, to_frame
 from compare.results.text import UNKNOWN, csv_table, escape_markdown, markdown_table
@@ -89,9 +85,7 @@ def _default_columns(rows: Sequence[Row]) -> list[Column]:
     """List the columns of all groups, with scores at the beginning of the group of quality."""
     tests = further_tests(rows[0])
     before = [column for column in COLUMNS.values() if column.group.value < Group.QUALITY.value]
-    lengths = [
-        column for test in ("", *tests) for column in (*likelihood_columns(test), *length_columns(test))
-    ]
+    lengths = [column for test in ("", *tests) for column in text_columns(test)]
     after = [
         column
         for column in COLUMNS.values()

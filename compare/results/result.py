@@ -1,329 +1,450 @@
-"""Result record of one run.
+"""Result record of one run: every figure, declared once with the column that shows it.
 
 An unknown figure (not measured, or the run failed before it) is None, never 0.
 """
 
 import json
 import math
-import re
-from collections import abc
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal
 
-from compare.config.sections import run_name
-from compare.config.toml import current_names, current_preset, without_redefined
+import msgspec
+
+from compare.config.sections import is_shared, run_name
+from compare.results.column import (
+    Group,
+    Shown,
+    cpu_share_text,
+    figure,
+    matched_text,
+    seed_text,
+    start_text,
+    status_text,
+)
 from compare.system.messages import abbreviate
-from data.files import parse_json
 
-# Check of a result record read from JSON against the fields of its dataclass.
-
-
-FILE_IN_RUN = re.compile(r"(?!/)[^\x00-\x1f\x7f\\:]{1,200}")
-"""Path in a run's folder, relative, with / between folders."""
-SHA256 = re.compile("[0-9a-f]{64}")
-
-
-def check_record(record: Any, kind: type, source: str | Path) -> None:
-    """Reject a record that cannot be one of the dataclass ``kind``, such as ``Result``.
-
-    Args:
-        record: the parsed JSON.
-        kind: the dataclass; a ``tests`` mapping of its records has the same columns.
-        source: the file that error messages name.
-
-    Raises:
-        ValueError: an unknown or missing key, or a value of the wrong type.
-    """
-    if not isinstance(record, dict):
-        raise ValueError(f"{source}: expected one JSON object, found {type(record).__name__}")
-    types = {item.name: item.type for item in fields(kind)}
-    if unknown := sorted(record.keys() - types.keys()):
-        raise ValueError(f"{source}: unknown key {abbreviate(unknown[0])}")
-    required = [item.name for item in fields(kind) if item.default is item.default_factory is MISSING]
-    if missing := [name for name in required if name not in record]:  # earlier versions had fewer figures
-        raise ValueError(f"{source}: key {missing[0]!r} is missing")
-    if wrong := [name for name, value in record.items() if not _fits(value, types[name])]:
-        raise ValueError(f"{source}: {wrong[0]} cannot be {abbreviate(record[wrong[0]])}")
-    _check_names(record, source)
-    if record.get("budget") is not None and record.get("budget_off") is None:
-        raise ValueError(f"{source}: budget is {abbreviate(record['budget'])} but budget_off is missing")
-    for test, scores in record.get("tests", {}).items():
-        for name, value in scores.items():
-            if name in types and not _fits(value, types[name]):
-                raise ValueError(
-                    f"{source}: {abbreviate(name)} of {abbreviate(test)} cannot be {abbreviate(value)}"
-                )
-
-
-def can_name_folder(name: str) -> bool:
-    """Return whether a name leads to a visible folder right below another one."""
-    return bool(name) and not set("/\\\0") & set(name) and not name.startswith(".")
-
-
-def _check_names(record: Mapping[str, Any], source: str | Path) -> None:
-    """Reject names that lead out of the run's folder or cannot be drawn, and hashes that are none."""
-    if not can_name_folder(record["label"]):
-        raise ValueError(f"{source}: label {abbreviate(record['label'])} cannot name a folder")
-    names = [*record.get("scores", {}), *record.get("tests", {})]
-    names += [name for scores in record.get("tests", {}).values() for name in scores]
-    for name in [record["label"], record["preset"], *names]:
-        if not name.isprintable():
-            raise ValueError(f"{source}: {abbreviate(name)} has characters that cannot be printed")
-    for path, digest in record.get("files", {}).items():
-        if not FILE_IN_RUN.fullmatch(path) or ".." in path.split("/"):
-            raise ValueError(f"{source}: files names {abbreviate(path)}, which is no file of a run")
-        if not SHA256.fullmatch(digest):
-            raise ValueError(f"{source}: files[{path!r}] is {abbreviate(digest)}, not a sha256")
-
-
-def _fits(value: Any, annotation: Any) -> bool:
-    """Return whether a value from JSON matches a field's annotation; an integer is a valid float."""
-    if get_origin(annotation) is abc.Mapping:
-        inner = get_args(annotation)[1]
-        return isinstance(value, dict) and all(_fits(item, inner) for item in value.values())
-    if get_origin(annotation) is Literal:
-        return value in get_args(annotation)
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        return False  # beyond the 64 bits of a data frame's column
-    kinds = get_args(annotation) or (annotation,)
-    return not isinstance(value, bool) and isinstance(value, kinds + (int,) * (float in kinds))
-
+IDENTITY, SIZE, QUALITY, SPEED, TRAINING, CONDITIONS = Group
+ALWAYS, IF_KNOWN, IF_DIFFERENT, IN_REPORT, NEVER = Shown
 
 Status = Literal["done", "failed", "unfinished"]
-LEFT_OUT = (
-    "recurrent_precision",
-    "reproducible",
-    "perplexity",
-    "char_perplexity",
-    "init_hash",
-    "extended_from",
-    "late_gain",
-    "average_every",
-    "ema",
-    "consistency",
-    "subword_sampling",
-)
-"""Fields that JSON lacks where they are None, as in versions without them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """Result of one run; units are part of the names, and ``compare.results.columns`` explains the fields."""
+    """Result of one run; units are part of the names."""
 
     # Identity and outcome.
-    label: str
-    """Label of the model, as in the config."""
-    preset: str
-    """Preset of the model."""
-    seed: int
-    """Seed of weights, dropout and batch order."""
-    status: Status
-    """Outcome: done, failed (training diverged) or unfinished."""
-    reason: str | None = None
-    """Cause of a failure, in one line."""
+    label: str = figure(
+        "model", IDENTITY, "name of the model in the experiment", shown=ALWAYS, left=True, required=True
+    )
+    seed: int = figure(
+        "seed",
+        IDENTITY,
+        "seed of weights, dropout and batch order",
+        shown=IF_DIFFERENT,
+        render=seed_text,
+        required=True,
+    )
+    preset: str = figure(
+        "preset", IDENTITY, "model that the row was made from (attnbench models)", required=True
+    )
+    status: Status = figure(
+        "status",
+        IDENTITY,
+        "done, failed (training diverged) or unfinished",
+        left=True,
+        render=status_text,
+        required=True,
+    )
+    reason: str | None = figure("reason", IDENTITY, "cause of a failure")
 
     # Size.
-    params: int | None = None
-    """Trained weights, tied ones counted once."""
-    params_no_embedding: int | None = None
-    """The same without embedding tables."""
-    train_flops_per_token: float | None = None
-    """FLOPs of forward and backward pass per token, at the mean lengths of the corpus."""
-    width_multiple: int | None = None
-    """Largest power of two that divides all widths; matrix products are fastest at multiples of 8."""
+    params: int | None = figure(
+        "params",
+        SIZE,
+        "trained weights, tied ones counted once",
+        unit="M",
+        factor=1e-6,
+        decimals=2,
+        shown=ALWAYS,
+    )
+    params_no_embedding: int | None = figure(
+        "params without embeddings",
+        SIZE,
+        "trained weights but those of embedding tables",
+        unit="M",
+        factor=1e-6,
+        decimals=2,
+    )
+    train_flops_per_token: float | None = figure(
+        "training FLOPs per token",
+        SIZE,
+        "floating-point operations of forward and backward pass, at the mean lengths of the corpus",
+        unit="M",
+        factor=1e-6,
+        decimals=2,
+    )
+    budget_off: float | None = figure(
+        "matched",
+        SIZE,
+        "budget that is equal over the models, and the deviation from it",
+        shown=IF_KNOWN,
+        left=True,
+        render=matched_text,
+    )
+    budget: str | None = figure(
+        "budget",
+        SIZE,
+        "quantity that is equal over the models: params, flops or time; a dash: only the batches are equal",
+    )
+    width_multiple: int | None = figure(
+        "widths divisible by",
+        SIZE,
+        "largest power of two; matrix products are fastest at multiples of 8",
+        shown=IN_REPORT,
+    )
+
+    # Quality on the first test set, 0 to 100 .
+    bleu: float | None = figure("", QUALITY, "BLEU of sacrebleu")
+    bleu_ci_low: float | None = figure(
+        "", QUALITY, "lower end of the 95% bootstrap interval of BLEU over sentences"
+    )
+    bleu_ci_high: float | None = figure("", QUALITY, "upper end of that interval")
+    chrf: float | None = figure("", QUALITY, "chrF2")
+    ter: float | None = figure("", QUALITY, "TER; lower is better")
+    perplexity: float | None = figure(
+        "perplexity",
+        QUALITY,
+        "of the references per target token, end of sentence included, without label smoothing; compares "
+        "models of one vocabulary; lower is better",
+        decimals=2,
+        shown=IF_KNOWN,
+    )
+    char_perplexity: float | None = figure(
+        "perplexity per character",
+        QUALITY,
+        "of the references, line ends included; compares different vocabularies, but unknown words (<unk>) "
+        "make it too low; lower is better",
+        decimals=3,
+        shown=IF_KNOWN,
+    )
+    length_ratio: float | None = figure(
+        "length ratio",
+        QUALITY,
+        "tokens of the translations over tokens of the references",
+        decimals=3,
+        shown=ALWAYS,
+    )
+    brevity_penalty: float | None = figure(
+        "brevity penalty",
+        QUALITY,
+        "factor of BLEU for translations that are too short",
+        decimals=3,
+        shown=ALWAYS,
+    )
+    length_penalty: float | None = figure(
+        "length penalty",
+        QUALITY,
+        "alpha of the translations' length penalty, chosen on validation",
+        decimals=2,
+        shown=IF_KNOWN,
+    )
+    length_normalization: str | None = figure(
+        "form of length penalty",
+        QUALITY,
+        "wu: ((5 + length) / 6) ** alpha; length: length ** alpha",
+        shown=IF_DIFFERENT,
+        left=True,
+    )
+    bleu_signature: str | None = figure("", QUALITY, "sacrebleu's version and settings of BLEU")
+    tests: Mapping[str, Mapping[str, float | str | None]] = figure(
+        "",
+        QUALITY,
+        "score columns of each further test set by its name; column bleu_test_long in a frame",
+        default_factory=dict,
+    )
+    scores: Mapping[str, float | str | None] = figure(
+        "",
+        QUALITY,
+        "score columns, as in tests, of metrics without a field of their own",
+        default_factory=dict,
+    )
+
+    # Speed: medians, lowest and highest of timed repeats in which all models took turns; and seconds of each
+    # activity. Tokens are source without EOS + target with EOS, without padding; latency is of batch size 1.
+    # The seeds of a model share the timings of its lowest finished one.
+    train_tokens_per_s: float | None = figure(
+        "train tokens/s",
+        SPEED,
+        "source and target, without padding; timed from the final weights",
+        decimals=0,
+        shown=ALWAYS,
+        spread=True,
+    )
+    together_tokens_per_s: float | None = figure(
+        "tokens/s of all processes",
+        SPEED,
+        "of the training itself; the other speeds are of one process on one device",
+        decimals=0,
+        shown=IF_KNOWN,
+    )
+    together_tokens_per_s_per_device: float | None = figure(
+        "the same per device", SPEED, "of the processes that trained together", decimals=0, shown=IF_KNOWN
+    )
+    processes: int | None = figure(
+        "processes", SPEED, "that trained together, the most at a time; a dash: one", shown=IF_KNOWN
+    )
+    devices: int | None = figure(
+        "devices", SPEED, "of these processes: GPUs, or the CPUs of their hosts", shown=IF_KNOWN
+    )
+    nodes: int | None = figure("nodes", SPEED, "hosts of these processes", shown=IF_KNOWN)
+    train_tgt_tokens_per_s: float | None = figure(
+        "train target tokens/s", SPEED, "target tokens alone, without padding", decimals=0
+    )
+    train_mfu: float | None = figure(
+        "train MFU",
+        SPEED,
+        "model FLOPs utilisation, relative to the data sheet's peak; a dash: unknown",
+        unit="%",
+        factor=100,
+        decimals=1,
+    )
+    greedy_sentences_per_s: float | None = figure(
+        "greedy sent/s", SPEED, "sentences per second of greedy search", decimals=1, shown=ALWAYS, spread=True
+    )
+    beam_sentences_per_s: float | None = figure(
+        "beam sent/s", SPEED, "sentences per second of beam search", decimals=1, shown=ALWAYS, spread=True
+    )
+    decode_tokens_per_s: float | None = figure(
+        "beam tokens/s", SPEED, "target tokens of the best hypotheses", decimals=0
+    )
+    latency_ms_p50: float | None = figure(
+        "latency p50",
+        SPEED,
+        "median, one sentence at a time",
+        unit="ms",
+        decimals=1,
+        shown=ALWAYS,
+        spread=True,
+    )
+    latency_ms_p95: float | None = figure(
+        "latency p95",
+        SPEED,
+        "95th percentile, one sentence at a time; a dash: fewer than 100 sentences",
+        unit="ms",
+        decimals=1,
+    )
+    cpu_share: float | None = figure(
+        "CPU share",
+        SPEED,
+        "share of the processor that the most disturbed timing had",
+        shown=IN_REPORT,
+        render=cpu_share_text,
+    )
+    train_tokens_per_s_low: float | None = figure(
+        "train tokens/s, lowest repeat", SPEED, "lowest of the timed repeats"
+    )
+    train_tokens_per_s_high: float | None = figure(
+        "train tokens/s, highest repeat", SPEED, "highest of the timed repeats"
+    )
+    greedy_sentences_per_s_low: float | None = figure(
+        "greedy sent/s, lowest repeat", SPEED, "lowest of the timed repeats"
+    )
+    greedy_sentences_per_s_high: float | None = figure(
+        "greedy sent/s, highest repeat", SPEED, "highest of the timed repeats"
+    )
+    beam_sentences_per_s_low: float | None = figure(
+        "beam sent/s, lowest repeat", SPEED, "lowest of the timed repeats"
+    )
+    beam_sentences_per_s_high: float | None = figure(
+        "beam sent/s, highest repeat", SPEED, "highest of the timed repeats"
+    )
+    latency_ms_p50_low: float | None = figure(
+        "latency p50, lowest repeat", SPEED, "lowest of the timed repeats"
+    )
+    latency_ms_p50_high: float | None = figure(
+        "latency p50, highest repeat", SPEED, "highest of the timed repeats"
+    )
+    peak_memory_bytes: int | None = figure(
+        "peak memory",
+        SPEED,
+        "of training and decoding: of torch's tensors on a GPU, else of the process",
+        unit="GB",
+        factor=1e-9,
+        decimals=2,
+    )
+    train_s: float | None = figure(
+        "train",
+        SPEED,
+        "without validation and checkpoints",
+        unit="min",
+        factor=1 / 60,
+        decimals=1,
+        shown=ALWAYS,
+    )
+    energy_j_per_1k_tokens: float | None = figure(
+        "J/1k tokens",
+        SPEED,
+        "energy of CPU and GPU in training; a dash: cannot be read",
+        decimals=1,
+        shown=IN_REPORT,
+    )
+    data_s: float | None = figure("data", SPEED, "waiting for batches in training", unit="s")
+    validation_s: float | None = figure("validation", SPEED, "time of all validations", unit="s")
+    checkpoint_s: float | None = figure("checkpoints", SPEED, "time of saving", unit="s")
+    decode_s: float | None = figure("decoding", SPEED, "translation of the test sets", unit="s")
 
     # Training.
-    updates: int | None = None
-    """Optimizer updates."""
-    epochs: float | None = None
-    """Passes over the training pairs."""
-    tokens_seen: int | None = None
-    """Tokens of all training batches, source and target."""
-    stopped_by: str | None = None
-    """What ended training: "updates", all of them used, or "patience", when validation no longer improved."""
-    late_gain: float | None = None
-    """Validation BLEU that the last quarter of the updates has added; None: one validation, or no BLEU."""
-    longer_gain: float | None = None
-    """Validation BLEU that ``longer_factor`` times the updates add; None: not measured for this seed."""
-    longer_factor: float | None = None
-    """How many times the updates ``attnbench converge`` trained with."""
-    best_update: int | None = None
-    """Update of the best validation; metrics.jsonl says whether these weights or an average were kept."""
-    valid_loss: float | None = None
-    """Validation loss of the weights that were kept, nats per target token."""
-    valid_perplexity: float | None = None
-    """exp(valid_loss)."""
-    processes: int | None = None
-    """Processes that trained the model together, the most at a time; None: one. The dropout of several
-    depends on their number, the batches do not."""
-    devices: int | None = None
-    """Devices of these processes: GPUs, or the CPUs of their hosts; None: one process."""
-    nodes: int | None = None
-    """Hosts of these processes; None: one process."""
-    together_tokens_per_s: float | None = None
-    """Source and target tokens per second of these processes in training, by the log; None: one process.
-    All other speeds are timed after training, in one process on one device."""
-    together_tokens_per_s_per_device: float | None = None
-    """The same per device."""
-
-    # Quality on the first test set, 0 to 100, as in ``compare.scoring.score.SystemScores``.
-    bleu: float | None = None
-    """BLEU of sacrebleu."""
-    bleu_ci_low: float | None = None
-    """Lower end of its 95% bootstrap interval over sentences."""
-    bleu_ci_high: float | None = None
-    """Upper end of that interval."""
-    chrf: float | None = None
-    """chrF2."""
-    ter: float | None = None
-    """TER; lower is better."""
-    length_ratio: float | None = None
-    """Tokens of the translations over tokens of the references."""
-    brevity_penalty: float | None = None
-    """Factor of BLEU, up to 1, by which it punishes translations shorter than the references."""
-    bleu_signature: str | None = None
-    """sacrebleu's version and settings of BLEU."""
-    perplexity: float | None = None
-    """exp of the mean negative log-likelihood per reference token, end of sentence included, without label
-    smoothing; None, and left out of JSON like the next, where it was not measured, as in earlier versions."""
-    char_perplexity: float | None = None
-    """The same per character of the references, line ends included: compares different vocabularies."""
-    tests: Mapping[str, Mapping[str, float | str | None]] = field(default_factory=dict)
-    """Score columns of each further test set by its name; column ``bleu_test_long`` in a frame."""
-    scores: Mapping[str, float | str | None] = field(default_factory=dict)
-    """Score columns, as in ``tests``, of metrics without a field above; left out of JSON where empty."""
-
-    # Speed: median, lowest and highest of timed repeats, in which all models of the experiment took turns.
-    # Tokens are source without EOS + target with EOS, without padding; latency is of batch size 1. The seeds
-    # of a model share the figures of its lowest finished one. Earlier versions timed each run alone.
-    train_tokens_per_s: float | None = None
-    """Speed of training updates from the final weights; earlier versions: median of the training log."""
-    train_tokens_per_s_low: float | None = None
-    """Lowest repeat."""
-    train_tokens_per_s_high: float | None = None
-    """Highest repeat."""
-    train_tgt_tokens_per_s: float | None = None
-    """The same, target tokens only."""
-    train_mfu: float | None = None
-    """Model FLOPs utilisation, 0 to 1: FLOP/s of training over the data sheet's peak; None if unknown."""
-    greedy_sentences_per_s: float | None = None
-    """Speed of greedy search."""
-    greedy_sentences_per_s_low: float | None = None
-    """Lowest repeat."""
-    greedy_sentences_per_s_high: float | None = None
-    """Highest repeat."""
-    beam_sentences_per_s: float | None = None
-    """Speed of beam search."""
-    beam_sentences_per_s_low: float | None = None
-    """Lowest repeat."""
-    beam_sentences_per_s_high: float | None = None
-    """Highest repeat."""
-    decode_tokens_per_s: float | None = None
-    """Target tokens per second of beam search."""
-    latency_ms_p50: float | None = None
-    """Median milliseconds per sentence."""
-    latency_ms_p50_low: float | None = None
-    """Lowest repeat."""
-    latency_ms_p50_high: float | None = None
-    """Highest repeat."""
-    latency_ms_p95: float | None = None
-    """95th percentile of milliseconds per sentence; None for fewer than 100 sentences."""
-    cpu_share: float | None = None
-    """Share of the processor that the most disturbed timing had, 0 to 1; of a timing, its median repeat."""
-    peak_memory_bytes: int | None = None
-    """Peak memory of training and decoding in bytes: of torch's tensors on a GPU, else of the process."""
-    energy_j_per_1k_tokens: float | None = None
-    """Joules of CPU and GPU in training; None where they cannot be read."""
-
-    # Seconds of each activity.
-    data_s: float | None = None
-    """Waiting for batches in training."""
-    train_s: float | None = None
-    """Training, without validation and checkpoints."""
-    validation_s: float | None = None
-    """Validation."""
-    checkpoint_s: float | None = None
-    """Saving of checkpoints."""
-    decode_s: float | None = None
-    """Translation of the test sets."""
+    updates: int | None = figure("updates", TRAINING, "optimizer updates done", decimals=0, shown=ALWAYS)
+    stopped_by: str | None = figure(
+        "stopped by",
+        TRAINING,
+        "updates: all of its budget were used; patience: validation no longer improved",
+        shown=IN_REPORT,
+        left=True,
+    )
+    late_gain: float | None = figure(
+        "gain of the last quarter",
+        TRAINING,
+        "validation BLEU that the last quarter of the updates has added; a dash: one validation, or no BLEU",
+        decimals=2,
+        shown=IN_REPORT,
+    )
+    epochs: float | None = figure("epochs", TRAINING, "passes over the training pairs", decimals=2)
+    tokens_seen: int | None = figure(
+        "training tokens",
+        TRAINING,
+        "source and target tokens, without padding",
+        unit="M",
+        factor=1e-6,
+        decimals=2,
+    )
+    best_update: int | None = figure(
+        "best update",
+        TRAINING,
+        "update of the best validation; metrics.jsonl says whether these weights or an average were kept",
+        decimals=0,
+    )
+    valid_loss: float | None = figure(
+        "validation loss", TRAINING, "of the chosen weights, in nats per target token"
+    )
+    valid_perplexity: float | None = figure(
+        "validation perplexity", TRAINING, "of the chosen weights, per target token"
+    )
+    init_hash: str | None = figure(
+        "start",
+        TRAINING,
+        "sha256 of the weights of another run that training started from; a dash: random weights",
+        shown=IF_KNOWN,
+        left=True,
+        render=start_text,
+        setting="train.init_hash",
+    )
 
     # Conditions.
-    beam: int | None = None
-    """Beam size of the translations."""
-    length_penalty: float | None = None
-    """Alpha of the length penalty of the translations, chosen on validation if there were several."""
-    length_normalization: str | None = None
-    """Form of that penalty: wu or length."""
-    batch_tokens: int | None = None
-    """Maximum of target tokens per training batch."""
-    extended_from: int | None = None
-    """Updates after which the run had ended before ``attnbench extend`` continued it; None: it was not."""
-    init_hash: str | None = None
-    """sha256 of the weights of another run that training started from; None: random weights."""
-    accumulate: int | None = None
-    """Parts that each process computed its share of a batch in; None: one."""
-    max_ratio: float | None = None
-    """Longest translation allowed: max_ratio times the source tokens, plus 10."""
-    valid_every: int | None = None
-    """Updates between validations."""
-    average: int | None = None
-    """Number of validations, or of other updates, whose weights may be averaged."""
-    average_every: int | None = None
-    """Updates between the weights that may be averaged; None: those of validations."""
-    ema: float | None = None
-    """Decay per update of the moving average of the weights, which may be used; None: there is none."""
-    label_smoothing: float | None = None
-    """Probability mass spread over the vocabulary in the loss."""
-    consistency: str | None = None
-    """Consistency regularisation, such as "r-drop, weight 2.5"; None, and left out of JSON, without one."""
-    subword_sampling: str | None = None
-    """Kind of vocabulary and strength of subword sampling, such as "bpe 0.1"; None, and left out of JSON,
-    without it."""
-    clip_norm: float | None = None
-    """Maximum total gradient norm."""
-    precision: str | None = None
-    """Precision of training: fp32 or bf16."""
-    recurrent_precision: str | None = None
-    """Precision of recurrent layers in training; None, and left out of JSON, where it is ``precision``."""
-    reproducible: str | None = None
-    """How exactly training again gives these weights; None, and left out of JSON, where it is to the bit."""
-    decode_precision: str | None = None
-    """Precision of decoding: fp32 or bf16."""
-    device: str | None = None
-    """Name of the processor or GPU; this and the following four are of the timings once these are made."""
-    torch: str | None = None
-    """Version of torch."""
-    threads: int | None = None
-    """CPU threads of torch."""
-    cores: int | None = None
-    """Cores of the processor that the process may use."""
-    clock_mhz: float | None = None
-    """Clock of the processor."""
-    timed_together: str | None = None
-    """Id of the timing in which the models took turns; speeds of different ids do not compare."""
-    data_hash: str | None = None
-    """sha256 of the corpus."""
-    batch_hash: str | None = None
-    """sha256 of the batches of the first epoch."""
-    settings_hash: str | None = None
-    """sha256 of the settings that all rows of a table share."""
-    config_hash: str | None = None
-    """sha256 of all settings of this run."""
-    code_version: str | None = None
-    """Version of attnbench."""
-    budget: str | None = None
-    """Quantity made equal over the models: params, flops or time; None: only the batches are equal."""
-    budget_off: float | None = None
-    """Relative deviation from that budget; positive: above it."""
-    files: Mapping[str, str] = field(default_factory=dict)
-    """sha256 of each file that the figures come from, by its path in the run's folder."""
-
-    def __post_init__(self) -> None:
-        """Reject an unknown status."""
-        if self.status not in get_args(Status):
-            raise ValueError(f"status is {self.status!r}, not one of {', '.join(get_args(Status))}")
+    files: Mapping[str, str] = figure(
+        "",
+        CONDITIONS,
+        "sha256 of each file that the figures come from, by its path in the run's folder",
+        default_factory=dict,
+    )
+    beam: int | None = figure("beam size", CONDITIONS, "hypotheses per sentence; 1 is greedy search")
+    batch_tokens: int | None = figure(
+        "tokens per batch",
+        CONDITIONS,
+        "maximum of target tokens, padding included",
+        setting="train.batch_tokens",
+    )
+    accumulate: int | None = figure(
+        "parts per batch",
+        CONDITIONS,
+        "parts that each process computed its share of a batch in; a dash: one",
+        setting="train.accumulate",
+        off=1,
+    )
+    max_ratio: float | None = figure("maximum length", CONDITIONS, "per source token, plus 10")
+    valid_every: int | None = figure(
+        "updates per validation",
+        CONDITIONS,
+        "updates between validations",
+        decimals=0,
+        setting="train.valid_every",
+    )
+    average: int | None = figure(
+        "averaged weights",
+        CONDITIONS,
+        "weights of so many validations, or other updates, may be averaged",
+        setting="train.average",
+    )
+    average_every: int | None = figure(
+        "updates per averaged weights",
+        CONDITIONS,
+        "distance of the averaged weights; a dash: those of validations",
+        decimals=0,
+        setting="train.average_every",
+        off=0,
+    )
+    ema: float | None = figure(
+        "moving average",
+        CONDITIONS,
+        "decay per update of the average of all weights, which may be used",
+        setting="train.ema",
+        off=0.0,
+    )
+    label_smoothing: float | None = figure(
+        "label smoothing",
+        CONDITIONS,
+        "probability spread over the vocabulary in training",
+        setting="train.label_smoothing",
+    )
+    consistency: str | None = figure(
+        "consistency",
+        CONDITIONS,
+        "loss on the divergence of two passes, with its weight",
+        setting="consistency",
+    )
+    subword_sampling: str | None = figure(
+        "subword sampling",
+        CONDITIONS,
+        "training text is segmented anew in each epoch: kind of vocabulary and strength",
+        setting="subword_sampling",
+    )
+    clip_norm: float | None = figure(
+        "gradient clipping", CONDITIONS, "maximum total norm", setting="train.clip_norm"
+    )
+    precision: str | None = figure(
+        "precision of training", CONDITIONS, "fp32, or bf16 (autocast)", setting="train.precision"
+    )
+    recurrent_precision: str | None = figure(
+        "precision of recurrent layers", CONDITIONS, "on a GPU, where it is not that of training"
+    )
+    reproducible: str | None = figure(
+        "weights reproducible",
+        CONDITIONS,
+        "how exactly training again gives these weights; a dash: to the bit",
+    )
+    decode_precision: str | None = figure("precision of decoding", CONDITIONS, "fp32, or bf16 (autocast)")
+    device: str | None = figure("device", CONDITIONS, "processor or GPU of the timings")
+    torch: str | None = figure("torch", CONDITIONS, "version of torch")
+    threads: int | None = figure("threads", CONDITIONS, "of torch")
+    cores: int | None = figure("cores", CONDITIONS, "that the process may use")
+    clock_mhz: float | None = figure("clock", CONDITIONS, "of the processor", unit="MHz", decimals=0)
+    timed_together: str | None = figure(
+        "timing",
+        CONDITIONS,
+        "id of the timing in which the models took turns; speeds of different ids do not compare",
+    )
+    data_hash: str | None = figure("data", CONDITIONS, "sha256 of the corpus")
+    batch_hash: str | None = figure(
+        "batches", CONDITIONS, "sha256 of the batches of the first epoch, order and padding included"
+    )
+    settings_hash: str | None = figure("settings", CONDITIONS, "sha256 of the settings that rows share")
+    config_hash: str | None = figure("config", CONDITIONS, "sha256 of all settings")
+    code_version: str | None = figure(
+        "code", CONDITIONS, "version and hash of the sources, of attnbench and of plug-ins"
+    )
 
     @property
     def run(self) -> str:
@@ -331,18 +452,13 @@ class Result:
         return run_name(self.label, self.seed)
 
     def to_json(self, indent: int | None = 2) -> str:
-        """Format as one JSON object; NaN and infinity become null.
+        """Format as one JSON object, without what is unknown or empty; NaN and infinity become null.
 
         Args:
             indent: spaces per level; None gives one line.
         """
-        record = without_nan(asdict(self))
-        if not self.scores:
-            del record["scores"]
-        for name in LEFT_OUT:
-            if record[name] is None:
-                del record[name]
-        return json.dumps(record, indent=indent, ensure_ascii=False, allow_nan=False)
+        record = {name: value for name, value in asdict(self).items() if value is not None and value != {}}
+        return json.dumps(without_nan(record), indent=indent, ensure_ascii=False, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str | bytes, source: str | Path = "result.json") -> "Result":
@@ -356,16 +472,13 @@ class Result:
             ValueError: ``text`` is not a result.
         """
         try:
-            record = parse_json(text)
-        except ValueError as error:  # of JSON or of UTF-8
+            record = msgspec.json.decode(text)
+            result = msgspec.convert(record, cls)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ValueError(f"{source}: not a result record: {error}") from None
-        if isinstance(record, dict):
-            record = without_redefined(current_names("result", record))
-            if isinstance(preset := record.get("preset"), str):
-                # Results without this hash are of before schema 3.
-                record["preset"] = current_preset(preset, is_old_tiny="settings_hash" not in record)
-        check_record(record, cls, source)
-        return cls(**record)
+        if unknown := sorted(record.keys() - {each.name for each in fields(cls)}):
+            raise ValueError(f"{source}: unknown key {abbreviate(unknown[0])}")
+        return result
 
     def flat(self) -> dict[str, Any]:
         """Return one value per column, without hashes of files; score s of further test set t is ``s_t``.
@@ -397,3 +510,22 @@ def without_nan(value: Any) -> Any:
     if isinstance(value, list):
         return [without_nan(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+SETTINGS = tuple(each.name for each in fields(Result) if each.metadata["setting"])
+"""Fields that repeat settings."""
+SHARED_SETTINGS = tuple(
+    each.name for each in fields(Result) if each.metadata["setting"] and is_shared(each.metadata["setting"])
+)
+"""Those that all rows of a table share."""
+
+
+def recorded_settings(conditions: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a result that repeat settings.
+
+    Args:
+        conditions: ``Run.conditions``.
+    """
+    declared = {each.name: each.metadata for each in fields(Result)}
+    values = {name: conditions[declared[name]["setting"]] for name in SETTINGS}
+    return {name: None if value == declared[name]["off"] else value for name, value in values.items()}

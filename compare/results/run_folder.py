@@ -1,21 +1,19 @@
 """The folder of one run: its settings, and where each of its files is."""
 
 import dataclasses
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Annotated
+
+from msgspec import Meta
 
 from compare.config.parse import load_experiment
 from compare.config.run import Run, resolve_models
 from compare.decoding.length_penalty import LengthPenalty, length_penalties
-from compare.results.records import SELECTION, read_selection
-from compare.system.messages import abbreviate
-from compare.training.metrics_log import is_finite
+from compare.results.records import SELECTION, read_record, read_selection
 from compare.training.serialization import CHECKPOINTS, FINAL, METRICS, WEIGHTS
-from data.files import hash_file, parse_json, read_bytes, write_atomically
+from data.files import hash_file
 from data.text import hash_decompressed, plain_or_gzip
 from data.vocabulary import FILE_NAME
 
@@ -159,15 +157,11 @@ def _mask_files(run: Run) -> dict[str, Path]:
 # The file external.json of a run: scores of its translations by metrics from outside, such as COMET.
 
 
-MAX_BYTES = 100_000_000
-"""Size that no external.json reaches."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class SegmentScores:
     """Scores of one text by a metric from outside."""
 
-    segments: Sequence[float]
+    segments: Annotated[list[float], Meta(min_length=1)]
     """One score per line."""
     signature: str
     """Version and settings of the metric; scores compare only under the same signature."""
@@ -190,41 +184,16 @@ class RecordedScores(SegmentScores):
     """sha256 of the translations; those of other translations are not shown."""
 
 
-External = Mapping[str, Mapping[str, RecordedScores]]
+External = dict[str, dict[str, RecordedScores]]
 """Content of external.json: scores by test set and name of the metric."""
 
 
-def write_external(path: Path, scores: External) -> None:
-    """Write an external.json."""
-    content = {
-        test: {name: asdict(recorded) for name, recorded in metrics.items()}
-        for test, metrics in scores.items()
-    }
-    write_atomically(path, json.dumps(content, indent=1) + "\n")
-
-
 def read_external(path: Path) -> External:
-    """Read an external.json; {} where there is none.
-
-    Raises:
-        ValueError: it is damaged.
-    """
+    """Read an external.json; {} where there is none. Errors are those of ``read_record``."""
     if not path.exists():
         return {}
-    try:
-        content = parse_json(read_bytes(path, max_bytes=MAX_BYTES))
-        if not isinstance(content, dict) or not all(isinstance(item, dict) for item in content.values()):
-            raise ValueError("expected an object of test sets, each an object of metrics")
-        return {
-            test: {name: _recorded(item, f"{test}.{name}") for name, item in metrics.items()}
-            for test, metrics in content.items()
-        }
-    except ValueError as error:
-        reason = str(error).removeprefix(f"{path}: ")
-        raise ValueError(
-            f"{path}: no scores of metrics from outside ({reason}): put the run's own back, or delete it and "
-            "run attnbench score --external again"
-        ) from None
+    remedy = "put the run's own back, or delete it and run attnbench score --external again"
+    return read_record(path, External, remedy)
 
 
 def external_columns(folder: RunFolder, test: str) -> dict[str, float | str]:
@@ -242,16 +211,3 @@ def external_columns(folder: RunFolder, test: str) -> dict[str, float | str]:
         if recorded.translations == translations:
             found |= recorded.columns(name)
     return found
-
-
-def _recorded(item: Any, name: str) -> RecordedScores:
-    """Check the scores of one metric."""
-    names = {field.name for field in fields(RecordedScores)}
-    if not isinstance(item, dict) or item.keys() != names:
-        raise ValueError(f"{abbreviate(name)} must hold {', '.join(sorted(names))}")
-    segments = item["segments"]
-    if not (isinstance(segments, list) and segments and all(map(is_finite, segments))):
-        raise ValueError(f"segments of {abbreviate(name)} must be numbers, found {abbreviate(segments)}")
-    if not (isinstance(item["signature"], str) and isinstance(item["translations"], str)):
-        raise ValueError(f"signature and translations of {abbreviate(name)} must be text")
-    return RecordedScores(**item)

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
+from msgspec import Meta
 from torch import Tensor, nn
 
 from compare.system.device import DTYPES, synchronize
@@ -182,17 +183,20 @@ Workload = Callable[[], object]
 """Repeatable work to be timed."""
 
 
+Share = Annotated[float, Meta(ge=0, le=1)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Speed:
     """Times of the repeats of some work, and how much work one repeat is."""
 
-    sentences: int
+    sentences: Annotated[int, Meta(ge=0)]
     """Sentences per repeat."""
-    tokens: int
+    tokens: Annotated[int, Meta(ge=0)]
     """Tokens per repeat; for decoding the target tokens, end of sentence included."""
-    seconds: list[float]
+    seconds: Annotated[list[Annotated[float, Meta(gt=0)]], Meta(min_length=1)]
     """Seconds of each repeat."""
-    cpu_shares: list[float] = field(default_factory=list)
+    cpu_shares: list[Share] = field(default_factory=list)
     """Share of the processor in each repeat, see ``CpuMeter``; empty if it was not measured."""
 
     @property

@@ -11,7 +11,6 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from compare.config.toml import current_names
 from compare.system.messages import abbreviate
 from data.files import ensure_regular, write_atomically
 
@@ -44,7 +43,7 @@ def load_weights(path: Path) -> dict[str, Tensor]:
         ValueError: the file is missing, truncated or not safetensors.
     """
     with _readable(path):
-        return current_names("parameter", safetensors.torch.load_file(path))
+        return safetensors.torch.load_file(path)
 
 
 def weight_shapes(path: Path) -> dict[str, tuple[int, ...]]:
@@ -55,7 +54,7 @@ def weight_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """
     with _readable(path), safetensors.safe_open(path, "pt") as file:
         shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-    return current_names("parameter", shapes)
+    return shapes
 
 
 @contextmanager
@@ -177,4 +176,4 @@ def load_state(path: Path) -> dict[str, Any] | None:
             f"{path}: damaged trainer state ({type(error).__name__}): "
             f"delete {path.parent} to train this run again"
         ) from None
-    return current_names("trainer state", state) if isinstance(state, dict) else state
+    return state

@@ -33,7 +33,8 @@ from compare.report.plots import (
     progress_plot,
     word_plot,
 )
-from compare.results.columns import COLUMNS, SPREAD_ENDS, SPREADS, Group
+from compare.results.column import Group
+from compare.results.columns import COLUMNS, SPREAD_ENDS, SPREADS
 from compare.results.text import format_number
 from compare.system.messages import explain
 

@@ -16,7 +16,8 @@ from compare.report.conditions import distinct, list_conditions
 from compare.report.html.parts import Cell, ColumnHeading, HtmlTable, Section, cell, embed_figure, html_table
 from compare.report.loaded_experiment import LoadedExperiment
 from compare.report.plots import by_label, tuning_plot
-from compare.results.columns import COLUMNS, Row
+from compare.results.column import Row
+from compare.results.columns import COLUMNS
 from compare.results.text import format_number
 from compare.scoring.metrics import METRICS, Metric, MetricOptions
 from compare.system.messages import explain

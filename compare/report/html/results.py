@@ -23,18 +23,15 @@ from compare.analysis.tables import Row, Table
 from compare.report.html.parts import Cell, ColumnHeading, HtmlTable, html_table, signed
 from compare.report.loaded_experiment import LoadedExperiment
 from compare.report.table import render_table
+from compare.results.column import Column, Group, Shown
 from compare.results.columns import (
     COLUMNS,
     INTERVALS,
     PRIMARY,
-    Column,
-    Group,
-    Shown,
     bleu_interval_column,
     external_columns,
-    length_columns,
-    likelihood_columns,
     score_column,
+    text_columns,
 )
 from compare.results.store import Result
 from compare.results.text import UNKNOWN
@@ -257,8 +254,7 @@ def columns_of(
         if translated:
             columns.append(report_column(score_column(PRIMARY, test), rows))
             columns.append(_bleu_interval(kinds[-1], test).shown_if(False))
-        figures = (*likelihood_columns(test), *length_columns(test))
-        columns += [report_column(column, rows) for column in figures if _is_known(column, rows)]
+        columns += [report_column(each, rows) for each in text_columns(test) if _is_known(each, rows)]
         against = _verdicts(comparisons, test, f"{test} against {reference}", reference)
         columns += [column.shown_if(False) for column in against]
     columns += [

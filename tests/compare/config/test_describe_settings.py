@@ -5,8 +5,8 @@ import tomllib
 from dataclasses import fields
 from pathlib import Path
 
-from compare.config.parse import OPTIMIZER, SECTIONS, describe_settings, load_experiment
-from compare.config.sections import Experiment
+from compare.config.parse import OPTIMIZER, describe_settings, load_experiment
+from compare.config.sections import SECTIONS, Experiment
 from compare.optim import OptimConfig
 from tests.kits.paths import ROOT
 

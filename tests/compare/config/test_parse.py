@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from compare.config import sections as config
-from compare.config.parse import SECTIONS, load_experiment
+from compare.config.parse import load_experiment
 from compare.config.run import resolve_model
-from compare.config.sections import DataConfig, Experiment, ModelConfig, TrainConfig
+from compare.config.sections import SECTIONS, DataConfig, Experiment, ModelConfig, TrainConfig
 from compare.models.presets import PRESETS
 from compare.models.registry import build
 from compare.optim import OptimConfig

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compare.config.parse import SECTIONS, load_experiment
+from compare.config.parse import load_experiment
 from compare.config.run import (
     DECIDED_BY_TIME,
     NOT_SHARED,
@@ -17,6 +17,7 @@ from compare.config.run import (
     settings_hash,
     shared_settings,
 )
+from compare.config.sections import SECTIONS
 
 AVERAGES = ("train.average_every", "train.ema")
 OTHER = {

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compare.config.parse import SECTIONS, load_experiment
+from compare.config.parse import load_experiment
 from compare.config.run import resolve_model
 from compare.config.sections import (
+    SECTIONS,
     BenchConfig,
     BudgetConfig,
     DataConfig,
