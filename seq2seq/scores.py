@@ -99,8 +99,8 @@ class Score(nn.Module):
     """e = score(s, h): the base class of all scores, which rate encoder states h against decoder states s.
 
     ``project_keys`` and ``project_values`` are called once per sentence, ``score`` at every decoding step. A
-    subclass must define ``score`` and ``multiply_adds``; the first paragraph of its docstring is its formula
-    and source, which ``attnbench models`` prints.
+    subclass must define ``score`` and ``multiply_adds``; of one in a plug-in ``attnbench models`` prints the
+    first paragraph of the docstring, its formula and source.
     """
 
     has_inner_size = False

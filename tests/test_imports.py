@@ -21,6 +21,7 @@ PACKAGES = {
 
 ORDER = (
     "protocol",
+    "formulas",
     "system",
     "optim",
     "models",

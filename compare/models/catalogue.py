@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from compare.models.formulas_of import formula_sources
 from compare.models.presets import PRESETS, find_preset
 from compare.models.registry import build, forward_flops
 
@@ -72,8 +73,8 @@ def describe_preset(name: str, vocabulary: int = 8000) -> dict[str, Any]:
 
     Returns:
         A dict that ``json.dumps`` accepts, with keys "preset", "about", "source", "settings", "departures"
-        (from the model of the paper; None: not listed), "formulas" (by class) and "tree" (one entry per
-        module, with its weights and output shape).
+        (from the model of the paper; None: not listed), "formulas" (source text by name) and "tree" (one
+        entry per module, with its weights and output shape).
 
     Raises:
         ValueError: unknown preset; the message suggests the nearest name.
@@ -98,7 +99,7 @@ def describe_preset(name: str, vocabulary: int = 8000) -> dict[str, Any]:
         "source": preset.source,
         "settings": {key: value for key, value in resolved.settings().items() if value is not None},
         "departures": departures and [departure._asdict() for departure in departures],
-        "formulas": _formulas(model),
+        "formulas": formula_sources(preset.architecture) | _formulas_from_outside(model),
         "tree": tree,
     }
 
@@ -126,7 +127,6 @@ def render_description(description: dict[str, Any]) -> str:
     lines = [f"{description['preset']}: {description['about']} ({description['source']})", ""]
     lines += [f"  {key} = {value}" for key, value in description["settings"].items()]
     lines += ["", *_render_departures(description["departures"])]
-    lines += ["", *(f"  {name}: {text}" for name, text in description["formulas"].items()), ""]
     rows = [
         (
             "  " * module["module"].count(".") + module["module"],
@@ -141,7 +141,12 @@ def render_description(description: dict[str, Any]) -> str:
         f"  {row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]:>{widths[2]}}  {row[3]}" for row in rows
     ]
     sizes = ", ".join(f"{value} {name}" for name, value in EXAMPLE_SIZES.items())
-    return "\n".join([*lines, "", f"  shapes of what each module hands on, for a batch of {sizes}"])
+    lines += ["", f"  shapes of what each module hands on, for a batch of {sizes}", "", "  formulas:"]
+    for name, source in description["formulas"].items():
+        package, _, function = name.partition(".")
+        context = f"{package}/formulas.py" if function else name
+        lines += ["", f"  # {context}", *(f"  {line}" for line in source.splitlines())]
+    return "\n".join(lines)
 
 
 def _render_departures(departures: list[dict[str, str]] | None) -> list[str]:
@@ -154,12 +159,15 @@ def _render_departures(departures: list[dict[str, str]] | None) -> list[str]:
     ]
 
 
-def _formulas(model: nn.Module) -> dict[str, str]:
-    """Collect the first paragraph of the docstring of each module class that is not torch's."""
-    classes = {  # a dict keeps the order of the modules
-        type(module): None for module in model.modules() if not type(module).__module__.startswith("torch")
+def _formulas_from_outside(model: nn.Module) -> dict[str, str]:
+    """Collect the first paragraph of the docstring of each class of a plug-in, by class."""
+    classes = dict.fromkeys(type(module) for module in model.modules())
+    ours = ("torch", "compare", "seq2seq", "transformer")
+    return {
+        cls.__name__: (inspect.getdoc(cls) or "").split("\n\n")[0]
+        for cls in classes
+        if cls.__module__.partition(".")[0] not in ours
     }
-    return {cls.__name__: (inspect.getdoc(cls) or "").split("\n\n")[0].replace("\n", " ") for cls in classes}
 
 
 def _shapes(model: nn.Module, vocabulary: int) -> dict[str, str]:

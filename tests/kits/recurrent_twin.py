@@ -1,267 +1,265 @@
-"""A recurrent model written again from the papers: torch's cells, one sentence and one vector at a time.
+"""A recurrent model composed of ``seq2seq.formulas``, one sentence at a time, without padding.
 
-It takes the weights of a ``Seq2Seq`` but none of its code, except for the attention of a single query to a
-sentence, which has its own tests.
+It takes the weights of a ``Seq2Seq`` and none of its code. Gradients flow through it to these weights.
 
-Shapes: S source and T target tokens, L layers, D directions, E encoder state, V vocabulary.
+Shapes: S source and T target tokens, D directions, E encoder state, V vocabulary.
 """
 
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from seq2seq import Past, Queries, SelfAttention, Seq2Seq
+from seq2seq import Seq2Seq, formulas
 from seq2seq.cells import LayerNormLSTMCell
 from seq2seq.min_rnn import MinCell
 from seq2seq.stack import RecurrentStack
 
-FORWARD = {"both": [True, False], "forward": [True], "backward": [False]}
-FIRST_RESIDUAL_LAYER = {False: 2, True: 1}  # by pre_norm
+READS_BACKWARD = {"both": [False, True], "forward": [False], "backward": [True]}
 
 
 class TwinEncoding(NamedTuple):
-    """Output of the encoder for one sentence."""
+    """Output of the encoder for one sentence: (S, E), the last states layer by layer, and (D, S, S)."""
 
     states: Tensor
-    """(S, E)"""
     summary: list[Tensor]
-    """Final h, and c of an LSTM, layer by layer from the bottom up."""
     self_attention: Tensor | None
-    """(D, S, S)"""
 
 
 class TwinDecoding(NamedTuple):
-    """Output of the decoder for one target."""
+    """Logits (T, V) and weights by name, as ``Seq2Seq.attention`` returns them, of one sentence."""
 
     logits: Tensor
-    """(T, V)"""
     attention: dict[str, Tensor | None]
-    """Weights by name, as ``Seq2Seq.attention`` returns them, without the batch dimension."""
 
 
-class TwinLayerNormCell(nn.Module):
-    """Ba et al. 2016, eq. 20 to 22, the statistics of each gate apart, for vectors."""
-
-    def __init__(self, weights: dict[str, Tensor]) -> None:
-        super().__init__()
-        self.w, self.hidden_size = weights, len(weights["gain_c"])
-
-    def forward(self, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        (h, c), w = state, self.w
-        gates = []
-        for k in range(4):
-            rows = slice(k * self.hidden_size, (k + 1) * self.hidden_size)
-            from_x = w["gain_ih"][k] * standardise(w["weight_ih"][rows].mv(x))
-            from_h = w["gain_hh"][k] * standardise(w["weight_hh"][rows].mv(h))
-            gates.append(from_x + from_h + w["bias_ih"][rows])
-        i, f, g, o = gates
-        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
-        return torch.sigmoid(o) * torch.tanh(w["gain_c"] * standardise(c) + w["bias_c"]), c
-
-
-class TwinMinCell(nn.Module):
-    """Feng et al. 2024, minGRU and minLSTM, for vectors."""
-
-    def __init__(self, weights: dict[str, Tensor], size: int) -> None:
-        super().__init__()
-        self.w, self.hidden_size = weights, size
-
-    def forward(self, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        h, c = state
-        gates = (self.w["weight_ih"].mv(x) + self.w["bias_ih"]).split(self.hidden_size)
-        if len(gates) == 2:
-            z = 1 / (1 + torch.exp(-gates[0]))
-            return (1 - z) * h + z * gates[1], c
-        i, f = (1 / (1 + torch.exp(-gate)) for gate in gates[:2])
-        return f / (f + i) * h + i / (f + i) * gates[2], c
-
-
-def standardise(x: Tensor) -> Tensor:
-    mean = sum(x) / len(x)
-    return (x - mean) / (sum((x - mean) ** 2) / len(x) + 1e-5) ** 0.5
-
-
-def cells_of(stack: RecurrentStack) -> list[nn.Module]:
-    """Create one of torch's cells per layer and direction, with the weights of ``stack``."""
-    cells: list[nn.Module] = []
+def cells_of(stack: RecurrentStack) -> list[formulas.Cell]:
+    """Return the formula of each layer and direction, with its weights."""
+    cells: list[formulas.Cell] = []
     for module in stack.modules():
         if isinstance(module, LayerNormLSTMCell):
-            cells.append(TwinLayerNormCell(dict(module.named_parameters())))
+            cells.append(partial(formulas.layer_norm_lstm_cell, p=dict(module.named_parameters())))
         elif isinstance(module, MinCell):
-            cells.append(TwinMinCell(dict(module.named_parameters()), module.size))
-    for weights in stack.layers:
-        size = weights[1].size(1)
-        cell_class = nn.LSTMCell if weights[1].size(0) == 4 * size else nn.GRUCell
-        cell = cell_class(weights[0].size(1), size).double()
-        for parameter, weight in zip(cell.parameters(), weights, strict=True):
-            parameter.data.copy_(weight)
-        cells.append(cell)
+            formula = formulas.min_gru_cell if stack.config.cell == "min-gru" else formulas.min_lstm_cell
+            cells.append(partial(formula, w=module.weight_ih, b=module.bias_ih))
+    for w, u, b_x, b_h in stack.layers:
+        if stack.config.cell == "lstm":
+            cells.append(partial(formulas.lstm_cell, w=w, u=u, b=b_x + b_h))
+        else:
+            cells.append(partial(formulas.gru_cell, w=w, u=u, b_x=b_x, b_h=b_h))
     return cells
 
 
-def normalise(stack: RecurrentStack, layer: int, x: Tensor) -> Tensor:
-    """Return RMSNorm of the output x of layer ``layer``, counted from 1, if it has one."""
-    if not stack.config.pre_norm or not layer:
-        return x
-    return stack.gain[layer - 1] * x / (sum(x**2) / len(x) + 1e-6) ** 0.5
+def zeros(size: int, parts: int) -> formulas.State:
+    return (torch.zeros(size, dtype=torch.float64),) * parts
 
 
-def advance(cell: nn.Module, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-    return (cell(x, h), c) if isinstance(cell, nn.GRUCell) else cell(x, (h, c))
-
-
-def self_attend(module: SelfAttention, h: Tensor, earlier: list[Tensor]) -> tuple[Tensor, list[float]]:
-    """Return tanh(W [h; c]), where c averages ``earlier`` by the softmax of h . h_i, and the weights."""
-    c, weights = torch.zeros_like(h), []
-    if earlier:
-        total = sum(h.dot(other).exp() for other in earlier)
-        weights = [float(h.dot(other).exp() / total) for other in earlier]
-        c = sum(weight * other for weight, other in zip(weights, earlier, strict=True))
-    return torch.tanh(module.join.weight.mv(torch.cat((h, c)))), weights
-
-
-@torch.no_grad()
 def encode(model: Seq2Seq, tokens: Tensor) -> TwinEncoding:
-    """Encode one sentence (S,) without padding."""
+    """Encode one sentence (S,)."""
     encoder, config = model.encoder, model.config
-    cells = iter(cells_of(encoder.rnn))
-    xs, summary = [encoder.embedding.weight[token] for token in tokens], []
+    cells, gains, parts = iter(cells_of(encoder.rnn)), encoder.rnn.gain, 2 if config.has_cell_state else 1
+    xs, summary = list(encoder.embedding.weight[tokens]), []
     for layer in range(config.encoder_layers or config.num_layers):
-        forward = FORWARD["forward" if layer else "both"]
+        of_direction = READS_BACKWARD["forward" if layer else "both"]
         if config.direction != "both-bottom":
-            forward = FORWARD[config.direction]
-        outputs, finals, below = [], [], xs
-        xs = [normalise(encoder.rnn, layer, x) for x in xs]
-        for left_to_right in forward:
-            cell, hs = next(cells), []
-            h = c = torch.zeros(cell.hidden_size, dtype=torch.float64)
-            for x in xs if left_to_right else xs[::-1]:
-                h, c = advance(cell, x, h, c)
-                hs.append(h)
-            outputs.append(hs if left_to_right else hs[::-1])
-            finals.append((h, c))
-        xs = [torch.cat(parts) for parts in zip(*outputs, strict=True)]
-        if layer >= FIRST_RESIDUAL_LAYER[config.pre_norm]:
-            xs = [x + lower for x, lower in zip(xs, below, strict=True)]
-        if config.direction == "both-bottom":
-            finals = finals[-1:]
-        for part in range(2 if config.has_cell_state else 1):
-            summary.append(torch.cat([final[part] for final in finals]))
-    xs = [normalise(encoder.rnn, layer + 1, x) for x in xs]
+            of_direction = READS_BACKWARD[config.direction]
+        size = config.states_size // (len(of_direction) if config.direction != "both-bottom" else 1)
+        inputs = [formulas.rms_norm(x, gains[layer - 1]) if gains is not None and layer else x for x in xs]
+        runs = [formulas.read(inputs, next(cells), zeros(size, parts), back) for back in of_direction]
+        outputs = [torch.cat(halves) for halves in zip(*(run[0] for run in runs), strict=True)]
+        first = 2 if gains is None else 1
+        xs = [formulas.residual(layer, x, out, first) for x, out in zip(xs, outputs, strict=True)]
+        finals = (
+            [run[1] for run in runs][-1:] if config.direction == "both-bottom" else [run[1] for run in runs]
+        )
+        summary += [torch.cat(of_part) for of_part in zip(*finals, strict=True)]
+    if gains is not None:
+        xs = [formulas.rms_norm(x, gains[-1]) for x in xs]
     if encoder.own is None:
         return TwinEncoding(torch.stack(xs), summary, None)
-    states, weights = encoder_self_attention(model, xs)
-    return TwinEncoding(states, summary, weights)
+    combined, weights = [], []
+    for part, back in enumerate(
+        READS_BACKWARD[config.direction] if config.direction != "both-bottom" else [False]
+    ):
+        halves = [x.chunk(len(encoder.own.parts))[part] for x in xs]
+        own = self_attend_all(halves[::-1] if back else halves, encoder.own.parts[part].join.weight)
+        combined.append(own[0].flip(0) if back else own[0])
+        weights.append(own[1].flip(0, 1) if back else own[1])
+    return TwinEncoding(torch.cat(combined, dim=1), summary, torch.stack(weights))
 
 
-def encoder_self_attention(model: Seq2Seq, xs: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """Return combined states (S, E) and weights (D, S, S) for the outputs xs of the encoder's RNN."""
-    forward, length = FORWARD[model.config.direction], len(xs)
-    weights = torch.zeros(len(forward), length, length, dtype=torch.float64)
-    combined_of_directions = []
-    for direction, left_to_right in enumerate(forward):
-        order = list(range(length)) if left_to_right else list(range(length))[::-1]
-        halves = [x.chunk(len(forward))[direction] for x in xs]
-        combined: list[Tensor] = [torch.empty(0)] * length
-        for step, position in enumerate(order):
-            combined[position], row = self_attend(
-                model.encoder.own.parts[direction], halves[position], [halves[i] for i in order[:step]]
-            )
-            weights[direction, position, order[:step]] = torch.tensor(row, dtype=torch.float64)
-        combined_of_directions.append(torch.stack(combined))
-    return torch.cat(combined_of_directions, dim=1), weights
+def self_attend_all(states: list[Tensor], w: Tensor) -> tuple[Tensor, Tensor]:
+    """Let each state attend to those before it; returns (S, E) and the weights (S, S)."""
+    results = [formulas.self_attention(state, states[:t], w) for t, state in enumerate(states)]
+    rows = [torch.cat((a, a.new_zeros(len(states) - len(a)))) for _, a in results]
+    return torch.stack([combined for combined, _ in results]), torch.stack(rows)
 
 
-def initial_states(model: Seq2Seq, encoded: TwinEncoding) -> tuple[list[Tensor], list[Tensor]]:
-    """Return the initial h and c of each layer of the decoder; a GRU ignores c."""
+def first_states(model: Seq2Seq, encoded: TwinEncoding) -> list[formulas.State]:
+    """Return the first state of each layer of the decoder."""
     config, decoder, start = model.config, model.decoder, torch.cat(encoded.summary)
     kind = config.decoder_start or ("bridge" if config.attention is not None else "last")
+    parts = 2 if config.has_cell_state else 1
+    if kind == "zeros":
+        return [zeros(config.hidden_size, parts)] * config.num_layers
     if kind == "bridge":
-        start = torch.tanh(decoder.bridge.weight.mv(start) + decoder.bridge.bias)
-    elif kind == "zeros":
-        per_layer = config.hidden_size * (2 if config.has_cell_state else 1)
-        start = torch.zeros(config.num_layers * per_layer, dtype=torch.float64)
-    parts = start.view(model.config.num_layers, -1).split(model.config.hidden_size, dim=1)
-    return list(parts[0]), list(parts[-1])
+        start = formulas.bridge(start, decoder.bridge.weight, decoder.bridge.bias)
+    return [tuple(layer.split(config.hidden_size)) for layer in start.chunk(config.num_layers)]
 
 
-def compute_readout(model: Seq2Seq, x: Tensor) -> Tensor:
-    """Return tanh(W x + b), the larger of each two neighbours of W x + b with maxout, or x itself."""
-    if model.config.readout == "none":
-        return x
-    readout = model.decoder.readout.weight.mv(x) + model.decoder.readout.bias
-    if model.config.readout == "maxout":
-        return torch.stack([torch.max(readout[i], readout[i + 1]) for i in range(0, len(readout), 2)])
-    return torch.tanh(readout)
+def score(scorer: Any, name: str, s: Tensor, h: Tensor, t: int, past: list[Tensor], part: slice) -> Tensor:
+    """Return the scores (S or fewer,) of the head with the rows ``part`` of the matrices."""
+    weights = {key: module.weight for key, module in scorer.named_children() if hasattr(module, "weight")}
+    if name in ("additive", "concat", "coverage", "location-aware"):
+        w_s, w_h = weights["query"][part], weights["key"][part]
+        v = weights["energy"][0, part]
+    match name:
+        case "additive" | "concat":
+            return formulas.additive_score(s, h, w_s, w_h, v)
+        case "dot":
+            return formulas.dot_score(s, h)
+        case "general":
+            return formulas.general_score(s[part], h, weights["key"][part])
+        case "scaled-dot":
+            return formulas.scaled_dot_score(s, h, weights["query"][part], weights["key"][part])
+        case "location":
+            return formulas.location_score(s, weights["query"])
+        case "static":
+            return formulas.static_score(t, scorer.table)
+        case "static-factorised":
+            return formulas.static_factorised_score(t, scorer.table, weights["expand"].T)
+        case "dynamic-factorised":
+            return formulas.dynamic_factorised_score(s, h, network(scorer.query), network(scorer.key))
+        case "location-aware":
+            located = weights["location"], weights["filters"][:, 0]
+            return formulas.location_aware_score(s, h, past[-1], w_s, w_h, *located, v)
+    covered = weights["coverage"][:, 0], weights["fertility"][0]
+    return formulas.coverage_score(s, h, torch.stack(past).sum(0), w_s, w_h, *covered, v)
 
 
-@torch.no_grad()
+def network(module: Any) -> Any:
+    """Return f(x) = W_2 tanh(W_1 x + b_1) + b_2 of rows x."""
+    one, _, two = module
+    return lambda x: torch.tanh(x @ one.weight.T + one.bias) @ two.weight.T + two.bias
+
+
+class TwinAttention:
+    """The attention to one sentence h (S, E), step by step."""
+
+    def __init__(self, model: Seq2Seq, h: Tensor) -> None:
+        self.module, self.config, self.h = model.decoder.attention, model.config.attention, h
+        heads, first = self.config.num_heads, torch.zeros(len(h), dtype=torch.float64)
+        if self.config.normaliser == "monotonic":
+            first = torch.nn.functional.one_hot(torch.tensor(0), len(h)).double()
+        self.past = [[first] for _ in range(heads)]
+        self.context = torch.empty(0)
+
+    def __call__(self, s: Tensor) -> Tensor:
+        """Return the context of one step, which is remembered, as the weights are."""
+        scorer, contexts = self.module.scorer, []
+        values = self.h if not hasattr(scorer.value, "weight") else self.h @ scorer.value.weight.T
+        for head, value in enumerate(values.chunk(self.config.num_heads, dim=1)):
+            a = self.weigh(head, s)
+            self.past[head].append(a)
+            contexts.append(formulas.weighted_sum(a, value))
+        self.context = torch.cat(contexts)
+        return self.context
+
+    def weigh(self, head: int, s: Tensor) -> Tensor:
+        config, scorer, past, length = self.config, self.module.scorer, self.past[head], len(self.h)
+        t, sums = len(past) - 1, past[1:] or [torch.zeros_like(past[0])]
+        wide = len(scorer.key.weight) if hasattr(scorer.key, "weight") else 0
+        part = slice(wide * head // config.num_heads, wide * (head + 1) // config.num_heads)
+        seen = sums if config.score == "coverage" else past
+        e = score(scorer, config.score, s, self.h, t, seen, part)[:length] / config.temperature
+        e = torch.cat((e, e.new_full((length - len(e),), float("-inf"))))
+        visible, factor = torch.ones(length, dtype=torch.bool), torch.ones(())
+        if config.scope == "local-m":
+            visible = formulas.local_m(t, length, config.window)
+        elif config.scope == "local-p":
+            w, v = self.module.scope.hidden.weight, self.module.scope.energy.weight[0]
+            visible, factor = formulas.local_p(s, length, config.window, w, v)
+        e = torch.where(visible, e, float("-inf"))
+        match config.normaliser:
+            case "sparsemax":
+                a = formulas.sparsemax(e)
+            case "entmax-1.5":
+                a = formulas.entmax15(e)
+            case "straight-through":
+                a = formulas.straight_through(e)
+            case "reinforce":
+                a = formulas.hard(e)
+            case "monotonic":  # in evaluation p is 0 or 1
+                r = self.module.normaliser.bias
+                a = formulas.monotonic(
+                    torch.where(e + r > 0, torch.inf, -torch.inf), past[-1], torch.zeros(1)
+                )
+            case _:
+                a = formulas.softmax(e)
+        return a * factor
+
+    def weights(self) -> Tensor:
+        """Return the weights of all steps, (heads, T, S)."""
+        return torch.stack([torch.stack(rows[1:]) for rows in self.past])
+
+
 def decode(model: Seq2Seq, source: Tensor, target: Tensor) -> TwinDecoding:
     """Encode ``source`` (S,) and predict the next token after each token of ``target`` (T,)."""
-    decoder, config, attention = model.decoder, model.config, model.config.attention
+    decoder, config, settings = model.decoder, model.config, model.config.attention
     cells, encoded = cells_of(decoder.rnn), encode(model, source)
-    if attention is not None:
-        mask = torch.ones(1, len(source), dtype=torch.bool)
-        memory = decoder.attention.remember(encoded.states[None], mask)
-        last = torch.zeros(1, config.attention.num_heads, 1, len(source), dtype=torch.float64)
-        if config.attention.normaliser == "monotonic":
-            last[..., 0] = 1
-        earlier = [last]
-    h, c = initial_states(model, encoded)
-    query_layer = (config.num_layers if attention is None else attention.query_layer or config.num_layers) - 1
-    query, summary = h[query_layer], h[-1]
-    readout = torch.zeros(config.output_size, dtype=torch.float64)
-    logits, cross_weights, past = [], [], []
-    own_weights = torch.zeros(1, len(target), len(target), dtype=torch.float64)
-    for t, token in enumerate(target):
+    attend = None if settings is None else TwinAttention(model, encoded.states)
+    layers = first_states(model, encoded)
+    query_layer = ((settings and settings.query_layer) or config.num_layers) - 1
+    summary, fed = layers[-1][0], torch.zeros(config.output_size, dtype=torch.float64)
+    to_all, before = settings is not None and settings.context_to == "all", decoder.attends_before
+    stack_step = formulas.stack_step
+    if decoder.rnn.gain is not None:
+        stack_step = partial(formulas.pre_norm_stack_step, gains=decoder.rnn.gain)
+    reads_context = settings is None or settings.context_to_readout
+    is_standard = query_layer == config.num_layers - 1 and config.readout != "none" and reads_context
+    logits, tops, past, own_rows = [], [], [], []
 
-        def attend(query: Tensor, t: int = t) -> Tensor:
-            total = torch.stack([torch.zeros_like(last), *earlier[1:]]).sum(0)
-            queries = Queries(query[None, None], torch.tensor([[t]]), Past(earlier[-1], total))
-            output = decoder.attention(queries, memory)
-            earlier.append(output.weights)
-            cross_weights.append(output.weights[0, :, 0])
-            return output.context[0, 0]
-
-        inputs = [decoder.embedding.weight[token]]
-        if attention is not None and attention.placement == "before":
-            context = attend(query)
-            inputs.append(context)
-        if attention is not None and attention.input_feeding:
-            inputs.append(readout)
-        if config.feed_summary:
-            inputs.append(summary)
-        x = torch.cat(inputs)
-        for layer, cell in enumerate(cells):
-            below, x = x, normalise(decoder.rnn, layer, x)
-            if layer and attention is not None and attention.context_to == "all":
-                x = torch.cat((x, context))
-            h[layer], c[layer] = advance(cell, x, h[layer], c[layer])
-            x = h[layer] + below if layer >= FIRST_RESIDUAL_LAYER[config.pre_norm] else h[layer]
-            x = normalise(decoder.rnn, layer + 1, x) if layer + 1 == len(cells) else x
-            query = x if layer == query_layer else query
-        top = x
+    def cell(x: Tensor, state: Any) -> Any:
+        """Run all layers; the state is that which attends, and those of the layers."""
+        outputs, after = stack_step(x, state[1], cells, context=attend.context if to_all else None)
+        query = outputs[query_layer]
+        tops.append(outputs[-1])
         if decoder.own is not None:
-            top, weights = self_attend(decoder.own, x, past)
-            own_weights[0, t, :t] = torch.tensor(weights, dtype=torch.float64)
-            past.append(x)
-            query = top
-        if attention is None:
-            readout_inputs = [top, *inputs]
-        elif attention.placement == "before":
-            readout_inputs = [top, context, inputs[0]] if attention.context_to_readout else [top, inputs[0]]
+            query, weights = formulas.self_attention(outputs[-1], past, decoder.own.join.weight)
+            past.append(outputs[-1])
+            tops.append(query)
+            own_rows.append(torch.cat((weights, weights.new_zeros(len(target) - len(weights)))))
+        return query, after
+
+    state: Any = (layers[query_layer][0], layers)
+    for token in target:
+        y = decoder.embedding.weight[token]
+        y = torch.cat((y, summary)) if config.feed_summary else y
+        if attend is None:
+            x, state = formulas.lstm_step(y, state, cell)
+        elif before and to_all and query_layer == 0 and decoder.own is None and decoder.rnn.gain is None:
+            top, c, after = formulas.gnmt_step(y, state[1], cells, attend)
+            x, state = torch.cat((top, c, y)), (None, after)
+            tops.append(top)
+        elif before:
+            x, state = formulas.bahdanau_step(y, state, cell, attend)
         else:
-            readout_inputs = [top, attend(query)]
-        if config.readout == "none":
-            readout_inputs = [part for part in readout_inputs if not any(part is each for each in inputs[:1])]
-        readout = compute_readout(model, torch.cat(readout_inputs))
-        logits.append(model.output.weight.mv(readout) + model.output.bias)
+            x, state = formulas.luong_step(y, fed if settings.input_feeding else fed[:0], state, cell, attend)
+        if not is_standard:  # the layer that attends is not the top one, or the readout reads less
+            context = () if settings is None or not settings.context_to_readout else (attend.context,)
+            inputs = () if config.readout == "none" or decoder.attends_after else (y,)
+            x = torch.cat((tops[-1], *context, *inputs))
+        if config.readout != "none":
+            readout = formulas.maxout_readout if config.readout == "maxout" else formulas.tanh_readout
+            x = readout(x, decoder.readout.weight, decoder.readout.bias)
+        fed = x
+        logits.append(model.output.weight @ x + model.output.bias)
     return TwinDecoding(
         torch.stack(logits),
         {
-            "cross": torch.stack(cross_weights, dim=1) if cross_weights else None,
+            "cross": None if attend is None else attend.weights(),
             "encoder": encoded.self_attention,
-            "decoder": None if decoder.own is None else own_weights,
+            "decoder": torch.stack(own_rows).unsqueeze(0) if own_rows else None,
         },
     )

@@ -1,36 +1,32 @@
-"""Slow twins of the Transformers, from the papers: one sentence at a time, no padding, one product per head.
+"""Transformers composed of ``transformer.formulas``, one sentence at a time, without padding.
+
+They take the weights of a model and none of its code. Gradients flow through them to these weights.
 
 Shapes: S source and T target positions, N and M rows, D model width, V vocabulary.
 """
 
-import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from transformer import DecoderOnly, LanguageModel, Transformer, TransformerConfig
+from transformer import DecoderOnly, LanguageModel, Transformer, TransformerConfig, formulas
 from transformer.config import LayerConfig
-from transformer.layers import DecoderLayer, EncoderLayer, Residual
+from transformer.layers import DecoderLayer, EncoderLayer
 from transformer.multihead import CrossAttention, SelfAttention
+
+AROUND = {"pre": formulas.pre_norm, "post": formulas.post_norm, "none": formulas.no_norm}
+ACTIVATIONS = {"relu": formulas.relu, "gelu": formulas.gelu, "swiglu": formulas.swiglu}
+ZERO = torch.zeros((), dtype=torch.float64)
 
 
 def layer_norm(norm: nn.Module, x: Tensor) -> Tensor:
     if isinstance(norm, nn.Identity):
         return x
     if isinstance(norm, nn.RMSNorm):
-        return torch.stack([row / ((row @ row) / len(row) + 1e-6).sqrt() for row in x]) * norm.weight
-    centred = x - x.mean(-1, keepdim=True)
-    normalised = centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt() * norm.weight
-    return normalised if norm.bias is None else normalised + norm.bias
-
-
-def around(residual: Residual, norm: str, x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
-    if norm == "none":
-        return x + f(x)
-    if norm == "post":
-        return layer_norm(residual.norm, x + f(x))
-    return x + f(layer_norm(residual.norm, x))
+        return formulas.rms_norm(x, norm.weight)
+    return formulas.layer_norm(x, norm.weight, ZERO if norm.bias is None else norm.bias)
 
 
 def visible(mask: str, i: int, j: int) -> bool:
@@ -38,30 +34,6 @@ def visible(mask: str, i: int, j: int) -> bool:
     if mask.startswith("window"):
         return abs(i - j) <= int(mask.split(":")[1])
     return mask == "full" or j <= i
-
-
-def turn(x: Tensor, p: int) -> Tensor:
-    """Multiply pairs of numbers, read as complex ones, by exp(i p theta): Su et al. 2021, equation 13."""
-    theta = torch.tensor([p / 10000 ** (2 * n / len(x)) for n in range(len(x) // 2)])
-    turned = torch.view_as_complex(x.reshape(-1, 2)) * torch.exp(1j * theta)
-    return torch.view_as_real(turned).flatten()
-
-
-def slope(head: int, heads: int) -> float:
-    """Slope of a head, counted from 0: Press et al. 2022, section 3, and their code for other numbers."""
-    whole = 2 ** math.floor(math.log2(heads))
-    if head < whole:
-        return (2 ** (-8 / whole)) ** (head + 1)
-    return (2 ** (-8 / (2 * whole))) ** (2 * (head - whole) + 1)
-
-
-def weigh(scores: Tensor, kind: str) -> Tensor:
-    """Turn the scores (M,) of one query into weights; forbidden ones are -inf."""
-    likelihood = torch.where(scores.isinf(), 0.0, scores if kind == "linear" else scores.exp())
-    soft = likelihood / likelihood.sum()
-    if kind != "hard":
-        return soft
-    return torch.nn.functional.one_hot(scores.argmax(), len(scores)) + soft - soft.detach()
 
 
 def attend(
@@ -72,93 +44,104 @@ def attend(
     value_size = config.value_size or size
     wide, is_self = size * config.num_heads, isinstance(module, SelfAttention)
     if is_self:
-        weights, biases = module.project_in.weight, module.project_in.bias
-        w_q, w_k, w_v = weights[:wide], weights[wide : 2 * wide], weights[2 * wide :]
-        biases = torch.zeros(len(weights)) if biases is None else biases
-        b_q, b_k, b_v = biases[:wide], biases[wide : 2 * wide], biases[2 * wide :]
+        w_q, w_k, w_v = module.project_in.weight.split((wide, wide, value_size * config.num_heads))
+        biases = module.project_in.bias if config.bias else torch.zeros(len(module.project_in.weight))
+        b_q, b_k, b_v = biases.split((wide, wide, value_size * config.num_heads))
     else:
         w_q, merged = module.project_query.weight, module.project_memory.weight
         b_q = module.project_query.bias if config.bias else torch.zeros(wide)
         biases = module.project_memory.bias if config.bias else torch.zeros(len(merged))
         w_k, w_v, b_k, b_v = merged[:wide], merged[wide:], biases[:wide], biases[wide:]
-    rows: list[Tensor] = [torch.zeros(config.d_model) for _ in x]
+    heads = []
     for head in range(config.num_heads):
         part, value_part = (slice(n * head, n * (head + 1)) for n in (size, value_size))
         q, k = x @ w_q[part].T + b_q[part], memory @ w_k[part].T + b_k[part]
         v = memory @ w_v[value_part].T + b_v[value_part]
         if is_self and config.positions == "rotary":
-            q, k = (torch.stack([turn(row, n) for n, row in enumerate(rows_)]) for rows_ in (q, k))
+            q, k = (torch.stack([formulas.rotary(row, n) for n, row in enumerate(rows)]) for rows in (q, k))
         if config.attention_kind == "linear":
-            q, k = (torch.where(rows_ > 0, rows_ + 1, rows_.exp()) for rows_ in (q, k))
-        for i in range(len(x)):
-            keys, values = k, v
-            if is_self and config.positions == "relative":
-                limit = config.max_distance or 16
-                distance = [min(max(j - i, -limit), limit) + limit for j in range(len(memory))]
-                keys = k + torch.stack([module.relative.keys.weight[n] for n in distance])
-                values = v + torch.stack([module.relative.values.weight[n] for n in distance])
-            scores = keys @ q[i] / (1 if config.attention_kind == "unscaled" else math.sqrt(size))
-            if is_self and config.positions == "alibi":
-                far = torch.tensor([float(abs(i - j)) for j in range(len(memory))])
-                scores = scores - slope(head, config.num_heads) * far
-            scores = torch.where(allowed[i], scores, float("-inf"))
-            context = weigh(scores, config.attention_kind) @ values
-            rows[i] = rows[i] + module.project_out.weight[:, value_part] @ context
-    return torch.stack(rows) + (module.project_out.bias if config.bias else 0)
+            weights = torch.where(allowed, formulas.linear_weights(q, k), 0)
+            heads.append(weights / weights.sum(1, keepdim=True) @ v)
+        elif is_self and config.positions == "relative":
+            heads.append(_attend_by_distance(module, q, k, v, allowed, config))
+        else:
+            is_alibi = is_self and config.positions == "alibi"
+            bias = (
+                partial(formulas.alibi, slope=formulas.alibi_slope(head, config.num_heads))
+                if is_alibi
+                else None
+            )
+            if bias is None and config.attention_kind == "scaled" and allowed.all():
+                heads.append(formulas.attention(q, k, v))
+            else:
+                heads.append(_weigh(q, k, allowed, config, bias) @ v)
+    return formulas.multi_head(heads, module.project_out.weight) + (
+        module.project_out.bias if config.bias else 0
+    )
+
+
+def _weigh(
+    q: Tensor, k: Tensor, allowed: Tensor, config: LayerConfig, bias: Callable[[Tensor], Tensor] | None = None
+) -> Tensor:
+    e = (formulas.unscaled_scores if config.attention_kind == "unscaled" else formulas.scaled_scores)(q, k)
+    e = torch.where(allowed, e if bias is None else bias(e), float("-inf"))
+    return (formulas.hard_weights if config.attention_kind == "hard" else formulas.softmax)(e)
+
+
+def _attend_by_distance(
+    module: SelfAttention, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, config: LayerConfig
+) -> Tensor:
+    rows = []
+    for i in range(len(q)):
+        index = formulas.relative_index(i, len(k), config.max_distance or 16)
+        keys, values = k + module.relative.keys.weight[index], v + module.relative.values.weight[index]
+        rows.append(_weigh(q[i : i + 1], keys, allowed[i : i + 1], config) @ values)
+    return torch.cat(rows)
 
 
 def feed_forward(layer: EncoderLayer | DecoderLayer, config: LayerConfig) -> Callable[[Tensor], Tensor]:
     wide, narrow = layer.feed_forward.widen, layer.feed_forward.narrow
-
-    def run(x: Tensor) -> Tensor:
-        h = x @ wide.weight.T + (wide.bias if config.bias else 0)
-        if config.activation == "swiglu":
-            gate, linear = h[:, : config.ffn_size], h[:, config.ffn_size :]
-            h = gate / (1 + (-gate).exp()) * linear
-        else:
-            h = h.clamp(min=0) if config.activation == "relu" else h * (1 + torch.erf(h / math.sqrt(2))) / 2
-        return h @ narrow.weight.T + (narrow.bias if config.bias else 0)
-
-    return run
-
-
-def sinusoid(n: int, size: int) -> Tensor:
-    angles = [n / 10000 ** (2 * i / size) for i in range(size // 2)]
-    return torch.tensor([f(angle) for angle in angles for f in (math.sin, math.cos)])
+    b_1, b_2 = (wide.bias, narrow.bias) if config.bias else (ZERO, ZERO)
+    weights = {"w_1": wide.weight, "b_1": b_1, "w_2": narrow.weight, "b_2": b_2}
+    return partial(formulas.feed_forward, **weights, f=ACTIVATIONS[config.activation])
 
 
 def embed(model: nn.Module, embedding: nn.Embedding, ids: Tensor, start: int, config: LayerConfig) -> Tensor:
     rows = []
     for n, token in enumerate(ids.tolist(), start=start):
-        row = embedding.weight[token] * math.sqrt(config.d_model)
+        row = formulas.scaled_embedding(embedding.weight[token])
         match config.positions:
             case "sinusoidal":
-                row = row + sinusoid(n, config.d_model)
+                row = row + formulas.sinusoid(n, config.d_model)
             case "learned":
-                row = row + model.place.places.weight[n] * math.sqrt(config.d_model)
+                row = row + formulas.scaled_embedding(model.place.places.weight[n])
             case "network":
                 first, _, second = model.place.network
-                h = first.weight @ sinusoid(n, config.d_model) + first.bias
-                row = row + second.weight @ (h * (1 + torch.erf(h / math.sqrt(2))) / 2) + second.bias
+                h = formulas.gelu(first.weight @ formulas.sinusoid(n, config.d_model) + first.bias)
+                row = row + second.weight @ h + second.bias
             case "concat":
-                row = torch.cat((row[: -config.position_size], sinusoid(n, config.position_size)))
+                row = torch.cat((row[: -config.position_size], formulas.sinusoid(n, config.position_size)))
             case "concat-learned":
                 where = model.place.places.weight[n]
-                row = torch.cat((row[: -len(where)], where * math.sqrt(len(where))))
+                row = torch.cat((row[: -len(where)], formulas.scaled_embedding(where)))
         rows.append(row)
     return torch.stack(rows)
+
+
+def norms_of(*residuals: nn.Module) -> list[Callable[[Tensor], Tensor]]:
+    return [partial(layer_norm, residual.norm) for residual in residuals]
 
 
 def stack(model: nn.Module, x: Tensor, allowed: Tensor, config: LayerConfig) -> Tensor:
     """Apply all self-attention layers and the last norm to x (N, D)."""
     for layer in model.layers:
-        x = around(
-            layer.around_attention,
-            config.norm,
-            x,
-            lambda h, layer=layer: attend(layer.attention, h, h, allowed, config),
-        )
-        x = around(layer.around_feed_forward, config.norm, x, feed_forward(layer, config))
+        norms = norms_of(layer.around_attention, layer.around_feed_forward)
+        ffn = feed_forward(layer, config)
+
+        def own(h: Tensor, module: SelfAttention = layer.attention) -> Tensor:
+            return attend(module, h, h, allowed, config)
+
+        x = formulas.encoder_layer(x, own, ffn, norms, AROUND[config.norm])
     return layer_norm(model.norm, x)
 
 
@@ -167,14 +150,14 @@ def allow(rows: int, columns: int, rule: Callable[[int, int], bool]) -> Tensor:
 
 
 def causal(length: int, config: LayerConfig) -> Tensor:
-    return allow(length, length, lambda t, s: s <= t and visible(config.decoder_mask, t, s))
+    return formulas.causal(length) & allow(length, length, lambda t, s: visible(config.decoder_mask, t, s))
 
 
 def across(tgt_len: int, src_len: int, config: LayerConfig) -> Tensor:
     """Mask of target and source positions; a window stays at the last source token."""
     mask = config.cross_mask
-    clamp = src_len - 1 if mask.startswith("window") else tgt_len
-    return allow(tgt_len, src_len, lambda t, s: visible(mask, min(t, clamp), s))
+    last = src_len - 1 if mask.startswith("window") else tgt_len
+    return allow(tgt_len, src_len, lambda t, s: visible(mask, min(t, last), s))
 
 
 def encoder_twin(encoder: nn.Module, src: Tensor, config: TransformerConfig, allowed: Tensor) -> Tensor:
@@ -184,16 +167,19 @@ def encoder_twin(encoder: nn.Module, src: Tensor, config: TransformerConfig, all
 
 def decoder_twin(decoder: nn.Module, states: Tensor, tgt: Tensor, config: TransformerConfig) -> Tensor:
     """Compute the hidden states (T, D) of one target tgt (T,), after states (S, E)."""
-    own, source = causal(len(tgt), config), across(len(tgt), len(states), config)
+    before, source = causal(len(tgt), config), across(len(tgt), len(states), config)
     x = embed(decoder, decoder.table, tgt, 0, config)
     for layer in decoder.layers:
-        steps = [
-            (layer.around_attention, lambda h, m=layer.attention: attend(m, h, h, own, config)),
-            (layer.around_cross, lambda h, m=layer.cross: attend(m, h, states, source, config)),
-            (layer.around_feed_forward, feed_forward(layer, config)),
-        ]
-        for residual, f in steps:
-            x = around(residual, config.norm, x, f)
+        norms = norms_of(layer.around_attention, layer.around_cross, layer.around_feed_forward)
+        ffn = feed_forward(layer, config)
+
+        def own(h: Tensor, module: SelfAttention = layer.attention) -> Tensor:
+            return attend(module, h, h, before, config)
+
+        def cross(h: Tensor, module: CrossAttention = layer.cross) -> Tensor:
+            return attend(module, h, states, source, config)
+
+        x = formulas.decoder_layer(x, own, cross, ffn, norms, AROUND[config.norm])
     return layer_norm(decoder.norm, x)
 
 

@@ -1,0 +1,168 @@
+"""``compare.formulas`` against what trains, searches and scores; and that every mechanism has a formula."""
+
+import inspect
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import seq2seq.formulas
+import transformer.formulas
+from compare import formulas
+from compare.analysis.gold_alignments import AlignmentCounts, count_links
+from compare.decoding.beams import best_continuations
+from compare.decoding.ensemble import mean_probability
+from compare.decoding.length_penalty import LengthPenalty
+from compare.models.formulas_of import NORMALISERS, SCORES, formula_sources
+from compare.models.presets import PRESETS
+from compare.optim import OptimConfig, build_optimizer
+from compare.training.checkpoints import MovingAverage
+from compare.training.consistency import PairWeights, consistent_cross_entropy
+from compare.training.loss import linear_cross_entropy, reinforce
+from seq2seq import NORMALISERS as SEQ2SEQ_NORMALISERS
+from seq2seq import SCORES as SEQ2SEQ_SCORES
+
+N, D, V = 7, 5, 11
+Y = torch.tensor([0, 10, 3, 3, 7, 1, 2])
+
+
+def draw(*shapes: tuple[int, ...]) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(5)
+    return [torch.randn(s, generator=generator, dtype=torch.float64).requires_grad_() for s in shapes]
+
+
+def assert_equal_with_gradients(found: Tensor, expected: Tensor, parts: list[Tensor]) -> None:
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    pairs = zip(torch.autograd.grad(found, parts), torch.autograd.grad(expected, parts), strict=True)
+    for one, other in pairs:
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.1])
+def test_label_smoothing_and_perplexity(epsilon: float) -> None:
+    hidden, weight, bias = parts = draw((N, D), (V, D), (V,))
+    logits = hidden @ weight.T + bias
+    found, nll = linear_cross_entropy(*parts, Y, epsilon)
+    assert_equal_with_gradients(found, formulas.label_smoothing(logits, Y, epsilon), parts)
+    torch.testing.assert_close(nll.mean().exp(), formulas.perplexity(logits, Y).detach())
+
+
+def test_losses_of_two_passes() -> None:
+    first, second, weight, bias = parts = draw((N, D), (N, D), (V, D), (V,))
+    p, q = first @ weight.T + bias, second @ weight.T + bias
+    for weights, expected in (
+        (PairWeights(0.5, 0.6, 0.6), formulas.r_drop(p, q, Y, 0.1, alpha=1.2)),
+        (PairWeights(0.0, 0.7, 0.0), formulas.simcut(p, q, Y, 0.1, alpha=0.7)),
+    ):
+        found, _ = consistent_cross_entropy(*parts, Y, 0.1, weights)
+        gradients = [torch.autograd.grad(each, parts, retain_graph=True) for each in (found, expected)]
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+        for one, other in zip(*gradients, strict=True):
+            torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+
+
+def test_the_loss_of_reinforce() -> None:
+    rewards, logp, value = draw((1, N), (1, N), (1, N))
+    mask = torch.ones(1, N, dtype=torch.bool)
+    found = torch.autograd.grad(reinforce(rewards, logp, value, mask), logp)[0]
+    expected = torch.autograd.grad(seq2seq.formulas.reinforce(rewards[0], logp[0], value[0]), logp)[0]
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+def test_schedules() -> None:
+    warmup, last, d_model = 4, 20, 64
+    rates = {
+        "inverse-sqrt": lambda n: formulas.noam_rate(n, d_model, warmup),
+        "linear": lambda n: formulas.linear_rate(n, 2.0, warmup, last),
+        "cosine": lambda n: formulas.cosine_rate(n, 2.0, warmup, last),
+    }
+    for schedule, formula in rates.items():
+        peak = (d_model * warmup) ** -0.5 if schedule == "inverse-sqrt" else 2.0
+        config = OptimConfig(learning_rate=peak, schedule=schedule, warmup_updates=warmup)
+        found = [config.learning_rate_at(n, last) for n in range(1, last + 1)]
+        expected = [formulas.warmup_rate(n, peak, warmup) for n in range(1, warmup + 1)]
+        assert found == pytest.approx(expected + [formula(n) for n in range(warmup + 1, last + 1)], rel=1e-12)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_adamw_clipping_and_the_moving_average(decay: float) -> None:
+    (start, *gradients) = [part.detach() for part in draw(*[(3, 2)] * 6)]
+    module = nn.Linear(2, 3, bias=False).double()
+    module.weight.data.copy_(start)
+    optimizer = build_optimizer(
+        module.parameters(), OptimConfig(learning_rate=0.01, weight_decay=decay, beta2=0.98)
+    )
+    average, w, m, v, seen = MovingAverage(module, 0.9), start, *[torch.zeros(3, 2).double()] * 2, []
+    for update, gradient in enumerate(gradients, start=1):
+        module.weight.grad = gradient.clone()
+        nn.utils.clip_grad_norm_(module.parameters(), 1.5)
+        optimizer.step()
+        average.add(update)
+        w, m, v = formulas.adamw(w, formulas.clip(gradient, 1.5), m, v, update, 0.01, 0.98, decay)
+        seen.append(w)
+        torch.testing.assert_close(
+            module.weight.detach(), w, rtol=0, atol=1e-7
+        )  # torch adds 1e-6 in clipping
+        torch.testing.assert_close(
+            average.weights["weight"], formulas.moving_average(seen, 0.9), atol=1e-7, rtol=0
+        )
+
+
+def test_length_penalties() -> None:
+    for length in (1, 7, 40):
+        assert LengthPenalty(0.6).divisor(length) == pytest.approx(formulas.wu_penalty(length, 0.6))
+        assert LengthPenalty(0.6, "length").divisor(length) == pytest.approx(
+            formulas.length_penalty(length, 0.6)
+        )
+
+
+def test_a_step_of_beam_search_and_of_an_ensemble() -> None:
+    scores, one, other = (part.detach() for part in draw((2, 3), (2, 3, 130), (2, 3, 130)))
+    one[..., 7] = one[..., 90] = one.amax(-1)  # ties
+    logp = formulas.log_softmax(one)
+    for row in range(2):
+        found = [part[row] for part in best_continuations(scores, logp, 6)]
+        for left, right in zip(found, formulas.beam_step(scores[row], logp[row], 6), strict=True):
+            torch.testing.assert_close(left, right, rtol=0, atol=1e-12)
+    expected = formulas.ensemble([one, other])
+    torch.testing.assert_close(mean_probability([logp, formulas.log_softmax(other)]), expected)
+
+
+def test_the_alignment_error_rate() -> None:
+    links, sure, also = np.random.default_rng(0).random((3, 5, 6)) < 0.3
+    counts = AlignmentCounts(*map(int, count_links(links, sure, sure | also)))
+    sets = ({(int(i), int(j)) for i, j in np.argwhere(each)} for each in (links, sure, sure | also))
+    assert counts.aer == pytest.approx(formulas.alignment_error_rate(*sets))
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_names_formulas_that_are_short_and_cite_a_paper(name: str) -> None:
+    sources = formula_sources(PRESETS[name].architecture)
+    assert len(sources) >= 4
+    for text in sources.values():
+        assert text.startswith("def ")
+        assert text.count("\n") <= 22
+
+
+def test_every_mechanism_of_attention_has_a_formula() -> None:
+    assert set(SCORES) == set(SEQ2SEQ_SCORES)
+    assert set(NORMALISERS) == set(SEQ2SEQ_NORMALISERS)
+
+
+def test_formulas_stand_alone() -> None:
+    """Each file imports torch and the standard library only, and each function says what it returns."""
+    for module in (formulas, seq2seq.formulas, transformer.formulas):
+        imports = [
+            line for line in inspect.getsource(module).splitlines() if line.startswith(("import", "from"))
+        ]
+        allowed = {
+            "import math",
+            "import torch",
+            "from torch import Tensor",
+            "from collections.abc import Callable",
+        }
+        assert set(imports) <= allowed
+        for name, function in inspect.getmembers(module, inspect.isfunction):
+            if function.__module__ == module.__name__:
+                assert function.__doc__, name
