@@ -3,7 +3,11 @@
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from msgspec import Meta
+
+from compare.system.settings import Natural, NonNegative, check_settings, setting
 
 if TYPE_CHECKING:
     from torch import nn
@@ -50,29 +54,22 @@ def scheduled_rate(
 class OptimConfig:
     """Optimizer and learning-rate schedule of one model; the best settings depend on the architecture."""
 
-    learning_rate: float = 1e-3
-    """Peak learning rate of AdamW (Loshchilov and Hutter 2019; Adam where weight_decay is 0)."""
-    schedule: str = "linear"
-    """constant, inverse-sqrt, linear (to 0) or cosine (to 0), after a linear warm-up."""
-    warmup_updates: int = 100
-    """Updates of linear warm-up."""
-    weight_decay: float = 0.0
-    """Decoupled weight decay."""
-    beta2: float = 0.98
-    """Decay of the running average of squared gradients (0.98 in Vaswani et al. 2017, section 5.3)."""
+    learning_rate: Annotated[float, Meta(gt=0)] = setting(
+        1e-3, "Peak learning rate of AdamW (Loshchilov and Hutter 2019; Adam where weight_decay is 0)."
+    )
+    schedule: Literal["constant", "inverse-sqrt", "linear", "cosine"] = setting(
+        "linear", "constant, inverse-sqrt, linear (to 0) or cosine (to 0), after a linear warm-up."
+    )
+    warmup_updates: Natural = setting(100, "Updates of linear warm-up.")
+    weight_decay: NonNegative = setting(0.0, "Decoupled weight decay.")
+    beta2: Annotated[float, Meta(gt=0, lt=1)] = setting(
+        0.98,
+        "Decay of the running average of squared gradients (0.98 in Vaswani et al. 2017, section 5.3).",
+    )
 
     def __post_init__(self) -> None:
         """Reject values under which training would fail or diverge."""
-        if self.schedule not in SCHEDULES:
-            raise ValueError(f"schedule must be one of {', '.join(SCHEDULES)}, found {self.schedule!r}")
-        if not 0 < self.learning_rate < math.inf:
-            raise ValueError(f"learning_rate must be positive and finite, found {self.learning_rate}")
-        if self.warmup_updates < 0:
-            raise ValueError(f"warmup_updates must be at least 0, found {self.warmup_updates}")
-        if not 0 <= self.weight_decay < math.inf:
-            raise ValueError(f"weight_decay must be at least 0 and finite, found {self.weight_decay}")
-        if not 0 < self.beta2 < 1:
-            raise ValueError(f"beta2 must be between 0 and 1, found {self.beta2}")
+        check_settings(self)
 
     def learning_rate_at(self, update: int, max_updates: int) -> float:
         """Compute the learning rate of one update.

@@ -1,29 +1,22 @@
 """Read experiments from TOML files, with overrides ``section.key=value``; unknown keys are errors."""
 
-import ast
 import dataclasses
-import inspect
-import json
-import math
 import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import MISSING, Field, fields
+from dataclasses import fields
 from itertools import product
 from math import prod
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, TypeVar, get_origin
 
 from compare.config.plugins import load_plugins, read_plugins
-from compare.config.sections import (
-    SECTIONS,
-    Experiment,
-    ModelConfig,
-)
+from compare.config.sections import SECTIONS, Experiment, ModelConfig
 from compare.config.toml import check_schema, find_experiment, parse_value, read_toml
 from compare.optim import OptimConfig
 from compare.system.messages import abbreviate, did_you_mean
+from compare.system.settings import convert_setting, describe_setting
 
 # Overrides of an experiment's tables from the command line: ``section.key`` and ``models.LABEL.key``.
 
@@ -303,37 +296,11 @@ def build_section(kind: type[Section], table: Any, context: str, prefix: str) ->
     for key, value in table.items():
         if key not in fields:
             raise ValueError(f"{context}: {describe_unknown_key(prefix, key, fields)}")
-        values[key] = check_type(value, fields[key].type, f"{context}: {prefix}.{key}")
+        values[key] = convert_setting(value, fields[key].type, f"{context}: {prefix}.{key}")
     try:
         return kind(**values)
     except ValueError as error:
         raise ValueError(f"{context}: [{prefix}] {error}") from None
-
-
-def check_type(value: Any, kind: Any, context: str) -> Any:
-    """Return ``value`` if it is of type ``kind``; an int is accepted as a float, a bool not as an int.
-
-    For a tuple, a list is accepted, or a single value, which is a list of one. A ``Literal`` is checked by
-    the section that declares it, whose message names the choices.
-
-    Raises:
-        ValueError: a value of another type, not finite, or beyond 64 bits.
-    """
-    if get_origin(kind) is tuple:
-        values = value if isinstance(value, list) else [value]
-        return tuple(check_type(item, get_args(kind)[0], context) for item in values)
-    kinds = [part for part in get_args(kind) or (kind,) if part in (int, float, str, bool)]
-    if type(value) is int and not -(2**63) <= value < 2**63:
-        raise ValueError(f"{context} must be a number of 64 bits, found {abbreviate(value)}")
-    if float in kinds and type(value) is int:
-        return float(value)
-    if kinds and type(value) not in kinds:
-        raise ValueError(
-            f"{context} must be {' or '.join(k.__name__ for k in kinds)}, found {abbreviate(value)}"
-        )
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{context} must be a finite number, found {value!r}")
-    return value
 
 
 def unknown_key(context: str, key: str, known: Iterable[str]) -> ValueError:
@@ -345,30 +312,12 @@ def _model_row(row: Mapping[str, Any], context: str) -> ModelConfig:
     preset = row.get("preset")
     if not isinstance(preset, str):
         raise ValueError(f"{context}: no preset: write preset = 'bahdanau' or another of `attnbench models`")
-    label = check_type(row.get("label", preset), str, f"{context}.label")
+    label = convert_setting(row.get("label", preset), str, f"{context}.label")
     overrides = {key: value for key, value in row.items() if key not in ("preset", "label")}
     try:
         return ModelConfig(preset=preset, label=label, overrides=overrides)
     except ValueError as error:
         raise ValueError(f"{context}: {error}") from None
-
-
-# Texts below the fields of a dataclass, which Python itself does not keep.
-
-
-def field_docstrings(kind: type) -> dict[str, str]:
-    """Read the text below each field of a dataclass and of its bases, in one line each, as Markdown."""
-    found: dict[str, str] = {}
-    for base in reversed(kind.__mro__[:-1]):
-        (definition,) = ast.parse(inspect.getsource(base)).body
-        assert isinstance(definition, ast.ClassDef)
-        name = ""
-        for node in definition.body:
-            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                name = node.target.id
-            elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and name:
-                found[name] = " ".join(str(node.value.value).split()).replace("``", "`")
-    return found
 
 
 # Documentation of the settings of an experiment file.
@@ -385,18 +334,8 @@ def describe_settings() -> dict[str, list[dict[str, str]]]:
         By section, per setting its name, its default as TOML (empty: there is none, or a model's preset has
         its own) and a description.
     """
-    described = {section: _describe(kind) for section, kind in SECTIONS.items()}
-    optimizer = [row | {"default": ""} for row in _describe(OptimConfig)]
+    described = {
+        section: [describe_setting(each) for each in fields(kind)] for section, kind in SECTIONS.items()
+    }
+    optimizer = [describe_setting(each) | {"default": ""} for each in fields(OptimConfig)]
     return {**described, OPTIMIZER: optimizer}
-
-
-def _describe(kind: type) -> list[dict[str, str]]:
-    texts = field_docstrings(kind)
-    return [
-        {"setting": each.name, "default": _default(each), "meaning": texts[each.name]}
-        for each in fields(kind)
-    ]
-
-
-def _default(field: Field[Any]) -> str:
-    return "" if field.default in (None, MISSING) else json.dumps(field.default)  # as TOML writes it

@@ -3,12 +3,12 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from compare.config.parse import absolute_root, check_type, suggest_setting
+from compare.config.parse import absolute_root, suggest_setting
 from compare.config.sections import (
     EMBEDDED_TRAIN_SIZE,
     SECTIONS,
@@ -30,6 +30,7 @@ from compare.models.registry import ResolvedModel, TaskName, family_of
 from compare.system.device import has_fast_bf16, pick_device
 from compare.system.messages import abbreviate
 from compare.system.plugins import PLUGINS
+from compare.system.settings import convert_setting
 
 # Resolve a ``[[models]]`` table to a model, its preset with its overrides applied, and find its plug-
 # ins.
@@ -52,7 +53,7 @@ def resolve_model(row: ModelConfig, context: str = "config") -> ResolvedModel:
     for key, value in row.overrides.items():
         if key not in kinds:
             raise ValueError(f"{context}: unknown key {abbreviate(key)}; {suggest_setting(key, kinds)}")
-        values[key] = check_type(value, kinds[key], f"{context}: {key}")
+        values[key] = convert_setting(value, kinds[key], f"{context}: {key}")
     try:
         return model.override(values)
     except ValueError as error:
@@ -270,7 +271,7 @@ def runs_to_toml(runs: Sequence[Run]) -> str:
 
 DECIDED_BY_TIME = {"train.max_updates", "train.valid_every", "train.average_every"}
 """Settings that a budget of time decides for each model."""
-DEFAULTS: Mapping[str, Any] = {"task": "translation"} | {
+DEFAULTS: dict[str, Any] = {"task": "translation"} | {
     f"{section}.{each.name}": each.default
     for section, kind in SECTIONS.items()
     for each in dataclasses.fields(kind)
@@ -288,7 +289,8 @@ def shared_settings(run: Run) -> dict[str, Any]:
     """
     written = {"task": run.task, **run.settings()}
     settings = {name: written[name] for name in DEFAULTS}
-    settings["data.train_size"] = run.data.train_size or (0 if run.data.root else EMBEDDED_TRAIN_SIZE)
+    if not (run.data.root or run.data.train_size):
+        settings["data.train_size"] = EMBEDDED_TRAIN_SIZE
     if run.train.init_from is not None:  # rows that start so stand in no table with rows that do not
         settings["train.init_from"] = "weights of another run"
     if run.budget.match == "time":

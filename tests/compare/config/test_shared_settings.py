@@ -1,7 +1,5 @@
 """The hash of the settings that all rows of a table share."""
 
-import hashlib
-import json
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -10,16 +8,15 @@ import pytest
 from compare.config.parse import load_experiment
 from compare.config.run import (
     DECIDED_BY_TIME,
-    NOT_SHARED,
+    DEFAULTS,
     Run,
     find_difference,
     resolve_models,
     settings_hash,
     shared_settings,
 )
-from compare.config.sections import SECTIONS
+from compare.config.sections import SECTIONS, DataConfig, TrainConfig, is_shared
 
-AVERAGES = ("train.average_every", "train.ema")
 OTHER = {
     "data": {"src": "fr", "tgt": "it", "max_tokens": 7, "max_test": 3, "train_size": 77, "seed": 9},
     "vocabulary": {"kind": "bpe", "size": 777, "joint": False, "min_count": 3},
@@ -32,6 +29,7 @@ OTHER = {
         "valid_every": 3,
         "patience": 2,
         "average": 7,
+        "average_every": 30,
         "ema": 0.875,
     },
     "regularization": {"consistency": "r-drop", "subword_sampling": 0.1},
@@ -52,9 +50,8 @@ def run(tiny_toml: Path) -> Run:
 
 def test_every_setting_is_shared_or_said_not_to_be(run: Run):
     names = {f"{section}.{field.name}" for section, kind in SECTIONS.items() for field in fields(kind)}
-    expected = {name for name in names if not name.startswith("bench.")} - NOT_SHARED
-    assert shared_settings(run).keys() == expected | {"task"}
-    assert names >= NOT_SHARED | DECIDED_BY_TIME
+    assert shared_settings(run).keys() == {name for name in names if is_shared(name)} | {"task"}
+    assert names >= DECIDED_BY_TIME
 
 
 @pytest.mark.parametrize(("section", "key"), [(s, key) for s, keys in OTHER.items() for key in keys])
@@ -64,15 +61,23 @@ def test_another_shared_setting_is_another_hash_and_is_named(run: Run, section: 
     assert (find_difference(run, other) or "").startswith(f"{section}.{key}: {OTHER[section][key]}, here ")
 
 
-def test_other_averages_are_another_hash_and_none_that_of_before(run: Run):
-    even = replace(run, train=replace(run.train, average_every=30))
-    assert settings_hash(even) != settings_hash(run)
-    assert find_difference(even, run) == "train.average_every: 0, here 30"
-    settings = shared_settings(run)
-    later = {"task", *AVERAGES, *(name for name in settings if name.startswith("regularization."))}
-    before = {name: value for name, value in settings.items() if name not in later}
-    content = json.dumps(before, sort_keys=True, ensure_ascii=False)
-    assert settings_hash(run) == hashlib.sha256(content.encode()).hexdigest()
+@pytest.mark.parametrize("name", sorted(DEFAULTS.keys() - {"task"}))
+def test_a_setting_that_is_added_with_a_default_changes_nothing(
+    name: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A file of before it, which lacks its line, is read as the same run, and has the same hash."""
+    section, _, key = name.partition(".")
+    path = tmp_path / "config.toml"
+    plain = replace(run, **{each: kind() for each, kind in SECTIONS.items() if each not in ("data", "train")})
+    plain = replace(plain, data=DataConfig(root="/c"), train=TrainConfig(device="cpu", precision="fp32"))
+    lines = [line for line in plain.to_toml().splitlines() if not line.startswith(f"{key} = ")]
+    path.write_text("\n".join(lines))
+    read = load_experiment(path)
+    assert getattr(read, section) == replace(getattr(plain, section), **{key: DEFAULTS[name]})
+    now = replace(plain, **{section: getattr(read, section)})
+    known = settings_hash(now)
+    monkeypatch.delitem(DEFAULTS, name)  # the code of before
+    assert settings_hash(now) == known
 
 
 def test_a_start_from_other_weights_is_another_hash_and_is_named(run: Run):

@@ -42,28 +42,7 @@ def test_more_than_there_are_is_an_error(run: Run):
         DataConfig(train_size=-1)
 
 
-def test_the_hash_covers_it_and_stays_that_of_before(run: Run):
-    hashes = {size: settings_hash(with_size(run, size)) for size in (0, 7, 20_000)}
-    assert len(set(hashes.values())) == 3
+def test_the_hash_covers_it(run: Run):
+    assert len({settings_hash(with_size(run, size)) for size in (0, 7, 20_000)}) == 3
     built_in = {size: settings_hash(with_size(run, size, root="")) for size in (0, 7, 20_000)}
     assert built_in[0] == built_in[20_000] != built_in[7]
-    assert hashes[0] == built_in[0]  # 20,000 stood in every config, and so in every hash
-
-
-@pytest.mark.parametrize(
-    ("root", "schema", "keys", "expected"),
-    [
-        ("corpus", "schema = 3", "", 0),
-        ("corpus", "schema = 4", "", 20_000),
-        ("", "schema = 3", "", 20_000),
-        ("corpus", "", "", 20_000),  # written by hand
-        ("corpus", "", "max_tokens = 100\nmax_test = 0\nseed = 1", 0),  # of a published folder
-    ],
-)
-def test_files_of_before_mean_what_they_meant(
-    root: str, schema: str, keys: str, expected: int, tmp_path: Path
-):
-    path = tmp_path / "config.toml"
-    data = f'[data]\nroot = "{root}"\ntrain_size = 20000\n{keys}\n'
-    path.write_text(f'{schema}\n{data}\n[[models]]\npreset = "lstm"\n')
-    assert load_experiment(path).data.train_size == expected

@@ -1,0 +1,96 @@
+"""Declaration of a setting: its type with bounds, its default and its help, of which every list is derived.
+
+A section of an experiment is a frozen dataclass whose fields are made by ``setting``. The annotation has the
+type and the bounds, as ``msgspec`` reads them; ``check_settings`` holds the values against them.
+"""
+
+import json
+import math
+import re
+from dataclasses import MISSING, Field, field, fields
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import msgspec
+from msgspec import Meta
+
+from compare.system.messages import abbreviate, nearest
+
+Natural = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+NonNegative = Annotated[float, Meta(ge=0)]
+Fraction = Annotated[float, Meta(ge=0, lt=1)]
+"""A probability, or a decay: at least 0 and below 1."""
+
+BOUNDS = {">=": "at least", "<=": "at most", ">": "above", "<": "below"}
+
+
+def setting(default: Any, about: str, *, shared: bool = True) -> Any:
+    """Declare a setting as a field of a dataclass; the annotation has its type and bounds.
+
+    Args:
+        default: value of a file that does not name it; one that means "as before" changes no hash.
+        about: help, as Markdown, for docs/settings.md.
+        shared: whether all rows of a table must have the same value; a setting that changes no score need
+            not, nor does the seed.
+    """
+    return field(default=default, metadata={"about": about, "shared": shared})
+
+
+def convert_setting(value: Any, kind: Any, name: str) -> Any:
+    """Return ``value`` as the type ``kind``; an int is accepted as a float, a bool not as an int.
+
+    For a tuple, a list is accepted, or a single value, which is a list of one.
+
+    Args:
+        value: the value, as TOML gives it.
+        kind: the annotation of the field.
+        name: what the error message begins with.
+
+    Raises:
+        ValueError: a value of another type, out of bounds or not finite, or none of the choices.
+    """
+    base = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    if get_origin(base) is tuple and not isinstance(value, list | tuple):
+        value = [value]
+    try:
+        converted = msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{name} must be {_expected(kind, value, str(error))}") from None
+    numbers = converted if isinstance(converted, tuple) else (converted,)
+    if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
+        raise ValueError(f"{name} must be finite, found {value}")
+    return converted
+
+
+def check_settings(section: Any) -> None:
+    """Raise ValueError if a field of a dataclass has a value that its annotation does not allow."""
+    for each in fields(section):
+        convert_setting(getattr(section, each.name), each.type, each.name)
+
+
+def describe_setting(declared: Field[Any]) -> dict[str, str]:
+    """Return the name of a setting, its default as TOML (empty: there is none) and its help."""
+    default = "" if declared.default in (None, MISSING) else json.dumps(declared.default)
+    return {"setting": declared.name, "default": default, "meaning": declared.metadata["about"]}
+
+
+def _expected(kind: Any, value: Any, message: str) -> str:
+    """Say what was expected and what was found, of a message such as "Expected `int` >= 1"."""
+    found = abbreviate(value)
+    if choices := _choices(kind):
+        near = nearest(value, choices, 0.6) if isinstance(value, str) else None
+        hint = f"; did you mean {near!r}?" if near else ""
+        return f"one of {', '.join(choices)}, found {found}{hint}"
+    if bound := re.match(r"Expected `\w+` (<=|>=|<|>) (\S+)", message):
+        return f"{BOUNDS[bound[1]]} {float(bound[2]):,.12g}, found {found}"
+    expected = re.sub(r", got .*| - at .*|`|Expected ", "", message)
+    return f"{expected.replace(' | null', '')}, found {found}"
+
+
+def _choices(kind: Any) -> tuple[str, ...]:
+    """Return the values of a ``Literal``, which may stand beside None."""
+    if get_origin(kind) is Literal:
+        return tuple(map(str, get_args(kind)))
+    return tuple(
+        choice for part in get_args(kind) if get_origin(part) is Literal for choice in get_args(part)
+    )
