@@ -117,7 +117,12 @@ def hash_sources(files: Iterable[tuple[Path, Path]]) -> str:
 def source_version() -> str:
     """The package's version and a hash of its sources, so that an edited checkout differs from a release."""
     root = Path(__file__).resolve().parents[2]
-    files = [(root, path) for package in PACKAGES for path in sorted((root / package).rglob("*.py"))]
+    files = [
+        (root, path)
+        for package in PACKAGES
+        for path in sorted((root / package).rglob("*"))
+        if path.suffix in (".py", ".tsv", ".toml")
+    ]
     return f"{package_version()}+{hash_sources(files)}"
 
 
