@@ -20,8 +20,7 @@ from compare.analysis.comparison import Comparison, compare_models
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
 from compare.analysis.intervals import score_test_set
 from compare.config.parse import load_experiment
-from compare.report.figures import save_figure
-from compare.report.plots import REFERENCE_LINE, finish_figure, make_panels, series_style
+from compare.report.plots import REFERENCE_LINE, finish_figure, make_panels, save_figure, series_style
 from compare.results.columns import PRIMARY
 
 ALL = "all techniques"

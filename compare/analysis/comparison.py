@@ -358,7 +358,6 @@ def aggregate_seeds(finished: FinishedExperiment, scored: Mapping[str, ScoredTes
 
     - A number becomes its mean, with the standard deviation over seeds beside it as ``<name>_sd`` (NaN for
       one seed). If one seed lacks the figure, there is no mean: over the remaining seeds it would be biased.
-    - The gain of longer training is that of the seed on which it was measured.
     - Any other value is kept if all seeds agree on it. ``seeds`` is the number of seeds.
     - The interval of each run is replaced by the intervals of the mean score: ``bleu_test_set_low``,
       ``bleu_seeds_low``, ``bleu_combined_low`` and the same with ``_high``. Columns of further test sets end
@@ -407,8 +406,6 @@ def _aggregate_row(seed_rows: Sequence[Row], scored: Mapping[str, Sequence[Score
         limit = _LIMIT.fullmatch(name)
         if name == "seed":
             aggregate["seeds"] = len(seed_rows)
-        elif False:  # XX
-            aggregate[name] = next((row[name] for row in seed_rows if row[name] is not None), None)
         elif limit is None:
             aggregate |= _over_seeds(name, [row.get(name) for row in seed_rows])
         elif limit["end"] == "low":

@@ -1,6 +1,6 @@
 """Finished experiments as the analyses read them: results, translations and corpus."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -8,9 +8,11 @@ from typing import NamedTuple
 from compare.config.run import Run
 from compare.experiment.prepare import load_corpus
 from compare.experiment.task import task_of
+from compare.results.columns import further_tests
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_results
-from data.corpus import Corpus
+from compare.system.messages import explain
+from data.corpus import Corpus, Pairs
 from data.files import ensure_regular
 from data.text import read_lines
 
@@ -29,30 +31,35 @@ class FinishedRun:
     run: Run
     """All settings."""
     outputs: Mapping[str, tuple[str, ...]]
-    """Translations by name of the test set, one line per source sentence."""
+    """Translations by name of the test set, one line per source sentence; empty without texts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FinishedExperiment:
-    """The finished runs of an experiment, in the order of its table."""
+    """An experiment with at least one finished run."""
 
     folder: Path
     corpus: Corpus
+    """Without texts, its test sets are empty."""
     runs: tuple[FinishedRun, ...]
-    failed: tuple[Result, ...] = ()
-    """Results of the runs that failed, such as those whose training diverged."""
+    """The finished runs, in the order of the table."""
+    results: tuple[Result, ...]
+    """Results of all runs, failed and unfinished ones included, in the order of the table."""
+    no_texts: str = ""
+    """Reason why corpus or translations cannot be read; empty if they can."""
 
     @property
     def failed_seeds(self) -> dict[str, list[int]]:
         """The seeds with which a model failed, by its label."""
         seeds: dict[str, list[int]] = {}
-        for result in self.failed:
-            seeds.setdefault(result.label, []).append(result.seed)
+        for result in self.results:
+            if result.status == "failed":
+                seeds.setdefault(result.label, []).append(result.seed)
         return seeds
 
     @property
     def labels(self) -> dict[str, list[FinishedRun]]:
-        """The runs by label, one run per seed."""
+        """The finished runs by label, one run per seed."""
         runs_by_label: dict[str, list[FinishedRun]] = {}
         for run in self.runs:
             runs_by_label.setdefault(run.result.label, []).append(run)
@@ -60,20 +67,18 @@ class FinishedExperiment:
 
     @property
     def named(self) -> dict[str, FinishedRun]:
-        """The runs by label, or by folder name if the experiment has several seeds."""
+        """The finished runs by label, or by folder name if the experiment has several seeds."""
         several_seeds = len({run.result.seed for run in self.runs}) > 1
         return {run.folder.name if several_seeds else run.result.label: run for run in self.runs}
 
 
-def load_finished(folder: str | Path, *, data_root: str = "") -> FinishedExperiment:
-    """Read the finished runs of an experiment, and their corpus.
+def load_finished(folder: str | Path, *, data_root: str = "", needs_texts: bool = True) -> FinishedExperiment:
+    """Read the results of an experiment, settings and translations of its finished runs, and the corpus.
 
     Args:
         folder: the folder of the experiment, also a published one.
-        data_root: the folder of the corpus; empty: that of the config.
-
-    Returns:
-        Results, settings and translations of the finished runs, and the corpus.
+        data_root: the folder of the corpus, which must then be readable; empty: that of the config.
+        needs_texts: whether corpus and translations must be readable; False: ``no_texts`` has the reason.
 
     Raises:
         OSError: corpus or translations cannot be read.
@@ -81,24 +86,39 @@ def load_finished(folder: str | Path, *, data_root: str = "") -> FinishedExperim
             or the translations do not fit the test sets.
     """
     folder = Path(folder)
-    every = read_results(folder)
-    results = [result for result in every if result.status == "done"]
-    if not results:
+    results = tuple(read_results(folder))
+    done = [result for result in results if result.status == "done"]
+    if not done:
         raise ValueError(f"{folder} holds no finished run: run the experiment to its end first")
-    run_folders = [RunFolder.read(folder / result.run, data_root=data_root) for result in results]
-    if not all(task_of(run.run).translates for run in run_folders):
+    folders = [RunFolder.read(folder / result.run, data_root=data_root) for result in done]
+    corpus, no_texts = _empty_corpus(folders[0], done[0]), ""
+    outputs: list[dict[str, tuple[str, ...]]] = [{} for _ in folders]
+    if all(task_of(run.run).translates for run in folders):
+        try:
+            read = _corpus_of(folders, done)
+            corpus, outputs = read, [_outputs(run, read) for run in folders]
+        except (OSError, ValueError) as error:
+            if needs_texts or data_root:
+                raise
+            no_texts = explain(error)
+    elif needs_texts:
         raise ValueError(f"{folder} holds {NO_TRANSLATIONS}")
-    corpus = _corpus_of(run_folders, results)
+    else:
+        no_texts = f"These are {NO_TRANSLATIONS}."
     runs = tuple(
-        FinishedRun(result=result, folder=run.folder, run=run.run, outputs=_outputs(run, corpus))
-        for result, run in zip(results, run_folders, strict=True)
+        FinishedRun(result=result, folder=run.folder, run=run.run, outputs=texts)
+        for result, run, texts in zip(done, folders, outputs, strict=True)
     )
-    return FinishedExperiment(folder=folder, corpus=corpus, runs=runs, failed=failed_among(every))
+    return FinishedExperiment(folder=folder, corpus=corpus, runs=runs, results=results, no_texts=no_texts)
 
 
-def failed_among(results: Iterable[Result]) -> tuple[Result, ...]:
-    """Return the results of runs that failed."""
-    return tuple(result for result in results if result.status == "failed")
+def _empty_corpus(run: RunFolder, result: Result) -> Corpus:
+    """Return a corpus with the names of the test sets and no sentences."""
+    data = run.run.data
+    tests = run.tests or ["test", *further_tests(result.flat())]
+    splits = {test: Pairs((), ()) for test in tests}
+    name = Path(data.root).name or "embedded"
+    return Corpus(name=name, src_lang=data.src, tgt_lang=data.tgt, splits=splits)
 
 
 def _corpus_of(runs: Sequence[RunFolder], results: Sequence[Result]) -> Corpus:

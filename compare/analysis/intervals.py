@@ -24,7 +24,6 @@ from compare.analysis.statistics import (
     sentence_ngrams,
 )
 from compare.analysis.tables import Row
-from compare.config.run import settings_hash
 from compare.scoring.metrics import BOOTSTRAP_SEED
 
 # Translations of a test set by each model and seed, with the sentence statistics that the tests use.
@@ -88,8 +87,7 @@ class ScoredTestSet:
     models: Mapping[str, Mapping[int, ScoredRun]]
     """Runs by label, then by seed."""
     settings: Mapping[str, str | None] = field(default_factory=dict)
-    """``Result.settings_hash`` by the name of the run, or that of its config if the result has none: models
-    that differ in it are not compared."""
+    """``Result.settings_hash`` by the name of the run: models that differ in it are not compared."""
     failed: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Seeds with which a model failed, by its label."""
 
@@ -161,7 +159,7 @@ def score_tests(finished: FinishedExperiment, *, resamples: int = 1000) -> dict[
         The test sets by name, that of the headline first.
     """
     scored = {}
-    settings = {run.result.run: run.result.settings_hash or settings_hash(run.run) for run in finished.runs}
+    settings = {run.result.run: run.result.settings_hash for run in finished.runs}
     for test in finished.corpus.tests:
         outputs = {
             label: {run.result.seed: run.outputs[test] for run in runs}

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compare.report.figures import FORMATS, plots_folder, save_figure
+from compare.report.plots import FORMATS, plots_folder, save_figure
 from compare.results.result import Result
 from compare.results.store import is_run, read_result, read_results
 from compare.system.messages import did_you_mean

@@ -1,16 +1,24 @@
-"""Drawing: style, panels of lines, and one function per figure."""
+"""Drawing: style, panels of lines, one function per figure, and files of figures; all without a display."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from io import BytesIO
 from itertools import groupby
+from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
+import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
 from compare.analysis.efficiency import NO_BLEU
 from compare.analysis.tables import Row
+from compare.results.store import refuse_writing
+from data.files import write_atomically
+from data.text import visible_lines
 
 # Visual style of every figure: colours, markers, panel sizes, grid and legend.
 
@@ -192,6 +200,25 @@ LOG_RATIO = 10
 """Ratio of the largest to the smallest value from which the axis is logarithmic."""
 
 
+def learning_plot(rows: Sequence[Row], against: Cost = "updates") -> Figure:
+    """Plot validation loss and BLEU against the cost of training so far; ``rows`` of ``efficiency.progress``.
+
+    Language models have no BLEU, and so only the loss.
+    """
+    models = by_label(rows)
+    names = {"loss": "validation loss (nats per token)", "bleu": "validation BLEU"}
+    if all(row["bleu"] is None for row in rows):
+        del names["bleu"]
+    figure, panels = make_panels(len(names), legend_entries=len(models))
+    for axes, (column, name) in zip(panels, names.items(), strict=True):
+        for index, model_rows in enumerate(models.values()):
+            draw_line(axes, mean_curve(model_rows, against, column), index)
+        axes.set(xlabel=SPENT[against], ylabel=name, xlim=(0, None))
+    for axes in panels[1:]:
+        axes.set_ylim(bottom=0)
+    return finish_figure(figure, list(models))
+
+
 def progress_plot(rows: Sequence[Row], against: Cost) -> Figure:
     """Plot validation BLEU against the cost of training so far; ``rows`` of ``efficiency.progress``.
 
@@ -279,3 +306,110 @@ def tuning_plot(rows: Sequence[Row]) -> Figure:
             axes.plot(x, y, **series_style(index))
         axes.set(title=title, xlabel="trials", ylabel="expected best validation BLEU", ylim=(0, None))
     return finish_figure(figure, list(models))
+
+
+# Bars, one panel per quantity and one bar per model.
+
+
+BAR_PANEL_INCHES, BAR_INCHES = 4.0, 0.26
+"""Width of a panel of bars, and height of a bar with the gap around it."""
+
+
+class Bar(NamedTuple):
+    """Length of a bar, and the ends of the line over it."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def over(cls, values: Sequence[float]) -> "Bar | None":
+        """Make a bar of the mean of ``values``, with their range; None if there are none."""
+        return cls(fmean(values), min(values), max(values)) if values else None
+
+
+def bar_plot(panels: Mapping[str, Mapping[str, Bar | None]]) -> Figure:
+    """Draw one panel per quantity, one bar per model.
+
+    Args:
+        panels: bars by name of the quantity, then by model; the same models in each, None without a value.
+    """
+    models = list(next(iter(panels.values())))
+    size = (BAR_PANEL_INCHES, 0.9 + BAR_INCHES * len(models))
+    figure, all_axes = make_panels(len(panels), size=size)
+    for axes, (name, values) in zip(all_axes, panels.items(), strict=True):
+        _draw_bars(axes, [values[model] for model in models])
+        axes.set_xlabel(name)
+        axes.set_yticks(range(len(models)), models, parse_math=False)  # in each: a narrow page stacks them
+        axes.set_ylim(len(models) - 0.5, -0.5)  # first model on top; a model without a bar keeps its row
+    return figure
+
+
+def _draw_bars(axes: Axes, bars: Sequence[Bar | None]) -> None:
+    """Draw one bar per model; skip a model without a value."""
+    for index, bar in enumerate(bars):
+        if bar:
+            axes.barh(index, bar.value, height=0.65, color=series_color(index))
+            axes.hlines(index, bar.low, bar.high, colors=REFERENCE_COLOR, linewidth=3)
+    if max(bar.high for bar in bars if bar) >= 1000:
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    tidy_axes(axes, grid="x")
+
+
+# Files of figures.
+
+
+FORMATS: dict[str, dict[str, Any]] = {
+    "png": {"dpi": 150},
+    "svg": {"metadata": {"Date": None}},
+    "pdf": {"metadata": {"CreationDate": None}},
+}
+"""Options of each file format; without dates the same figure gives the same bytes."""
+
+
+def plots_folder(folder: Path, out: str | Path | None) -> Path:
+    """Return the folder for an experiment's plots: ``out``, or by default plots in ``folder``.
+
+    Raises:
+        ValueError: ``out`` is None, but ``folder`` is published or read-only.
+    """
+    if out is not None:
+        return Path(out)
+    refuse_writing(folder, "name another folder for its plots with --out")
+    return folder / "plots"
+
+
+@contextmanager
+def reproducible_svg() -> Iterator[None]:
+    """Make SVG files deterministic, and keep text as text: small, searchable, in the reader's font."""
+    with mpl.rc_context({"svg.hashsalt": "attnbench", "svg.fonttype": "none"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        yield
+
+
+def valid_svg(content: bytes) -> bytes:
+    """Escape control characters in matplotlib's SVG: copied from labels, they would make the XML invalid."""
+    return visible_lines(content.decode()).encode()
+
+
+def save_figure(figure: Figure, path: Path, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
+    """Write ``path``.png, .svg or .pdf, atomically; the same figure always gives the same bytes.
+
+    Args:
+        figure: what to write.
+        path: without suffix; its folder is created.
+        formats: of ``FORMATS``.
+
+    Returns:
+        The files written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    written = []
+    for suffix in formats:
+        buffer = BytesIO()
+        with reproducible_svg():
+            figure.savefig(buffer, format=suffix, bbox_inches="tight", **FORMATS[suffix])
+        target = path.with_name(f"{path.name}.{suffix}")  # a label may hold a dot
+        write_atomically(target, valid_svg(buffer.getvalue()) if suffix == "svg" else buffer.getvalue())
+        written.append(target)
+    return written

@@ -1,14 +1,17 @@
-"""The result table: layout, Markdown, LaTeX, and its shapes (runs, means over seeds, one column per seed)."""
+"""The result table: columns and notes, forms, and shapes (runs, means over seeds, one column per seed)."""
 
 import json
 import logging
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from compare.analysis.tables import Table
 from compare.config.plugins import plugin_problem
 from compare.report.conditions import (
     distinct,
@@ -36,7 +39,7 @@ from compare.results.columns import (
     text_columns,
 )
 from compare.results.store import Result, experiment_names, load_results, read_results, to_frame
-from compare.results.text import UNKNOWN, csv_table, escape_markdown, markdown_table
+from compare.results.text import UNKNOWN, csv_table, escape_markdown, format_number, markdown_table
 from compare.scoring.metrics import METRICS
 from data.files import as_paths
 from data.text import visible, visible_lines
@@ -45,23 +48,82 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# Cells, headings and notes of a result table, before they are written in a form such as Markdown.
+# A table as people see it; Markdown, LaTeX and the HTML report draw this.
 
 
-class TextTable(NamedTuple):
-    """A table as text."""
+@dataclass(frozen=True, kw_only=True)
+class ShownTable:
+    """Rows, and the columns that make their cells."""
 
-    headings: list[str]
-    lines: list[list[str]]
-    """Rows, each with one cell per heading."""
-    notes: list[str]
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    title: str = ""
+    caption: str = ""
+    """Explanation of how to read it."""
+    notes: Sequence[str] = ()
     """Conditions of the figures, and warnings where rows do not compare."""
+    optional: Collection[str] = ()
+    """Headings of the columns that a page shows only once the reader has chosen them."""
+
+    @property
+    def headings(self) -> list[str]:
+        """The headings of the columns."""
+        return [column.heading for column in self.columns]
+
+    @property
+    def cells(self) -> list[list[str]]:
+        """Rows of texts, one per column."""
+        return [[column.text(row) for column in self.columns] for row in self.rows]
+
+    @cached_property
+    def numeric(self) -> list[bool]:
+        """Whether each column holds numbers, and so is sorted by them."""
+        return [any(column.order(row) is not None for row in self.rows) for column in self.columns]
+
+
+def plain_column(name: str, heading: str = "", *, render: Callable[[Row], str] | None = None) -> Column:
+    """Return a column of values by ``name``, printed by ``format_number`` unless ``render`` is given."""
+    return Column(
+        name,
+        heading or name,
+        Group.IDENTITY,
+        render=render or (lambda row: format_number(row.get(name))),
+    )
+
+
+SPELLINGS = {"aer": "AER", "f1": "F1", "flops": "FLOPs", "percent": "(%)"}
+"""Words of column names that headings spell differently; metrics have their own headings."""
+
+
+def heading_of(name: str) -> str:
+    """Return the name of a figure of an analysis in words: "BLEU difference" for "bleu_difference"."""
+    spellings = SPELLINGS | {name: metric.heading for name, metric in METRICS.items()}
+    return " ".join(spellings.get(word, word) for word in name.split("_"))
+
+
+def analysis_table(table: Table, title: str, optional: Collection[str] = ()) -> ShownTable:
+    """Return a table of an analysis as people see it: the columns of all rows, without empty ones.
+
+    Args:
+        table: the table.
+        title: its title.
+        optional: names of columns that are shown only once the reader has chosen them.
+    """
+    union = dict.fromkeys(name for row in table.rows for name in row)
+    names = [name for name in union if any(row.get(name) is not None for row in table.rows)]
+    return ShownTable(
+        columns=[plain_column(name, heading_of(name)) for name in names],
+        rows=table.rows,
+        title=title,
+        caption=table.caption,
+        optional={heading_of(name) for name in optional},
+    )
 
 
 def layout_table(
     rows: Sequence[Row], names: Sequence[str] | None = None, runs: Sequence[Row] = ()
-) -> TextTable:
-    """Lay out ``rows``.
+) -> ShownTable:
+    """Choose the columns of a result table, and list its notes.
 
     Args:
         rows: one or more rows; every row has the same columns.
@@ -75,10 +137,10 @@ def layout_table(
         columns = {column.heading: column for column in chosen}
     if any(row.get("status", "done") != "done" for row in rows):
         columns["status"] = COLUMNS["status"]
-    lines = [[column.text(row) for column in columns.values()] for row in rows]
     ended = [run for run in runs if run["status"] == "done"] or rows
     notes = [f"{name}: {values}" for name, values in list_conditions(ended, rows)]
-    return TextTable(list(columns), lines, [*notes, *list_left_out(runs), *find_warnings(ended)])
+    notes += [*list_left_out(runs), *find_warnings(ended)]
+    return ShownTable(columns=list(columns.values()), rows=rows, notes=notes)
 
 
 def _default_columns(rows: Sequence[Row]) -> list[Column]:
@@ -127,7 +189,7 @@ def _chosen_column(name: str, rows: Sequence[Row]) -> Column:
             return UNKNOWN
         return f"{value:,.6g}" if isinstance(value, float) else str(value)
 
-    return Column(name, name, Group.IDENTITY, render=text)
+    return plain_column(name, render=text)
 
 
 # A table in LaTeX, with booktabs, caption and label, for a paper to include.
@@ -168,7 +230,7 @@ SIGNS = {
 PATTERN = re.compile("|".join(map(re.escape, SIGNS)))
 
 
-def latex(table: TextTable, experiments: Sequence[str] = (), caption: str = "") -> str:
+def latex(table: ShownTable, experiments: Sequence[str] = (), caption: str = "") -> str:
     r"""Format the table as a floating table that a document can \input, with its notes below it.
 
     Args:
@@ -177,7 +239,7 @@ def latex(table: TextTable, experiments: Sequence[str] = (), caption: str = "") 
         caption: another caption.
     """
     alignment = "".join("l" if heading in LEFT_ALIGNED else "r" for heading in table.headings)
-    lines = [" & ".join(map(_escape, line)) + r" \\" for line in table.lines]
+    lines = [" & ".join(map(_escape, line)) + r" \\" for line in table.cells]
     headings = " & ".join(map(_escape, table.headings))
     notes = NOTES % "; ".join(map(_escape, table.notes)) if table.notes else ""
     of = f" of {', '.join(experiments)}" if experiments else ""
@@ -194,9 +256,9 @@ def _escape(text: str) -> str:
 # A table with its notes as Markdown.
 
 
-def markdown(table: TextTable) -> str:
+def markdown(table: ShownTable) -> str:
     """Format the table, and below it a list of its notes."""
-    rows = [dict(zip(table.headings, cells, strict=True)) for cells in table.lines]
+    rows = [dict(zip(table.headings, cells, strict=True)) for cells in table.cells]
     notes = "".join(f"- {escape_markdown(note)}\n" for note in table.notes)
     return f"{markdown_table(rows, left=LEFT_ALIGNED)}\n" + (f"\n{notes}" if notes else "")
 
@@ -377,16 +439,16 @@ def _aggregated(folders: Sequence[Path], data_root: str) -> "pd.DataFrame":
     import pandas as pd
 
     from compare.analysis.comparison import aggregate_seeds
+    from compare.analysis.finished_experiment import load_finished
     from compare.analysis.intervals import score_tests
-    from compare.report.loaded_experiment import load_for_report
 
     frames = []
     for folder, name in experiment_names(folders).items():
-        loaded = load_for_report(folder, data_root=data_root)
-        if loaded.no_texts:
-            logger.warning("%s: no intervals over sentences: %s", folder, loaded.no_texts)
-        scored = {} if loaded.no_texts else score_tests(loaded.finished)
-        frame = aggregate_seeds(loaded.finished, scored)
+        finished = load_finished(folder, data_root=data_root, needs_texts=False)
+        if finished.no_texts:
+            logger.warning("%s: no intervals over sentences: %s", folder, finished.no_texts)
+        scored = {} if finished.no_texts else score_tests(finished)
+        frame = aggregate_seeds(finished, scored)
         frame.insert(0, "experiment", name)
         frames.append(frame)
     return pd.concat(frames, ignore_index=True)

@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from compare.analysis.efficiency import validation_rows
 from compare.config.plugins import plugin_problem
 from compare.experiment.task import task_of
 from compare.report.attention_plots import draw_test_line
-from compare.report.figures import learning_curves, plots_folder, save_figure
+from compare.report.plots import learning_plot, plots_folder, save_figure
 from compare.report.table import TableForm, render_table
 from compare.results.result import Result
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_results, to_json_lines, write_protection
 from compare.system.signals import Locked, lock_folder
-from compare.training.metrics_log import read_metrics
 from compare.training.serialization import CHECKPOINTS
 from data.files import write_atomically
 
@@ -86,7 +86,8 @@ def draw_plots(folder: str | Path, *, line: int = 1, out: str | Path | None = No
     plots = plots_folder(folder, out)
     finished = [result for result in read_results(folder) if result.status == "done"]
     several_seeds = len({result.seed for result in finished}) > 1
-    runs = {(result.run if several_seeds else result.label): folder / result.run for result in finished}
+    names = [result.run if several_seeds else result.label for result in finished]
+    runs = {name: folder / result.run for name, result in zip(names, finished, strict=True)}
     if not runs:
         logger.info(f"{folder}: no finished run to plot")
         return []
@@ -96,7 +97,11 @@ def draw_plots(folder: str | Path, *, line: int = 1, out: str | Path | None = No
         logger.info(f"{folder}: language models attend to no source: no heat maps")
     elif len(attending) < len(runs):
         logger.info(f"{folder}: heat maps of attention need weights, which runs here lack")
-    metrics = {label: read_metrics(run / "metrics.jsonl") for label, run in runs.items()}
-    written = save_figure(learning_curves(metrics), plots / "learning-curves")
-    written += save_figure(learning_curves(metrics, against="seconds"), plots / "learning-curves-seconds")
+    rows = [
+        row | {"label": name}
+        for name, result in zip(names, finished, strict=True)
+        for row in validation_rows(result, folder / result.run)
+    ]
+    written = save_figure(learning_plot(rows), plots / "learning-curves")
+    written += save_figure(learning_plot(rows, "seconds"), plots / "learning-curves-seconds")
     return written + (draw_test_line(attending, folder, line, plots) if attending else [])

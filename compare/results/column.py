@@ -1,5 +1,6 @@
 """Columns of result tables: the text of a cell, and the declaration of a figure with its column."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass, field
 from enum import Enum, auto
@@ -78,7 +79,7 @@ class Column:
     def order(self, row: Row) -> float | None:
         """Return the number to sort by; None where the value is text or unknown."""
         value = row.get(self.name)
-        return value * self.factor if isinstance(value, int | float) else None
+        return value * self.factor if isinstance(value, int | float) and math.isfinite(value) else None
 
     def _format(self, value: Any) -> str:
         if not isinstance(value, int | float):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from compare.analysis.tables import Row
-from compare.report.figures import save_figure
+from compare.report.plots import save_figure
 from compare.results.result import without_nan
 from compare.results.text import csv_table, format_number, markdown_table
 from compare.studies.study import StudyResult

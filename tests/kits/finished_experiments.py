@@ -70,7 +70,8 @@ def make_finished(
         result = Result(label=label, preset="lstm", seed=seed, status="done", **figures)
         texts = {test: tuple(lines) for test, lines in translations.items()}
         runs.append(FinishedRun(result=result, folder=run_folder, run=run, outputs=texts))
-    return FinishedExperiment(folder=folder, corpus=corpus, runs=tuple(runs))
+    results_of_all = tuple(run.result for run in runs)
+    return FinishedExperiment(folder=folder, corpus=corpus, runs=tuple(runs), results=results_of_all)
 
 
 def write_metrics(folder: Path, lines: Sequence[Mapping[str, Any]]) -> None:

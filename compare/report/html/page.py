@@ -6,24 +6,24 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from compare.analysis.comparison import Comparison, describe_smallest, headlines, smallest_differences
-from compare.analysis.finished_experiment import FinishedExperiment
+from compare.analysis.finished_experiment import FinishedExperiment, load_finished
 from compare.analysis.intervals import ScoredTestSet, match_runs, score_tests
 from compare.attention import viewer
 from compare.attention.viewer import AttentionViewer, read_asset, render_page
 from compare.report.conditions import find_warnings
-from compare.report.html.analyses import NO_TEXTS, TITLE, alignment, sections
-from compare.report.html.methods import MethodsSection, methods, tuning_section
 from compare.report.html.parts import Section
-from compare.report.html.results import (
-    ResultTable,
-    SignificanceSection,
-    choose_reference,
-    result_table,
-    run_comparisons,
-    significance,
+from compare.report.html.results import choose_reference, result_table, run_comparisons, significance
+from compare.report.html.sections import (
+    ALIGNMENT,
+    NO_TEXTS,
+    Methods,
+    alignment,
+    methods,
+    sections,
+    tuning_section,
 )
 from compare.report.html.sentences import Sentence, attention_viewer, draw_numbers, draw_sentences
-from compare.report.loaded_experiment import LoadedExperiment, load_for_report
+from compare.report.table import ShownTable
 from compare.results.columns import PRIMARY
 from compare.results.store import refuse_writing
 from compare.system.messages import explain
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class ReportContent:
-    """The content of the page as plain values; ``dataclasses.asdict`` makes it serialisable as JSON."""
+    """The content of the page."""
 
     title: str
     facts: Sequence[str]
@@ -49,15 +49,18 @@ class ReportContent:
     """One sentence per model other than the best."""
     unknown: Sequence[str]
     """Limits of the evidence, and their reasons."""
-    results: ResultTable
-    significance: SignificanceSection
+    results: ShownTable
+    """One row per model, with the rows of its runs as "runs"."""
+    reference: str
+    """Model that the others are compared with; empty where nothing is compared."""
+    significance: Section
     sections: Sequence[Section]
     alignment: Section
     viewer: AttentionViewer
     sentences: Sequence[Sentence]
     seed: int
     """Seed by which the sentences were drawn."""
-    methods: MethodsSection
+    methods: Methods
 
 
 def gather_content(
@@ -76,74 +79,74 @@ def gather_content(
         ValueError: no finished run, or a result or its settings cannot be read, no such baseline, or
             ``data_root`` is not the corpus of the runs.
     """
-    loaded = load_for_report(folder, data_root=data_root)
-    finished = loaded.finished
+    finished = load_finished(folder, data_root=data_root, needs_texts=False)
     reference = choose_reference(finished, baseline)
     seed = finished.runs[0].run.train.seed
     logger.info("report: scores of resampled test sets")
-    scored = {} if loaded.no_texts else score_tests(finished)
-    comparisons, not_compared = _compare(loaded, scored, reference)
+    scored = {} if finished.no_texts else score_tests(finished)
+    comparisons, not_compared = _compare(finished, scored, reference)
     tuned = tuning_section(finished, tuning)
-    aligned, shown = _attention(loaded, seed)
+    aligned, shown = _attention(finished, seed)
     return ReportContent(
         title=folder.resolve().name,
-        facts=_facts(loaded),
+        facts=_facts(finished),
         languages=(finished.corpus.src_lang, finished.corpus.tgt_lang),
         summary=_summary(finished, comparisons, not_compared),
-        unknown=unknown(loaded),
-        results=result_table(loaded, scored, comparisons, reference),
-        significance=_significance(loaded, scored, comparisons, not_compared),
-        sections=[*sections(finished, loaded.no_texts), *([tuned] if tuned else [])],
+        unknown=unknown(finished),
+        results=result_table(finished, scored, comparisons, reference),
+        reference=reference if comparisons else "",
+        significance=_significance(finished, scored, comparisons, not_compared),
+        sections=[*sections(finished, finished.no_texts), *([tuned] if tuned else [])],
         alignment=aligned,
         viewer=shown,
         sentences=draw_sentences(finished, scored, seed),
         seed=seed,
-        methods=methods(loaded),
+        methods=methods(finished),
     )
 
 
-def unknown(loaded: LoadedExperiment) -> list[str]:
+def unknown(finished: FinishedExperiment) -> list[str]:
     """List the conclusions that the page does not support, with their reasons."""
     found = [
         f"{row.label}, seed {row.seed}: {row.status}" + (f" ({row.reason})" if row.reason else "")
-        for row in loaded.rows
+        for row in finished.results
         if row.status != "done"
     ]
-    if loaded.no_texts:
+    if finished.no_texts:
         found.append(
-            f"Texts cannot be read: {loaded.no_texts} Intervals, paired tests, sentences and alignment are "
+            f"Texts cannot be read: {finished.no_texts} Intervals, paired tests, sentences and alignment are "
             "therefore not shown."
         )
-    if not all((run.folder / CHECKPOINTS).is_dir() for run in loaded.finished.runs):
+    if not all((run.folder / CHECKPOINTS).is_dir() for run in finished.runs):
         found.append("Runs without weights, such as published ones, show neither attention nor alignment.")
-    single = [label for label, runs in loaded.finished.labels.items() if len(runs) == 1]
+    single = [label for label, runs in finished.labels.items() if len(runs) == 1]
     if single:
-        who = "Every model" if len(single) == len(loaded.finished.labels) else ", ".join(single)
+        who = "Every model" if len(single) == len(finished.labels) else ", ".join(single)
         found.append(f"{who} ran with one seed: what other seeds would give is not known.")
-    if all(run.result.energy_j_per_1k_tokens is None for run in loaded.finished.runs):
+    if all(run.result.energy_j_per_1k_tokens is None for run in finished.runs):
         found.append("Energy was not read on this machine.")
-    return found + find_warnings([run.result.flat() for run in loaded.finished.runs])
+    return found + find_warnings([run.result.flat() for run in finished.runs])
 
 
-def _facts(loaded: LoadedExperiment) -> list[str]:
-    corpus, finished = loaded.finished.corpus, loaded.finished
-    seeds = {row.seed for row in loaded.rows}
-    budgets = dict.fromkeys(row.budget for row in loaded.rows if row.budget)
+def _facts(finished: FinishedExperiment) -> list[str]:
+    corpus = finished.corpus
+    seeds, labels = ({getattr(row, name) for row in finished.results} for name in ("seed", "label"))
+    budgets = dict.fromkeys(row.budget for row in finished.results if row.budget)
     sizes = [f"{name} {len(pairs.src):,}" for name, pairs in corpus.splits.items() if pairs.src]
     return [
         f"{corpus.name}, {corpus.src_lang} to {corpus.tgt_lang}"
         + (f": {', '.join(sizes)} pairs" if sizes else ""),
-        f"{len(loaded.labels)} models, {len(seeds)} {'seeds' if len(seeds) > 1 else 'seed'}",
-        f"{len(finished.runs)} of {len(loaded.rows)} runs finished",
+        f"{len(labels)} models, {len(seeds)} {'seeds' if len(seeds) > 1 else 'seed'}",
+        f"{len(finished.runs)} of {len(finished.results)} runs finished",
         *(f"equal {budget}" for budget in budgets),
     ]
 
 
 def _compare(
-    loaded: LoadedExperiment, scored: Mapping[str, ScoredTestSet], reference: str
+    finished: FinishedExperiment, scored: Mapping[str, ScoredTestSet], reference: str
 ) -> tuple[list[Comparison], str]:
     """Compare the models; return no comparison and the reason where they cannot be compared."""
-    if loaded.no_texts:
+    if finished.no_texts:
         return [], NO_TEXTS
     try:
         return run_comparisons(scored, reference), ""
@@ -160,22 +163,22 @@ def _summary(finished: FinishedExperiment, comparisons: Sequence[Comparison], no
 
 
 def _significance(
-    loaded: LoadedExperiment,
+    finished: FinishedExperiment,
     scored: Mapping[str, ScoredTestSet],
     comparisons: Sequence[Comparison],
     not_compared: str,
-) -> SignificanceSection:
+) -> Section:
     if not_compared:
-        return SignificanceSection(notes=[not_compared])
+        return Section(name="significance", title="Significance", notes=[not_compared])
+    labels = dict.fromkeys(row.label for row in finished.results)
     smallest = describe_smallest(smallest_differences(match_runs(scored), len(comparisons)))
-    return significance(comparisons, loaded.labels, smallest)
+    return significance(comparisons, list(labels), smallest)
 
 
-def _attention(loaded: LoadedExperiment, seed: int) -> tuple[Section, AttentionViewer]:
+def _attention(finished: FinishedExperiment, seed: int) -> tuple[Section, AttentionViewer]:
     """Make the section on alignment, and the data of its viewer."""
-    finished = loaded.finished
-    if loaded.no_texts:
-        section = Section(name="alignment", title=TITLE, notes=[NO_TEXTS])
+    if finished.no_texts:
+        section = Section(name="alignment", title=ALIGNMENT, notes=[NO_TEXTS])
         return section, AttentionViewer(models=[], sentences=[])
     section, chosen = alignment(finished)
     numbers = draw_numbers(len(finished.corpus.splits[finished.corpus.tests[0]].src), seed)

@@ -15,7 +15,6 @@ from compare.check.recompute import check_experiment
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.run import resolve_models
-from compare.report.loaded_experiment import load_for_report
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, read_results
 from data.text import pack_gzip
@@ -140,8 +139,7 @@ def test_a_report_says_what_needs_weights(published: Path, corpus: Path, tmp_pat
     assert "Runs without weights, such as published ones, show neither attention nor alignment." in page
     assert "Texts cannot be read" not in page
     assert f"{RUN} has no weights" in page
-    loaded = load_for_report(published, data_root=str(corpus))
-    assert loaded.no_texts is None
+    assert load_finished(published, data_root=str(corpus), needs_texts=False).no_texts == ""
 
 
 def test_commands_show_it_and_write_nothing_into_it(

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from compare.analysis.finished_experiment import load_finished
 from compare.check.recompute import check_experiment
 from compare.cli import main
 from compare.experiment.compute_result import compute_figures
 from compare.experiment.prepare import prepare_data
-from compare.report.html.methods import methods
-from compare.report.html.parts import Cell
 from compare.report.html.results import columns_of, result_table
-from compare.report.loaded_experiment import load_for_report
+from compare.report.html.sections import methods
 from compare.report.table import load_table, render_table
 from compare.report.views import SUFFIX
 from compare.results.run_folder import RunFolder
@@ -182,10 +181,11 @@ def test_results_tables_and_the_check_hold_it(scored: Path):
 def test_means_over_seeds_and_the_report_hold_it(scored: Path):
     exact = read_results(scored)[0].scores["exact"]
     assert f" {exact:.2f} |" in render_table(load_table([scored], "aggregated")).splitlines()[2]
-    loaded = load_for_report(scored)
-    columns = {column.head.text: column for column in columns_of(loaded, False, [], "")}
-    assert columns["exact"].cell(loaded.rows[0].flat()) == Cell(text=f"{exact:.2f}", order=exact)
-    assert columns["exact"].head.hint == "on test; share of exact translations"
+    loaded = load_finished(scored)
+    columns = {column.heading: column for column, _ in columns_of(loaded, [], "")}
+    row = loaded.results[0].flat()
+    assert (columns["exact"].text(row), columns["exact"].order(row)) == (f"{exact:.2f}", exact)
+    assert columns["exact"].help == "on test; share of exact translations"
     assert ("exact", "exact|v:1") in methods(loaded).conditions
     assert [name for name, _ in methods(loaded).conditions][:4] == ["BLEU", "chrF", "TER", "exact"]
 
@@ -225,11 +225,10 @@ def test_a_result_without_further_metrics_is_written_as_before():
 def test_a_mean_over_seeds_of_which_one_lacks_it_is_unknown(tmp_path: Path):
     folder = write_experiment(tmp_path / "made", labels=["lstm"], seeds=[1, 2])
     change_result(folder, "lstm-seed1", scores={"exact": 12.5, "exact_signature": "exact|v:1"})
-    table = result_table(load_for_report(folder), {}, [], "")
-    place = [head.text for head in table.heads].index("exact")
+    table = result_table(load_finished(folder), {}, [], "")
+    (column,) = (each for each in table.columns if each.heading == "exact")
     (model,) = table.rows
-    cells = [model.cells, *(run for _, run in model.runs)]
-    assert [row[place].text for row in cells] == ["–", "12.50", "–"]
+    assert [column.text(row) for row in (model, *model["runs"])] == ["–", "12.50", "–"]
 
 
 def changed(**attributes: str) -> Metric:

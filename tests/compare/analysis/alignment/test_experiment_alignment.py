@@ -37,7 +37,8 @@ def finished_of(labels: list[tuple[str, int]], corpus: Corpus) -> FinishedExperi
         )
         for label, seed in labels
     ]
-    return FinishedExperiment(folder=Path("runs"), corpus=corpus, runs=tuple(runs))
+    results = tuple(run.result for run in runs)
+    return FinishedExperiment(folder=Path("runs"), corpus=corpus, runs=tuple(runs), results=results)
 
 
 @pytest.fixture

@@ -59,8 +59,9 @@ def run_of(label: str, seed: int, wrong: int = 0, **figures: Any) -> FinishedRun
 
 
 def finished_of(*runs: FinishedRun, failed: Sequence[tuple[str, int]] = ()) -> FinishedExperiment:
-    results = [Result(label=label, preset="lstm", seed=seed, status="failed") for label, seed in failed]
-    return FinishedExperiment(folder=Path(), corpus=CORPUS, runs=runs, failed=tuple(results))
+    lost = [Result(label=label, preset="lstm", seed=seed, status="failed") for label, seed in failed]
+    results = (*(run.result for run in runs), *lost)
+    return FinishedExperiment(folder=Path(), corpus=CORPUS, runs=runs, results=results)
 
 
 def test_numbers_become_means_and_deviations():

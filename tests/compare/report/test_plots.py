@@ -1,0 +1,354 @@
+"""Figures: correct numbers, readable labels, the same bytes every time, one by name, one sentence."""
+
+import os
+import shutil
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import matplotlib as mpl
+import pytest
+from matplotlib.figure import Figure
+from PIL import Image
+
+import compare
+from compare import draw_attention
+from compare.analysis.efficiency import COSTS, SIZE, SPEED
+from compare.analysis.tuning import tuning_curve
+from compare.cli import main
+from compare.report.figures import ATTENTION, FIGURES, draw_figure
+from compare.report.plots import (
+    FRONTS,
+    SPENT,
+    distance_plot,
+    learning_plot,
+    length_plot,
+    pareto_plot,
+    progress_plot,
+    save_figure,
+    tuning_plot,
+    word_plot,
+)
+from compare.report.views import draw_plots
+from compare.results.store import read_result, save_result
+from tests.kits.cli import Refusal
+from tests.kits.paths import ROOT
+
+GROUPS = ("1–5", "6–10", "11–40")
+
+
+def length_rows(label: str, seed: int, *bleu: float | None, column: str = "source_words") -> list[dict]:
+    return [
+        {
+            "label": label,
+            "seed": seed,
+            column: group,
+            "sentences": 1_000 * number,
+            "bleu": score,
+            "chrf": 50.0,
+        }
+        for number, (group, score) in enumerate(zip(GROUPS, bleu, strict=True), start=1)
+    ]
+
+
+def valid_rows(label: str, seed: int, *points: tuple[int, float, float | None]) -> list[dict]:
+    return [
+        {"label": label, "seed": seed, "updates": update, "bleu": bleu, "joules": None, "loss": 100 - update}
+        | {"seconds": seconds, "tokens": 100 * seconds, "flops": 1e9 * seconds}
+        for update, seconds, bleu in points
+    ]
+
+
+def model(label: str, bleu: float, speed: float, params: int, *fronts: bool) -> dict:
+    spread = {"bleu_low": bleu - 1, "bleu_high": bleu + 2}
+    on_front = dict(zip(("speed_front", "size_front"), fronts, strict=True))
+    return {"label": label, "bleu": bleu, SPEED: speed, SIZE: params, **spread, **on_front}
+
+
+def data_of(figure: Figure, panel: int = 0) -> list[list[list[float]]]:
+    return [line.get_xydata().tolist() for line in figure.axes[panel].lines]
+
+
+def test_a_line_is_the_mean_of_its_seeds_in_a_band_from_lowest_to_highest():
+    rows = [
+        *length_rows("a", 1, 10, 20, 30),
+        *length_rows("b", 1, 1, None, 3),
+        *length_rows("a", 2, 20, 40, 30),
+    ]
+    figure = length_plot(rows)
+    bleu, chrf = figure.axes
+    assert data_of(figure) == [[[0, 15], [1, 30], [2, 30]], [[0, 1], [2, 3]]]  # without what is not known
+    (band,) = bleu.collections  # "b" has one seed, and chrF does not differ
+    corners = {tuple(corner) for corner in band.get_paths()[0].vertices.tolist()}
+    assert corners == {(0, 10), (0, 20), (1, 20), (1, 40), (2, 30)}
+    assert len(chrf.collections) == 0
+    assert [axes.get_ylabel() for axes in figure.axes] == ["BLEU", "chrF"]
+    labels = [label.get_text() for label in chrf.get_xticklabels()]
+    assert labels == ["1–5\n(1,000)", "6–10\n(2,000)", "11–40\n(3,000)"]
+    distances = distance_plot(length_rows("a", 1, 3, 2, 1, column="distance_words"))
+    assert data_of(distances) == [[[0, 3], [1, 2], [2, 1]]]
+    words = [
+        {"label": "a", "training_count": name, "ref_words": 5, "recall_percent": rate, "precision_percent": 9}
+        for name, rate in (("0", 10), ("1–4", 20))
+    ]
+    recall_and_precision = word_plot(words)
+    assert data_of(recall_and_precision) == [[[0, 10], [1, 20]]]
+    assert data_of(recall_and_precision, 1) == [[[0, 9], [1, 9]]]
+
+
+def test_progress_is_the_mean_of_cost_and_figure_at_updates_of_all_seeds():
+    rows = valid_rows("a", 1, (10, 4.0, 20.0), (20, 8.0, 30.0), (30, 12.0, 90.0))
+    rows += valid_rows("a", 2, (10, 6.0, 10.0), (20, 12.0, 32.0))  # stopped early
+    rows += valid_rows("b", 1, (10, 1.0, 5.0))
+    assert data_of(progress_plot(rows, "seconds")) == [[[5, 15], [10, 31]], [[1, 5]]]
+    assert data_of(progress_plot(rows, "flops"))[0] == [[5e9, 15], [1e10, 31]]
+    curves = learning_plot(rows)
+    assert data_of(curves) == [[[10, 90], [20, 80]], [[10, 90]]]
+    assert data_of(curves, 1) == [[[10, 15], [20, 31]], [[10, 5]]]
+    assert data_of(learning_plot(rows, "seconds"), 1) == data_of(progress_plot(rows, "seconds"))
+    modelling = valid_rows("lm", 1, (10, 4.0, None))
+    assert len(learning_plot(modelling).axes) == 1  # language models have no BLEU
+    with pytest.raises(ValueError, match="language models translate nothing"):
+        progress_plot(modelling, "seconds")
+    with pytest.raises(ValueError, match="a: joules were not recorded in training; choose another axis"):
+        progress_plot(rows, "joules")
+    assert (tuple(SPENT), tuple(FRONTS)) == (COSTS, (SPEED, SIZE))
+
+
+MODELS = [
+    model("slow", 40, 10, 9_000_000, True, True),
+    model("tiny", 30, 20, 1_000_000, True, True),
+    model("bad", 20, 15, 2_000_000, False, False),
+]
+
+
+def test_a_front_has_steps_that_some_model_reaches():
+    """Whoever needs 15 sentences/s gets the 30 BLEU of "tiny", and so does who can afford 5 M parameters."""
+    figure = pareto_plot(MODELS, SPEED)
+    assert data_of(figure) == [[[10, 40]], [[20, 30]], [[15, 20]], [[10, 40], [20, 30]]]
+    assert figure.axes[0].lines[-1].get_drawstyle() == "steps-pre"
+    front = pareto_plot(MODELS, SIZE).axes[0].lines[-1]
+    assert front.get_xydata().tolist() == [[1_000_000, 30], [9_000_000, 40]]
+    assert front.get_drawstyle() == "steps-post"
+    points = figure.axes[0].lines[:3]
+    edges = [mpl.colors.to_hex(line.get_color()) for line in points]
+    assert [mpl.colors.to_hex(line.get_markerfacecolor()) for line in points] == [*edges[:2], "#ffffff"]
+    spans = [span.tolist() for lines in figure.axes[0].collections for span in lines.get_segments()]
+    assert spans == [[[10, 39], [10, 42]], [[20, 29], [20, 32]], [[15, 19], [15, 22]]]
+    ends = {f"{SPEED}_low": 8.0, f"{SPEED}_high": 11.0}
+    (axes,) = pareto_plot([MODELS[0] | ends], SPEED).axes
+    assert axes.collections[1].get_segments()[0].tolist() == [[8, 40], [11, 40]]
+
+
+def test_a_wide_range_has_a_logarithmic_axis():
+    near = [model("a", 1, 10, 5_000_000, True, True), model("b", 2, 11, 6_000_000, True, True)]
+    assert pareto_plot(near, SIZE).axes[0].get_xscale() == "linear"
+    figure = pareto_plot([*near, model("c", 3, 1, 60_000_000, True, True)], SIZE)
+    assert figure.axes[0].get_xscale() == "log"
+    figure.draw_without_rendering()
+    tick_labels = [label.get_text() for label in figure.axes[0].get_xticklabels()]
+    assert {"5M", "10M", "20M", "50M"} <= set(tick_labels)
+
+
+def test_the_tuning_curve_has_both_estimators():
+    trials = [
+        compare.experiment.tune.TrialResult(
+            label="a",
+            trial=number,
+            settings={},
+            status="done",
+            bleu=bleu,
+            loss=1.0,
+            best_update=1,
+            updates=5,
+            seconds=1.0,
+            code_version="test",
+        )
+        for number, bleu in enumerate((3.0, 33.0, 30.0), start=1)
+    ]
+    figure = tuning_plot(tuning_curve(trials).rows)
+    assert [point[0] for point in data_of(figure)[0]] == [1, 2, 3]
+    assert (data_of(figure)[0][-1][1], data_of(figure, 1)[0][0][1]) == (pytest.approx(33), pytest.approx(22))
+
+
+def test_twenty_models_are_distinguishable_and_all_are_named(tmp_path: Path):
+    labels = ["_hidden", "$x$", *(f"model-{number}" for number in range(18))]
+    rows = [row for label in labels for seed in (1, 2) for row in length_rows(label, seed, 9, seed, seed)]
+    figure = length_plot(rows)
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == labels
+    assert not any(text.get_parse_math() for text in legend.get_texts())
+    looks = [(line.get_color(), line.get_marker()) for line in legend.get_lines()]
+    assert looks == [(line.get_color(), line.get_marker()) for line in figure.axes[1].lines]
+    assert len(set(looks)) == 20
+    assert len({marker for _, marker in looks[:8]}) == 8  # distinguishable without colours too
+    png, _ = save_figure(figure, tmp_path / "lengths")
+    with Image.open(png) as image:
+        assert image.height > 600  # four legend rows are below the panels, which keep their size
+    few = length_plot(rows[:6])
+    few.draw_without_rendering()
+    panels = [each.axes[0].get_window_extent().height for each in (figure, few)]
+    assert panels[0] == pytest.approx(panels[1], rel=0.1)
+
+
+def test_no_rows_is_an_error():
+    draws = (length_plot, distance_plot, word_plot, learning_plot)
+    for draw in (*draws, lambda rows: progress_plot(rows, "seconds"), lambda rows: pareto_plot(rows, SIZE)):
+        with pytest.raises(ValueError, match="nothing to plot: the table has no rows"):
+            draw([])
+
+
+def test_files_are_valid_the_same_twice_and_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    before = dict(mpl.rcParams)
+    rows = length_rows("日本 $a$ <&>", 1, 1, 2, 3)
+    for name in ("one", "two"):
+        save_figure(length_plot(rows), tmp_path / name / "map.v1", ("png", "svg", "pdf"))
+    files = sorted(path.name for path in (tmp_path / "one").iterdir())
+    assert files == ["map.v1.pdf", "map.v1.png", "map.v1.svg"]
+    for name in files:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    assert "日本 $a$ <&>" in "".join(ET.parse(tmp_path / "one" / "map.v1.svg").getroot().itertext())
+    assert dict(mpl.rcParams) == before
+
+    def fail(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "replace", fail)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(OSError, match="disk full"):
+        save_figure(length_plot(rows), tmp_path / "empty" / "curves")
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
+# Figures of an experiment by name.
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FIGURES if kind != "quality-joules"])
+def test_each_figure_is_drawn_alone(kind: str, made: Path, copied: Path):
+    folder = copied if kind == "tuning" else made
+    if kind == "tuning":
+        shutil.copy(ROOT / "results" / "demo" / "trials.jsonl", folder)
+    png, svg = draw_figure(folder, kind, out=copied / "plots")
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert b"<svg" in svg.read_bytes()
+
+
+def test_curves_of_the_command_have_a_line_per_run(made: Path, tmp_path: Path):
+    written = draw_plots(made, out=tmp_path)
+    names = ["learning-curves", "learning-curves-seconds"]
+    assert [path.name for path in written] == [f"{name}.{end}" for name in names for end in ("png", "svg")]
+    text = (tmp_path / "learning-curves.svg").read_text()
+    assert all(f"{label}-seed{seed}" in text for label in ("lstm", "rnn", "transformer") for seed in (1, 2))
+
+
+def test_figures_that_cannot_be_drawn(finished: Path, refusal: Refusal, capsys: pytest.CaptureFixture[str]):
+    assert "joules were not recorded in training" in refusal("plot", finished, "quality-joules")
+    assert "trials.jsonl: no trials of a search" in refusal("plot", finished, "tuning")
+    assert refusal("plot", finished, "lenght") == "no figure 'lenght'; did you mean 'length'?"
+    said = refusal("plot", finished, "length", "--format", "gif")
+    assert "no format 'gif': choose from png, svg, pdf" in said
+    assert main(["plot", str(finished), "list"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [*FIGURES, ATTENTION]
+
+
+# Attention of one sentence.
+
+SENTENCE = "small unheard cat"
+
+
+def plot(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> list[Path]:
+    """The files that the command names."""
+    assert main(["plot", *map(str, arguments), "-q"]) == 0
+    return [Path(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def words_of(svg: Path, words: Sequence[str]) -> bool:
+    return all(f">{word}<" in svg.read_text() for word in words)
+
+
+def test_a_sentence_has_figures_of_its_own_with_the_users_words(
+    copy: Path, capsys: pytest.CaptureFixture[str]
+):
+    files = plot(capsys, copy, "--sentence", SENTENCE)
+    assert [path.name.rsplit("-", 1)[0] for path in files] == [
+        *["attention-luong-small-unheard-cat"] * 2,
+        *["attention-transformer-small-unheard-cat"] * 2,
+    ]
+    assert words_of(files[1], ["luong", SENTENCE, "small", "unheard", "source", "translation"])
+    assert "unk" not in files[1].read_text().split("translation")[0]  # not among the words of the source
+    assert words_of(files[3], [f"cross.0 {head}" for head in ("head 0", "head 1", "mean")])
+    other = plot(capsys, copy, "attention", "--sentence", f"{SENTENCE} .", "--model", "luong")
+    assert len(other) == 2
+    assert not set(other) & set(files)  # nothing is replaced
+
+
+def test_one_file_in_the_format_of_its_ending_or_a_test_line_of_a_run(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    for name, start in (
+        ("a.pdf", b"%PDF"),
+        ("b.png", b"\x89PNG"),
+        ("c.svg", b"<?xml"),
+        ("d.html", b"<!DOCTYPE"),
+    ):
+        out = tmp_path / "new" / name
+        run = finished / "luong-seed1"
+        assert plot(capsys, run, "attention", "--sentence", SENTENCE, "--out", out) == [out]
+        assert out.read_bytes().startswith(start)
+    assert len(list((tmp_path / "new").iterdir())) == 4
+    page = tmp_path / "all.html"
+    assert plot(capsys, finished, "--sentence", SENTENCE, "--out", page) == [page]
+    assert all(f"<h2>{label}</h2>" in page.read_text() for label in ("luong", "transformer"))
+    line = (finished / "test.src").read_text().splitlines()[1]
+    arguments = ("--line", "2", "--model", "luong-seed1", "--format", "svg,html", "--out", tmp_path)
+    page, svg = plot(capsys, finished / "luong-seed1", *arguments)
+    assert (page.name, svg.name) == ("attention-luong-seed1-line2.html", "attention-luong-seed1-line2.svg")
+    assert words_of(svg, [*line.split(), "luong-seed1"])
+
+
+def test_a_model_without_attention_is_left_out_unless_it_is_the_only_one(copy: Path, monkeypatch, tmp_path):
+    attend = compare.Translator.attend
+
+    def without(self: compare.Translator, line: str):
+        found = attend(self, line)
+        return found if self.label == "luong" else replace(found, weights={})
+
+    monkeypatch.setattr(compare.Translator, "attend", without)
+    assert len(draw_attention(copy, SENTENCE, formats=["svg"], out=tmp_path)) == 1
+    with pytest.raises(ValueError, match="transformer has no attention to the source"):
+        draw_attention(copy, SENTENCE, model="transformer", out=tmp_path)
+
+
+def test_nothing_is_ignored(finished: Path, refusal: Refusal, tmp_path: Path):
+    sentence = ("--sentence", SENTENCE)
+    cases = {
+        ("--sentence", " "): "the sentence must be one line that is not empty, found ' '",
+        ("--sentence", "a\nb"): r"the sentence must be one line that is not empty, found 'a\nb'",
+        ("--format", "pdf"): "--format has no effect on all figures together: name one; leave it out",
+        ("length", *sentence): "--sentence has no effect on the figure length; leave it out",
+        ("length", "--line", "2"): "--line has no effect on the figure length; leave it out",
+        ("list", "--out", "x"): "--out has no effect on the list of figures; leave it out",
+        (*sentence, "--line", "2"): "--sentence and --line both say what to draw: leave one of them out",
+        (
+            *sentence,
+            "--set",
+            "data.root=x",
+        ): "--set has no effect on the attention of a sentence; leave it out",
+        ("attention", "--line", "0"): f"line 0 is not in the test set of {finished}, which has 8 lines",
+        (*sentence, "--model", "luon"): "no finished model is labelled 'luon'; did you mean 'luong'?",
+        (*sentence, "--out", "x.jpg"): "no format 'jpg': choose from png, svg, pdf, html",
+        (*sentence, "--out", "x.png"): "x.png can show one model, but there are 2: choose one of luong, "
+        "transformer with --model, or a file that ends in .html, which shows all",
+        (*sentence, "--out", "x.pdf", "--format", "png"): "--out x.pdf says the format already: leave out "
+        "--format",
+        ("atention",): "no figure 'atention'; did you mean 'attention'?",
+    }
+    for arguments, message in cases.items():
+        assert refusal("plot", finished, *arguments) == message
+    run = Path(shutil.copytree(finished / "luong-seed1", tmp_path / "exp" / "luong-seed1"))
+    shutil.rmtree(run / "checkpoints")  # as in a published folder
+    assert "has no weights" in refusal("plot", run, *sentence, "--out", tmp_path)
+    save_result(run, replace(read_result(run), status="failed"))
+    with pytest.raises(ValueError, match="holds no finished run"):
+        draw_attention(run, SENTENCE)
