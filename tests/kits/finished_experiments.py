@@ -41,6 +41,7 @@ def make_finished(
     max_tokens: int = 100,
     max_ratio: float = 2.0,
     results: Mapping[tuple[str, int], Mapping[str, Any]] | None = None,
+    failed: Sequence[tuple[str, int]] = (),
 ) -> FinishedExperiment:
     """Return a finished experiment whose run folders hold vocabularies and configs only.
 
@@ -54,6 +55,7 @@ def make_finished(
         max_tokens: limit of the training pairs.
         max_ratio: limit of the output length, relative to the source.
         results: further fields of the results of some runs.
+        failed: label and seed of runs that failed.
     """
     corpus = Corpus(
         name="made", src_lang="en", tgt_lang="de", splits={"train": train, "valid": train, **tests}
@@ -70,7 +72,8 @@ def make_finished(
         result = Result(label=label, preset="lstm", seed=seed, status="done", **figures)
         texts = {test: tuple(lines) for test, lines in translations.items()}
         runs.append(FinishedRun(result=result, folder=run_folder, run=run, outputs=texts))
-    results_of_all = tuple(run.result for run in runs)
+    lost = (Result(label=label, preset="lstm", seed=seed, status="failed") for label, seed in failed)
+    results_of_all = (*(run.result for run in runs), *lost)
     return FinishedExperiment(folder=folder, corpus=corpus, runs=tuple(runs), results=results_of_all)
 
 
