@@ -1,15 +1,17 @@
-"""Training cost of quality, Pareto fronts, and means over seeds."""
+"""Training cost of quality, Pareto fronts, means over seeds, and random search."""
 
-from itertools import pairwise
+from itertools import combinations, product
 from pathlib import Path
+from statistics import fmean
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compare.analysis.efficiency import COSTS, pareto, pareto_front, progress, time_to_quality
 from compare.analysis.finished_experiment import Spread, load_finished
 from compare.analysis.tables import Table, mean_over_seeds
+from compare.analysis.tuning import expected_best, expected_best_with_replacement, tuning_curve
+from compare.experiment.tune import TrialResult
 from compare.training.metrics_log import read_metrics
 from tests.kits.finished_experiments import make_finished, pairs, write_metrics
 
@@ -114,22 +116,6 @@ def test_a_pareto_front_by_hand():
     assert pareto_front([]) == []
 
 
-@settings(deadline=None)
-@given(POINTS, st.randoms())
-def test_a_pareto_front_has_the_points_that_none_dominates(points: list[tuple[int, int]], random):
-    front = pareto_front(points)
-    optimal = [point for point, is_optimal in zip(points, front, strict=True) if is_optimal]
-    ordered = sorted(set(optimal))
-    # Along the front one coordinate rises and the other falls; every other point is dominated.
-    assert all(one[1] > other[1] for one, other in pairwise(ordered))
-    for point, is_optimal in zip(points, front, strict=True):
-        dominated = any(x >= point[0] and y >= point[1] and (x, y) != point for x, y in optimal)
-        assert is_optimal is not dominated
-    assert pareto_front([(x**3, 2 * y + 1) for x, y in points]) == front  # only the order counts
-    order = random.sample(range(len(points)), k=len(points))
-    assert pareto_front([points[i] for i in order]) == [front[i] for i in order]
-
-
 def test_models_on_the_fronts_of_speed_and_size(tmp_path: Path):
     figures = {
         ("slow", 1): (30.0, 10.0, 900),
@@ -168,25 +154,6 @@ def test_a_front_takes_overlapping_speeds_for_equal():
     assert pareto_front([(12, 20.0), (8, 30.0)], [spreads[0], spreads[2]]) == [True, True]
 
 
-def test_a_speed_within_the_spread_puts_no_model_on_the_front(tmp_path: Path):
-    figures = {"good": (30.0, 95.0, 90.0, 101.0), "bad": (10.0, 100.0, 96.0, 105.0)}
-    names = ["bleu", *(f"beam_sentences_per_s{end}" for end in ("", "_low", "_high"))]
-    finished = make_finished(
-        tmp_path,
-        train=LINES,
-        tests={"test": LINES},
-        outputs={(label, 1): {"test": ["x"]} for label in figures},
-        results={
-            (label, 1): {**dict(zip(names, values, strict=True)), "params": 9}
-            for label, values in figures.items()
-        },
-    )
-    assert [(row["label"], row["speed_front"]) for row in pareto(finished).rows] == [
-        ("good", True),
-        ("bad", False),
-    ]
-
-
 def test_means_over_seeds_by_hand():
     rows = [
         {"label": "a", "seed": 1, "words": "1–5", "sentences": 7, "bleu": 10.0, "rate": None, "joules": 1.0},
@@ -210,3 +177,60 @@ def test_means_over_seeds_by_hand():
         {"label": "a", "words": "6–9", "sentences": 2, "bleu": 4.0, "rate": 1.0, "joules": 1.0, "seeds": 1},
     ]
     assert isinstance(table.rows[0]["sentences"], int)
+
+
+SCORES = [3.0, 11.5, 0.0, 7.25, 7.25, 20.0]
+
+
+@pytest.mark.parametrize("draws", range(1, 7))
+def test_the_estimators_are_means_over_all_draws(draws: int):
+    """Without replacement: over all subsets; with: over all sequences."""
+    subsets = fmean(max(subset) for subset in combinations(SCORES, draws))
+    sequences = fmean(max(sequence) for sequence in product(SCORES, repeat=draws))
+    assert expected_best(SCORES, draws) == pytest.approx(subsets, rel=1e-12)
+    assert expected_best_with_replacement(SCORES, draws) == pytest.approx(sequences, rel=1e-12)
+
+
+def test_the_ends_of_the_curve():
+    assert (
+        expected_best(SCORES, 1) == expected_best_with_replacement(SCORES, 1) == pytest.approx(fmean(SCORES))
+    )
+    assert expected_best(SCORES, 6) == pytest.approx(20)
+    assert expected_best_with_replacement(SCORES, 6) < 20  # its bias
+    assert expected_best([5.0] * 2000, 1000) == pytest.approx(5)  # binomials beyond a float
+
+
+@pytest.mark.parametrize("draws", [0, 7])
+def test_more_draws_than_trials(draws: int):
+    for estimator in (expected_best, expected_best_with_replacement):
+        with pytest.raises(ValueError, match="from 1 to the 6 trials"):
+            estimator(SCORES, draws)
+
+
+def test_a_failed_trial_counts_as_nothing():
+    trials = [
+        TrialResult(
+            label=label,
+            trial=number,
+            settings={},
+            status="done" if bleu is not None else "diverged",
+            bleu=bleu,
+            loss=bleu,
+            best_update=None if bleu is None else 1,
+            updates=5,
+            seconds=2.0 * number,
+            code_version="test",
+            reason=None if bleu is not None else "why",
+        )
+        for label, scores in {"a": [4.0, None], "b": [6.0, 8.0]}.items()
+        for number, bleu in enumerate(scores, start=1)
+    ]
+    rows = tuning_curve(trials).rows
+    assert [(row["label"], row["trials"], row["expected_bleu"]) for row in rows] == [
+        ("a", 1, 2.0),
+        ("a", 2, 4.0),
+        ("b", 1, 7.0),
+        ("b", 2, 8.0),
+    ]
+    assert [row["expected_bleu_with_replacement"] for row in rows] == [2.0, 3.0, 7.0, 7.5]
+    assert [row["expected_seconds"] for row in rows] == [3.0, 6.0, 3.0, 6.0]

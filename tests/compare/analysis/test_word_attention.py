@@ -1,4 +1,4 @@
-"""Merging pieces to words, for every kind of vocabulary and any text, and attention entropy."""
+"""Attention between words: pieces joined to words, links from weights, entropy."""
 
 import math
 
@@ -8,7 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from compare.analysis.word_attention import entropy, merge_pieces, shared_bytes, sum_entropy
+from compare.analysis.gold_alignments import AlignmentCounts, count_links
+from compare.analysis.word_attention import (
+    above_threshold,
+    arg_max,
+    diagonal,
+    entropy,
+    merge_pieces,
+    mutual_arg_max,
+    shared_bytes,
+    shift_links,
+    sum_entropy,
+)
 from data.corpus import embedded_corpus
 from data.subwords import ESCAPED, SPACE
 from data.vocabulary import KINDS, Vocabulary, build_vocabulary, split_words
@@ -89,22 +100,6 @@ def test_shared_bytes_equal_those_of_a_loop(vocabularies: dict[str, Vocabulary],
     assert np.array_equal(shared, expected)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@settings(deadline=None)
-@given(
-    sentence=st.lists(st.sampled_from(["men", "The", "theatre", "?", ".", "Really"]), min_size=1, max_size=6)
-)
-def test_the_pieces_of_a_word_decode_to_it(
-    vocabularies: dict[str, Vocabulary], kind: str, sentence: list[str]
-):
-    text = " ".join(sentence)
-    ids = vocabularies[kind].encode(text)
-    shared = shared_bytes(vocabularies[kind], text, ids, sentence)
-    for number, word in enumerate(sentence):
-        word_ids = [index for index, count in zip(ids, shared[:, number], strict=True) if count]
-        assert vocabularies[kind].decode(word_ids).strip() == word
-
-
 def test_words_of_another_tokeniser_are_accepted(vocabularies: dict[str, Vocabulary]):
     """Published gold links have their own tokenisation, with words such as "'s" and "o.k."."""
     text = "it 's o.k. !"
@@ -140,22 +135,6 @@ def test_the_weight_of_a_source_piece_of_two_words_is_divided():
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@settings(deadline=None)
-@given(text=TEXTS.filter(split_words), data=st.data())
-def test_merging_preserves_the_total_weight_of_words(
-    vocabularies: dict[str, Vocabulary], kind: str, text: str, data: st.DataObject
-):
-    """Only the weight of pieces that contain no word is lost."""
-    shared = shared_bytes(vocabularies[kind], text, vocabularies[kind].encode(text), split_words(text))
-    weights = data.draw(arrays(np.float64, (3, len(shared)), elements=st.floats(0, 1)))
-    merged = merge_pieces(weights, np.eye(3, dtype=np.int64), shared)
-    assert merged.shape == (3, len(split_words(text)))
-    np.testing.assert_allclose(merged.sum(axis=1), weights[:, shared.any(axis=1)].sum(axis=1), atol=1e-12)
-    if kind == "words":
-        np.testing.assert_allclose(merged, weights, atol=1e-15)
-
-
 def test_entropy_by_hand():
     rows = np.array([[1, 1, 1, 1], [0, 3, 0, 0], [0.5, 0.25, 0.25, 0], [0, 0, 0, 0]])
     entropies = entropy(rows)
@@ -175,11 +154,61 @@ def test_mean_entropy_and_mean_share_of_log_s():
     assert np.isnan(one.means()[1]).all()
 
 
+def test_a_score_without_denominator_is_none():
+    assert AlignmentCounts(0, 0, 0, 0).scores() == {
+        "aer": None,
+        "precision": None,
+        "recall": None,
+        "f1": None,
+    }
+    assert AlignmentCounts(0, 5, 0, 0).scores() == {"aer": 1, "precision": None, "recall": 0, "f1": None}
+    assert AlignmentCounts(2, 5, 0, 0).scores() == {"aer": 1, "precision": 0, "recall": 0, "f1": 0}
+    assert AlignmentCounts(2, 0, 0, 1).scores() == {"aer": 0.5, "precision": 0.5, "recall": None, "f1": None}
+
+
 @settings(deadline=None)
-@given(arrays(np.float64, (4, 3, 5), elements=st.floats(0.01, 1)))
-def test_a_mean_of_heads_has_at_least_their_mean_entropy(weights: np.ndarray):
-    """Entropy is a concave function, and at most log S."""
-    weights = weights / weights.sum(axis=-1, keepdims=True)
-    of_mean = entropy(weights.mean(axis=0))
-    assert (of_mean >= entropy(weights).mean(axis=0) - 1e-12).all()
-    assert (of_mean <= math.log(5) + 1e-12).all()
+@given(arrays(np.bool_, (3, 2, 4, 3)), arrays(np.bool_, (2, 4, 3)), arrays(np.bool_, (2, 4, 3)))
+def test_scores_equal_the_formulas_over_sets(proposed: np.ndarray, sure: np.ndarray, also: np.ndarray):
+    """Two sentences and three heads at once, compared with the formulas over sets of links."""
+    possible = sure | also
+    counts_of_heads = sum(count_links(proposed[:, n], sure[n], possible[n]) for n in range(2))
+    s, p = ({tuple(link) for link in np.argwhere(part)} for part in (sure, possible))
+    for head in range(3):
+        a = {tuple(link) for link in np.argwhere(proposed[head])}
+        counts = AlignmentCounts(*counts_of_heads[head].tolist())
+        assert counts == (len(a), len(s), len(a & s), len(a & p))
+        if a or s:
+            assert counts.aer == pytest.approx(1 - (len(a & s) + len(a & p)) / (len(a) + len(s)))
+        if a and s and not (also & ~sure).any():
+            assert counts.f1 == pytest.approx(1 - counts.aer)
+
+
+def test_links_by_hand():
+    weights = np.array([[0.6, 0.3, 0.1], [0.5, 0.2, 0.2], [0.0, 0.3, 0.3], [0.0, 0.0, 0.0]])
+    assert np.argwhere(arg_max(weights)).tolist() == [[0, 0], [1, 0], [2, 1]]
+    # Source 1 has two equal maxima, of which target 0 is the first.
+    assert np.argwhere(mutual_arg_max(weights)).tolist() == [[0, 0]]
+    assert np.argwhere(above_threshold(weights, 0.3)).tolist() == [[0, 0], [0, 1], [1, 0], [2, 1], [2, 2]]
+
+
+def test_the_diagonal_by_hand():
+    assert np.array_equal(diagonal(4, 4), np.eye(4, dtype=bool))
+    assert diagonal(2, 4).argmax(axis=1).tolist() == [1, 3]  # middles of the target words: 1/4 and 3/4 of 4
+    assert diagonal(4, 2).argmax(axis=1).tolist() == [0, 0, 1, 1]
+    assert diagonal(3, 1).sum(axis=1).tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("by", "expected"),
+    [
+        (0, [[1, 0, 1], [0, 1, 0]]),
+        (1, [[0, 1, 0], [0, 0, 1]]),
+        (-1, [[0, 1, 0], [1, 0, 0]]),
+        (3, [[0] * 3] * 2),
+    ],
+)
+def test_shifted_links_leave_the_sentence_and_do_not_come_back(by: int, expected: list[list[int]]):
+    links = np.array([[1, 0, 1], [0, 1, 0]], dtype=bool)
+    np.testing.assert_array_equal(shift_links(links, by), np.array(expected, dtype=bool))
+    np.testing.assert_array_equal(shift_links(np.stack([links] * 2), by)[1], np.array(expected, dtype=bool))
+    assert links.tolist() == [[True, False, True], [False, True, False]]

@@ -1,0 +1,374 @@
+"""Quality by length, rare words, copies and numbers, faults."""
+
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import sacrebleu
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from compare.analysis.finished_experiment import load_finished
+from compare.analysis.quality import (
+    Matches,
+    behaviour,
+    by_distance,
+    by_length,
+    copied_words,
+    copies_and_numbers,
+    count_matches,
+    extract_words,
+    find_numbers,
+    make_buckets,
+    rare_words,
+    repetition_penalty,
+    spelled_numbers,
+    token_counts,
+    word_counts,
+)
+from compare.results.trained_model import load_model
+from data.corpus import Pairs, embedded_corpus
+from data.grammar.phrases import number_words
+from data.vocabulary import UNK, build_vocabulary, load_pair
+from tests.kits.finished_experiments import make_finished, pairs
+
+NAMES = ("a", "bb", "ccc", "dddd", "eeeee")
+
+
+def sentence(length: int, number: int = 0) -> str:
+    """Return a line of ``length`` words; ``number`` makes lines of equal length differ."""
+    return " ".join(NAMES[(i + number) % len(NAMES)] for i in range(length)) + "."
+
+
+def line_pairs(*lengths: int) -> Pairs:
+    lines = [sentence(length, number) for number, length in enumerate(lengths)]
+    return pairs(*((line, line.upper()) for line in lines))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("At 10:30, you left.", ["At", "10:30", "you", "left"]),
+        ("1,000 x 3.5 = 3rd; 1/2!", ["1,000", "x", "3.5", "3rd", "1/2"]),
+        ("Don't re-use A320s – “ever”…", ["Don't", "re-use", "A320s", "ever"]),
+        ("In 1999. Then, 5.", ["In", "1999", "Then", "5"]),
+        ("?! ...", []),
+        ("", []),
+    ],
+)
+def test_words_exclude_punctuation_and_keep_numbers_whole(text: str, expected: list[str]):
+    assert extract_words(text) == expected
+
+
+def test_word_counts_of_the_embedded_corpus():
+    corpus = embedded_corpus(train=50)
+    short, long = (word_counts(corpus.splits[test].src) for test in ("test", "test_long"))
+    assert (min(short), max(short), min(long), max(long)) == (4, 25, 26, 40)
+
+
+def test_buckets_by_hand():
+    # 3 sentences of each length from 1 to 12. For buckets of 6, steps of 1 cut after every second length, and
+    # so do steps of 2; steps of 5 cut after 5 (15 inside, 21 left) and after 10 (15 inside, 6 left). For
+    # buckets of 7, steps of 1 cut after every third (9 inside), steps of 2 after every fourth (12 inside).
+    lengths = [length for length in range(1, 13) for _ in range(3)]
+    assert list(map(str, make_buckets(lengths, most=6, least=6))) == [
+        "1–2",
+        "3–4",
+        "5–6",
+        "7–8",
+        "9–10",
+        "11–12",
+    ]
+    assert list(map(str, make_buckets(lengths, most=5, least=6))) == ["1–5", "6–10", "11–12"]
+    assert list(map(str, make_buckets(lengths, most=4, least=7))) == ["1–3", "4–6", "7–9", "10–12"]
+    assert list(map(str, make_buckets(lengths, most=3, least=7))) == ["1–4", "5–8", "9–12"]
+    assert list(map(str, make_buckets(lengths, most=2, least=7))) == ["1–5", "6–12"]
+    assert list(map(str, make_buckets(lengths, most=1, least=6))) == ["1–12"]
+    assert list(map(str, make_buckets([7, 7, 7], most=9, least=2))) == ["7"]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.integers(0, 300), min_size=1, max_size=200),
+    st.integers(1, 12),
+    st.integers(1, 60),
+)
+@example(lengths=[0, 0, 1], most=1, least=1)  # 0 is a multiple of every step
+def test_buckets_partition_the_lengths_and_have_a_minimum_size(lengths: list[int], most: int, least: int):
+    buckets = make_buckets(lengths, most=most, least=least)
+    assert 1 <= len(buckets) <= most
+    assert (buckets[0].low, buckets[-1].high) == (min(lengths), max(lengths))
+    assert all(one.high + 1 == two.low for one, two in pairwise(buckets))
+    sizes = [sum(bucket.low <= length <= bucket.high for length in lengths) for bucket in buckets]
+    assert sum(sizes) == len(lengths)
+    assert min(sizes) >= least or len(buckets) == 1
+    ends = [bucket.high for bucket in buckets[:-1]]
+    assert any(
+        all(end % (digit * 10**power) == 0 for end in ends) for power in range(4) for digit in (1, 2, 5)
+    )
+
+
+def test_each_bucket_is_scored_as_a_corpus_over_all_test_sets(tmp_path: Path):
+    short, long = line_pairs(*range(3, 9), *[4] * 100), line_pairs(*[9] * 60, *[11] * 60)
+    outputs = {
+        test: [line.lower() if number % 3 else line for number, line in enumerate(lines.tgt)]
+        for test, lines in (("test", short), ("test_long", long))
+    }
+    perfect = {"test": short.tgt, "test_long": long.tgt}
+    finished = make_finished(
+        tmp_path,
+        train=short,
+        tests={"test": short, "test_long": long},
+        outputs={("a", 1): outputs, ("b", 2): perfect},
+    )
+    table = by_length(finished)
+    src, tgt = [*short.src, *long.src], [*short.tgt, *long.tgt]
+    hypotheses = [*outputs["test"], *outputs["test_long"]]
+    rows = [row for row in table.rows if row["label"] == "a"]
+    assert [row["source_words"] for row in rows] == ["3–4", "5–9", "10–11"]
+    for row in rows:
+        low, high = map(int, row["source_words"].split("–"))
+        members = [i for i, line in enumerate(src) if low <= len(line.split()) <= high]
+        bucket_outputs, references = [hypotheses[i] for i in members], [tgt[i] for i in members]
+        expected = sacrebleu.corpus_bleu(bucket_outputs, [references])
+        assert row["sentences"] == len(members)
+        assert row["bleu"] == pytest.approx(expected.score, abs=1e-12)
+        assert row["chrf"] == pytest.approx(
+            sacrebleu.corpus_chrf(bucket_outputs, [references]).score, abs=1e-12
+        )
+        assert row["length_ratio"] == expected.sys_len / expected.ref_len
+        assert row["seed"] == 1
+    best = [row for row in table.rows if (row["label"], row["seed"]) == ("b", 2)]
+    assert [(row["bleu"], row["chrf"], row["length_ratio"]) for row in best] == [(100, 100, 1)] * 3
+    assert "test and test_long" in table.caption
+
+
+def test_distance_is_measured_from_the_longest_sentence_used_in_training(tmp_path: Path):
+    # max_tokens = 9 admits 8 words and a full stop; a pair with one longer side is not used at all.
+    short, long = sentence(2), sentence(9)
+    seen, unseen = line_pairs(5, 8, 6), pairs((long, long), (short, long), (long, short))
+    train = Pairs(unseen.src + seen.src, unseen.tgt + seen.tgt)
+    test = line_pairs(*[3] * 2, *[5] * 3, *[8] * 4, *[9] * 60, *[13] * 70)
+    finished = make_finished(
+        tmp_path, train=train, tests={"test": test}, outputs={("a", 1): {"test": test.tgt}}, max_tokens=9
+    )
+    table = by_distance(finished)
+    assert [(row["distance_words"], row["sentences"]) for row in table.rows] == [
+        ("below 5", 2),
+        ("5–8 (trained)", 7),
+        ("1 past", 60),
+        ("2–5 past", 70),
+    ]
+    assert "5–8 words" in table.caption
+
+
+LINES = st.lists(st.lists(st.sampled_from("abcAB1"), max_size=8), min_size=1, max_size=5)
+
+
+def test_matches_are_clipped_and_counted_per_line():
+    # Line 1: 2 of 3 "a" match, 1 of 1 "b". Line 2: "c" is in the reference of line 1 only.
+    matches = count_matches([["a", "a", "a", "b"], ["c"]], [["b", "a", "a", "c"], ["a"]])
+    assert matches == Matches(both=3, ref=5, hyp=5)
+    assert matches.percentages() == {"recall_percent": 60, "precision_percent": 60, "f1_percent": 60}
+
+
+def test_percentages_by_hand():
+    rates = Matches(both=1, ref=4, hyp=2).percentages("number_")
+    f1 = 2 * 25 * 50 / (25 + 50)
+    assert rates == {
+        "number_recall_percent": 25,
+        "number_precision_percent": 50,
+        "number_f1_percent": pytest.approx(f1),
+    }
+    assert list(Matches(0, 3, 0).percentages().values()) == [0, None, 0]
+    assert list(Matches(0, 0, 3).percentages().values()) == [None, 0, 0]
+    assert list(Matches(0, 0, 0).percentages().values()) == [None, None, None]
+
+
+def test_words_are_grouped_by_training_count(tmp_path: Path):
+    edges = (0, 1, 4, 5, 19, 20, 99, 100, 999, 1000)
+    train = pairs(*((f"x{n}", f"w{n}") for n in edges for _ in range(n)))
+    reference = " ".join(f"w{n}" for n in edges)
+    outputs = {("a", 1): {"test": ["w1 w5 w5 w99 W100, w999. zzz", ""]}}
+    tests = {"test": pairs(("x", reference), ("x", "w4"))}
+    rows = rare_words(make_finished(tmp_path, train=train, tests=tests, outputs=outputs), "test").rows
+    counts = [
+        (row["training_count"], row["ref_words"], row["hyp_words"], row["recall_percent"]) for row in rows
+    ]
+    assert counts == [
+        ("0", 1, 2, 0),  # in the translation: zzz, and W100, which training has in lower case only
+        ("1–4", 3, 1, pytest.approx(100 / 3)),
+        ("5–19", 2, 2, 50),
+        ("20–99", 2, 1, 50),
+        ("100–999", 2, 1, 50),
+        ("1000+", 1, 0, 0),
+    ]
+    assert [row["precision_percent"] for row in rows] == [0, 100, 50, 100, 100, None]
+
+
+def test_names_have_a_capital_and_no_lower_case_form_in_training():
+    common = {"the", "in", "hand"}
+    source = ["In", "Berlin", "Anna", "met", "Anna", "with", "iPhone", "and", "3rd", "Hand", "Munich"]
+    reference = ["In", "Berlin", "Anna", "Anna", "Anna", "met", "iPhone", "3rd", "Hand", "München"]
+    assert Counter(copied_words(source, reference, common)) == Counter(
+        {"Berlin": 1, "Anna": 2, "iPhone": 1, "3rd": 1}
+    )
+
+
+def test_numbers_have_digits_or_are_spelled_out_in_english_or_german():
+    english, german = spelled_numbers("en"), spelled_numbers("de")
+    line = ["Twenty-one", "or", "thirty", "three", "12", "one", "third", "A320", "two-story", "Zwei"]
+    assert find_numbers(line, english) == ["twenty-one", "thirty", "three", "12", "third", "a320"]
+    assert find_numbers(["Dreiundzwanzig", "am", "sechzehnten", "eins", "1.000"], german) == [
+        "dreiundzwanzig",
+        "sechzehnten",
+        "1.000",
+    ]
+    assert find_numbers(line, spelled_numbers("fr")) == ["12", "a320"]
+    assert all(number_words(n)[1] in german for n in (2, 12, 20, 59))
+    assert "one" not in english | german
+    assert "eins" not in german
+
+
+def test_copies_and_numbers_by_hand(tmp_path: Path):
+    train = pairs(("I saw the dog in Rome", "Ich sah den Hund in Rom"))
+    lines = pairs(
+        ("In Berlin, Anna has 12 dogs.", "In Berlin hat Anna 12 Hunde."),  # to copy: Berlin, Anna, 12
+        ("In Rome 3 of 12 cats.", "In Rom drei von zwölf Katzen."),  # to copy: none; numbers: drei, zwölf
+    )
+    outputs = {
+        ("a", 1): {"test": ["Anna hat Hunde in 13 Berlin", "Zwölf 12 Anna Katzen"]},
+        ("b", 1): {"test": lines.tgt},
+    }
+    finished = make_finished(tmp_path, train=train, tests={"test": lines}, outputs=outputs)
+    first, second = copies_and_numbers(finished, "test").rows
+    assert (first["copies"], first["numbers"]) == (3, 3)  # numbers of the references: 12 | drei, zwölf
+    assert first["copied_percent"] == pytest.approx(200 / 3)
+    assert first["number_recall_percent"] == pytest.approx(100 / 3)  # zwölf
+    assert first["number_precision_percent"] == pytest.approx(100 / 3)  # of 13 | zwölf, 12
+    rates = [value for name, value in second.items() if name.endswith("percent")]
+    assert rates == [100] * 4
+
+
+def test_without_words_to_copy_the_accuracy_is_none(tmp_path: Path):
+    lines = pairs(("a dog", "ein Hund"))
+    finished = make_finished(
+        tmp_path, train=lines, tests={"test": lines}, outputs={("a", 1): {"test": ["ein 7"]}}
+    )
+    (row,) = copies_and_numbers(finished, "test").rows
+    assert (row["copies"], row["copied_percent"], row["number_recall_percent"]) == (0, None, None)
+    assert (row["numbers"], row["number_precision_percent"]) == (0, 0)
+
+
+WORDS = st.lists(st.sampled_from("abc"), max_size=10)
+TEXTS = ["the dog sees, the cat.", "a (small) tree!", "who is that?"]
+
+
+@pytest.mark.parametrize(
+    ("hypothesis", "reference", "penalty"),
+    [
+        ("a b c", "x y z", 0),
+        ("a b x a b", "a b", 1),  # "a b" twice, once in the reference
+        ("a b x a b", "c", 2),
+        ("a b x a b", "a b a b", 0),
+        ("a b a b a b", "a b", 2 + 2),  # "a b" 3 times instead of 1, "b a" 2 instead of 0
+        ("a a", "a", 2),  # once, but a doubled word
+        ("a a", "a a", 0),
+        ("a a a", "a", 2 + 2 * 2),  # "a a" twice: a repeated bigram and a doubled word
+        ("", "a", 0),
+    ],
+)
+def test_repetition_by_hand(hypothesis: str, reference: str, penalty: int):
+    assert repetition_penalty(hypothesis.split(), reference.split()) == penalty
+
+
+def test_an_unknown_word_is_one_token():
+    vocabulary = build_vocabulary("words", TEXTS, size=40)
+    ids = vocabulary.encode("the zebra, the zebra zebra.")
+    assert ids.count(UNK) == 3
+    assert "<unk>" in vocabulary.decode(ids)
+    assert token_counts([vocabulary.decode(ids), ""], vocabulary) == [len(ids), 0] == [7, 0]
+
+
+def test_a_translation_of_at_least_the_limit_is_cut_off(tmp_path: Path):
+    """Sources of 5 and 3 characters and a ratio of 1.5: search stops after 17 and 14 tokens."""
+    lines = pairs(*[("abcde", "abcd")] * 3, *[("abc", "abcd")] * 2)
+    outputs = ["a" * 16, "a" * 17, "a" * 18, "a" * 13, "a" * 14]
+    finished = make_finished(
+        tmp_path,
+        train=lines,
+        tests={"test": lines},
+        outputs={("a", 1): {"test": outputs}},
+        kind="characters",
+        max_ratio=1.5,
+    )
+    (row,) = behaviour(finished).rows
+    assert row["cut_off_percent"] == 60
+
+
+def test_the_limit_is_computed_from_tokens_of_the_source_vocabulary(tmp_path: Path):
+    corpus = embedded_corpus(train=300)
+    line = corpus.splits["train"].src[0]
+    test = pairs((line, "x"))
+    finished = make_finished(
+        tmp_path,
+        train=corpus.splits["train"],
+        tests={"test": test},
+        outputs={("a", 1): {"test": [""]}},
+        kind="bpe",
+        size=400,
+    )
+    src, tgt = load_pair(finished.runs[0].folder)
+    limit = 2 * len(src.encode(line)) + 10
+    assert limit + 5 < 2 * len(tgt.encode(line)) + 10  # the target vocabulary needs more pieces
+    word = corpus.splits["train"].tgt[0].split()[0]
+    texts = [" ".join([word] * times) for times in range(1, 200)]
+    lengths = token_counts(texts, tgt)
+    text = texts[next(i for i, length in enumerate(lengths) if length >= limit)]
+    assert token_counts([text], tgt)[0] < 2 * len(tgt.encode(line)) + 10
+    run = replace(finished.runs[0], outputs={"test": (text,)})
+    (row,) = behaviour(replace(finished, runs=(run,))).rows
+    assert row["cut_off_percent"] == 100
+
+
+def test_faults_of_each_test_set_by_hand(tmp_path: Path):
+    one = pairs(("a b c d", "x y z v"), ("a", "x y z v"))
+    two = pairs(("a b", "x y"), ("c d", "z, v"))
+    results = {("m", 3): {"length_ratio": 0.75, "tests": {"test_b": {"length_ratio": 0.5}}}}
+    finished = make_finished(
+        tmp_path,
+        train=one,
+        tests={"test_a": one, "test_b": two},
+        outputs={("m", 3): {"test_a": ["x x y", "x y z v"], "test_b": ["", "  "]}},
+        results=results,
+    )
+    first, second = behaviour(finished).rows
+    assert first == {
+        "label": "m",
+        "seed": 3,
+        "test": "test_a",
+        "length_ratio": 0.75,
+        "rep_score": 100 * 2 / 8,
+        "repeating_percent": 50,
+        "cut_off_percent": 0,
+        "empty_percent": 0,
+    }
+    assert (second["test"], second["length_ratio"]) == ("test_b", 0.5)
+    assert (second["rep_score"], second["repeating_percent"], second["empty_percent"]) == (0, 0, 100)
+
+
+def test_a_trained_run_has_the_rates_of_its_translations(finished: Path):
+    """With a word vocabulary, the text has as many tokens as the search output."""
+    experiment = load_finished(finished)
+    rows = behaviour(experiment).rows
+    assert [row["label"] for row in rows] == ["luong", "transformer"]
+    model = load_model(experiment.runs[0].folder)
+    sources = experiment.corpus.splits["test"].src
+    output_lengths = [len(hypothesis.tokens) for hypothesis in model.search(sources)]
+    assert token_counts(experiment.runs[0].outputs["test"], model.vocabularies.tgt) == output_lengths
+    limits = [2 * len(ids) + 10 for ids in model.vocabularies.src.encode_all(sources)]
+    cut_off = [length >= limit for length, limit in zip(output_lengths, limits, strict=True)]
+    assert rows[0]["cut_off_percent"] == pytest.approx(100 * sum(cut_off) / len(cut_off))
+    assert rows[0]["empty_percent"] == pytest.approx(100 * output_lengths.count(0) / len(output_lengths))
