@@ -156,13 +156,10 @@ class RegularisationConfig:
     Ghahramani 2016)."""
     word_dropout: float = 0.0
     """Probability to drop all units of the embedding of a token, on both sides (Sennrich et al. 2016)."""
-    embedding_row_dropout: float = 0.0
-    """Probability to drop a row of the embeddings, and so all tokens of one kind from a batch: the embedding
-    dropout of Merity et al. 2018."""
 
     def __post_init__(self) -> None:
         """Reject values that are no probability below 1."""
-        for name in ("recurrent_dropout", "word_dropout", "embedding_row_dropout"):
+        for name in ("recurrent_dropout", "word_dropout"):
             _check_probability(name, getattr(self, name))
 
     @property

@@ -7,8 +7,8 @@ from torch import Tensor
 
 
 def is_traced() -> bool:
-    """Return whether torch.compile or torch.export is tracing the model."""
-    return torch.compiler.is_compiling() or torch.compiler.is_exporting()
+    """Return whether torch.compile is tracing the model."""
+    return torch.compiler.is_compiling()
 
 
 def is_recorded(device: torch.device) -> bool:
@@ -25,7 +25,7 @@ def real_tokens(src: Tensor, src_mask: Tensor | None) -> Tensor:
     """Return the source mask as bool; reject masks that the model would misread.
 
     Values are checked on a CPU, and on CUDA by a device-side assertion, which does not wait for the device.
-    Inside ``torch.compile`` and ``torch.export`` only the shape is checked.
+    Inside ``torch.compile`` only the shape is checked.
 
     Args:
         src: token ids, (B, S).
@@ -125,7 +125,7 @@ def _describe_fault(real: Tensor, src_mask: Tensor) -> str:
 
 
 def has_checkable_values(mask: Tensor) -> bool:
-    """Return whether values can be checked: on CPU and CUDA, outside torch.compile and torch.export."""
+    """Return whether values can be checked: on CPU and CUDA, outside torch.compile."""
     if is_traced():
         return False
     return mask.device.type in ("cpu", "cuda") and type(mask) is Tensor  # a FakeTensor has no values

@@ -36,8 +36,6 @@ def linear_scan(decay: Tensor, added: Tensor) -> Tensor:
     Returns:
         h, (T, N, H).
     """
-    if torch.compiler.is_exporting():
-        return _scan_any_length(decay, added)
     if is_traced():
         return _combine(decay, added)
     result: Tensor = _LinearScan.apply(decay, added)  # type: ignore[no-untyped-call]
@@ -72,18 +70,6 @@ class _LinearScan(torch.autograd.Function):
         factors = torch.cat((decay[:1], decay[1:].flip(0)))
         d = linear_scan(factors, grad.flip(0)).flip(0)
         return torch.cat((torch.zeros_like(d[:1]), d[1:] * h[:-1])), d
-
-
-def _scan_any_length(decay: Tensor, added: Tensor) -> Tensor:
-    """Compute ``linear_scan`` step by step, for any T: torch.export would fix the number of rounds."""
-    from torch._higher_order_ops.scan import scan  # a prototype in torch 2.13, which has no other loop
-
-    def step(h: Tensor, parts: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        h = parts[0] * h + parts[1]
-        return h, h.clone()
-
-    outputs: Tensor = scan(step, torch.zeros_like(added[0]), (decay, added))[1]
-    return outputs
 
 
 Steps = TypeVar("Steps", Tensor, PaddedSteps)

@@ -5,11 +5,9 @@ from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout, linear
+from torch.nn.functional import dropout
 from torch.nn.utils.rnn import PackedSequence
 
-from .cells import gru_step, lstm_step
-from .half_precision import is_half
 from .masks import is_recorded
 
 # Packing of padded sentences for recurrent layers, without waiting for a GPU.
@@ -192,9 +190,9 @@ def _run_layer(
 # Recurrent layers over padded sentences, for programs that are recorded and run again with other
 # sentences.
 #
-# A packed batch has a shape that follows from the lengths of its sentences, so ``torch.export``,
-# ``torch.compile`` and CUDA graphs cannot record it. Here all shapes follow from those of the batch. Each
-# direction reads from the first real token on, and padding comes last; its outputs influence no other.
+# A packed batch has a shape that follows from the lengths of its sentences, so ``torch.compile`` and CUDA
+# graphs cannot record it. Here all shapes follow from those of the batch. Each direction reads from the first
+# real token on, and padding comes last; its outputs influence no other.
 #
 # Shapes: B = N sentences, S = T positions, padding included, E features, L layers, D directions, H hidden
 # size of a layer in one direction.
@@ -312,8 +310,6 @@ def _hold_cells(x: Tensor, weight: Tensor, padding: Tensor) -> tuple[Tensor, Ten
 
 def _run_one_way(rnn: nn.RNNBase, x: Tensor, weights: list[Tensor]) -> tuple[Tensor, ...]:
     """Run one direction of one layer over x (T, N, X); returns h of all steps and c (1, N, H) of the last."""
-    if torch.compiler.is_exporting():
-        return _scan(rnn, x, weights)
     if x.is_cuda:
         outputs, *final = run_on_gpu(rnn, x, weights)
     else:
@@ -325,26 +321,3 @@ def _run_one_way(rnn: nn.RNNBase, x: Tensor, weights: list[Tensor]) -> tuple[Ten
         else:
             outputs, *final = torch.gru(x, zeros, weights, *settings)
     return outputs, *final[1:]
-
-
-def _scan(rnn: nn.RNNBase, x: Tensor, weights: list[Tensor]) -> tuple[Tensor, ...]:
-    """Compute ``_run_one_way`` for any number of steps; torch.export would unroll torch's own layers."""
-    from torch._higher_order_ops.scan import scan  # a prototype in torch 2.13, which has no other loop
-
-    weight_x, weight_h, bias_x, bias_h = weights
-    is_lstm = rnn.mode == "LSTM"
-    offsets = linear(x, weight_x, bias_x + bias_h if is_lstm else bias_x)
-
-    def step(state: tuple[Tensor, ...], offset: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
-        if not is_lstm:
-            h = gru_step(offset, torch.addmm(bias_h, state[0], weight_h.t()), state[0])
-            return (h,), h.clone()
-        h, c = state
-        gates = torch.addmm(offset, h, weight_h.t())
-        h, c = lstm_step(gates.to(c.dtype) if is_half(gates) else gates, c)
-        return (h.to(offset.dtype), c), h.to(offset.dtype, copy=True)
-
-    h = offsets.new_zeros(x.size(1), rnn.hidden_size)
-    c = h.to(torch.promote_types(h.dtype, torch.float32), copy=True)
-    state, outputs = scan(step, (h, c) if is_lstm else (h,), offsets)
-    return outputs, *(part.unsqueeze(0).to(outputs.dtype) for part in state[1:])

@@ -68,8 +68,6 @@ def embed_tokens(
     if not training or settings.is_off:
         return dropout(module(tokens), config.dropout, training)
     embedded: Tensor = module(tokens)
-    if settings.embedding_row_dropout:  # of the rows that are looked up: the whole matrix is large
-        embedded = embedded * draw_mask(module.weight[:, :1], settings.embedding_row_dropout)[tokens]
     if settings.variational and config.dropout:
         embedded = embedded * draw_mask(embedded.narrow(time_dim, 0, 1), config.dropout)
     else:

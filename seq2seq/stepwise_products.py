@@ -34,7 +34,7 @@ def refuse_second_derivatives(*grads: Tensor) -> None:
 def joins_gradients() -> bool:
     """Return whether the gradients of all steps are computed at once: not without gradients, nor in a trace.
 
-    ``torch.compile`` and ``torch.export`` would trace the backward pass before the loop has run.
+    ``torch.compile`` would trace the backward pass before the loop has run.
     """
     return torch.is_grad_enabled() and not is_traced()
 

@@ -262,7 +262,7 @@ def linear_attention(
     assert not dropout
     sizes = queries.size(-2), keys.size(-2), queries.size(-1), values.size(-1)
     depends_on_query = mask is not None and mask.size(-2) != 1
-    if depends_on_query or torch.compiler.is_exporting() or not is_factored(*sizes, causal=causal):
+    if depends_on_query or not is_factored(*sizes, causal=causal):
         return plain_attention(queries, keys, values, mask, causal, dropout, shares)[0]
     if mask is not None:
         keys = keys.masked_fill(~mask.transpose(-2, -1), 0)

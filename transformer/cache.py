@@ -1,15 +1,11 @@
 """Cache of self-attention keys and values, and the state of decoding."""
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
-from torch.utils import _pytree
 
 from .attention import KeysValues
-from .masks import is_traced
 
 # Cache of self-attention keys and values during decoding.
 #
@@ -53,11 +49,6 @@ class KeyValueCache:
         Raises:
             ValueError: the cache is full.
         """
-        if is_traced():  # a trace cannot write to a buffer of a fixed size
-            wide = [pad(part, (0, self._buffer.size(-1) - part.size(-1))) for part in (keys, values)]
-            self._buffer = torch.cat((self._buffer[: self.length], torch.stack(wide).unsqueeze(0)))
-            self.length = self._buffer.size(0)
-            return self._buffer[:, 0, ..., : keys.size(-1)], self._buffer[:, 1, ..., : values.size(-1)]
         if self.length == self._buffer.size(0):
             raise ValueError(f"the state holds {self.length} tokens at most: give init_state more capacity")
         buffer, width = self._buffer, values.size(-1)
@@ -93,34 +84,6 @@ class KeyValueCache:
         torch.index_select(self._buffer[: self.length], 2, rows, out=buffer[: self.length])
         self._buffer, self._spare = buffer, None
         return self
-
-
-def _flatten(cache: KeyValueCache) -> tuple[list[Tensor], None]:
-    if cache._buffer.size(0) == cache.length:
-        return [cache._buffer], None
-    return [cache._buffer[: cache.length].clone()], None  # torch.export fixes the size of a view
-
-
-def _flatten_with_keys(cache: KeyValueCache) -> tuple[list[tuple[Any, Tensor]], None]:
-    return [(_pytree.SequenceKey(0), part) for part in _flatten(cache)[0]], None
-
-
-def _unflatten(stored: Iterable[Any], _: Any) -> KeyValueCache:
-    cache = object.__new__(KeyValueCache)
-    (cache._buffer,), cache._spare = stored, None
-    cache.length = cache._buffer.size(0) if isinstance(cache._buffer, Tensor) else 0  # torch may hold a shape
-    return cache
-
-
-# For torch.export a cache is the tensor of its used part, (length, 2, B, K, D); such programs do not limit
-# the length. Torch has no public function for classes other than dataclasses.
-_pytree.register_pytree_node(
-    KeyValueCache,
-    _flatten,
-    _unflatten,
-    serialized_type_name="transformer.KeyValueCache",
-    flatten_with_keys_fn=_flatten_with_keys,
-)
 
 
 # Values passed between the methods of a model.

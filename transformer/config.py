@@ -11,7 +11,6 @@ Activation = Literal["relu", "gelu", "swiglu"]
 Positions = Literal[
     "sinusoidal", "learned", "network", "concat", "concat-learned", "rotary", "relative", "alibi", "none"
 ]
-Beyond = Literal["error", "clamp"]
 AttentionKind = Literal["scaled", "unscaled", "hard", "linear"]
 Tie = Literal["none", "output", "all"]
 MAX_LAYERS = 1_000
@@ -35,10 +34,7 @@ class PositionOptions:
     position_size: int | None = None
     """Numbers of a concatenated position; default a quarter of ``d_model``, rounded up to an even number."""
     max_positions: int | None = None
-    """Number of learned position vectors; default 512."""
-    beyond_max_positions: Beyond | None = None
-    """Later positions than the learned ones: an error (default), or all share the last vector ("clamp"): as
-    far as this encoding goes, they are then a bag of words."""
+    """Number of learned position vectors; default 512. A later position is an error."""
     max_distance: int | None = None
     """Distance k from which on relative positions are all the same; default 16."""
 
@@ -48,7 +44,6 @@ class PositionOptions:
         for name, has_effect, needs in (
             ("position_size", self.positions.startswith("concat"), '"concat" or "concat-learned"'),
             ("max_positions", is_learned, '"learned" or "concat-learned"'),
-            ("beyond_max_positions", is_learned, '"learned" or "concat-learned"'),
             ("max_distance", self.positions == "relative", '"relative"'),
         ):
             if getattr(self, name) is not None and not has_effect:
@@ -136,7 +131,7 @@ class LayerConfig(PositionOptions, AttentionOptions):
         """Reject invalid sizes, probabilities, names and combinations."""
         for name, choice in _CHOICES.items():
             value, allowed = getattr(self, name), get_args(choice)
-            if value not in allowed and not (value is None and name == "beyond_max_positions"):
+            if value not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
         self._check_sizes()
         for field in fields(self):
@@ -200,7 +195,6 @@ _CHOICES: dict[str, Any] = {
     "norm_kind": NormKind,
     "activation": Activation,
     "positions": Positions,
-    "beyond_max_positions": Beyond,
     "attention_kind": AttentionKind,
     "tie": Tie,
 }
@@ -224,18 +218,6 @@ class TransformerConfig(LayerConfig):
     """Number of encoder layers."""
     decoder_layers: int = 3
     """Number of decoder layers."""
-    share_layers: bool = False
-    """Whether encoder layer n and decoder layer n are one: self-attention, feed-forward sublayer and norms
-    (compare Xia et al. 2019). Attention to the source, which the encoder lacks, remains the decoder's."""
-
-    def __post_init__(self) -> None:
-        """Reject layers that cannot be shared, too."""
-        super().__post_init__()
-        if self.share_layers and self.encoder_layers != self.decoder_layers:
-            raise ValueError(
-                "share_layers needs as many encoder_layers as decoder_layers, got "
-                f"{self.encoder_layers} and {self.decoder_layers}"
-            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -114,8 +114,6 @@ class Transformer(nn.Module):
         src_embedding, tgt_embedding = build_embeddings(config, src_vocabulary, tgt_vocabulary)
         self.encoder = Encoder(config, src_embedding, parts)
         self.decoder = Decoder(config, tgt_embedding, parts=parts)
-        if config.share_layers:
-            share_layers(self.encoder, self.decoder)
         self.output = build_output_layer(config, tgt_embedding)
         self.reset_parameters()
 
@@ -185,17 +183,3 @@ class Transformer(nn.Module):
         """
         hidden, state = self.decoder.step(tokens, state, memory)
         return self.output(hidden), state
-
-
-def share_layers(encoder: Encoder, decoder: Decoder) -> None:
-    """Let decoder layer n use the matrices and norms of encoder layer n, in place.
-
-    Compare Xia et al. 2019. Attention to the source remains the decoder's own. Embeddings are shared by
-    ``tie``.
-    """
-    for source, target in zip(encoder.layers, decoder.layers, strict=True):
-        for name in ("project_in", "project_out", "relative"):
-            setattr(target.attention, name, getattr(source.attention, name))
-        for name in ("feed_forward", "around_attention", "around_feed_forward"):
-            setattr(target, name, getattr(source, name))
-    decoder.norm = encoder.norm

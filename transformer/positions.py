@@ -92,7 +92,6 @@ class PositionalEmbedding(nn.Module):
         learned = config.positions in ("learned", "concat-learned")
         count = config.max_positions or MAX_POSITIONS
         self.places = nn.Embedding(count, size) if learned else None
-        self.clamps = config.beyond_max_positions == "clamp"
         self.network: nn.Sequential | None = None
         if config.positions == "network":
             self.network = nn.Sequential(nn.Linear(size, size), nn.GELU(), nn.Linear(size, size))
@@ -115,7 +114,7 @@ class PositionalEmbedding(nn.Module):
             The input of the first layer, (B, T, D).
 
         Raises:
-            ValueError: a position is beyond the learned ones, and ``beyond_max_positions`` is not "clamp".
+            ValueError: a position is beyond the learned ones.
         """
         if self.word_dropout is not None:
             embedded = embedded * self.word_dropout(embedded.new_ones(*embedded.shape[:-1], 1))
@@ -136,16 +135,14 @@ class PositionalEmbedding(nn.Module):
         return output
 
     def _learned(self, positions: Tensor, end: int | None) -> Tensor:
-        """Return the indices of learned vectors; positions beyond them are an error unless clamped."""
+        """Return the indices of learned vectors; positions beyond them are an error."""
         assert self.places is not None
         count = self.places.num_embeddings
-        if self.clamps:
-            return positions.clamp(max=count - 1)
         # Whoever knows the largest position avoids a look at the values.
         if (end is None or end > count) and has_checkable_values(positions):
             message = (
-                f"a sentence is longer than the {count} learned positions: raise max_positions, lower "
-                'data.max_tokens, or set beyond_max_positions = "clamp"'
+                f"a sentence is longer than the {count} learned positions: raise max_positions or lower "
+                "data.max_tokens"
             )
             require((positions < count).all(), message)
         return positions

@@ -17,7 +17,6 @@ POSITIONS = 1024
 """Longest sentence of a converted model, unless its positions are learned."""
 SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     "positions": ("sinusoidal", "learned"),
-    "beyond_max_positions": (None, "error"),
     "head_size": (None,),
     "value_size": (None,),
     "attention_kind": ("scaled",),

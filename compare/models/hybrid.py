@@ -28,11 +28,9 @@ HalfConfig = Seq2SeqConfig | TransformerConfig
 
 UNUSED: dict[tuple[str, type[HalfConfig]], frozenset[str]] = {
     ("encoder", Seq2SeqConfig): frozenset({"attention", "decoder_start", "feed_summary", "readout"}),
-    ("encoder", TransformerConfig): frozenset(
-        {"decoder_layers", "decoder_mask", "cross_mask", "share_layers"}
-    ),
+    ("encoder", TransformerConfig): frozenset({"decoder_layers", "decoder_mask", "cross_mask"}),
     ("decoder", Seq2SeqConfig): frozenset({"direction", "encoder_size", "encoder_layers", "num_heads"}),
-    ("decoder", TransformerConfig): frozenset({"encoder_layers", "encoder_mask", "share_layers"}),
+    ("decoder", TransformerConfig): frozenset({"encoder_layers", "encoder_mask"}),
 }
 """Settings without effect in the half that is used; ``num_heads`` always means the Transformer's heads."""
 

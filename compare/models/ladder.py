@@ -5,13 +5,12 @@ architectures". Shapes: B sentences, K hypotheses each, S source, T target and L
 heads, D model width. Masks are bool, True = may be attended.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Self, cast, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree
 
 import transformer.flops
 from compare.protocol import keep, select
@@ -82,8 +81,6 @@ class LadderConfig(TransformerConfig):
             raise ValueError("activation_dropout has no effect with feed_forward false")
         if self.activation != "relu" and not self.feed_forward:
             raise ValueError(f'activation "{self.activation}" has no effect with feed_forward false')
-        if recurrent and self.share_layers:
-            raise ValueError('share_layers needs encoder_mixer and decoder_mixer "self-attention"')
         if self.encoder_mixer != "self-attention" and self.d_model % DIRECTIONS:
             raise ValueError(f"d_model must be even, half of it for each direction, got {self.d_model}")
 
@@ -175,31 +172,6 @@ class RecurrentCache:
         """Keep the sentences ``rows`` alone."""
         self.state = keep(self.state, rows)
         return self
-
-
-def _flatten(cache: RecurrentCache) -> tuple[list[Tensor], None]:
-    # torch.export takes a number for a constant, so the length is a size of a tensor without elements.
-    return [*cache.state, cache.state[0].new_empty(cache.length, 0)], None
-
-
-def _flatten_with_keys(cache: RecurrentCache) -> tuple[list[tuple[Any, Tensor]], None]:
-    return [(_pytree.SequenceKey(index), part) for index, part in enumerate(_flatten(cache)[0])], None
-
-
-def _unflatten(stored: Iterable[Any], _: Any) -> RecurrentCache:
-    *state, steps = stored
-    cache = RecurrentCache(tuple(state))
-    cache.length = steps.size(0) if isinstance(steps, Tensor) else 0  # torch may hold a shape
-    return cache
-
-
-_pytree.register_pytree_node(
-    RecurrentCache,
-    _flatten,
-    _unflatten,
-    serialized_type_name="compare.RecurrentCache",
-    flatten_with_keys_fn=_flatten_with_keys,
-)
 
 
 class RecurrentMixer(nn.Module):

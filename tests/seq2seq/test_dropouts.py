@@ -136,17 +136,13 @@ def test_words_and_rows_of_the_embeddings_are_dropped_whole() -> None:
     assert (words == words[..., :1]).all()
     assert 0.3 < float((words == 0).float().mean()) < 0.7
     assert any(len(words[tokens == token].unique()) == 2 for token in range(9))  # some of them are dropped
-    rows = embed(embedding_row_dropout=0.5)
-    assert set(rows.unique().tolist()) == {0.0, 2.0}
-    assert all(len(rows[tokens == token].unique()) == 1 for token in range(9))  # all of them or none
     shared = embed(variational=True, dropout=0.5)
     assert (shared == shared[:, :1]).all()
     assert set(shared.unique().tolist()) == {0.0, 2.0}
-    for settings in ({"word_dropout": 0.5}, {"embedding_row_dropout": 0.5}):
-        assert (embed(training=False, **settings) == 1).all()
+    assert (embed(training=False, word_dropout=0.5) == 1).all()
 
 
-@pytest.mark.parametrize("name", ["recurrent_dropout", "word_dropout", "embedding_row_dropout"])
+@pytest.mark.parametrize("name", ["recurrent_dropout", "word_dropout"])
 @pytest.mark.parametrize("value", [-0.1, 1.0])
 def test_a_dropout_is_a_probability_below_one(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=f"{name} must be at least 0 and below 1, got {value}"):

@@ -45,11 +45,6 @@ _float64 = pytest.fixture(autouse=True)(float64)
         ({"positions": "concat-learned", "position_size": 16}, r"below d_model \(16\), .* got 16"),
         ({"position_size": 4}, 'position_size has no effect with positions "sinusoidal": it needs "concat"'),
         ({"max_positions": 4}, 'max_positions has no effect .* needs "learned" or "concat-learned"'),
-        ({"beyond_max_positions": "clamp"}, "beyond_max_positions has no effect"),
-        (
-            {"positions": "learned", "beyond_max_positions": "wrap"},
-            "beyond_max_positions must be one of error, clamp, got 'wrap'",
-        ),
         ({"positions": "rotary", "max_distance": 4}, 'max_distance has no effect .* needs "relative"'),
         ({"value_size": 0}, "value_size must be at least 1, got 0"),
         ({"activation_dropout": 1.0}, "activation_dropout must be at least 0 and below 1, got 1.0"),
@@ -63,7 +58,6 @@ _float64 = pytest.fixture(autouse=True)(float64)
         ({"cross_mask": "window:-1"}, "cross_mask must be .* got 'window:-1'"),
         ({"cross_mask": "window:" + 30 * "9"}, r"window:W\" with W from 0 to 1000000.* got 'window:999"),
         ({"decoder_mask": "causal"}, 'decoder_mask "causal" has no effect: a decoder is causal'),
-        ({"share_layers": True}, "share_layers needs as many .* got 2 and 3"),
         ({"tie": "both"}, "tie must be one of none, output, all, got 'both'"),
     ],
 )

@@ -133,17 +133,13 @@ def test_a_cache_reorders_within_a_sentence():
 
 
 @pytest.mark.parametrize(("key_size", "value_size"), [(D, D), (D, 3), (3, D)])
-def test_a_cache_gives_back_keys_and_values_of_any_width_traced_or_not(
-    key_size: int, value_size: int, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_cache_gives_back_keys_and_values_of_any_width(key_size: int, value_size: int) -> None:
     given = torch.randn(T, B, 2, key_size), torch.randn(T, B, 2, value_size)
-    for traced in (False, True):
-        monkeypatch.setattr("transformer.cache.is_traced", lambda traced=traced: traced)
-        cache = KeyValueCache(torch.empty(0), (B, 2, D), capacity=T)
-        for keys, values in zip(*given, strict=True):
-            found = cache.append(keys, values)
-        assert all(map(torch.equal, found, given))
-        assert cache.length == T
+    cache = KeyValueCache(torch.empty(0), (B, 2, D), capacity=T)
+    for keys, values in zip(*given, strict=True):
+        found = cache.append(keys, values)
+    assert all(map(torch.equal, found, given))
+    assert cache.length == T
 
 
 @KINDS

@@ -129,29 +129,6 @@ def test_without_biases_the_model_has_none():
     assert [name for name, _ in make().named_parameters() if name.endswith("bias")]
 
 
-@pytest.mark.parametrize("changes", [{}, {"positions": "relative"}], ids=str)
-def test_shared_layers_are_one_set_of_weights_with_the_gradients_of_both_sides(changes: dict[str, object]):
-    sizes = {"encoder_layers": 2, "decoder_layers": 2, **changes}
-    model, free = make(share_layers=True, **sizes), make(**sizes)
-    shared = sum(p.numel() for name, p in free.named_parameters() if name.startswith("decoder.layers"))
-    cross = sum(p.numel() for name, p in free.named_parameters() if "cross" in name)
-    last_norm = 2 * D
-    count = {m: sum(p.numel() for p in m.parameters()) for m in (model, free)}
-    assert count[free] - count[model] == shared - cross + last_norm
-    src, mask, tgt = batch()
-    logits = model(src, mask, tgt)
-    twin = torch.stack([transformer_twin(model, src[b, :n], tgt[b]) for b, n in enumerate(LENGTHS)])
-    torch.testing.assert_close(logits, twin, rtol=1e-10, atol=1e-10)
-    torch.testing.assert_close(stepped(model, src, mask, tgt), logits, **EXACT)
-    assert model.decoder.layers[0].attention.causal
-    assert not model.encoder.layers[0].attention.causal
-    free.load_state_dict(model.state_dict())
-    free(src, mask, tgt).sin().sum().backward()
-    logits.sin().sum().backward()
-    both = [half.layers[1].feed_forward.widen.weight.grad for half in (free.encoder, free.decoder)]
-    torch.testing.assert_close(model.encoder.layers[1].feed_forward.widen.weight.grad, sum(both), **EXACT)
-
-
 def test_word_and_embedding_and_activation_dropout_act_where_they_say():
     ones, where = torch.ones(40, 50, D), torch.arange(50)
     place = PositionalEmbedding(small(positions="none", word_dropout=0.3)).train()

@@ -32,7 +32,6 @@ from transformer.config import TransformerConfig
         ({"cross_mask": "window:3"}, "with cross_mask 'window:3'"),
         ({"head_size": 8}, "with head_size 8"),
         ({"bias": False}, "with bias False"),
-        ({"positions": "learned", "beyond_max_positions": "clamp"}, "with beyond_max_positions 'clamp'"),
     ],
 )
 def test_a_transformer_that_ctranslate2_does_not_have_is_refused(settings: dict, message: str):

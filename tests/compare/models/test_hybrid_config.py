@@ -29,11 +29,11 @@ def test_a_recurrent_decoder_without_readout_needs_an_encoder_of_its_own_family(
 
 
 def test_only_the_half_that_is_used_has_settings():
-    """Masks of the half that is not there, and layers shared with it, are no settings of a hybrid."""
+    """Masks of the half that is not there are no settings of a hybrid."""
     halves = {"transformer-rnn": ("encoder_mask",), "rnn-transformer": ("decoder_mask", "cross_mask")}
     for name, masks in halves.items():
         settings = PRESETS[name].model.settings()
-        every = {"encoder_mask", "decoder_mask", "cross_mask", "share_layers"}
+        every = {"encoder_mask", "decoder_mask", "cross_mask"}
         assert settings.keys() & every == set(masks)
         changed = PRESETS[name].model.override(
             dict.fromkeys(masks, "window:1") | {"d_model": 16, "ffn_size": 8}

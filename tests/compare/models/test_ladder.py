@@ -187,7 +187,6 @@ def test_flops_are_those_torch_counts(rung: str):
         ({"cross_layers": "first"}, "cross_layers must be one of all, last, got 'first'"),
         ({"decoder_mixer": "gru", "decoder_mask": "window:1"}, 'decoder_mask has no effect .* "gru"'),
         ({"encoder_mixer": "lstm", "decoder_mixer": "gru", "positions": "rotary"}, 'positions "rotary" need'),
-        ({"encoder_mixer": "lstm", "share_layers": True}, "share_layers needs"),
         ({"feed_forward": False, "activation_dropout": 0.1}, "activation_dropout has no effect"),
         ({"feed_forward": False, "activation": "gelu"}, 'activation "gelu" has no effect'),
         (
