@@ -60,9 +60,13 @@ def _fields(cls: type) -> list[str]:
     return [] if constructor is None or is_protocol else _parameters(constructor)
 
 
+def _dataclass_fields(cls: type) -> tuple["dataclasses.Field[Any]", ...]:
+    return dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+
+
 def _described_fields(cls: type) -> set[str]:
     """Fields with a docstring below them, and those in Args of the class or its constructor."""
-    described = set()
+    described = {each.name for each in _dataclass_fields(cls) if each.metadata.get("about")}
     for base in _bases(cls):
         (definition,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
         assert isinstance(definition, ast.ClassDef)

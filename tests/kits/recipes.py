@@ -15,7 +15,9 @@ from tests.kits.paths import ROOT
 
 TREE = ("compare", "data", "seq2seq", "transformer", "tests/kits", "tests/__init__.py", "pyproject.toml")
 """What a copy of the tree consists of."""
-BLOCK = re.compile(r"^(?P<instruction>[^\n]+):\n\n```python\n(?P<code>.*?)```$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(
+    r"^(?P<instruction>[^\n]+):\n\n```(?:python|toml)\n(?P<code>.*?)```$", re.DOTALL | re.MULTILINE
+)
 INSTRUCTION = re.compile(
     r"(?:New|In) (?:file )?`(?P<path>[^`]+)`(?:, (?P<action>import|add at the end|add before|add to)"
     r"(?: `(?P<name>\w+)`)?)?"
@@ -41,7 +43,7 @@ def sections(text: str) -> dict[str, str]:
 def changes(recipe: str) -> Iterator[Change]:
     """Yield the changes of a recipe in order; every code block must have an instruction."""
     blocks = list(BLOCK.finditer(recipe))
-    assert len(blocks) == recipe.count("```python")
+    assert len(blocks) == recipe.count("```python") + recipe.count("```toml")
     for block in blocks:
         match = INSTRUCTION.fullmatch(block["instruction"])
         assert match, block["instruction"]

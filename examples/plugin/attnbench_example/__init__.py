@@ -14,7 +14,7 @@ from compare import (
     register_score,
     register_study,
 )
-from compare.models.departures import Departure
+from compare.models.presets import Departure
 from seq2seq.config import AttentionConfig, Seq2SeqConfig
 
 from .convolution import ConvGru, ConvGruConfig, count_operations

@@ -1,46 +1,58 @@
 """The departures of each preset from its paper are listed, and are true of the code."""
 
-import json
 import re
+import tomllib
+from dataclasses import fields
 
 import pytest
 import torch
 from torch import nn
 
 from compare.cli import main
-from compare.models.departures import BRIDGE, DEPARTURES, DROPOUT
-from compare.models.presets import PRESETS
-from compare.models.registry import build
+from compare.models.catalogue import describe_preset
+from compare.models.presets import FOLDER, PRESETS
+from compare.models.registry import build, family_of
 from seq2seq import Seq2SeqConfig
 from transformer.config import LayerConfig, TransformerConfig
 
+DROPOUT = "on embeddings, between layers and on the readout"
+BRIDGE = "tanh(W [last states of the encoder] + b), all layers and directions"
 PAPER = re.compile(r"(\w+(?: et al\.)? \d{4}), \w")
-EXACT: set[str] = set()
-"""Presets that are the model of their paper in every point: none."""
 RECURRENT = [name for name, preset in PRESETS.items() if isinstance(preset.architecture, Seq2SeqConfig)]
 TRANSFORMERS = [name for name, preset in PRESETS.items() if isinstance(preset.architecture, LayerConfig)]
 
 
 def here(name: str) -> dict[str, str]:
     """Return what a preset has in place of its paper's part, by part."""
-    return {departure.part: departure.here for departure in DEPARTURES[name]}
+    return {departure.part: departure.here for departure in PRESETS[name].departures or ()}
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_every_preset_lists_its_departures_from_its_paper(name: str):
-    assert PRESETS[name].departures == DEPARTURES[name]
-    assert (not DEPARTURES[name]) == (name in EXACT)
-    parts = [departure.part for departure in DEPARTURES[name]]
-    assert len(set(parts)) == len(parts)
-    cited = {match[1] for match in (PAPER.match(each.source) for each in DEPARTURES[name]) if match}
-    assert any(paper in PRESETS[name].source for paper in cited)
-    for departure in DEPARTURES[name]:
+def test_every_preset_is_built_and_lists_its_departures_from_its_paper(name: str):
+    preset = PRESETS[name]
+    with torch.device("meta"):
+        assert sum(each.numel() for each in build(preset.architecture, 50, 50).parameters()) > 0
+    departures = preset.departures
+    assert departures
+    assert len({departure.part for departure in departures}) == len(departures)
+    cited = {match[1] for match in (PAPER.match(each.source) for each in departures) if match}
+    assert any(paper in preset.source for paper in cited)
+    for departure in departures:
         assert PAPER.match(departure.source), departure
         assert departure.here.strip() != departure.paper.strip() != ""
 
 
-def test_no_departure_belongs_to_a_preset_that_does_not_exist():
-    assert DEPARTURES.keys() == PRESETS.keys()
+def test_a_file_holds_what_differs_from_the_defaults_and_has_a_place_of_its_own():
+    orders = []
+    for path in FOLDER.glob("*.toml"):
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        orders.append(table["order"])
+        family = family_of(PRESETS[path.stem].architecture)
+        if family.name not in ("hybrid", "ladder"):
+            plain = {each.name: each.default for each in fields(family.config)}
+            written = {key: value for key, value in table["model"].items() if key in plain}
+            assert not [key for key, value in written.items() if value == plain[key]]
+    assert len(set(orders)) == len(orders) == len(PRESETS)
 
 
 @pytest.mark.parametrize("name", RECURRENT)
@@ -104,13 +116,17 @@ def test_the_gru_is_torchs_and_not_the_papers():
     assert model.decoder.bridge.in_features == 2000  # the last states of both directions
 
 
-def test_the_command_lists_each_departure_and_knows_old_names(capsys: pytest.CaptureFixture[str]):
+def test_the_command_lists_each_departure(capsys: pytest.CaptureFixture[str]):
     assert main(["models", "hard-reinforce"]) == 0
     shown = capsys.readouterr().out
-    for departure in DEPARTURES["hard-reinforce"]:
+    for departure in PRESETS["hard-reinforce"].departures or ():
         assert f"{departure.part}: {departure.here}; in the paper: {departure.paper}" in shown
     assert "decoder_start = bridge" in shown
-    assert main(["models", "gnmt-4", "--json"]) == 0
-    described = json.loads(capsys.readouterr().out)
-    assert described["preset"] == "bahdanau-4x1024"
-    assert [each["part"] for each in described["departures"]] == list(here("bahdanau-4x1024"))
+
+
+def test_describing_a_preset_draws_no_random_number():
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    assert describe_preset("lstm-lm", 50)["departures"]
+    assert torch.equal(torch.rand(3), expected)
