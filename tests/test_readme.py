@@ -15,7 +15,7 @@ from compare import load_model, load_results
 from compare.cli import app
 from compare.config.parse import load_experiment
 from compare.experiment.prepare import load_corpus
-from compare.results.records import EnsembleResult, write_ensemble
+from compare.results.records import EnsembleResult, write_record
 from compare.training.metrics_log import read_metrics
 from tests.kits.paths import ROOT, SHARED
 
@@ -108,7 +108,7 @@ def test_ensembles_stand_below_the_table(tmp_path):
         tests={"test": {"bleu": 31.25}},
         files={},
     )
-    write_ensemble(tmp_path / "ensembles" / "both" / "ensemble.json", together)
+    write_record(tmp_path / "ensembles" / "both" / "ensemble.json", together)
     table = made["table"](tmp_path, "")
     assert table.startswith(before)
     below = table.removeprefix(before)

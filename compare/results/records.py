@@ -41,7 +41,7 @@ def read_record(path: Path, kind: type[Record], remedy: str) -> Record:
     """
     try:
         return msgspec.json.decode(read_bytes(path, max_bytes=MAX_BYTES), type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path}: {error}: {remedy}") from None
 
 

@@ -474,7 +474,7 @@ class Result:
         try:
             record = msgspec.json.decode(text)
             result = msgspec.convert(record, cls)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise ValueError(f"{source}: not a result record: {error}") from None
         if unknown := sorted(record.keys() - {each.name for each in fields(cls)}):
             raise ValueError(f"{source}: unknown key {abbreviate(unknown[0])}")

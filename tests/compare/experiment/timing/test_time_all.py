@@ -21,7 +21,7 @@ from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run import run_experiment
 from compare.experiment.timing import results_to_time
 from compare.models.registry import build
-from compare.results.records import RawSpeed, read_speed, write_speed
+from compare.results.records import RawSpeed, read_speed, write_record
 from compare.results.store import Result, read_result, read_results, save_result
 from compare.system import measure as timing
 from compare.system.log import Reporter
@@ -45,7 +45,7 @@ def untimed(copy: Path) -> Path:
         table.unlink()
     for run in ROWS:
         raw = read_speed(copy / run / "speed.json")
-        write_speed(copy / run / "speed.json", RawSpeed(decode_s=raw.decode_s, peak_memory_bytes=7))
+        write_record(copy / run / "speed.json", RawSpeed(decode_s=raw.decode_s, peak_memory_bytes=7))
         change(copy, run, timed_together=None, train_tokens_per_s=None, cpu_share=None)
     return copy
 
@@ -134,7 +134,12 @@ def run_again(toml: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list
         return run_experiment(load_experiment(toml), folder, Reporter(quiet=True))
 
 
-@pytest.mark.parametrize(("function", "calls"), [("write_speed", 1), ("write_speed", 2), ("save_result", 2)])
+CALLS = [("write_record", 1), ("write_record", 2), ("save_result", 2)]
+
+
+@pytest.mark.parametrize(("function", "calls"), CALLS)
+    ("function", "calls"), [("write_record", 1), ("write_record", 2), ("save_result", 2)]
+)
 def test_a_killed_timing_is_made_again(
     function: str, calls: int, untimed: Path, tiny_toml: Path, monkeypatch: pytest.MonkeyPatch
 ):

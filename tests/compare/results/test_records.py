@@ -1,0 +1,108 @@
+"""Records beside a result: what is written is read, and damage is one line that names file and value."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compare.decoding.length_penalty import LengthPenalty
+from compare.results.records import (
+    GridPoint,
+    Likelihoods,
+    LikelihoodSums,
+    Selection,
+    choose,
+    read_likelihoods,
+    read_selection,
+    write_record,
+)
+from compare.results.run_folder import RecordedScores, read_external
+
+PENALTIES = [LengthPenalty(alpha, "wu") for alpha in (0.0, 0.5, 1.0)]
+SUMS = LikelihoodSums(nll=12.5, tokens=5, characters=20, unknown=1)
+GRID = [
+    GridPoint(normalization="wu", length_penalty=each.alpha, bleu=bleu, length_ratio=1.0)
+    for each, bleu in zip(PENALTIES, (29.0, 30.0, 30.0), strict=True)
+]
+SELECTION = Selection(grid=GRID, chosen=choose(GRID), weights="0" * 64)
+LIKELIHOODS = Likelihoods(tests={"test": SUMS, "test_long": SUMS}, weights="0" * 64)
+SCORES = RecordedScores(segments=[0.5, 1.0], signature="v:1", translations="0" * 64)
+READERS: dict[str, tuple[Any, Callable[[Path], Any]]] = {
+    "selection": (SELECTION, lambda path: read_selection(path, PENALTIES)),
+    "likelihoods": (LIKELIHOODS, read_likelihoods),
+    "external": ({"test": {"comet": SCORES}}, read_external),
+}
+
+
+def test_perplexities_by_hand():
+    assert SUMS.perplexity == pytest.approx(math.exp(2.5))
+    assert SUMS.char_perplexity == pytest.approx(math.exp(0.625))
+    assert SELECTION.penalty == LengthPenalty(0.5, "wu")
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_what_is_written_is_read_back(kind: str, tmp_path: Path):
+    record, read = READERS[kind]
+    write_record(tmp_path / "record.json", record)
+    assert read(tmp_path / "record.json") == record
+
+
+def damaged(kind: str, keys: list[str | int], value: Any, folder: Path) -> Path:
+    """Write a record with another value at a place."""
+    path = folder / "record.json"
+    write_record(path, READERS[kind][0])
+    content = json.loads(path.read_text())
+    inner = content
+    for key in keys[:-1]:
+        inner = inner[key]
+    inner[keys[-1]] = value
+    path.write_text(json.dumps(content))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "value", "message"),
+    [
+        ("selection", ["grid"], [], "grid is not that of config.toml"),
+        ("selection", ["grid"], {}, "$.grid"),
+        ("selection", ["grid", 0], 1, "$.grid[0]"),
+        ("selection", ["grid", 0, "normalization"], "x", "$.grid[0].normalization"),
+        ("selection", ["grid", 0, "bleu"], True, "$.grid[0].bleu"),
+        ("selection", ["grid", 0, "length_ratio"], -1, "$.grid[0].length_ratio"),
+        ("selection", ["chosen"], 2, "chosen is 2, but the rule gives 1"),
+        ("selection", ["weights"], 3, "$.weights"),
+        ("likelihoods", ["tests"], [], "$.tests"),
+        ("likelihoods", ["tests", "test"], {"nll": 1.0}, "missing required field `tokens`"),
+        ("likelihoods", ["tests", "test", "tokens"], 0, "tokens"),
+        ("likelihoods", ["tests", "test", "tokens"], 5.5, "tokens"),
+        ("likelihoods", ["tests", "test", "nll"], -1, "nll"),
+        ("external", ["test"], [], "$[...]"),
+        ("external", ["test", "comet", "segments"], [], "segments"),
+        ("external", ["test", "comet", "signature"], 3, "signature"),
+    ],
+)
+def test_damage_is_one_line(kind: str, keys: list[str | int], value: Any, message: str, tmp_path: Path):
+    path = damaged(kind, keys, value, tmp_path)
+    with pytest.raises(ValueError, match=r"put the run's own") as caught:
+        READERS[kind][1](path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", READERS)
+@pytest.mark.parametrize("text", [b"", b"{", b"[" * 100_000, b"null", b"[1]", b'{"a": NaN}', b"\xff{"])
+def test_another_file_is_one_line(kind: str, text: bytes, tmp_path: Path):
+    path = tmp_path / "record.json"
+    path.write_bytes(text)
+    with pytest.raises(ValueError, match=r"record\.json: .*put the run's own") as caught:
+        READERS[kind][1](path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_selection_says_what_to_do(tmp_path: Path):
+    with pytest.raises(ValueError, match=r"selection\.json: no such file: run the experiment again"):
+        read_selection(tmp_path / "selection.json", PENALTIES)
