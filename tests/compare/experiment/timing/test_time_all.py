@@ -138,8 +138,6 @@ CALLS = [("write_record", 1), ("write_record", 2), ("save_result", 2)]
 
 
 @pytest.mark.parametrize(("function", "calls"), CALLS)
-    ("function", "calls"), [("write_record", 1), ("write_record", 2), ("save_result", 2)]
-)
 def test_a_killed_timing_is_made_again(
     function: str, calls: int, untimed: Path, tiny_toml: Path, monkeypatch: pytest.MonkeyPatch
 ):
