@@ -7,23 +7,20 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
-from itertools import product
+from itertools import chain, islice, product
 from math import ceil, log
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
+
+import torch
 
 from compare.config.run import Run
 from compare.experiment.compute_result import training_flops
 from compare.experiment.prepare import PreparedData
-from compare.experiment.trainers import announced, build_trainer
+from compare.experiment.timing import fresh_update_work
 from compare.models.registry import Architecture, ResolvedModel, build_meta_model
-from compare.results.run_folder import RunFolder
-from compare.system.distributed import SINGLE, Processes
-from compare.system.measure import is_out_of_memory
+from compare.system.measure import is_out_of_memory, time_in_turn
 from compare.system.messages import first_line
-from compare.training.checkpoints import Validation
-from compare.training.trainer import TrainingDiverged
+from compare.training.step import count_tokens
 
 # Change the number of updates of a run, and with it every setting that is a share of its training.
 
@@ -259,8 +256,8 @@ def _is_sensible(widths: Mapping[str, int], given: Mapping[str, int]) -> bool:
 # Measure how long an update of each model takes on this machine.
 
 
-ROUNDS, LINES, UPDATES_PER_LINE = 3, 4, 25
-"""Rounds per model, log lines per round, and updates per log line."""
+ROUNDS, UPDATES = 3, 50
+"""Rounds per model, and updates per round after as many of warm-up."""
 SecondsPerUpdate = Mapping[str, float]
 """Seconds per update by label."""
 
@@ -282,66 +279,38 @@ def recall(registry: Mapping[str, Any], runs: Sequence[Run]) -> SecondsPerUpdate
     }
 
 
-def calibrate(
-    runs: Sequence[Run], prepared: PreparedData, known: SecondsPerUpdate, processes: Processes = SINGLE
-) -> SecondsPerUpdate:
+def calibrate(runs: Sequence[Run], prepared: PreparedData, known: SecondsPerUpdate) -> SecondsPerUpdate:
     """Measure the seconds per update of each model that is not yet ``known``.
 
-    Each is trained by all processes from fresh weights as its run will be, several times: the rounds are
-    apart in time, so that a disturbance of the machine is spread over all models. The first log line of each
-    round is warm-up.
+    The rounds are apart in time, so that a disturbance of the machine is spread over all models.
 
     Raises:
-        ValueError: training a model diverges, or needs too much memory.
+        ValueError: a model needs too much memory.
     """
     unknown = [run for run in runs if run.label not in known]
     spent = {run.label: 0.0 for run in unknown}
-    tokens = dict.fromkeys(spent, 0)
+    accumulate = runs[0].train.accumulate
+    updates = [
+        batch.parts for batch in islice(prepared.stream.global_batches(1, accumulate=accumulate), UPDATES)
+    ]
+    tokens = count_tokens(chain.from_iterable(updates))
+    rng = torch.get_rng_state()
     for number, run in product(range(ROUNDS), unknown):
-        for line in _train_or_explain(run, prepared, processes):
-            spent[run.label] += line["train_s"]
-            tokens[run.label] += line["src_tokens"] + line["tgt_tokens"]
-        rate = tokens[run.label] / spent[run.label]
+        try:
+            work = fresh_update_work(run, prepared, updates)
+            ((_, repeat),) = time_in_turn([work], torch.device(run.train.device), repeats=1)
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise ValueError(
+                f"models.{run.label} cannot be calibrated for budget.match = 'time': {first_line(error)}"
+            ) from error
+        spent[run.label] += repeat.seconds
+        rate = tokens / repeat.seconds
         logger.info(f"calibrating, round {number + 1} of {ROUNDS}: {run.label} {rate:,.0f} tokens/s")
+    torch.set_rng_state(rng)
     per_update = float(prepared.stream.token_counts(1).sum(axis=1).mean())
-    return {**known, **{label: per_update * spent[label] / tokens[label] for label in spent}}
-
-
-def _train_or_explain(run: Run, prepared: PreparedData, processes: Processes) -> list[dict[str, Any]]:
-    """Call ``_train_briefly``; what would end the run alone, if it had begun, is a ValueError."""
-    try:
-        return _train_briefly(run, prepared, processes)
-    except (TrainingDiverged, MemoryError, RuntimeError) as error:
-        if not isinstance(error, TrainingDiverged) and not is_out_of_memory(error):
-            raise
-        raise ValueError(
-            f"models.{run.label} cannot be calibrated for budget.match = 'time': {first_line(error)}"
-        ) from error
-
-
-def _train_briefly(run: Run, prepared: PreparedData, processes: Processes) -> list[dict[str, Any]]:
-    """Train for some updates with the training loop of a run; returns its log lines after the first."""
-    updates = LINES * UPDATES_PER_LINE
-    train = replace(
-        run.train,
-        max_updates=updates,
-        log_every=UPDATES_PER_LINE,
-        valid_every=updates,
-        checkpoint_every=updates,
-        patience=0,
-        average=1,
-        average_every=0,  # a moving average stays: it is a part of every update
-    )
-    lines: list[dict[str, Any]] = []
-    no_validation = partial(Validation, loss=0.0, bleu=0.0)
-    with TemporaryDirectory() as folder:
-        short = RunFolder(run=replace(run, train=train), folder=Path(folder))
-        with announced(short, prepared, processes, validate=no_validation):
-            trainer, _ = build_trainer(
-                short, prepared, lines.append, validate=no_validation, processes=processes
-            )
-            trainer.run()
-    return [line for line in lines if line["kind"] == "train"][1:]
+    return {**known, **{label: per_update * spent[label] / (ROUNDS * tokens) for label in spent}}
 
 
 # Match the models of an experiment to one budget.

@@ -1,6 +1,5 @@
 """Dry run and estimate of the cost of an experiment; nothing is written."""
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,16 +22,13 @@ from compare.experiment.prepare import (
     prepare_data,
 )
 from compare.experiment.run import plan_models
-from compare.models.registry import build, build_meta_model, training_bytes
-from compare.optim import build_optimizer
+from compare.experiment.timing import fresh_update_work
+from compare.models.registry import build_meta_model, training_bytes
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result
-from compare.system.cpu import set_numerics, tune_cpu
-from compare.system.measure import is_out_of_memory
-from compare.training.consistency import training_loss
-from compare.training.loss import TranslationLoss
+from compare.system.cpu import tune_cpu
+from compare.system.measure import best_of, is_out_of_memory
 from compare.training.metrics_log import read_metrics
-from compare.training.step import add_gradients, update_weights
 
 # Estimate of what runs will take: weights, memory, updates and time, from a short measurement.
 
@@ -43,10 +39,8 @@ MAX_SENTENCE_PARTS = 10
 """A model is not timed if a single sentence takes this many times ``PART_FLOPS``."""
 MAX_CPU_BYTES = 4e9
 """A model with more memory for its weights and their training is not timed on a processor."""
-MEASURED_S = 0.5
-"""Seconds from which on no further update is timed."""
-MAX_TIMED = 3
-"""Updates that are timed at most, after one of warm-up."""
+TIMED = 3
+"""Updates that are timed, after one of warm-up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,56 +124,24 @@ def _seconds_per_update(run: Run, prepared: PreparedData, memory_bytes: int) -> 
         return None
     if device.type == "cpu" and memory_bytes > MAX_CPU_BYTES:
         return None
-    set_numerics(device, deterministic=run.train.deterministic)
     flops = training_flops(run.model.architecture, prepared=prepared, passes=run.regularization.passes)
     counts = prepared.stream.token_counts(1)
     tokens = float(counts.sum())
-    per_update = flops * tokens / len(counts)
     part_flops = PART_FLOPS.get(device.type, PART_FLOPS["cuda"])
     if flops * tokens / len(prepared.train) > MAX_SENTENCE_PARTS * part_flops:
         return None
-    parts = max(run.train.accumulate, ceil(per_update / part_flops))
+    parts = max(run.train.accumulate, ceil(flops * tokens / len(counts) / part_flops))
+    batch = next(prepared.stream.global_batches(1, accumulate=parts))
     rng = torch.get_rng_state()
     try:
-        torch.manual_seed(run.train.seed)
-        model = build(run.model.architecture, *prepared.vocabulary_sizes).to(device)
-        criterion = training_loss(model, run.train.label_smoothing, run.regularization)
-        return _time_updates(run, criterion, prepared, parts)
+        work = fresh_update_work(run, prepared, [batch.parts[:1]])
+        return len(batch.parts) * best_of(work, device, repeats=TIMED)
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
         return None
     finally:
         torch.set_rng_state(rng)
-
-
-def _time_updates(run: Run, criterion: TranslationLoss, prepared: PreparedData, parts: int) -> float:
-    """Return the mean seconds per update, of which one part of ``parts`` is computed."""
-    device = torch.device(run.train.device)
-    optimizer = build_optimizer(criterion.parameters(), run.model.optim)
-    criterion.train()
-    spent: list[float] = []
-    for batch in prepared.stream.global_batches(1, accumulate=parts):
-        of_batch = len(batch.parts)  # fewer where a batch has fewer sentences
-        part = batch.parts[0].to(device)
-        start = time.perf_counter()
-        add_gradients(criterion, part, tokens=part.tgt_tokens, precision=run.train.precision)
-        _wait(device)
-        middle = time.perf_counter()
-        update_weights(criterion, optimizer, run.train.clip_norm)
-        _wait(device)
-        spent.append((middle - start) * of_batch + time.perf_counter() - middle)
-        timed = spent[1:]  # the first is warm-up
-        if len(timed) >= MAX_TIMED or (timed and sum(spent) / of_batch > MEASURED_S):
-            break
-    timed = spent[1:] or spent
-    return sum(timed) / len(timed)
-
-
-def _wait(device: torch.device) -> None:
-    """Wait until a GPU has done its work."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 # What a call would run: settings, folder and data are checked, and nothing is written.

@@ -134,7 +134,12 @@ def run_experiment(
                 registry = open_registry(folder, prepared)
                 if experiment.budget.match == "time":
                     known = recall(registry, models)
-                    registry["seconds_per_update"] = calibrate(models, prepared, known, processes)
+                    if processes.size > 1 and known.keys() < {run.label for run in models}:
+                        raise ValueError(
+                            f"{context}: budget.match = 'time' is measured by one process: begin without "
+                            "torchrun"
+                        )
+                    registry["seconds_per_update"] = calibrate(models, prepared, known)
                     registry["calibrated_as"] = registry.get("calibrated_as", {}) | describe_work(models)
                 models = match_budget(models, prepared, registry.get("seconds_per_update", {}))
                 runs = request_runs(models, folder, seeds, only)

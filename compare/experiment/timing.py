@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from itertools import chain, islice
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import torch
@@ -18,12 +18,14 @@ from compare.decoding.translator import DecodingWork, LatencyWork
 from compare.experiment.folder import lowest_seeds
 from compare.experiment.prepare import PreparedData
 from compare.experiment.task import task_of
+from compare.models.registry import build
 from compare.optim import build_optimizer
 from compare.results.columns import SPREAD_ENDS, SPREADS
 from compare.results.records import Latency, RawSpeed, Session, Timings, read_speed, write_record
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_registry, read_results, save_result, write_json_lines
 from compare.results.trained_model import load_model
+from compare.system.cpu import set_numerics
 from compare.system.device import Machine, precision_of, this_machine
 from compare.system.measure import (
     Speed,
@@ -37,11 +39,13 @@ from compare.system.measure import (
 from compare.system.messages import first_line
 from compare.system.signals import lock_folder
 from compare.training.consistency import training_loss
-from compare.training.loss import TranslationLoss
 from compare.training.metrics_log import read_metrics
 from compare.training.step import count_tokens, training_work
 from data.batches import Batch
 from data.files import hash_file
+
+if TYPE_CHECKING:
+    from compare.models.registry import Model
 
 # Compute the figures of speed from the timed repeats of a run.
 
@@ -164,6 +168,31 @@ class TimingInputs:
     device: torch.device
 
 
+def update_work(run: Run, model: "Model", updates: Sequence[Sequence[Batch]]) -> Workload:
+    """Make the work of updates of a model with any weights, at the last learning rate of training.
+
+    The optimizer is a new one: its cost does not depend on its state. A moving average is not part of it.
+
+    Args:
+        run: its settings.
+        model: the model, on the device of the run.
+        updates: the batch of each update, in the parts whose gradients are added.
+    """
+    train, optim = run.train, run.model.optim
+    criterion = training_loss(model, train.label_smoothing, run.regularization)
+    optimizer = build_optimizer(criterion.parameters(), optim)
+    for group in optimizer.param_groups:
+        group["lr"] = optim.learning_rate_at(train.max_updates, train.max_updates)
+    return training_work(criterion, optimizer, updates, precision=train.precision, clip_norm=train.clip_norm)
+
+
+def fresh_update_work(run: Run, prepared: PreparedData, updates: Sequence[Sequence[Batch]]) -> Workload:
+    """Make the same of a model with fresh weights, before its run."""
+    device = torch.device(run.train.device)
+    set_numerics(device, deterministic=run.train.deterministic)
+    return update_work(run, build(run.model.architecture, *prepared.vocabulary_sizes).to(device), updates)
+
+
 class TimedModel:
     """A trained model and the workloads that are timed: training, greedy and beam search, latency."""
 
@@ -180,28 +209,13 @@ class TimedModel:
         self.greedy = DecodingWork(translator, sources[: bench.sentences], 1)
         self.beam = DecodingWork(translator, sources[: bench.sentences], beam_size)
         self.latency = LatencyWork(translator, sources[: bench.latency_sentences], beam_size)
-        train, regularization = run.run.train, run.run.regularization
-        self.train = self._training(training_loss(translator.model, train.label_smoothing, regularization))
+        self.train = update_work(run.run, translator.model, inputs.updates[run.run.train.accumulate])
 
     def works(self) -> dict[str, Workload]:
         """Return the workloads by name, in the order of timing; of a language model training alone."""
         if not task_of(self.run.run).translates:
             return {"train": self.train}
         return {"greedy": self.greedy, "beam": self.beam, "latency": self.latency, "train": self.train}
-
-    def _training(self, criterion: TranslationLoss) -> Workload:
-        """Make the work of real updates from the final weights, at the last learning rate of training.
-
-        The optimizer is a new one: its cost does not depend on its state.
-        """
-        train, optim = self.run.run.train, self.run.run.model.optim
-        optimizer = build_optimizer(criterion.parameters(), optim)
-        for group in optimizer.param_groups:
-            group["lr"] = optim.learning_rate_at(train.max_updates, train.max_updates)
-        updates = self.inputs.updates[train.accumulate]
-        return training_work(
-            criterion, optimizer, updates, precision=train.precision, clip_norm=train.clip_norm
-        )
 
     def timings(self, repeats: dict[str, Sequence[TimedRepeat]], session_id: str) -> Timings:
         """Combine the repeats of each kind of work that ``works`` names."""

@@ -1,7 +1,7 @@
 """The trainer of a run, its share of the data with several processes, and what only a GPU demands."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +19,6 @@ from compare.results.run_folder import RunFolder
 from compare.system.cpu import set_numerics
 from compare.system.distributed import SINGLE, Processes
 from compare.system.log import MetricsCallback
-from compare.training.checkpoints import Validation
 from compare.training.consistency import training_loss
 from compare.training.serialization import CHECKPOINTS, STATE
 from compare.training.trainer import Trainer
@@ -36,8 +35,6 @@ def build_trainer(
     folder: RunFolder,
     prepared: PreparedData,
     report: MetricsCallback,
-    *,
-    validate: Callable[[], Validation] | None = None,
     processes: Processes = SINGLE,
 ) -> tuple[Trainer, Translator]:
     """Build a model, and the trainer that continues where it was stopped.
@@ -48,7 +45,6 @@ def build_trainer(
         folder: the run, and the folder for the files of training.
         prepared: the data, with the batches of the run's seed.
         report: takes each line of the metrics.
-        validate: measures the weights; by default on the validation set.
         processes: those that train the model together; each of them builds the same trainer.
 
     Returns:
@@ -64,7 +60,7 @@ def build_trainer(
     model = model.to(device)
     criterion = training_loss(model, run.train.label_smoothing, run.regularization)
     translator = Translator(model, prepared.vocabularies, run.decode, device, processes=processes)
-    validate = validate or task_of(run).validator(
+    validate = task_of(run).validator(
         criterion, translator, prepared.corpus.splits["valid"], prepared.valid, run.train
     )
     trainer = Trainer(
@@ -85,8 +81,6 @@ def build_trainer(
 
 logger = logging.getLogger(__name__)
 
-Validate = Callable[[], Validation]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Announcement:
@@ -99,8 +93,6 @@ class Announcement:
     valid: Path
     """Folder of the encoded validation set."""
     batch_hash: str
-    validate: Validate | None
-    """As for ``build_trainer``; without the validation set, no test set is translated either."""
 
     def open_data(self) -> PreparedData:
         """Map the data of the run, without its text."""
@@ -117,16 +109,13 @@ class Announcement:
 
 
 @contextmanager
-def announced(
-    folder: RunFolder, prepared: PreparedData, processes: Processes, *, validate: Validate | None = None
-) -> Iterator[None]:
+def announced(folder: RunFolder, prepared: PreparedData, processes: Processes) -> Iterator[None]:
     """Let all processes train a run together, in a block in which process 0 does what ``take_part`` does.
 
     Args:
         folder: the run.
         prepared: its data, encoded in a folder that all processes see.
         processes: the processes; one alone has nobody to announce the run to.
-        validate: as for ``build_trainer``.
 
     Raises:
         ValueError: the processes cannot use the device of the run.
@@ -143,7 +132,6 @@ def announced(
         train=prepared.train.folder.resolve(),
         valid=prepared.valid.folder.resolve(),
         batch_hash=prepared.batch_hash,
-        validate=validate,
     )
     with processes.task():
         processes.broadcast(announcement)
@@ -179,21 +167,11 @@ def _train(announcement: Announcement, processes: Processes) -> None:
     trainer, translator = build_trainer(
         announcement.folder,
         opened[0],
-        _report_nothing,
-        validate=announcement.validate,
-        processes=processes,
+        lambda _: None,
+        processes,
     )
     trainer.run()
-    if announcement.validate is None:
-        translator.lead(_search_only)
-
-
-def _report_nothing(_: dict[str, Any]) -> None:
-    """Leave the report to process 0."""
-
-
-def _search_only() -> None:
-    """Leave everything but search to process 0."""
+    translator.lead(lambda: None)
 
 
 # Conditions of training that only a GPU has: precision of recurrent layers, and reproducibility.

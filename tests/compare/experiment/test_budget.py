@@ -4,7 +4,6 @@ import json
 import tomllib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -33,9 +32,8 @@ from compare.experiment.run import run_experiment
 from compare.models.presets import PRESETS
 from compare.models.registry import ResolvedModel, build
 from compare.optim import SCHEDULES
-from compare.results.run_folder import RunFolder
 from compare.system.log import Reporter
-from compare.training.trainer import TrainingDiverged
+from compare.system.measure import TimedRepeat
 from tests.kits.cli import Refusal
 
 MAY_CHANGE = {"d_model", "num_heads", "ffn_size", "hidden_size", "encoder_size", "attention_size"}
@@ -227,36 +225,18 @@ def count_validations(run: Run) -> int:
 def test_a_calibration_counts_tokens_as_training_does(
     tiny_toml: Path, prepared: PreparedData, monkeypatch: pytest.MonkeyPatch
 ):
-    """A model that took 2 s per update of a whole epoch takes 2 s per update."""
+    """A model that takes 2 s for the updates of a round takes as much per token in the whole epoch."""
+    repeat = TimedRepeat(seconds=2.0, joules=None, peak_memory_bytes=None, cpu_share=1.0)
+    monkeypatch.setattr(calibration, "time_in_turn", lambda works, device, repeats: iter([(0, repeat)]))
+    monkeypatch.setattr(calibration, "UPDATES", 3)
     batches = list(prepared.stream.epoch(1))
-    line = {
-        "train_s": 2.0 * len(batches),
-        "src_tokens": sum(batch.src_tokens for batch in batches),
-        "tgt_tokens": sum(batch.tgt_tokens for batch in batches),
-    }
-    monkeypatch.setattr(calibration, "_train_briefly", lambda run, prepared, processes: [line])
+    tokens = [batch.src_tokens + batch.tgt_tokens for batch in batches]
     runs = runs_of(tiny_toml, REFERENCE, ModelConfig(preset="luong-dot", label="other"))
+    before = torch.get_rng_state()
     seconds = calibrate(runs, prepared, {"other": 5.0})
-    assert seconds == {"reference": pytest.approx(2.0), "other": 5.0}
-
-
-def test_a_calibration_keeps_the_moving_average(
-    tiny_toml: Path, prepared: PreparedData, monkeypatch: pytest.MonkeyPatch
-):
-    """It is a part of every update; snapshots are not."""
-    build, built = calibration.build_trainer, []
-
-    def record(short: RunFolder, *arguments: Any, **options: Any) -> Any:
-        built.append(short.run.train)
-        return build(short, *arguments, **options)
-
-    monkeypatch.setattr(calibration, "build_trainer", record)
-    for name, value in (("ROUNDS", 1), ("LINES", 2), ("UPDATES_PER_LINE", 2)):
-        monkeypatch.setattr(calibration, name, value)
-    run = runs_of(tiny_toml, REFERENCE)[0]
-    run = replace(run, train=replace(run.train, ema=0.9, average=3, average_every=1))
-    assert calibrate([run], prepared, {})["reference"] > 0
-    assert [(train.ema, train.average, train.average_every) for train in built] == [(0.9, 1, 0)]
+    expected = 2.0 / sum(tokens[:3]) * sum(tokens) / len(tokens)
+    assert seconds == {"reference": pytest.approx(expected), "other": 5.0}
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_the_global_generator_is_left_alone(tiny_toml: Path, prepared: PreparedData):
@@ -310,7 +290,7 @@ def test_a_calibration_is_kept(toml: Path, tmp_path: Path, monkeypatch: pytest.M
     assert set(stored) == {"luong", "transformer"}
     before = {path: path.read_text() for path in folder.glob("*/config.toml")}
     monkeypatch.setattr(
-        calibration, "build_trainer", lambda *_, **__: pytest.fail("known: not measured again")
+        calibration, "time_in_turn", lambda *_, **__: pytest.fail("known: not measured again")
     )
     monkeypatch.setattr(run_all, "run_one", lambda *_: pytest.fail("what is done is not done again"))
     run_experiment(given, folder, Reporter(quiet=True))
@@ -354,15 +334,12 @@ def test_a_changed_model_is_calibrated_again(tiny_toml: Path):
     assert recall(registry, slower) == registry["seconds_per_update"]
 
 
-@pytest.mark.parametrize(
-    "error", [TrainingDiverged("the loss is nan at update 3"), MemoryError("out of memory")]
-)
 def test_a_model_that_cannot_be_calibrated_is_named(
-    error: Exception, toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     def fail(*_: object) -> None:
-        raise error
+        raise MemoryError("out of memory")
 
-    monkeypatch.setattr(calibration, "_train_briefly", fail)
-    with pytest.raises(ValueError, match=rf"models\.luong cannot be calibrated .*: {error}"):
+    monkeypatch.setattr(calibration, "fresh_update_work", fail)
+    with pytest.raises(ValueError, match=r"models\.luong cannot be calibrated .*: out of memory"):
         run_experiment(load_experiment(toml, ["budget.match=time"]), tmp_path / "run", Reporter(quiet=True))

@@ -116,7 +116,6 @@ def test_several_processes_read_the_targets_alone_too(modelled: Path, toml: Path
         train=prepared.train.folder,
         valid=prepared.valid.folder,
         batch_hash=prepared.batch_hash,
-        validate=None,
     ).open_data()
     assert opened.train.src_lengths.sum() == opened.valid.src_lengths.sum() == 0
     assert opened.stream.stream_hash() == prepared.batch_hash == read_result(modelled / NAMES[0]).batch_hash

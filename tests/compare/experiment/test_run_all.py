@@ -185,7 +185,7 @@ def test_an_estimate_counts_what_is_left_and_only_that(copy: Path, tiny_toml: Pa
 def test_a_model_that_is_too_large_for_a_short_look_is_not_timed(
     tiny_toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(estimate, "build", lambda *_: pytest.fail("a model is built"))
+    monkeypatch.setattr(estimate, "fresh_update_work", lambda *_: pytest.fail("a model is built"))
     for name in ("MAX_CPU_BYTES", "MAX_SENTENCE_PARTS"):
         with monkeypatch.context() as patch:
             patch.setattr(estimate, name, 0)

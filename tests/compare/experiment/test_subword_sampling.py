@@ -120,9 +120,9 @@ def train(toml: Path, folder: Path, changes: Sequence[str], stop_at: int | None 
         if (line["kind"], line["update"]) == ("train", stop_at):
             raise InterruptedError
 
-    build_trainer(
-        RunFolder(run=run, folder=folder), prepared, stop, validate=lambda: Validation(loss=1.0, bleu=0.0)
-    )[0].run()
+    trainer, _ = build_trainer(RunFolder(run=run, folder=folder), prepared, stop)
+    trainer.validate = lambda: Validation(loss=1.0, bleu=0.0)
+    trainer.run()
     return folder
 
 
@@ -162,7 +162,6 @@ def test_several_processes_draw_the_same_samples(sampled: Path, tiny_toml: Path)
         train=prepared.train.folder,
         valid=prepared.valid.folder,
         batch_hash=prepared.batch_hash,
-        validate=None,
     ).open_data()
     assert opened.stream.stream_hash() == prepared.batch_hash
     assert opened.stream.stream_hash(2) == prepared.stream.stream_hash(2) != prepared.batch_hash
