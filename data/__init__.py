@@ -3,87 +3,57 @@
 Names are imported when they are first used, so ``import data`` needs neither torch nor SentencePiece.
 """
 
+import ast
 import logging
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from data.batches import Batch, BatchStream, make_batch, make_source_batch
-    from data.checks import check_corpus
-    from data.corpus import Corpus, Pairs, embedded_corpus, read_corpus, read_pairs
-    from data.encode import EncodedSplit, encode_split
-    from data.grammar.contrasts import Contrast, contrastive_pairs
-    from data.named import fetch, list_corpora, named_corpus
-    from data.prepare import Filters, PreparationPlan, prepare_corpus
-    from data.sampling import SampledSplit
-    from data.sources import find_sources, folder_sources
-    from data.vocabulary import VocabularyPair, build_pair, load_pair
+if TYPE_CHECKING:  # the list of public names, for type checkers and for _MODULES
+    from data.batches import Batch as Batch
+    from data.batches import BatchStream as BatchStream
+    from data.batches import make_batch as make_batch
+    from data.batches import make_source_batch as make_source_batch
+    from data.checks import check_corpus as check_corpus
+    from data.corpus import Corpus as Corpus
+    from data.corpus import Pairs as Pairs
+    from data.corpus import embedded_corpus as embedded_corpus
+    from data.corpus import read_corpus as read_corpus
+    from data.corpus import read_pairs as read_pairs
+    from data.encode import EncodedSplit as EncodedSplit
+    from data.encode import encode_split as encode_split
+    from data.grammar.contrasts import Contrast as Contrast
+    from data.grammar.contrasts import contrastive_pairs as contrastive_pairs
+    from data.named import fetch as fetch
+    from data.named import list_corpora as list_corpora
+    from data.named import named_corpus as named_corpus
+    from data.prepare import Filters as Filters
+    from data.prepare import PreparationPlan as PreparationPlan
+    from data.prepare import prepare_corpus as prepare_corpus
+    from data.sampling import SampledSplit as SampledSplit
+    from data.sources import find_sources as find_sources
+    from data.sources import folder_sources as folder_sources
+    from data.vocabulary import VocabularyPair as VocabularyPair
+    from data.vocabulary import build_pair as build_pair
+    from data.vocabulary import load_pair as load_pair
 
 _MODULES = {
-    "Batch": "data.batches",
-    "BatchStream": "data.batches",
-    "Contrast": "data.grammar.contrasts",
-    "Corpus": "data.corpus",
-    "EncodedSplit": "data.encode",
-    "Filters": "data.prepare",
-    "Pairs": "data.corpus",
-    "PreparationPlan": "data.prepare",
-    "SampledSplit": "data.sampling",
-    "VocabularyPair": "data.vocabulary",
-    "build_pair": "data.vocabulary",
-    "check_corpus": "data.checks",
-    "contrastive_pairs": "data.grammar.contrasts",
-    "embedded_corpus": "data.corpus",
-    "encode_split": "data.encode",
-    "fetch": "data.named",
-    "find_sources": "data.sources",
-    "folder_sources": "data.sources",
-    "list_corpora": "data.named",
-    "load_pair": "data.vocabulary",
-    "make_batch": "data.batches",
-    "make_source_batch": "data.batches",
-    "named_corpus": "data.named",
-    "prepare_corpus": "data.prepare",
-    "read_corpus": "data.corpus",
-    "read_pairs": "data.corpus",
+    alias.name: node.module
+    for node in ast.walk(ast.parse(Path(__file__).read_text(encoding="utf-8")))
+    if isinstance(node, ast.ImportFrom)
+    for alias in node.names
+    if alias.asname  # "as" marks what is public
 }
 """The module that defines each public name."""
 
-__all__ = [  # noqa: RUF022 (one list, by what it is for)
-    "read_corpus",
-    "embedded_corpus",
-    "contrastive_pairs",
-    "Contrast",
-    "read_pairs",
-    "Corpus",
-    "Pairs",
-    "list_corpora",
-    "named_corpus",
-    "fetch",
-    "find_sources",
-    "folder_sources",
-    "check_corpus",
-    "prepare_corpus",
-    "PreparationPlan",
-    "Filters",
-    "build_pair",
-    "load_pair",
-    "VocabularyPair",
-    "encode_split",
-    "EncodedSplit",
-    "SampledSplit",
-    "BatchStream",
-    "Batch",
-    "make_batch",
-    "make_source_batch",
-]
+__all__ = [*_MODULES]
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used."""
     if name not in _MODULES:
         raise AttributeError(f"module 'data' has no attribute {name!r}")
-    value = getattr(import_module(_MODULES[name]), name)
+    value = getattr(import_module(str(_MODULES[name])), name)
     globals()[name] = value
     return value
 
