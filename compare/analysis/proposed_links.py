@@ -26,21 +26,7 @@ from data.text import read_lines
 
 HEADER = re.compile(r"# Sentence pair \((\d{1,9})\) ", re.ASCII)
 ENTRY = re.compile(r"(\S+) \(\{((?: \d{1,9})*) \}\)(?: |$)", re.ASCII)
-EXAMPLE = "NULL ({ }) le ({ 1 }) chien ({ 3 })"
-LINES_PER_PAIR = 3
-
-Words = Sequence[str]
-
-
-class Sentence(NamedTuple):
-    """A sentence pair of a file."""
-
-    listed: list[str]
-    """The words of the third line, without NULL."""
-    numbered: list[str]
-    """The words of the second line."""
-    links: list[Link]
-    """From listed to numbered words, counted from 0."""
+EXAMPLE = "'# Sentence pair (1) ', 'the red dog' and 'NULL ({ }) le ({ 1 }) chien ({ 3 }) rouge ({ 2 })'"
 
 
 def is_giza(lines: Sequence[str]) -> bool:
@@ -49,7 +35,7 @@ def is_giza(lines: Sequence[str]) -> bool:
 
 
 def parse_giza(
-    path: Path, lines: Sequence[str], pairs: Sequence[tuple[Words, Words]]
+    path: Path, lines: Sequence[str], pairs: Sequence[tuple[Sequence[str], Sequence[str]]]
 ) -> list[frozenset[Link]]:
     """Parse a file; its words tell which side is the source.
 
@@ -64,57 +50,41 @@ def parse_giza(
     Raises:
         ValueError: a line is malformed, or the file has other sentences than the text.
     """
-    sentences = _parse_sentences(path, lines)
-    if sorted(sentences) != list(range(1, len(pairs) + 1)):
+    words: dict[int, list[list[str]]] = {}  # of the third and of the second line, by the number of the pair
+    links: dict[int, list[Link]] = {}
+    for start in range(0, len(lines), 3):
+        header, numbered, last = (*lines[start : start + 3], "", "")[:3]
+        match, entries = HEADER.match(header), list(ENTRY.finditer(last.strip()))
+        whole = "".join(entry[0] for entry in entries) == last.strip()
+        if not (match and entries and whole and entries[0][1] == "NULL"):
+            raise ValueError(
+                f"{path}, line {start + 1}: expected the three lines of a sentence pair, such as {EXAMPLE}"
+            )
+        listed = entries[1:]
+        words[int(match[1])] = [[entry[1] for entry in listed], numbered.split()]
+        links[int(match[1])] = [
+            (i, int(number) - 1) for i, entry in enumerate(listed) for number in entry[2].split()
+        ]
+    if sorted(words) != list(range(1, len(pairs) + 1)):
         raise ValueError(
-            f"{path} has {len(sentences)} sentence pairs numbered up to {max(sentences)}, but the text has "
+            f"{path} has {len(words)} sentence pairs numbered up to {max(words)}, but the text has "
             f"{len(pairs)}: give the text that was aligned (GIZA++ leaves out empty and long sentences)"
         )
-    ordered = [sentences[number] for number in sorted(sentences)]
-    different = [
-        [_fold(each.listed, each.numbered) != _fold(*pair) for each, pair in zip(ordered, texts, strict=True)]
-        for texts in (pairs, [(tgt, src) for src, tgt in pairs])
-    ]
-    if not any(different[0]):
-        return [frozenset(each.links) for each in ordered]
-    if not any(different[1]):
-        return [frozenset((j, i) for i, j in each.links) for each in ordered]
-    number = 1 + max(flags.index(True) for flags in different)
-    listed, numbered, _ = sentences[number]
-    raise ValueError(
-        f"{path}: sentence pair {number} is not that of the text: found {' '.join(listed)!r:.60} and "
-        f"{' '.join(numbered)!r:.60}: give the text that was aligned"
-    )
-
-
-def _parse_sentences(path: Path, lines: Sequence[str]) -> dict[int, Sentence]:
-    """Parse the sentence pairs of a file by their numbers."""
-    sentences = {}
-    for start in range(0, len(lines), LINES_PER_PAIR):
-        header, *rest = lines[start : start + LINES_PER_PAIR]
-        match = HEADER.match(header)
-        if match is None or len(rest) < LINES_PER_PAIR - 1:
-            raise ValueError(
-                f"{path}, line {start + 1}: expected the three lines of a sentence pair of GIZA++, the first "
-                f"beginning '# Sentence pair (1) ', found {header!r:.60}"
-            )
-        sentences[int(match[1])] = _parse_entries(
-            rest[0].split(), rest[1].strip(), f"{path}, line {start + 3}"
+    found = [_fold(*words[number]) for number in sorted(words)]
+    forward = [each == _fold(*pair) for each, pair in zip(found, pairs, strict=True)]
+    backward = [each == _fold(*pair[::-1]) for each, pair in zip(found, pairs, strict=True)]
+    if not (all(forward) or all(backward)):
+        number = 1 + max(forward.index(False), backward.index(False))
+        first, second = map(" ".join, words[number])
+        raise ValueError(
+            f"{path}: sentence pair {number} is not that of the text: found {first!r:.60} and "
+            f"{second!r:.60}: give the text that was aligned"
         )
-    return sentences
+    ordered = [links[number] for number in sorted(links)]
+    return [frozenset(each if all(forward) else [(j, i) for i, j in each]) for each in ordered]
 
 
-def _parse_entries(numbered: list[str], line: str, context: str) -> Sentence:
-    """Parse the third line of a sentence pair; ``numbered`` are the words of the second line."""
-    entries = list(ENTRY.finditer(line))
-    if "".join(entry[0] for entry in entries) != line or not entries or entries[0][1] != "NULL":
-        raise ValueError(f"{context}: expected words with their links, such as {EXAMPLE}, found {line!r:.60}")
-    words = [entry[1] for entry in entries[1:]]
-    links = [(i, int(number) - 1) for i, entry in enumerate(entries[1:]) for number in entry[2].split()]
-    return Sentence(words, numbered, links)
-
-
-def _fold(*sides: Words) -> list[list[str]]:
+def _fold(*sides: Sequence[str]) -> list[list[str]]:
     """Return the words of both sides without their case."""
     return [[word.casefold() for word in words] for words in sides]
 

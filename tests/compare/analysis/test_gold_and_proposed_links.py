@@ -278,11 +278,11 @@ def test_a_link_outside_that_gold_has_too_matches(tmp_path: Path):
         ),
         (
             giza("the red dog\nle ({ 1 }) chien ({ 3 }) rouge ({ 2 })"),
-            r"line 6: expected words with their links",
+            r"line 4: expected the three lines of a sentence pair",
         ),
         (
             giza("the red dog\nNULL ({ }) le ({ 1 }) chien ({ x })"),
-            r"line 6: expected words with their links",
+            r"line 4: expected the three lines of a sentence pair",
         ),
         (giza().rsplit("\n", 2)[0], r"line 4: expected the three lines of a sentence pair"),
         (
