@@ -14,6 +14,7 @@ from compare.config.sections import RegularizationConfig, TrainConfig, Vocabular
 from compare.experiment.prepare import build_vocabularies, load_corpus
 from compare.models.registry import Architecture, build
 from compare.optim import OptimConfig
+from compare.system.distributed import SINGLE, Processes
 from compare.training.checkpoints import Validation
 from compare.training.consistency import training_loss
 from compare.training.trainer import Trainer
@@ -51,6 +52,7 @@ def trainer(
     architecture: Architecture = SMALL,
     device: torch.device | str = "cpu",
     regularization: RegularizationConfig | None = None,
+    processes: Processes = SINGLE,
     **settings: Any,
 ) -> Trainer:
     """Build a trainer whose n-th validation gives ``scores[n]``, and after the last score that one again."""
@@ -71,6 +73,7 @@ def trainer(
         optim_config=OptimConfig(learning_rate=1e-2, warmup_updates=2),
         run_folder=folder,
         report=report,
+        processes=processes,
     )
 
 

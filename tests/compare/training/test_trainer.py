@@ -2,6 +2,7 @@
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from compare.system.distributed import Processes
 from compare.system.signals import Interrupted
 from compare.training.checkpoints import Validation
 from compare.training.serialization import FINAL, STATE, average, load_weights, model_weights, save_weights
 from compare.training.trainer import TrainingDiverged
 from data.batches import BatchStream
-from tests.kits.training import bleus, make_stream, metrics, same_weights, trainer
+from tests.kits.training import SMALL, bleus, make_stream, metrics, same_weights, trainer
 
 stream = pytest.fixture(scope="module")(make_stream)
 
@@ -27,6 +29,42 @@ def test_the_same_seed_gives_the_same_weights_after_50_updates(stream: BatchStre
         found.append(torch.cat([tensor.flatten() for tensor in model_weights(run.model).values()]))
     assert torch.equal(found[0], found[1])
     assert not torch.equal(found[0], found[2])
+
+
+def test_training_is_the_loop_that_one_would_write_by_hand(stream: BatchStream, tmp_path: Path):
+    """AdamW, its rate at each update, clipping, smoothing and the mean per target token, without dropout."""
+    model = replace(SMALL, dropout=0.0)
+    run = trainer(stream, tmp_path / "a", bleus(1), architecture=model, valid_every=10)
+    by_hand = trainer(stream, tmp_path / "b", bleus(1), architecture=model).model.train()
+    run.run()
+    optimizer = torch.optim.AdamW(by_hand.parameters(), betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0)
+    # Two updates of warm-up, then linearly towards 0, which the update after the last would have.
+    rates = [0.5e-2, 1e-2, *(1e-2 * left / 8 for left in range(8, 0, -1))]
+    for batch, rate in zip(stream.epoch(1), rates, strict=False):
+        optimizer.param_groups[0]["lr"] = rate
+        logits = by_hand(batch.src, batch.src_mask, batch.tgt_in)[batch.tgt_mask]
+        targets = batch.tgt_out[batch.tgt_mask]
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(logits, targets, label_smoothing=0.1).backward()
+        torch.nn.utils.clip_grad_norm_(by_hand.parameters(), 1.0)
+        optimizer.step()
+    weights = load_weights(tmp_path / "a" / "checkpoints" / FINAL)
+    for name, tensor in model_weights(by_hand).items():
+        torch.testing.assert_close(weights[name], tensor, rtol=0, atol=2e-5)
+
+
+class Pretended(Processes):
+    """One process that takes itself for the first of two."""
+
+    size = 2
+
+
+def test_each_update_draws_another_dropout_among_several_processes(stream: BatchStream, tmp_path: Path):
+    run = trainer(stream, tmp_path, bleus(1), processes=Pretended())
+    seeds: list[int] = []
+    run.criterion.register_forward_pre_hook(lambda *_: seeds.append(torch.initial_seed()))
+    run.run()
+    assert len(seeds) == len(set(seeds)) == 10
 
 
 def test_the_best_weights_are_those_of_the_best_bleu(stream: BatchStream, tmp_path: Path):
