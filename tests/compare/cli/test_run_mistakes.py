@@ -148,7 +148,7 @@ def test_a_folder_begun_with_other_data(tiny_toml: Path, copy: Path, tmp_path: P
         ("config.toml", b"[x", ["plot", "translate"], "config.toml: not TOML"),
         ("result.json", b"{", ["run", "table", "plot"], "result.json: not a result record"),
         ("result.json", b"", ["run", "table", "plot"], "result.json: not a result record"),
-        ("result.json", b"[]", ["run", "table", "plot"], "result.json: expected one JSON object"),
+        ("result.json", b"[]", ["run", "table", "plot"], "result.json: not a result record"),
         ("../experiment.json", b"[]", ["run", "table", "plot"], "experiment.json: expected one JSON object"),
         ("../experiment.json", b"\xff", ["run", "table"], "experiment.json: expected one JSON object"),
         ("vocabulary.json", b"{}", ["plot", "translate"], "vocabulary.json: holds neither"),

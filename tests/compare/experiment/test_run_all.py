@@ -80,15 +80,15 @@ def test_the_figures_of_a_row_follow_from_its_files(finished: Path):
         assert 1 < result["epochs"] < 2
         assert result["updates"] == 90
         assert 0 < result["params_no_embedding"] < result["params"]
-        raw = json.loads((finished / row / "speed.json").read_text())
+        raw = json.loads((finished / row / "speed.json").read_text())["timings"]
         (seconds,) = raw["train"]["seconds"]
         assert result["train_tokens_per_s"] == pytest.approx(raw["train"]["tokens"] / seconds)
-        assert result["train_tokens_per_s_low"] is None  # one repeat has no spread
+        assert "train_tokens_per_s_low" not in result  # one repeat has no spread
         (seconds,) = raw["beam"]["seconds"]
         assert result["beam_sentences_per_s"] == pytest.approx(2 / seconds)
         assert result["decode_tokens_per_s"] == pytest.approx(raw["beam"]["tokens"] / seconds)
         assert result["latency_ms_p50"] == raw["latency"]["ms"][0][0]
-        assert result["latency_ms_p95"] is result["train_mfu"] is None  # of one sentence; on a processor
+        assert not {"latency_ms_p95", "train_mfu"} & result.keys()  # of one sentence; on a processor
         assert result["timed_together"] == raw["session"]["timed_together"]
         assert raw["session"]["timed_run"] == row
         assert result["decode_precision"] == "fp32"
