@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from .config import AttentionConfig
+from .fast import StepwiseProduct
 from .normalisers import NORMALISERS, NormaliserOutput
 from .scopes import SCOPES, ScopeOutput
 from .scores import SCORES, MultiplyAdds, Past, Queries, split_heads
-from .stepwise_products import StepwiseProduct
 
 # Self-attention of an RNN to its own earlier states.
 #

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from .min_rnn import MIN_CELLS
+from .cells import MIN_CELLS
 from .normalisers import DEFAULT_REINFORCE, NORMALISERS, ReinforceConfig
 from .scopes import SCOPES
 from .scores import SCORES

@@ -11,9 +11,8 @@ from torch.nn.functional import pad
 from .attention import Attention, AttentionOutput, Past, Queries, SelfAttention, Source
 from .config import Seq2SeqConfig
 from .encoder import EncoderOutput
-from .stack import RecurrentStack, embed_tokens
-from .stepwise_products import StepwiseLinear, joins_gradients, refuse_second_derivatives
-from .stepwise_stack import JoinedStack, StepwiseStack, join_gates
+from .fast import StepwiseLinear, joins_gradients, refuse_second_derivatives
+from .stack import RecurrentStack, StepwiseStack, embed_tokens, join_gates
 
 # Layer between the states of a decoder and its output layer.
 
@@ -316,11 +315,9 @@ class Decoder(nn.Module):
         """
         steps, (rows, beam), depth = inputs.size(0), state.position.shape, self.query_depth
         has_upper = self.attends_before and steps > 1 and depth < self.config.num_layers
-        cells: StepwiseStack | JoinedStack
-        if self.joined_gates is not None and steps == 1 and not self.training and not joins_gradients():
-            cells = JoinedStack(self.rnn, self.joined_gates, inputs)
-        else:
-            cells = StepwiseStack(self.rnn, inputs, depth if has_upper else None)
+        searches = steps == 1 and not self.training and not joins_gradients()
+        joined = self.joined_gates if searches else None
+        cells = StepwiseStack(self.rnn, inputs, depth if has_upper else None, joined)
         stepwise_readout = None
         if self.readout is not None and self.input_feeding:
             stepwise_readout = self.readout.stepwise(steps, rows * beam)
@@ -340,8 +337,8 @@ class Decoder(nn.Module):
             if seen is not None and attention is not None:
                 seen = seen.add(attention.weights)
             if stepwise_readout is not None and attention is not None:
-                joined = torch.cat((top, attention.context), dim=-1)
-                top = stepwise_readout(t, joined.flatten(0, 1)).view(rows, beam, -1)
+                concatenated = torch.cat((top, attention.context), dim=-1)
+                top = stepwise_readout(t, concatenated.flatten(0, 1)).view(rows, beam, -1)
             if self.attends_before:
                 feedback = query
             elif self.input_feeding:

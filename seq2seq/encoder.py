@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from .attention import EncoderSelfAttention
+from .cells import MIN_CELLS
 from .config import Seq2SeqConfig
+from .fast import Packing, Padding, plan_layout, reversal_index
 from .masks import check_lengths, real_tokens
-from .min_rnn import MIN_CELLS
-from .padded import Packing, Padding, plan_layout, reversal_index
 from .stack import RecurrentStack, embed_tokens
 
 READS_FORWARD = {"both": (True, False), "forward": (True,), "backward": (False,), "both-bottom": (True,)}

@@ -5,8 +5,8 @@ left to the caller, who knows the vocabulary.
 """
 
 from .attention import attention_multiply_adds
+from .cells import MIN_CELLS
 from .config import RecurrentLanguageModelConfig, Seq2SeqConfig
-from .min_rnn import MIN_CELLS
 from .scores import SCORES
 
 READOUT_COPIES = {"tanh": 1, "maxout": 2, "none": 0}

@@ -6,12 +6,11 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout
 
 from .attention import AttentionOutput
-from .cells import LayerNormLSTMCell
+from .cells import MIN_CELLS, LayerNormLSTMCell, MinCell
 from .config import Seq2SeqConfig
 from .decoder import Decoder, Memory, State
 from .encoder import Encoder
 from .masks import check_target
-from .min_rnn import MIN_CELLS, MinCell
 
 # Initial weights of the recurrent models.
 

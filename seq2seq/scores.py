@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, cat, nn
 from torch.nn.functional import linear, pad
 
-from .half_precision import half_tanh_, is_half
-from .stepwise_products import StepwiseProduct
+from .fast import StepwiseProduct, half_tanh_, is_half
 
 # Base class of attention scores, their queries, and their cost in multiply-adds.
 #
@@ -262,7 +261,7 @@ class AdditiveScore(Score):
         """Compute v . tanh(query + W_h h), as tanh(x) = 2 sigmoid(2 x) - 1.
 
         Torch takes a fifth of the time for a sigmoid. In half precision this would lose precision; see
-        ``half_precision``.
+        ``fast.half_tanh_``.
 
         Args:
             query: W_s s and whatever is added to it, (B, Q, 1 or S, A).

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-import seq2seq.padded
+import seq2seq.fast
 from compare.cli import main
 from compare.decoding.beams import LOOK_EVERY, Beams
 from compare.decoding.length_penalty import NO_PENALTY
@@ -97,7 +97,7 @@ def update(
 def test_recurrent_layers_of_bf16_run_in_bf16(name: str, monkeypatch: pytest.MonkeyPatch):
     """Not in float16, to which torch's autocast casts them; before cuDNN 9.13 in fp32."""
     seen = set()
-    run = seq2seq.padded._run_layer
+    run = seq2seq.fast._run_layer
 
     def spy(rnn: Any, entries: Tensor, packed: Any, start: Any, flat: list[Tensor], **ways: bool) -> Any:
         outputs = run(rnn, entries, packed, start, flat, **ways)
@@ -107,11 +107,11 @@ def test_recurrent_layers_of_bf16_run_in_bf16(name: str, monkeypatch: pytest.Mon
         seen.add(outputs[0].grad_fn.name())
         return outputs
 
-    monkeypatch.setattr(seq2seq.padded, "_run_layer", spy)
+    monkeypatch.setattr(seq2seq.fast, "_run_layer", spy)
     criterion = criterion_of(name)
     with torch.autocast(DEVICE.type, torch.bfloat16):
         compute_loss(criterion, BATCH.to(DEVICE)).minimised.backward()
-    used = torch.bfloat16 if seq2seq.padded.has_bf16_layers() else torch.float32
+    used = torch.bfloat16 if seq2seq.fast.has_bf16_layers() else torch.float32
     assert seen == {used, "CudnnRnnBackward0"}
 
 
@@ -259,7 +259,7 @@ def test_an_experiment_runs_and_its_device_is_decided(tiny_toml: Path, tmp_path:
         assert result["reproducible"] == "up to rounding, not bit by bit"
         assert result["peak_memory_bytes"] > 0
         assert ("recurrent_precision" in result) == (
-            name.startswith("luong") and not seq2seq.padded.has_bf16_layers()
+            name.startswith("luong") and not seq2seq.fast.has_bf16_layers()
         )
     message = refusal(*command, "--set", "train.device=cpu")
     assert 'device = "cuda" there, device = "cpu" here' in message

@@ -15,8 +15,7 @@ import seq2seq
 import transformer
 from compare.training.consistency import PairWeights, consistent_cross_entropy
 from compare.training.loss import linear_cross_entropy
-from seq2seq.half_precision import _Tanh
-from seq2seq.stepwise_products import StepwiseLinear
+from seq2seq.fast import StepwiseLinear, _Tanh
 from tests.kits.contract import float64, make, sources, targets
 from transformer.dropout import _MaskAndScale
 

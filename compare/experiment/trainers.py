@@ -26,7 +26,7 @@ from data.corpus import Corpus, Pairs
 from data.encode import open_split
 from data.vocabulary import VocabularyPair
 from seq2seq.config import Seq2SeqConfig
-from seq2seq.padded import has_bf16_layers
+from seq2seq.fast import has_bf16_layers
 
 # Construction of the trainer of one run: the model from its seed, the loss, validation.
 

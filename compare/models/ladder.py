@@ -15,9 +15,8 @@ from torch import Tensor, nn
 import transformer.flops
 from compare.protocol import keep, select
 from seq2seq import Seq2SeqConfig, initialise_weights
-from seq2seq.padded import Padding, plan_layout
-from seq2seq.stack import RecurrentStack
-from seq2seq.stepwise_stack import StepwiseStack
+from seq2seq.fast import Padding, plan_layout
+from seq2seq.stack import RecurrentStack, StepwiseStack
 from transformer import Memory, Parts, State, Transformer
 from transformer.attention import KeysValues, record_weights
 from transformer.cache import KeyValueCache

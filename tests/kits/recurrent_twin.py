@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from seq2seq import Seq2Seq, formulas
-from seq2seq.cells import LayerNormLSTMCell
-from seq2seq.min_rnn import MinCell
+from seq2seq.cells import LayerNormLSTMCell, MinCell
 from seq2seq.stack import RecurrentStack
 
 READS_BACKWARD = {"both": [False, True], "forward": [False], "backward": [True]}

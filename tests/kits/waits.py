@@ -12,10 +12,10 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 import compare.models.ladder
+import seq2seq.fast
 import seq2seq.masks
-import seq2seq.padded
 import transformer.masks
-from seq2seq.padded import Padding
+from seq2seq.fast import Padding
 
 VALUE_READ = {
     "aten::_local_scalar_dense",  # item, int, float, bool, if, tolist of a scalar
@@ -92,7 +92,7 @@ def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch, host: Sequence[Tensor]) -> Iter
     with monkeypatch.context() as patch:
         for module in (seq2seq.masks, transformer.masks):
             patch.setattr(module, "has_checkable_values", lambda mask: False)
-        plan = seq2seq.padded.plan_packing
+        plan = seq2seq.fast.plan_packing
 
         def plan_on_the_host(lengths: Tensor, size: int, device: torch.device) -> Any:
             assert any(lengths is known for known in host), "lengths were read from the mask"
@@ -101,7 +101,7 @@ def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch, host: Sequence[Tensor]) -> Iter
             counted.host.append(packing.batch_sizes)
             return packing
 
-        patch.setattr(seq2seq.padded, "plan_packing", plan_on_the_host)
+        patch.setattr(seq2seq.fast, "plan_packing", plan_on_the_host)
         patch.setattr(compare.models.ladder, "plan_layout", lambda lengths, size: Padding(lengths))
         with CountOperations() as counted:
             yield counted

@@ -10,7 +10,7 @@ from torch import nn
 from seq2seq import Decoder, Encoder, EncoderOutput, SelfAttention, Seq2Seq, Seq2SeqConfig
 from seq2seq.attention import EncoderSelfAttention
 from seq2seq.decoder import Readout
-from seq2seq.padded import reversal_index
+from seq2seq.fast import reversal_index
 from tests.kits.seq2seq import MASK, MODELS, SRC, TGT, V, before, close, double, make
 
 # --- self-attention and readout ---------------------------------------------------------------------------

@@ -7,9 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.config import RegularisationConfig, Seq2SeqConfig
-from seq2seq.padded import plan_packing
-from seq2seq.stack import drop_units, embed_tokens, run_step_by_step
-from seq2seq.stepwise_stack import StepwiseStack
+from seq2seq.fast import plan_packing
+from seq2seq.stack import StepwiseStack, drop_units, embed_tokens, run_step_by_step
 from tests.kits.seq2seq import MASK, SRC, TGT, close, make
 
 LENGTHS = torch.tensor([2, 6, 4, 1])

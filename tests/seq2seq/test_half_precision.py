@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from seq2seq import AdditiveScore, AttentionConfig, Queries, Seq2Seq, Seq2SeqConfig
-from seq2seq.half_precision import CHUNK, half_tanh_
+from seq2seq.fast import CHUNK, half_tanh_
 from tests.kits.seq2seq import MASK, SRC, make
 
 H, A = 256, 256

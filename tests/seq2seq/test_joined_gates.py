@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from seq2seq.stepwise_stack import join_gates
+from seq2seq.stack import join_gates
 from tests.kits.seq2seq import MASK, SRC, TGT, close, make
 
 NAMES = ["lstm-summary", "bahdanau", "luong-general", "luong-dot-feed", "deep-before", "gnmt"]

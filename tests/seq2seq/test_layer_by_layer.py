@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-import seq2seq.padded
-from seq2seq.padded import plan_packing, run_layer_by_layer
+import seq2seq.fast
+from seq2seq.fast import plan_packing, run_layer_by_layer
 
 LENGTHS = torch.tensor([2, 6, 4, 1])  # their order is not its own inverse
 EXACT = {"rtol": 0.0, "atol": 1e-12}
@@ -83,16 +83,16 @@ def _state_after(state: Tensor, rnn: nn.RNNBase, x: Tensor | PackedSequence) -> 
 def test_autocast_gives_its_type_and_computes_in_it_where_cudnn_can(
     has_bf16: bool, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(seq2seq.padded, "has_bf16_layers", lambda: has_bf16)
+    monkeypatch.setattr(seq2seq.fast, "has_bf16_layers", lambda: has_bf16)
     rnn, x = layers("lstm", True, dtype=torch.float32), inputs(True, torch.float32)
     seen = []
-    run = seq2seq.padded._run_layer
+    run = seq2seq.fast._run_layer
 
     def spy(rnn, entries, packed, start, flat, **ways):
         seen.extend([entries.dtype, *(part.dtype for part in (*start, *flat))])
         return run(rnn, entries, packed, start, flat, **ways)
 
-    monkeypatch.setattr(seq2seq.padded, "_run_layer", spy)
+    monkeypatch.setattr(seq2seq.fast, "_run_layer", spy)
     with torch.autocast("cpu", torch.bfloat16):
         output, final = run_layer_by_layer(rnn, x, None)
     assert set(seen) == {torch.bfloat16 if has_bf16 else torch.float32}
@@ -104,7 +104,7 @@ def test_autocast_gives_its_type_and_computes_in_it_where_cudnn_can(
 
 def test_the_weights_of_a_layer_are_one_block_of_matrices_then_biases():
     rnn = layers("lstm", True)
-    flat = seq2seq.padded._flatten(rnn.all_weights[:2], torch.float64)
+    flat = seq2seq.fast._flatten(rnn.all_weights[:2], torch.float64)
     assert [part.dim() for part in flat] == [2, 2, 1, 1] * 2
     assert {part.untyped_storage().data_ptr() for part in flat} == {flat[0].untyped_storage().data_ptr()}
     offsets = [part.storage_offset() for part in flat]

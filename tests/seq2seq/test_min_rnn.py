@@ -8,9 +8,9 @@ from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
 from seq2seq import AttentionConfig, Seq2Seq, Seq2SeqConfig
+from seq2seq.cells import MIN_CELLS, MinCell, MinRNN, _combine, _LinearScan, linear_scan
 from seq2seq.config import RegularisationConfig
-from seq2seq.min_rnn import MIN_CELLS, MinCell, MinRNN, _combine, _LinearScan, linear_scan
-from seq2seq.padded import PaddedSteps
+from seq2seq.fast import PaddedSteps
 from seq2seq.stack import RecurrentStack
 from tests.kits.seq2seq import MASK, MODELS, SRC, TGT, V, close, double, make
 

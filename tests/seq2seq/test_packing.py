@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from seq2seq.padded import plan_packing
+from seq2seq.fast import plan_packing
 
 CASES = [([6, 2, 4, 1], 6), ([1], 1), ([3, 3, 3], 3), ([1, 5, 5, 2], 8)]
 

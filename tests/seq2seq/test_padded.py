@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import seq2seq.padded
-from seq2seq.padded import PaddedSteps, Padding, plan_packing, run_on_gpu, run_padded
+import seq2seq.fast
+from seq2seq.fast import PaddedSteps, Padding, plan_packing, run_on_gpu, run_padded
 from tests.kits.seq2seq import LENGTHS, MASK, MODELS, SRC, TGT, close, leaves, make
 
 CLASSES = {"lstm": nn.LSTM, "gru": nn.GRU}
@@ -76,7 +76,7 @@ def test_a_model_is_the_same_without_packing(name: str, monkeypatch: pytest.Monk
     model = make(name)
     found = []
     for recorded in (False, True):
-        monkeypatch.setattr(seq2seq.padded, "is_recorded", lambda _, recorded=recorded: recorded)
+        monkeypatch.setattr(seq2seq.fast, "is_recorded", lambda _, recorded=recorded: recorded)
         hidden = model.features(SRC, MASK, TGT).hidden
         gradients = torch.autograd.grad(hidden.square().sum(), list(model.parameters()), allow_unused=True)
         present = [part for part in gradients if part is not None]

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from seq2seq import Seq2SeqConfig
-from seq2seq.stack import RecurrentStack
-from seq2seq.stepwise_stack import StepwiseStack
+from seq2seq.stack import RecurrentStack, StepwiseStack
 
 LENGTHS = torch.tensor([6, 2, 4, 1])
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from seq2seq import AttentionConfig
 from seq2seq.attention import Attention, Queries
-from seq2seq.stepwise_products import StepwiseLinear, StepwiseProduct
+from seq2seq.fast import StepwiseLinear, StepwiseProduct
 
 
 def double(*shape: int) -> Tensor:

@@ -1,14 +1,17 @@
-"""Recurrent layers over padded or packed sentences, on CPUs and GPUs."""
+"""Kernels and layouts that only speed or a GPU needs: packing, cuDNN, gradients of all steps at once, tanh.
+
+Without them torch's own functions would compute the same, slower.
+"""
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 from torch.nn.utils.rnn import PackedSequence
 
-from .masks import is_recorded
+from .masks import is_recorded, is_traced
 
 # Packing of padded sentences for recurrent layers, without waiting for a GPU.
 #
@@ -321,3 +324,163 @@ def _run_one_way(rnn: nn.RNNBase, x: Tensor, weights: list[Tensor]) -> tuple[Ten
         else:
             outputs, *final = torch.gru(x, zeros, weights, *settings)
     return outputs, *final[1:]
+
+
+def refuse_second_derivatives(*grads: Tensor) -> None:
+    """Raise a RuntimeError in a backward pass with ``create_graph=True``; usable as a hook of a tensor.
+
+    ``once_differentiable`` would not do: ``torch.autograd.grad`` skips the node that raises its error, and
+    returns a second derivative in which its part is missing.
+    """
+    if torch.is_grad_enabled():
+        raise RuntimeError(
+            "a recurrent decoder that runs step by step has no second derivatives, so create_graph=True "
+            "would give wrong ones: its weight gradients are computed once for all steps, outside the graph"
+        )
+
+
+def joins_gradients() -> bool:
+    """Return whether the gradients of all steps are computed at once: not without gradients, nor in a trace.
+
+    ``torch.compile`` would trace the backward pass before the loop has run.
+    """
+    return torch.is_grad_enabled() and not is_traced()
+
+
+def _cast_once(matrix: Tensor) -> Tensor:
+    """Cast a matrix as autocast would at every step; autocast remembers only its casts of parameters."""
+    kind = matrix.device.type
+    if torch.is_autocast_enabled(kind) and matrix.dtype != torch.float64:  # which it leaves as it is
+        return matrix.to(torch.get_autocast_dtype(kind))
+    return matrix
+
+
+class _WeightGradientOfAllSteps(torch.autograd.Function):
+    """The identity on the offsets; its backward pass computes the weight's gradient of all steps at once."""
+
+    @staticmethod
+    def forward(ctx: Any, offsets: Tensor, weight: Tensor, inputs: list[Tensor]) -> Tensor:
+        ctx.inputs = inputs
+        return offsets.view_as(offsets)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        refuse_second_derivatives()
+        inputs = torch.cat(ctx.inputs).to(grad.dtype)
+        return grad, grad.flatten(0, 1).t() @ inputs, None
+
+
+class StepwiseLinear:
+    """y[t] = W x[t] + offset[t] for the time steps t of a loop, such as a layer of a recurrent decoder.
+
+    Call it exactly once for each step, in order: the backward pass pairs inputs with offsets by this order.
+    """
+
+    def __init__(self, weight: Tensor, offsets: Tensor) -> None:
+        """Prepare one run over T steps.
+
+        Args:
+            weight: W, (O, I).
+            offsets: one offset per step and row, (T, N, O).
+        """
+        self._inputs: list[Tensor] | None = None
+        self.offsets = offsets
+        """The offsets to pass to ``__call__``, step by step, (T, N, O)."""
+        self._weight = _cast_once(weight.to(offsets.dtype)).t()
+        if joins_gradients():
+            self._inputs, self._weight = [], self._weight.detach()
+            # Gradients flow through the offsets only.
+            self.offsets = _WeightGradientOfAllSteps.apply(offsets, weight, self._inputs)  # type: ignore[no-untyped-call]
+
+    def __call__(self, offset: Tensor, x: Tensor) -> Tensor:
+        """Compute the next step.
+
+        Args:
+            offset: entry t of the attribute ``offsets``, (N, O).
+            x: input, (N, I).
+
+        Returns:
+            W x + offset, (N, O).
+        """
+        if self._inputs is not None:
+            self._inputs.append(x.detach())
+        return torch.addmm(offset, x, self._weight)
+
+
+class _MatrixGradientOfAllSteps(torch.autograd.Function):
+    """Offsets of 0 (T, N, 1, O); the backward pass computes the gradient of N matrices (N, I, O)."""
+
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor, steps: int, inputs: list[Tensor]) -> Tensor:
+        ctx.inputs = inputs
+        return matrix.new_zeros(1).expand(steps, len(matrix), 1, matrix.size(2))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        refuse_second_derivatives()
+        inputs = torch.cat(ctx.inputs, dim=1).to(grad.dtype)  # (N, T, I)
+        return inputs.transpose(1, 2) @ grad.squeeze(2).transpose(0, 1), None, None
+
+
+class StepwiseProduct:
+    """y[t] = x[t] M for the time steps t of a loop, M being a matrix of each sentence, such as its keys.
+
+    For a loop with gradients outside traces, see ``joins_gradients``. Call it exactly once for each step, in
+    order.
+    """
+
+    def __init__(self, matrix: Tensor, steps: int) -> None:
+        """Prepare one run over ``steps`` time steps with M, (B, I, O) or (B, heads, I, O)."""
+        matrix = _cast_once(matrix).flatten(0, -3)
+        self._inputs: list[Tensor] = []
+        offsets: Tensor = _MatrixGradientOfAllSteps.apply(  # type: ignore[no-untyped-call]
+            matrix, steps, self._inputs
+        )
+        self._offsets = iter(offsets.unbind())
+        self._matrix = matrix.detach()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Compute the next step from x (B, 1, I) or (B, heads, 1, I): (B, 1, O) or (B, heads, 1, O)."""
+        rows = x.flatten(0, -3).to(self._matrix.dtype)
+        self._inputs.append(rows.detach())
+        return torch.baddbmm(next(self._offsets), rows, self._matrix).view(*x.shape[:-1], -1)
+
+
+CHUNK = 1 << 19
+"""Entries per pass in fp32: 2 MB, which stay in the caches of a CPU."""
+
+
+def is_half(x: Tensor) -> bool:
+    """Return whether x is of a 16-bit type."""
+    return x.dtype in (torch.bfloat16, torch.float16)
+
+
+def half_tanh_(x: Tensor) -> Tensor:
+    """Compute tanh(x) in place; x is of a 16-bit type and of any shape.
+
+    The error is that of rounding to this type, and of rounding in fp32 before: at most 1.2e-7.
+    """
+    if x.device.type != "cpu" or is_traced():
+        return x.tanh_()
+    result: Tensor = _Tanh.apply(x.contiguous())  # type: ignore[no-untyped-call]
+    return result
+
+
+class _Tanh(torch.autograd.Function):
+    """tanh in place, computed in fp32 (float64 for float64) in chunks; it has all derivatives."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        flat = x.view(-1)
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        buffer = torch.empty(min(CHUNK, flat.numel()), dtype=dtype)
+        for chunk in torch.split(flat, CHUNK):
+            chunk.copy_(buffer[: chunk.numel()].copy_(chunk).mul_(2).sigmoid_().mul_(2).sub_(1))
+        ctx.mark_dirty(x)
+        ctx.save_for_backward(x)
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (result,) = ctx.saved_tensors
+        return torch.ops.aten.tanh_backward(grad, result)  # type: ignore[no-any-return]
