@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Any, cast
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from filelock import FileLock, Timeout
@@ -38,23 +38,6 @@ RECORD = "sha256.json"
 """File beside the downloads; holds the sha256 of each file without published digest at its first download."""
 MAX_RECORD_BYTES = 10_000_000
 """Size that no record of downloaded files reaches."""
-
-
-def expected_digest(folder: Path, name: str, published: str) -> str:
-    """Look up the digest that a download must have.
-
-    Args:
-        folder: folder of the downloads.
-        name: name of the file in ``folder``.
-        published: published digest, which is preferred to the recorded one; empty if there is none.
-
-    Returns:
-        "sha256:..." or "md5:..."; empty if no digest is published or recorded.
-
-    Raises:
-        ValueError: the record is damaged.
-    """
-    return published or _read_record(folder / RECORD).get(name, "")
 
 
 def mismatch(path: Path, digest: str) -> str:
@@ -106,77 +89,47 @@ class MirrorError(Exception):
 
 
 def pull(
-    url: str,
-    part: IO[bytes],
-    *,
-    tag: Path,
-    length: int | None,
-    verified: bool,
-    timeout_s: float,
-    show: Show,
+    url: str, part: IO[bytes], *, length: int | None, verified: bool, timeout_s: float, show: Show
 ) -> None:
-    """Append the rest of the file to ``part``, or replace ``part`` if the server cannot resume there.
+    """Append the rest of the file to ``part``, or replace ``part`` if it cannot be resumed.
 
     Args:
         url: URL of the file.
         part: the unfinished file, open for appending; it keeps the received bytes after an error too.
-        tag: file beside ``part`` with the URL and the version that ``part`` is the beginning of.
         length: expected size in bytes; None: unknown.
-        verified: whether the caller compares a digest afterwards. If not, ``part`` is resumed only if the
-            server confirms that the version is the same, and the server must state the size of the file.
+        verified: whether the caller compares a digest afterwards. If not, ``part`` is not resumed, since it
+            may belong to another version, and the server must state the size of the file.
         timeout_s: longest time without data, in seconds.
         show: callback for the progress, in bytes.
 
     Raises:
         MirrorError: the server cannot be reached, refuses, or sends something else than the file.
-        OSError: ``part`` or ``tag`` cannot be written.
+        OSError: ``part`` cannot be written.
     """
+    if not verified:
+        part.truncate(0)
     size = part.seek(0, 2)
-    headers = {"User-Agent": AGENT, "Accept-Encoding": "identity", **_resume(url, size, tag, verified)}
+    headers = {"User-Agent": AGENT, "Accept-Encoding": "identity"}
+    request = Request(url, headers=headers | ({"Range": f"bytes={size}-"} if size else {}))
     try:
-        with _open(Request(url, headers=headers), timeout_s) as response:
-            said = _truncate_to_start(response, part, size)
-            tag.write_text(f"{url}\n{_version(response)}", encoding="utf-8")
-            if length and said and said != length:
-                raise MirrorError(f"its file has {said:,} bytes, the right one {length:,}")
-            if not (length or said or verified):
-                raise MirrorError("does not state the length of the file, and no hash of it is known")
-            _copy(response, part, length or said, show)
-    except HTTPError as error:
-        if error.code != 416:
-            raise MirrorError(f"{error.code} {error.reason}".splitlines()[0].strip()) from None
-        if error.headers.get("Content-Range") != f"bytes */{size}":  # if equal, the file was complete already
-            part.truncate(0)
-            raise MirrorError("its file is shorter than the part downloaded before") from None
-
-
-def _open(request: Request, timeout_s: float) -> Any:
-    """Send the request and follow redirections; an error status is raised as ``HTTPError``."""
-    try:
-        return urlopen(request, timeout=timeout_s)
+        response = urlopen(request, timeout=timeout_s)
     except HTTPError as error:
         error.close()
-        raise
-    except URLError as error:
-        raise MirrorError(_reason(error.reason)) from None
+        if error.code != 416:
+            raise MirrorError(f"{error.code} {error.reason}".splitlines()[0].strip()) from None
+        if error.headers.get("Content-Range") == f"bytes */{size}":
+            return  # the file was complete already
+        part.truncate(0)
+        raise MirrorError("its file is shorter than the part downloaded before") from None
     except (HTTPException, OSError) as error:
-        raise MirrorError(_reason(error)) from None
-
-
-def _resume(url: str, size: int, tag: Path, verified: bool) -> dict[str, str]:
-    """Build the headers that request the rest; none if ``part`` may belong to another version."""
-    source, _, version = tag.read_text(encoding="utf-8").partition("\n") if tag.is_file() else ("", "", "")
-    same_source = source == url and bool(version)
-    if not size or not (same_source or verified):
-        return {}
-    return {"Range": f"bytes={size}-"} | ({"If-Range": version} if same_source else {})
-
-
-def _version(response: Any) -> str:
-    """Return the response's ETag or date as its version; a weak ETag does not identify the bytes."""
-    tag: str = response.headers.get("ETag", "")
-    modified: str = response.headers.get("Last-Modified", "")
-    return tag if tag.startswith('"') else modified
+        raise MirrorError(_reason(getattr(error, "reason", error))) from None
+    with response:
+        total = _truncate_to_start(response, part, size)
+        if length and total and total != length:
+            raise MirrorError(f"its file has {total:,} bytes, the right one {length:,}")
+        if not (length or total or verified):
+            raise MirrorError("does not state the length of the file, and no hash of it is known")
+        _copy(response, part, length or total, show)
 
 
 def _truncate_to_start(response: Any, part: IO[bytes], size: int) -> int | None:
@@ -349,7 +302,7 @@ def download(
     """Download a file, or verify it if it is there already.
 
     The sha256 of a file without published digest is recorded at its first download; later downloads must
-    match it. After an interruption the next call resumes the download.
+    match it. After an interruption the next call resumes the download if a digest is known.
 
     Args:
         remote: the file.
@@ -366,16 +319,15 @@ def download(
     """
     path = folder / remote.name
     folder.mkdir(parents=True, exist_ok=True)
-    digest = expected_digest(folder, remote.name, remote.digest)
+    digest = remote.digest or _read_record(folder / RECORD).get(remote.name, "")
     if not path.is_file():
-        part, tag = (path.with_name(f"{path.name}{suffix}") for suffix in (".part", ".part.tag"))
+        part = path.with_name(f"{path.name}.part")
         with _locked(part):
             with _open_part(part) as file:
-                url = _obtain(remote, file, tag, digest, timeout_s, progress)
+                url = _obtain(remote, file, digest, timeout_s, progress)
                 os.fsync(file.fileno())
             os.replace(part, path)  # after closing: Windows does not rename open files
             sync_folder(folder)
-            tag.unlink(missing_ok=True)
         logger.info(f"{remote.name}: {path.stat().st_size:,} bytes from {url}")
     elif digest and (fault := mismatch(path, digest)):
         raise ValueError(f"{path}: {fault}; delete it to download it again{_or_forget(remote, folder)}")
@@ -415,7 +367,7 @@ def _open_part(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _obtain(
-    remote: Remote, part: IO[bytes], tag: Path, digest: str, timeout_s: float, progress: ProgressCallback
+    remote: Remote, part: IO[bytes], digest: str, timeout_s: float, progress: ProgressCallback
 ) -> str:
     """Download to ``part``, trying the mirrors in order; returns the URL that had the right file."""
     faults = []
@@ -426,7 +378,6 @@ def _obtain(
                 pull(
                     url,
                     part,
-                    tag=tag,
                     length=remote.size_bytes,
                     verified=bool(digest),
                     timeout_s=timeout_s,
@@ -445,7 +396,7 @@ def _obtain(
     raise OSError(
         f"{remote.name}: no mirror has the right file ({'; '.join(faults)}); "
         f"try again later, or put it at {part.name.removesuffix('.part')} yourself"
-        + (_or_forget(remote, tag.parent) if digest else "")
+        + (_or_forget(remote, Path(part.name).parent) if digest else "")
     )
 
 

@@ -35,11 +35,11 @@ class Handler(BaseHTTPRequestHandler):
         answer, content = self.server.answers[self.path]
         answer(self, content)
 
-    def start(self, content: bytes, *, ranges: bool = True, tag: str = '"v1"') -> bytes:
+    def start(self, content: bytes, *, ranges: bool = True) -> bytes:
         """Send the head of a right answer; returns the body that it promises."""
-        wanted, condition = self.headers["Range"], self.headers["If-Range"]
+        wanted = self.headers["Range"]
         first = 0
-        if wanted and ranges and condition in (None, tag):
+        if wanted and ranges:
             first = int(wanted.removeprefix("bytes=").removesuffix("-"))
             if first >= len(content):
                 self.send_response(416)
@@ -52,8 +52,6 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.send_response(200)
         self.send_header("Content-Length", str(len(content) - first))
-        if tag:
-            self.send_header("ETag", tag)
         self.end_headers()
         return content[first:]
 
@@ -98,20 +96,6 @@ def serving() -> Iterator[Server]:
 
 def plain(handler: Handler, content: bytes) -> None:
     handler.wfile.write(handler.start(content))
-
-
-def untagged(handler: Handler, content: bytes) -> None:
-    """Nothing says which version of the file this is."""
-    handler.wfile.write(handler.start(content, tag=""))
-
-
-def weakly_tagged(size: int) -> Answer:
-    """Sends ``size`` bytes of a file whose tag may be that of another one much like it."""
-
-    def answer(handler: Handler, content: bytes) -> None:
-        handler.wfile.write(handler.start(content, tag='W/"v1"')[:size])
-
-    return answer
 
 
 def ignoring_ranges(handler: Handler, content: bytes) -> None:

@@ -1,6 +1,13 @@
-"""Downloads from faulty servers: the right file, or an error of one line."""
+"""Downloads from faulty servers, interrupted or not: the right file, or an error of one line."""
 
 import hashlib
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +22,7 @@ from tests.kits.http_server import (
     fetched,
     first,
     hanging_up,
+    ignoring_ranges,
     plain,
     redirect,
     refused,
@@ -24,6 +32,7 @@ from tests.kits.http_server import (
     tampering,
     throttled,
     without_length,
+    wrong_part,
 )
 
 MD5 = f"md5:{hashlib.md5(CONTENT).hexdigest()}"
@@ -171,3 +180,108 @@ def test_a_file_downloaded_by_hand_is_accepted_and_recorded(server: Server, tmp_
     (tmp_path / "file.bin").write_bytes(b"mine")
     assert fetched(server.remote("http://127.0.0.1:9/none"), tmp_path) == b"mine"
     assert hashlib.sha256(b"mine").hexdigest() in (tmp_path / RECORD).read_text()
+
+
+OTHER = CONTENT[::-1]
+HALF = len(CONTENT) // 2
+
+
+def interrupted(server: Server, folder: Path, beginning: bytes = CONTENT[:HALF]) -> str:
+    """Leave the beginning of a file, as an interrupted download does; returns the URL."""
+    (folder / "file.bin.part").write_bytes(beginning)
+    return server.at("/f", plain)
+
+
+@pytest.mark.parametrize(
+    ("beginning", "digest", "ranges"),
+    [
+        (CONTENT[:HALF], SHA256, [f"bytes={HALF}-"]),
+        (CONTENT[:HALF], "", [None]),  # it may belong to another version
+        (OTHER[:HALF], SHA256, [f"bytes={HALF}-", None]),
+        (CONTENT, SHA256, [f"bytes={len(CONTENT)}-"]),
+        (CONTENT + b"more", SHA256, [f"bytes={len(CONTENT) + 4}-", None]),
+    ],
+)
+def test_only_the_rest_is_downloaded(
+    server: Server, tmp_path: Path, beginning: bytes, digest: str, ranges: list[str | None]
+):
+    url = interrupted(server, tmp_path, beginning)
+    assert fetched(server.remote(url, url, digest=digest), tmp_path) == CONTENT
+    assert [asked.range for asked in server.asked] == ranges
+
+
+def test_a_server_that_ignores_ranges_sends_all_again(server: Server, tmp_path: Path):
+    url = interrupted(server, tmp_path)
+    server.at("/f", ignoring_ranges)
+    assert fetched(server.remote(url, digest=SHA256), tmp_path) == CONTENT
+
+
+def test_a_response_with_another_range_is_rejected(server: Server, tmp_path: Path):
+    url = interrupted(server, tmp_path)
+    server.at("/f", wrong_part)
+    assert f"not the one from byte {HALF}" in refused(server.remote(url, digest=SHA256), tmp_path)
+    server.at("/f", plain)
+    assert fetched(server.remote(url, digest=SHA256), tmp_path) == CONTENT
+
+
+def test_two_processes_do_not_write_one_file(server: Server, tmp_path: Path):
+    url = server.at("/f", plain)
+
+    def interfere(name: str, done: int, total: int | None) -> None:
+        with pytest.raises(OSError, match="another process is downloading this file"):
+            fetched(server.remote(url, digest=SHA256), tmp_path)
+
+    remote = server.remote(url, digest=SHA256)
+    assert download(remote, tmp_path, progress=interfere).read_bytes() == CONTENT
+
+
+def test_a_full_disk_is_reported_and_the_partial_file_kept(server: Server, tmp_path: Path):
+    """A limit on the file size simulates the full disk."""
+    remote = server.remote(server.at("/f", plain), digest=SHA256)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (HALF, hard))
+    try:
+        with pytest.raises(OSError, match="File too large") as caught:
+            fetched(remote, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    part = tmp_path / "file.bin.part"
+    assert caught.value.filename == str(part)
+    size = part.stat().st_size
+    assert size > 0
+    assert fetched(remote, tmp_path) == CONTENT
+    assert [asked.range for asked in server.asked] == [None, f"bytes={size}-"]
+
+
+def test_a_killed_download_is_resumed(server: Server, tmp_path: Path):
+    """A real process is killed in the middle of a file."""
+    url = server.at("/f", throttled(0.05, chunk=2048))
+    code = (
+        "import sys, pathlib; from data.download import Remote, download; "
+        "download(Remote(name='file.bin', mirrors=(sys.argv[1],), digest=sys.argv[2]), "
+        "pathlib.Path(sys.argv[3]))"
+    )
+    environment = {**os.environ, "no_proxy": "*"}
+    process = subprocess.Popen([sys.executable, "-c", code, url, SHA256, str(tmp_path)], env=environment)
+    part = tmp_path / "file.bin.part"
+    try:
+        while not (part.exists() and part.stat().st_size):
+            assert process.poll() is None
+            time.sleep(0.01)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert not (tmp_path / "file.bin").exists()
+    size = part.stat().st_size
+    assert 0 < size < len(CONTENT)
+    server.at("/f", plain)
+    server.asked.clear()
+    assert fetched(server.remote(url, digest=SHA256), tmp_path) == CONTENT
+    assert [asked.range for asked in server.asked] == [f"bytes={size}-"]
+
+
+def test_the_record_keeps_other_files(server: Server, tmp_path: Path):
+    for name in ("a", "b"):
+        fetched(server.remote(server.at(f"/{name}", plain, name.encode()), name=name), tmp_path)
+    recorded = json.loads((tmp_path / "sha256.json").read_text())
+    assert recorded == {name: f"sha256:{hashlib.sha256(name.encode()).hexdigest()}" for name in ("a", "b")}
