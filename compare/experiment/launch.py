@@ -79,6 +79,10 @@ class Launch:
     def for_nodes(self, experiment: Experiment, context: str) -> Experiment:
         """Return the experiment with what only a node could decide, where the processes are jobs.
 
+        Args:
+            experiment: the experiment as written.
+            context: the file that error messages name.
+
         Raises:
             ValueError: no cluster, or a setting that this machine cannot decide.
         """

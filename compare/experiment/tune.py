@@ -247,6 +247,11 @@ def draw_candidates(
 
     A value of a setting that a model does not have is not drawn for it.
 
+    Args:
+        experiment: the experiment as written.
+        plan: what is drawn, and how often.
+        context: the file that error messages name.
+
     Raises:
         ValueError: bad settings, a setting that no model has or that is a size, a combination that a model
             refuses, or a budget of time.
@@ -365,7 +370,10 @@ def write_trials(folder: Path, trials: Sequence[TrialResult]) -> None:
 
 
 def read_trials(folder: str | Path) -> list[TrialResult]:
-    """Read the ended trials of a search, from the folder that ``tune_experiment`` wrote.
+    """Read the ended trials of a search.
+
+    Args:
+        folder: the folder that ``tune_experiment`` wrote.
 
     Raises:
         OSError: there is no trials.jsonl, or it cannot be read.
