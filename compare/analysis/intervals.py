@@ -1,9 +1,8 @@
 """Confidence intervals over test sentences and seeds, and the pairs of models to compare."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import cached_property
 from itertools import combinations
 from statistics import fmean, stdev
@@ -25,6 +24,7 @@ from compare.analysis.statistics import (
 )
 from compare.analysis.tables import Row
 from compare.scoring.metrics import BOOTSTRAP_SEED
+from compare.system.messages import did_you_mean
 
 # Translations of a test set by each model and seed, with the sentence statistics that the tests use.
 #
@@ -384,11 +384,15 @@ def match_runs(scored: Mapping[str, ScoredTestSet], baseline: str | None = None)
     ]
 
 
+def check_label(label: str, labels: Collection[str]) -> None:
+    """Raise ValueError with the nearest label if no finished model has ``label``."""
+    if label not in labels:
+        raise ValueError(f"no finished model is labelled {label!r}; {did_you_mean(label, labels)}")
+
+
 def _label_pairs(labels: Sequence[str], baseline: str | None) -> list[tuple[str, str]]:
     """List the pairs of labels to compare."""
     if baseline is None:
         return [(first, second) for second, first in combinations(labels, 2)]
-    if baseline not in labels:
-        near = get_close_matches(baseline, labels, n=1) or list(labels)
-        raise ValueError(f"no finished model is labelled {baseline!r}; did you mean {near[0]!r}?")
+    check_label(baseline, labels)
     return [(label, baseline) for label in labels if label != baseline]

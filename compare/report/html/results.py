@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from difflib import get_close_matches
 from typing import Any
 
 from compare.analysis.comparison import (
@@ -18,7 +17,7 @@ from compare.analysis.comparison import (
     mean_bleu,
 )
 from compare.analysis.finished_experiment import FinishedExperiment
-from compare.analysis.intervals import ScoredTestSet, match_runs
+from compare.analysis.intervals import ScoredTestSet, check_label, match_runs
 from compare.analysis.tables import Table
 from compare.report.html.parts import Section
 from compare.report.table import ShownTable, analysis_table, plain_column, render_table
@@ -64,9 +63,8 @@ def choose_reference(finished: FinishedExperiment, baseline: str) -> str:
         ValueError: no finished model has that label.
     """
     labels = finished.labels
-    if baseline and baseline not in labels:
-        near = get_close_matches(baseline, labels, n=1) or list(labels)
-        raise ValueError(f"no finished model is labelled {baseline!r}; did you mean {near[0]!r}?")
+    if baseline:
+        check_label(baseline, labels)
     means = mean_bleu(finished)
     return baseline or max(means, key=lambda label: means[label])
 
