@@ -143,6 +143,14 @@ def test_the_hash_changes_with_any_change_of_the_batches() -> None:
     assert len({base.stream_hash(), *others}) == 8
 
 
+def test_the_hash_changes_with_the_order_of_the_same_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = BatchStream(many(60), batch_tokens=200, seed=1)
+    expected, plan = stream.stream_hash(), stream.plan(1)
+    assert len(plan) > 1
+    monkeypatch.setattr(stream, "plan", lambda epoch: plan[::-1])
+    assert stream.stream_hash() != expected
+
+
 TEXT = Pairs(("a b c", "d", "e f", "k l", "a d e k") * 9, ("A B", "C D E", "F G", "H I", "A") * 9)
 
 
