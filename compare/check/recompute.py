@@ -1,52 +1,49 @@
-"""Check of an experiment: its figures are recomputed, and its files compared with each other."""
+"""Check of a finished experiment: every figure is computed again by the functions that made it."""
 
+import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from compare.check.figures import (
-    DAMAGE,
-    check_external,
-    check_likelihoods,
-    check_name,
-    check_result,
-    check_status,
-    check_timings,
-)
-from compare.check.folder import (
+from compare.check.decoding import check_weights
+from compare.check.invariants import (
+    INVARIANTS,
+    INVARIANTS_OF_DONE,
     REGISTRY,
-    check_copies,
+    SOURCES,
     check_ensembles,
-    check_registry,
-    check_shared_settings,
-    check_sources,
-    check_tables,
-    files_not_read,
-    general_limits,
-    group_by_subject,
+    check_experiment_files,
+    check_hashes_alone,
 )
-from compare.check.run_data import CheckedRun, CheckResult, ComparedValue, DataCache, Gap, read_run
-from compare.check.training import (
-    check_hashes,
-    check_initial_weights,
-    check_log,
-    check_selection,
-    check_snapshots,
-    check_stored,
-    check_vocabulary,
-)
-from compare.check.translations import check_against_references, check_weights
+from compare.check.run_data import CheckedRun, CheckResult, ComparedValue, DataCache, Findings, Gap, read_run
 from compare.config.plugins import plugin_problem
-from compare.results.result import Result
+from compare.experiment.compute_result import compute_figures, size_figures
+from compare.experiment.run import unfinished_result
+from compare.experiment.timing import Figures, speed_figures
+from compare.experiment.tune import TRIALS
+from compare.report.views import render_views
+from compare.results.records import ENSEMBLE, FOLDER, SELECTION, read_speed
+from compare.results.result import SETTINGS, Result
 from compare.results.store import read_registry, read_results
+from compare.scoring.metrics import metric_of
 from compare.system.cpu import tune_cpu
+from compare.system.device import Machine
 from compare.system.plugins import code_version
+from compare.training.serialization import CHECKPOINTS
+from data.vocabulary import load_pair
 
 logger = logging.getLogger(__name__)
-Check = Callable[[CheckedRun], Iterable[ComparedValue | Gap]]
-"""Check of one run."""
+NOT_DERIVED = (
+    *(item.name for item in dataclasses.fields(Machine)),
+    *("recurrent_precision", "code_version", "status", "reason", "tests", "scores", "files"),
+)
+"""Fields of a result that has begun which config and data do not determine."""
+DAMAGE = (ValueError, LookupError, TypeError, ArithmeticError, AttributeError, OSError)
+"""What a damaged file can raise."""
+VIEWS = ("results.jsonl", "table.md", "table.csv", "table.json")
+FIELDS = frozenset(item.name for item in dataclasses.fields(Result))
 
 
 def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = "") -> CheckResult:
@@ -91,20 +88,19 @@ def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = ""
             begun.append(result)
             logger.info(f"checking {result.run}")
             if result.run in stored:
-                findings += check_stored(folder / result.run, result)
+                findings += check_hashes_alone(folder / result.run, result)
                 continue
             run, problems = read_run(folder / result.run, result, cache)
             runs.append(run)
             findings += [*problems, *check_run(run, decode)]
-        findings += check_shared_settings(runs)
-        finished = [run for run in runs if run.result.status == "done"]
-        findings += check_copies(finished)
-        findings += check_timings(finished)
         present = [result.run for result in results if result in begun or result.status != "unfinished"]
-        findings += check_registry(registry, runs, present)
-        findings += check_sources(folder, runs)
-        if not stored:  # a table shows every run
-            findings += check_tables(folder, results)
+        findings += check_experiment_files(folder, registry, runs, present)
+        views = render_views(results) if not stored else {}  # a table shows every run
+        for name, text in views.items():
+            if (folder / name).is_file():
+                same = (folder / name).read_bytes() == text.encode()
+                found = "as the runs say" if same else "something else"
+                findings.append(ComparedValue(name, "content", "as the runs say", found))
         findings += check_ensembles(folder, runs, begun)
     versions = {(run.result.code_version, code_version(run.folder.run.plugins)) for run in runs}
     return CheckResult(
@@ -115,33 +111,136 @@ def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = ""
             if made != checked
         ],
         not_checked=[
-            *group_by_subject(finding for finding in findings if isinstance(finding, Gap)),
-            *files_not_read(folder, runs, stored),
-            *general_limits(decoded=decode, has_asked_seeds="asked_seeds" in registry),
+            *_group_by_subject(finding for finding in findings if isinstance(finding, Gap)),
+            *_files_not_read(folder, runs, stored),
+            *_general_limits(decode),
         ],
         hashes_only=stored,
     )
 
 
-def check_run(run: CheckedRun, decode: int) -> Iterator[ComparedValue | Gap]:
+def check_run(run: CheckedRun, decode: int) -> Findings:
     """Check one run by itself.
 
     Args:
         run: the run.
         decode: lines of each test set to translate again.
     """
-    checks: list[Check] = [check_name, check_status, check_initial_weights, check_log]
+    checks = [*INVARIANTS]
     if (run.folder.folder / "result.json").is_file():
-        checks.insert(0, check_result)
+        checks.append(check_result)
     if run.result.status == "done":
-        checks = [check_hashes, *checks, check_vocabulary, check_snapshots, check_selection]
-        checks += [check_likelihoods, check_external, check_against_references]
+        checks += INVARIANTS_OF_DONE
         if decode:
-            checks.append(partial(check_weights, number=decode))
+            checks.append(lambda run: check_weights(run, decode))
     else:
         yield Gap(f"the figures of a run that is {run.result.status}", run.name)
     for check in checks:
         try:
             yield from list(check(run))
-        except (*DAMAGE, AttributeError) as error:
+        except DAMAGE as error:
             yield ComparedValue(run.name, "files", "readable", str(error))
+
+
+def check_result(run: CheckedRun) -> Findings:
+    """Compare every field of a run's result with its value by config, data and files.
+
+    Where the figures cannot be computed, a single value named "figures" holds the error message.
+    """
+    begun = dataclasses.asdict(unfinished_result(run.folder, run.prepared))
+    derived = {name: value for name, value in begun.items() if value is not None and name not in NOT_DERIVED}
+    derived |= {name: begun[name] for name in (*SETTINGS, "reproducible")}
+    recorded = run.result.flat()
+    if run.result.status == "done":
+        try:
+            figures = _figures(run)
+            known = dataclasses.replace(run.result, **derived, **figures).flat()
+            if run.prepared is None:
+                derived |= {name: known[name] for name in figures}
+            else:  # with the scores of test sets that the corpus does not have
+                derived = dict.fromkeys(recorded) | known
+        except DAMAGE as error:
+            yield ComparedValue(run.name, "figures", "done", str(error))
+    for name, value in derived.items():
+        finding = ComparedValue(run.name, name, recorded.get(name), value)
+        if finding.recorded is None and not finding.same and _is_optional(name):
+            yield Gap(f"{name}, which was registered later", run.name)
+        else:
+            yield finding
+
+
+def _figures(run: CheckedRun) -> Figures:
+    """Compute all figures of the run; without its corpus those of its size and speed."""
+    if run.prepared is not None:
+        return compute_figures(run.folder, run.prepared)
+    sizes = load_pair(run.folder.folder)
+    size = size_figures(run.folder, run.folder.run.model.architecture, (len(sizes.src), len(sizes.tgt)))
+    precision = run.folder.run.train.precision
+    speed = speed_figures(read_speed(run.folder.speed), run.lines, flops=0.0, precision=precision)
+    del speed["train_mfu"]  # the FLOPs follow from the lengths in the corpus
+    return size | speed
+
+
+def _is_optional(column: str) -> bool:
+    """Return whether results may lack ``column``: of a metric that was registered later, or of their log."""
+    metric = metric_of(column)
+    return column == "late_gain" or (metric is not None and metric.name not in FIELDS)
+
+
+# Lines about what a check does not cover.
+
+
+def _group_by_subject(gaps: Iterable[Gap]) -> Iterator[str]:
+    """Give each distinct subject once, with the runs that it holds for."""
+    runs: dict[str, dict[str, None]] = {}
+    for gap in gaps:
+        runs.setdefault(gap.subject, {})[gap.run] = None
+    for subject, names in runs.items():
+        yield f"{subject} ({', '.join(names)})"
+
+
+def _general_limits(decoded: int) -> Iterator[str]:
+    """Name what no folder proves, and what was not asked for."""
+    yield "device, torch, threads and code version, and whether the times were measured as stated"
+    if not decoded:
+        yield (
+            "that translations, validation scores and perplexities come from the weights: "
+            "--decode N computes them again"
+        )
+    elif decoded < sys.maxsize:
+        yield f"translations beyond {decoded} lines per test set, and validations before the chosen one"
+    yield "settings that leave no trace, such as dropout and clipping: only training again shows them"
+    yield "whether several files were changed together so that they agree"
+
+
+def _files_not_read(folder: Path, runs: Sequence[CheckedRun], stored: Sequence[str]) -> Iterator[str]:
+    """Name the files of the folder that no check reads: plots, reports, caches, logs for people.
+
+    Args:
+        folder: the folder of the experiment.
+        runs: the runs that are checked.
+        stored: names of those of which only hashes are.
+    """
+    read = {folder / name for name in (REGISTRY, SOURCES, *VIEWS)}
+    of_ensembles = (ENSEMBLE, SELECTION, ".hyp", ".hyp.gz")
+    read |= {path for path in (folder / FOLDER).glob("*/*") if path.name.endswith(of_ensembles)}
+    for run in runs:
+        read |= {run.folder.folder / "result.json", *run.folder.files().values()}
+    for name in stored:
+        read |= set((folder / name).rglob("*"))
+    if (folder / TRIALS).is_file():
+        yield f"the trials of the search: {TRIALS}, from which the report and a plot are made"
+        read.add(folder / TRIALS)
+    others = (path for path in sorted(folder.rglob("*")) if path.is_file() and path not in read)
+    kinds = dict.fromkeys(_kind(path.relative_to(folder)) for path in others)
+    if kinds:
+        yield f"files that no figure comes from: {', '.join(kinds)}"
+
+
+def _kind(path: Path) -> str:
+    """Name a file of the experiment's folder: "plots/*", "*/log.txt", "report.html"."""
+    if len(path.parts) == 1:
+        return path.name
+    if CHECKPOINTS in path.parts:
+        return f"*/{CHECKPOINTS}/*"
+    return f"*/{path.name}" if path.name == "log.txt" else f"{path.parts[0]}/*"

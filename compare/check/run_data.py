@@ -1,4 +1,4 @@
-"""The findings of a check, and the runs to check, each with the data that its own config describes."""
+"""Findings of a check, and the runs to check, each with the data that its own config describes."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,11 +12,10 @@ from compare.results.result import Result
 from compare.results.run_folder import RunFolder
 from compare.system.log import no_messages
 from compare.training.metrics_log import read_metrics
+from compare.training.serialization import WEIGHTS
 from data.batches import BatchStream
+from data.files import hash_file
 from data.vocabulary import load_pair
-
-# Findings of a check: compared values, and what could not be checked.
-
 
 RELATIVE_TOLERANCE = 1e-9
 """Largest relative difference of equal figures: sums may be taken in another order."""
@@ -52,6 +51,9 @@ class Gap(NamedTuple):
     subject: str
     run: str
     """Name of the run's folder."""
+
+
+Findings = Iterator[ComparedValue | Gap]
 
 
 class CheckResult(NamedTuple):
@@ -95,17 +97,6 @@ def join_differences(findings: Iterable[ComparedValue]) -> Iterator[ComparedValu
         yield differences[0]._replace(name=differences[0].name + more)
 
 
-# The runs to check, each with the data that its own config describes.
-
-
-class BatchTokens(NamedTuple):
-    """Position in the stream of batches after some updates, and the tokens seen until then."""
-
-    epoch: int
-    src_tokens: int
-    tgt_tokens: int
-
-
 @dataclass(frozen=True, kw_only=True)
 class CheckedRun:
     """A run of the experiment, as recorded, and its data, prepared again."""
@@ -126,6 +117,12 @@ class CheckedRun:
     def final(self) -> Mapping[str, Any] | None:
         """The last line of a complete log."""
         return next((line for line in self.lines if line["kind"] == "final"), None)
+
+    @property
+    def weights_hash(self) -> str:
+        """The sha256 of the weights, or the recorded one where they are not in the folder."""
+        weights = self.folder.weights
+        return hash_file(weights) if weights.is_file() else self.result.files.get(WEIGHTS, "no hash")
 
 
 class DataCache:
@@ -203,20 +200,4 @@ def read_run(folder: Path, result: Result, cache: DataCache) -> tuple[CheckedRun
         problems.append(Gap(f"data, batches and scores: {error}", run.name))
     except ValueError as error:
         problems.append(ComparedValue(run.name, "data", "as config.toml says", str(error)))
-    checked = CheckedRun(folder=run, result=result, lines=lines, prepared=prepared)
-    return checked, problems
-
-
-def tokens_by_update(prepared: PreparedData, updates: int) -> list[BatchTokens]:
-    """Count the tokens of the first ``updates`` batches of a run, as its log does.
-
-    Returns:
-        The cumulative counts after update 0, 1, ..., ``updates``.
-    """
-    counts, epoch = [BatchTokens(1, 0, 0)], 0
-    while len(counts) <= updates:
-        epoch += 1
-        for src, tgt in prepared.stream.token_counts(epoch)[: updates - len(counts) + 1].tolist():
-            _, src_tokens, tgt_tokens = counts[-1]
-            counts.append(BatchTokens(epoch, src_tokens + src, tgt_tokens + tgt))
-    return counts
+    return CheckedRun(folder=run, result=result, lines=lines, prepared=prepared), problems

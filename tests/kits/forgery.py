@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from compare.check.figures import NOT_DERIVED
+from compare.check.recompute import NOT_DERIVED
 from compare.config.parse import load_experiment
 from compare.experiment.compute_result import compute_figures
 from compare.experiment.prepare import prepare_data

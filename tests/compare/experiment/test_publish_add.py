@@ -2,14 +2,11 @@
 
 import json
 import shutil
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from compare.check.figures import check_timings
-from compare.check.run_data import CheckedRun
 from compare.experiment.publish import publish_experiment
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_registry, read_result, read_results, save_result
@@ -29,8 +26,9 @@ def of_one_machine(folder: Path, seed: int) -> Path:
         shutil.copytree(DEMO / name, folder / name)
         speed = folder / name / "speed.json"
         content = json.loads(speed.read_text())
-        content["session"] |= {"timed_together": f"{seed:012}", "timed_run": name}
-        content["train"]["seconds"] = [seconds * seed for seconds in content["train"]["seconds"]]
+        content["timings"]["session"] |= {"timed_together": f"{seed:012}", "timed_run": name}
+        train = content["timings"]["train"]
+        train["seconds"] = [seconds * seed for seconds in train["seconds"]]
         speed.write_text(json.dumps(content))
         files = read_result(folder / name).files | {"speed.json": hash_file(speed)}
         save_result(folder / name, replace(read_result(folder / name), files=files))
@@ -40,38 +38,26 @@ def of_one_machine(folder: Path, seed: int) -> Path:
     return folder
 
 
-def timing_differences(folder: Path) -> Sequence[str]:
-    runs = [
-        CheckedRun(
-            folder=RunFolder.read(folder / each.run), result=each, is_current=True, lines=[], prepared=None
-        )
-        for each in read_results(folder)
-    ]
-    return [f"{each.context} {each.name}" for each in check_timings(runs) if not each.same]
-
-
 @pytest.fixture
 def machines(tmp_path: Path) -> tuple[Path, Path]:
     return of_one_machine(tmp_path / "a" / "demo", 1), of_one_machine(tmp_path / "b" / "demo", 2)
 
 
-def test_two_sessions_of_timing_do_not_contradict_each_other(machines: tuple[Path, Path], tmp_path: Path):
-    """But a run that does not have the times of its label in its session does."""
+def test_runs_of_two_machines_stand_in_one_folder(machines: tuple[Path, Path], tmp_path: Path):
     for folder in machines:
         publish_experiment(folder, tmp_path / "out", add=True)
-    assert len(read_results(tmp_path / "out")) == 8
-    assert timing_differences(tmp_path / "out") == []
-    forged = tmp_path / "out" / "lstm-seed2" / "speed.json"
-    content = json.loads(forged.read_text())
-    content["session"]["timed_run"] = "bahdanau-seed1"
-    forged.write_text(json.dumps(content))
-    assert timing_differences(tmp_path / "out") == ["lstm-seed2 speed.json: timed_run"]
+    results = read_results(tmp_path / "out")
+    assert len(results) == 8
+    assert read_registry(tmp_path / "out" / "experiment.json")["runs"] == [each.run for each in results]
+    hashes = [RunFolder.read(tmp_path / "out" / each.run).hashes() for each in results]
+    assert all(found.items() <= each.files.items() for found, each in zip(hashes, results, strict=True))
 
 
-def test_a_run_that_all_seeds_were_timed_with_may_be_replaced(machines: tuple[Path, Path], tmp_path: Path):
+def test_a_run_of_the_same_name_is_replaced(machines: tuple[Path, Path], tmp_path: Path):
     published = publish_experiment(DEMO, tmp_path / "out")
-    assert timing_differences(published) == []
-    publish_experiment(
-        machines[0], published, add=True
-    )  # the first seeds, of which the others have the times
-    assert timing_differences(published) == []
+    before = read_results(published)
+    publish_experiment(machines[0], published, add=True)
+    after = read_results(published)
+    assert {each.run for each in after} == {each.run for each in before}
+    replaced = {each.run for each in after if each not in before}
+    assert replaced == {each.run for each in read_results(machines[0])}

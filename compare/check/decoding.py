@@ -1,0 +1,126 @@
+"""Check of translations, validation scores and perplexities by the weights, which are decoded with again."""
+
+import math
+
+import torch
+
+from compare.check.run_data import CheckedRun, ComparedValue, Findings, Gap, join_differences
+from compare.decoding.length_penalty import length_penalties
+from compare.decoding.translator import Translator
+from compare.experiment.likelihood import score_translations
+from compare.experiment.prepare import PreparedData
+from compare.experiment.task import task_of
+from compare.results.records import read_likelihoods, read_selection, read_speed
+from compare.results.trained_model import load_model
+from compare.scoring.score import bleu_and_length_ratio
+from compare.system.device import device_name, pick_device
+from compare.system.messages import first_line
+from compare.system.plugins import code_version
+from compare.training.loss import TranslationLoss
+from data.text import read_lines
+
+LOSS_TOLERANCE, BLEU_TOLERANCE = 1e-3, 0.1
+"""Largest relative difference of the validation loss, and difference of BLEU, between two machines."""
+LENGTH_TOLERANCE = 5e-3
+"""Largest relative difference of length ratios between two machines."""
+OTHER_LINES = 0.02
+"""Largest share of lines that another machine or code may translate otherwise: near ties change places."""
+
+
+def check_weights(run: CheckedRun, number: int) -> Findings:
+    """Translate lines again from the weights; compute validation scores and test perplexities again.
+
+    Args:
+        run: the run.
+        number: lines of each test set, evenly spaced.
+    """
+    if not run.folder.weights.exists():
+        yield Gap("translations by the weights, which are not in the folder", run.name)
+    if run.prepared is None or not run.folder.weights.exists():
+        return
+    try:
+        translator = load_model(run.folder.folder, device=_device_or_cpu(run.folder.run.train.device))
+        if task_of(run.folder.run).translates:
+            yield from list(_check_lines(run, run.prepared, translator, number))
+        yield from list(_check_validation(run, run.prepared, translator))
+        yield from list(_check_selection(run, run.prepared, translator))
+        measured = run.folder.likelihoods.exists()
+        for test, recorded in read_likelihoods(run.folder.likelihoods).tests.items() if measured else ():
+            pairs = run.prepared.corpus.splits[test]
+            found = score_translations(translator, pairs.src, pairs.tgt).sums
+            name = f"perplexity.json: nll of {test}, by the weights"
+            yield ComparedValue(run.name, name, recorded.nll, found.nll, LOSS_TOLERANCE)
+    except RuntimeError as error:  # of torch: the weights compute nothing finite, or lack memory
+        yield ComparedValue(run.name, "translations by the weights", "done", first_line(error))
+
+
+def _check_lines(run: CheckedRun, prepared: PreparedData, translator: Translator, number: int) -> Findings:
+    """Translate ``number`` lines of each test set again, evenly spaced, and compare them."""
+    for test in prepared.corpus.tests:
+        sources = prepared.corpus.splits[test].src
+        recorded = read_lines(run.folder.output(test), allow_blank=True)
+        size = min(len(sources), len(recorded))
+        indices = [index * size // min(number, size) for index in range(min(number, size))]
+        lines = translator.translate([sources[index] for index in indices])
+        findings = [
+            ComparedValue(run.name, f"{test}.hyp, line {index + 1}", recorded[index], line)
+            for index, line in zip(indices, lines, strict=True)
+        ]
+        different = sum(not finding.same for finding in findings)
+        if _rounds_alike(run, translator) or different > math.ceil(OTHER_LINES * len(findings)):
+            yield from join_differences(findings)
+            continue
+        yield from (finding for finding in findings if finding.same)
+        if different:
+            subject = f"{different} of {len(findings)} lines of {test}.hyp, translated otherwise here"
+            yield Gap(f"{subject}: machine or code is not that of the run", run.name)
+
+
+def _check_validation(run: CheckedRun, prepared: PreparedData, translator: Translator) -> Findings:
+    """Compare loss and BLEU of the weights on the validation set with the final line of the log."""
+    if run.final is None:
+        return
+    train, valid = run.folder.run.train, prepared.corpus.splits["valid"]
+    criterion = TranslationLoss(translator.model, train.label_smoothing).eval()
+    found = task_of(run.folder.run).validator(criterion, translator, valid, prepared.valid, train)()
+    name = "metrics.jsonl: {} of the final line, by the weights"
+    yield ComparedValue(run.name, name.format("loss"), run.final["loss"], found.loss, LOSS_TOLERANCE)
+    yield _compare_bleu(run, name.format("bleu"), run.final["bleu"], found.bleu)
+
+
+def _check_selection(run: CheckedRun, prepared: PreparedData, translator: Translator) -> Findings:
+    """Search the validation set again with every length penalty of the grid, in one beam search."""
+    penalties = length_penalties(run.folder.run.decode)
+    if len(penalties) == 1:
+        return
+    valid = prepared.corpus.splits["valid"]
+    grid = read_selection(run.folder.selection, penalties).grid
+    for point, texts in zip(grid, translator.translate_all(valid.src, penalties), strict=True):
+        bleu, length_ratio = bleu_and_length_ratio(texts, valid.tgt)
+        name = f"selection.json: {{}} of length penalty {point.penalty}, by the weights"
+        yield _compare_bleu(run, name.format("bleu"), point.bleu, bleu)
+        name = name.format("length_ratio")
+        yield ComparedValue(run.name, name, point.length_ratio, length_ratio, LENGTH_TOLERANCE)
+
+
+def _compare_bleu(run: CheckedRun, name: str, recorded: float | None, found: float | None) -> ComparedValue:
+    """Compare two values of BLEU, which another machine may compute a little differently."""
+    if recorded is not None and found is not None and abs(recorded - found) <= BLEU_TOLERANCE:
+        found = recorded
+    return ComparedValue(run.name, name, recorded, found)
+
+
+def _rounds_alike(run: CheckedRun, translator: Translator) -> bool:
+    """Return whether device, torch, threads and code are those of the run's decoding."""
+    result, code = run.result, code_version(run.folder.run.plugins)
+    then = read_speed(run.folder.speed).decoded_on or result  # the result has those of the timings
+    here = (device_name(translator.device), torch.__version__, torch.get_num_threads(), code)
+    return here == (then.device, then.torch, then.threads, result.code_version)
+
+
+def _device_or_cpu(name: str) -> str:
+    """Return the device that a run was trained on, or the CPU where this machine lacks it."""
+    try:
+        return str(pick_device(name))
+    except ValueError:
+        return "cpu"

@@ -1,0 +1,397 @@
+"""Invariants between the files of an experiment: what holds in every folder that no one has edited.
+
+Each function compares some files with each other. ``INVARIANTS`` lists those of every run,
+``INVARIANTS_OF_DONE`` those of finished ones.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate, chain
+from pathlib import Path
+from typing import Any
+
+from compare.check.run_data import CheckedRun, ComparedValue, Findings, Gap, join_differences
+from compare.config.plugins import plugin_problem
+from compare.config.run import settings_hash
+from compare.config.sections import run_name
+from compare.decoding.length_penalty import length_penalties
+from compare.experiment.likelihood import count_characters
+from compare.experiment.prepare import PreparedData
+from compare.experiment.task import task_of
+from compare.results.records import (
+    ENSEMBLE,
+    FOLDER,
+    SELECTION,
+    hash_members,
+    read_ensemble,
+    read_likelihoods,
+    read_selection,
+)
+from compare.results.result import Result
+from compare.results.run_folder import REQUIRED, read_external
+from compare.scoring.score import all_metrics, score_texts
+from compare.training.checkpoints import EMA, Validation
+from compare.training.metrics_log import ensure_complete
+from compare.training.serialization import WEIGHTS
+from data.files import hash_file, read_bytes
+from data.text import hash_decompressed, plain_or_gzip, read_lines
+from data.vocabulary import UNK, load_pair
+
+REGISTRY, SOURCES = "experiment.json", "test.src"
+MAX_BYTES = 1_000_000_000
+"""Size that no test.src reaches."""
+Line = Mapping[str, Any]
+
+
+# Invariants of one run.
+
+
+def _check_name(run: CheckedRun) -> Findings:
+    """Compare label and seed of the config with the name of the folder."""
+    yield ComparedValue(run.name, "label and seed in config.toml", run.folder.run.name, run.name)
+
+
+def _check_status(run: CheckedRun) -> Findings:
+    """Report a run that is not done, although its files say that it is.
+
+    A run that failed diverged in training, so its log has no final line.
+    """
+    status = run.result.status
+    if task_of(run.folder.run).translates:
+        tested = any(name.endswith(".hyp") for name in run.folder.files())
+    else:
+        tested = run.folder.likelihoods.exists()
+    ended = run.final is not None and (status == "failed" or (tested and run.folder.speed.exists()))
+    yield ComparedValue(run.name, "status", status, "done" if ended else status)
+    if status != "unfinished":  # lack of memory is a reason to be unfinished
+        reason = "no reason" if run.result.reason is None else "a reason"
+        expected = "a reason" if status == "failed" else "no reason"
+        yield ComparedValue(run.name, "reason of a failure", reason, expected)
+
+
+def _check_initial_weights(run: CheckedRun) -> Findings:
+    """Compare the recorded hash of the weights that training started from with these weights."""
+    train = run.folder.run.train
+    if train.init_from is None:
+        return
+    weights = Path(train.init_from) / WEIGHTS
+    if weights.is_file():
+        yield ComparedValue(run.name, "train.init_hash", train.init_hash, hash_file(weights))
+    else:
+        yield Gap("the weights that training started from, which are not here", run.name)
+    yield Gap("vocabularies, which are those of the run that training started from", run.name)
+
+
+def _check_log(run: CheckedRun) -> Findings:
+    """Compare learning rates with the schedule, and tokens with the batches of the run's seed."""
+    try:
+        ensure_complete(run.lines, "metrics.jsonl")
+    except ValueError as error:
+        yield ComparedValue(run.name, "metrics.jsonl", "every field", str(error))
+        return
+    windows = [line for line in run.lines if line["kind"] == "train"]
+    settings = run.folder.run
+    expected = [
+        {"learning_rate": settings.model.optim.learning_rate_at(line["update"], settings.train.max_updates)}
+        for line in windows
+    ]
+    if run.prepared is not None and windows:
+        # Not more updates than log and config both name: one of them could have a number of any size.
+        last = min(windows[-1]["update"], settings.train.max_updates)
+        tokens = [(0, 0), *accumulate(_batch_tokens(run.prepared, last), _add)]
+        start = 0
+        for line, values in zip(windows, expected, strict=True):
+            end = min(line["update"], last)
+            values["src_tokens"], values["tgt_tokens"] = (
+                tokens[end][side] - tokens[min(start, last)][side] for side in (0, 1)
+            )
+            start = line["update"]
+    for name in ("learning_rate", "src_tokens", "tgt_tokens"):
+        yield from join_differences(
+            ComparedValue(
+                run.name, f"metrics.jsonl: {name} of update {line['update']}", line[name], values[name]
+            )
+            for line, values in zip(windows, expected, strict=True)
+            if name in values
+        )
+
+
+def _batch_tokens(prepared: PreparedData, updates: int) -> Iterator[tuple[int, int]]:
+    """Give source and target tokens of the first ``updates`` batches."""
+    epoch = 0
+    while updates > 0:
+        epoch += 1
+        counts = prepared.stream.token_counts(epoch)[:updates].tolist()
+        yield from ((src, tgt) for src, tgt in counts)
+        updates -= len(counts)
+
+
+def _add(total: tuple[int, int], more: tuple[int, int]) -> tuple[int, int]:
+    return total[0] + more[0], total[1] + more[1]
+
+
+def _check_choice(run: CheckedRun) -> Findings:
+    """Compare the final line of the log with the best validation, and with its early stop.
+
+    The best has the highest BLEU, and of equal ones, or without BLEU, the lowest loss.
+    """
+    validations = [line for line in run.lines if line["kind"] == "valid"]
+    if run.final is None or not validations:
+        return
+    train, best, worse, stop = run.folder.run.train, validations[0], 0, run.folder.run.train.max_updates
+    for line in validations[1:]:
+        best, worse = (line, 0) if _scores(line).is_better(_scores(best)) else (best, worse + 1)
+        if 0 < train.patience <= worse:
+            stop = min(stop, line["update"])
+    scores, chosen = best, f"update {best['update']}"
+    for line in run.lines:
+        if line["kind"] in ("average", "ema") and _scores(line).quality > _scores(scores).quality:
+            scores, chosen = line, EMA if line["kind"] == "ema" else "average"
+    expected = {
+        "update": stop,
+        "best_update": best["update"],
+        "loss": scores["loss"],
+        "bleu": scores["bleu"],
+    }
+    for name, value in expected.items():
+        yield ComparedValue(run.name, f"metrics.jsonl: {name} of the final line", run.final[name], value)
+    recorded = str(run.final["chosen"])
+    recorded = "average" if recorded.startswith("average") else recorded  # with the updates that it is of
+    yield ComparedValue(run.name, "metrics.jsonl: chosen of the final line", recorded, chosen)
+
+
+def _scores(line: Line) -> Validation:
+    return Validation(loss=line["loss"], bleu=line["bleu"])
+
+
+def _check_hashes(run: CheckedRun) -> Findings:
+    """Compare the recorded hash of each file with the file; every file that a figure comes from has one.
+
+    Weights that are not there are no difference: published folders leave them out.
+    """
+    recorded, found = run.result.files, run.folder.hashes()
+    corpus = None if run.prepared is None else run.prepared.corpus
+    required = {*REQUIRED, *run.folder.masks(), *task_of(run.folder.run).required_files(run.folder, corpus)}
+    yield from _compare_hashes(run.name, recorded, found, required)
+    for test in run.folder.tests:
+        plain = run.folder.plain_output(test)
+        both = plain.exists() and plain.with_name(f"{plain.name}.gz").exists()
+        other = f"{plain.name} as well" if both else "no other file"
+        yield ComparedValue(run.name, f"{plain.name}.gz", other, "no other file")
+
+
+def check_hashes_alone(folder: Path, result: Result) -> Findings:
+    """Compare the hashes of a run whose plug-ins are not here: nothing else of it can be computed again.
+
+    Args:
+        folder: the folder of the run.
+        result: its recorded result.
+    """
+    required: set[str] = set()
+    if result.status == "done":
+        texts = chain(folder.glob("*.hyp"), folder.glob("*.hyp.gz"))
+        required = {*REQUIRED, *(path.name.removesuffix(".gz") for path in texts)}
+    files = {name: plain_or_gzip(folder / name) for name in {*result.files, *required}}
+    found = {name: hash_decompressed(path) for name, path in files.items() if path.is_file()}
+    yield from _compare_hashes(result.run, result.files, found, required)
+    yield Gap(f"all but the hashes of files, and all tables: {plugin_problem(folder)}", result.run)
+
+
+def _compare_hashes(
+    run: str, recorded: Mapping[str, str], found: Mapping[str, str], required: set[str]
+) -> Findings:
+    for name in sorted({*recorded, *required, *found}):
+        if name == WEIGHTS and name in recorded and name not in found:
+            yield Gap("the hash of the weights, which are not in the folder", run)
+        else:
+            file = found.get(name, "no such file")
+            yield ComparedValue(run, name, recorded.get(name, "no hash"), file)
+
+
+def _check_vocabulary(run: CheckedRun) -> Findings:
+    """Compare the saved vocabularies with those that the run's training text gives."""
+    if run.prepared is not None:
+        try:
+            recorded = load_pair(run.folder.folder).content_hash
+        except (ValueError, OSError) as error:
+            recorded = str(error)
+        yield ComparedValue(run.name, "vocabulary", recorded, run.prepared.vocabularies.content_hash)
+
+
+def _check_selection(run: CheckedRun) -> Findings:
+    """Compare grid, choice and weights of selection.json with config, rule and result."""
+    penalties = length_penalties(run.folder.run.decode)
+    if len(penalties) == 1:
+        return
+    try:
+        selection = read_selection(run.folder.selection, penalties)  # checks the grid and the rule
+    except (ValueError, OSError) as error:
+        reason = str(error).removeprefix(f"{run.folder.selection}: ")
+        yield ComparedValue(run.name, SELECTION, "a choice by the rule", reason)
+        return
+    yield ComparedValue(run.name, f"{SELECTION}: weights", selection.weights, run.weights_hash)
+
+
+def _check_likelihoods(run: CheckedRun) -> Findings:
+    """Count the tokens and characters of each test set again, and compare the hash of the weights.
+
+    The log-likelihood itself needs the weights; ``check_weights`` computes it again.
+    """
+    path, result = run.folder.likelihoods, run.result
+    if not path.exists() and result.perplexity is None and result.char_perplexity is None:
+        yield Gap("the perplexity of the test sets, which was not measured", run.name)
+        return
+    likelihoods = read_likelihoods(path)
+    yield ComparedValue(run.name, f"{path.name}: weights", likelihoods.weights, run.weights_hash)
+    if run.prepared is None:
+        return
+    for test in likelihoods.tests.keys() & set(run.prepared.corpus.tests):
+        references = run.prepared.corpus.splits[test].tgt
+        ids = run.prepared.vocabularies.tgt.encode_all(references)
+        counts = {
+            "tokens": sum(map(len, ids)) + len(ids),
+            "characters": count_characters(references),
+            "unknown": sum(sentence.count(UNK) for sentence in ids),
+        }
+        for key, value in counts.items():
+            recorded = getattr(likelihoods.tests[test], key)
+            yield ComparedValue(run.name, f"{path.name}: {key} of {test}", recorded, value)
+
+
+def _check_external(run: CheckedRun) -> Findings:
+    """Compare the translations that metrics from outside have scored with those that are there."""
+    for test, metrics in read_external(run.folder.external).items():
+        output = run.folder.output(test)
+        found = hash_decompressed(output) if output.is_file() else "no such file"
+        for name, scores in metrics.items():
+            context = f"{run.folder.external.name}: {name} of {test}: translations"
+            yield ComparedValue(run.name, context, scores.translations, found)
+            yield Gap(f"the segment scores of {name}, a metric from outside: only their mean", run.name)
+
+
+Check = Callable[[CheckedRun], Findings]
+"""Check of one run."""
+INVARIANTS: tuple[Check, ...] = (
+    _check_name,
+    _check_status,
+    _check_initial_weights,
+    _check_log,
+    _check_choice,
+)
+INVARIANTS_OF_DONE: tuple[Check, ...] = (
+    _check_hashes,
+    _check_vocabulary,
+    _check_selection,
+    _check_likelihoods,
+    _check_external,
+)
+
+
+# Invariants of the whole experiment.
+
+
+def check_experiment_files(
+    folder: Path, registry: Mapping[str, Any], runs: Sequence[CheckedRun], present: Sequence[str]
+) -> Findings:
+    """Compare experiment.json and test.src with the folders of runs, the seeds asked for, and the data.
+
+    Args:
+        folder: the folder of the experiment.
+        registry: the content of experiment.json.
+        runs: the runs that are there and can be read.
+        present: names of all runs that are there.
+    """
+    listed = registry.get("runs", [])
+    asked = (
+        [run_name(label, seed) for label, seeds in registry["asked_seeds"].items() for seed in seeds]
+        if ("asked_seeds" in registry)
+        else []
+    )
+    for name in dict.fromkeys([*asked, *listed, *present]):
+        if name not in listed:
+            expected = "asked for" if name in asked else "a folder"
+            yield ComparedValue(REGISTRY, f"runs, {name}", "not listed", expected)
+        else:
+            there = "a folder" if name in present else "no such folder"
+            yield ComparedValue(REGISTRY, f"runs, {name}", "a folder", there)
+    for run in runs:
+        found = "asked for" if run.name in asked else "not asked for"
+        yield ComparedValue(REGISTRY, f"asked_seeds, {run.name}", found, "asked for")
+        hashes = {"settings_hash": settings_hash(run.folder.run)}
+        if run.prepared is not None:
+            hashes["data_hash"] = run.prepared.corpus.content_hash
+            hashes["vocabulary_hash"] = run.prepared.vocabularies.content_hash
+        for key, value in hashes.items():
+            yield ComparedValue(REGISTRY, f"{key} of {run.name}", registry.get(key), value)
+    corpora = [run.prepared.corpus for run in runs if run.prepared is not None]
+    if (folder / SOURCES).is_file() and corpora:
+        sources = corpora[0].splits[corpora[0].tests[0]].src
+        same = (
+            read_bytes(folder / SOURCES, max_bytes=MAX_BYTES) == "".join(f"{s}\n" for s in sources).encode()
+        )
+        found = "as in the corpus" if same else "something else"
+        yield ComparedValue(SOURCES, "content", "as in the corpus", found)
+
+
+def check_ensembles(folder: Path, runs: Sequence[CheckedRun], results: Sequence[Result]) -> Findings:
+    """Compare every ensemble.json with the weights of the runs, the translations and the references.
+
+    Args:
+        folder: the folder of the experiment.
+        runs: the runs whose settings can be read.
+        results: of all runs that are there.
+    """
+    for path in sorted((folder / FOLDER).glob(f"*/{ENSEMBLE}")):
+        context = path.parent.relative_to(folder).as_posix()
+        try:
+            yield from list(_check_ensemble(path, context, runs, results))
+        except (ValueError, OSError) as error:
+            yield ComparedValue(context, "files", "readable", str(error))
+
+
+def _check_ensemble(
+    path: Path, context: str, runs: Sequence[CheckedRun], results: Sequence[Result]
+) -> Findings:
+    result = read_ensemble(path)
+    weights = {each.run: each.files.get(WEIGHTS, "no hash") for each in results}
+    for name, recorded in result.members.items():
+        yield ComparedValue(context, f"weights of {name}", recorded, weights.get(name, "no such run"))
+    members = [each for each in results if each.run in result.members]
+    sizes = [each.params or 0 for each in members]
+    computed: dict[str, Any] = {
+        "members_hash": hash_members(result.members.values()),
+        "label": path.parent.name,
+        "params": sum(sizes) if all(sizes) else result.params,
+        "settings_hash": next((each.settings_hash for each in members), None),
+    }
+    checked = next((run for run in runs if run.name in result.members), None)
+    if checked is not None:
+        decode = checked.folder.run.decode
+        penalties, selected = length_penalties(decode), path.with_name(SELECTION)
+        computed["beam"] = decode.beam_size
+        if len(penalties) == 1 or selected.is_file():
+            penalty = penalties[0]
+            if len(penalties) > 1:
+                selection = read_selection(selected, penalties)  # checks the grid and the rule
+                yield ComparedValue(context, f"{SELECTION}: weights", selection.weights, result.members_hash)
+                penalty = selection.penalty
+            computed |= {"length_penalty": penalty.alpha, "length_normalization": penalty.normalization}
+        else:
+            yield Gap("length penalty of the ensemble", context)
+    for name, value in computed.items():
+        yield ComparedValue(context, name, getattr(result, name), value)
+    corpus = checked.prepared.corpus if checked is not None and checked.prepared is not None else None
+    if corpus is not None:
+        yield ComparedValue(context, "test sets", sorted(result.tests), sorted(corpus.tests))
+    for test, scores in result.tests.items():
+        output = plain_or_gzip(path.parent / f"{test}.hyp")
+        recorded = result.files.get(f"{test}.hyp", "no hash")
+        yield ComparedValue(context, f"{test}.hyp", recorded, hash_decompressed(output))
+        if corpus is None or test not in corpus.splits:
+            yield Gap(f"scores of the ensemble on {test}", context)
+            continue
+        lines = read_lines(output, allow_blank=True)
+        for name, score in (
+            score_texts(lines, corpus.splits[test].tgt, scoring=all_metrics()).columns().items()
+        ):
+            yield ComparedValue(context, f"{name} of {test}", scores.get(name), score)
+    yield Gap("perplexity, validation scores and translations of the ensemble by the weights", context)
