@@ -158,7 +158,7 @@ def test_a_study(follow: Callable[[str], Path]):
 
 def test_a_corpus(follow: Callable[[str], Path], server: Server):
     tree = follow("A new named corpus")
-    module = tree / "data" / "download" / "corpora" / "proverbs.py"
+    module = tree / "data" / "proverbs.py"
     text = module.read_text()
     assert "https://example.org/proverbs" in text
     rng = random.Random(3)
