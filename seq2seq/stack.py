@@ -539,7 +539,8 @@ class StepwiseStack:
             depth: number of the lowest layers to run; None: all.
             joined: output of ``join_gates``, for one step without gradients and dropout.
         """
-        self.stack, self.masks = stack, list[Tensor]()
+        self.stack = stack
+        self.masks: list[Tensor] = []
         self.layers: list[_JoinedLayer | _StepwiseLayer | _LayerNormStepwiseLayer | _MinStepwiseLayer] = []
         if joined is not None:
             for layer in joined:

@@ -384,7 +384,7 @@ def read_trials(folder: str | Path) -> list[TrialResult]:
     for number, line in enumerate(read_bytes(path, max_bytes=MAX_BYTES).splitlines(), start=1):
         try:
             trials.append(msgspec.json.decode(line, type=TrialResult))
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"{path}, line {number}: not the result of a trial: {error}") from None
     return trials
 

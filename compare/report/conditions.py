@@ -52,7 +52,7 @@ def _notes(runs: Sequence[Row]) -> Iterator[tuple[str, int]]:
 
 USUAL_LENGTH_RATIOS = 0.97, 1.03
 """Outside these, differences of BLEU are largely differences of length."""
-SHARED = ("updates", "beam", "max_ratio", *SHARED_SETTINGS)
+SHARED = ("updates", *SHARED_SETTINGS, "beam", "max_ratio")
 """Columns of shared settings that a warning can name."""
 
 

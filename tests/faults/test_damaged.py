@@ -102,12 +102,10 @@ def test_a_line_of_metrics_with_wrong_fields(
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
-        ("speed.json", {"decode_s": "1"}, "decode_s must be a positive number, found '1'"),
-        ("speed.json", {"greedy": {"sentences": 1}}, "greedy must hold sentences, tokens, seconds"),
-        ("speed.json", {"latency_ms": []}, "latency_ms must be a list of positive numbers, found []"),
-        ("speed.json", {"latency": {}}, "latency must hold ms, cpu_shares"),
-        ("speed.json", {"session": 1}, "session must hold device, torch, threads, cores"),
-        ("speed.json", None, "nested too deeply"),
+        ("speed.json", {"decode_s": "1"}, "Expected `float | null`, got `str` - at `$.decode_s`"),
+        ("speed.json", {"timings": {"greedy": {"sentences": 1}}}, "at `$.timings.greedy`"),
+        ("speed.json", {"timings": 1}, "at `$.timings`"),
+        ("speed.json", None, "put the run's own speed.json back"),
         ("metrics.jsonl", None, "metrics.jsonl, line 1: not a JSON object of metrics"),
     ],
 )

@@ -174,7 +174,6 @@ def test_a_config_nested_too_deeply(tmp_path: Path, refused: Callable[..., str])
 def test_a_folder_where_a_text_should_be(tiny_toml: Path, tmp_path: Path, refused: Callable[..., str]):
     corpus = Path(shutil.copytree(tiny_toml.parent / "corpus", tmp_path / "corpus"))
     fault = "folder where a text should be"
-    refused(fault, "score", corpus, "--ref", corpus / "test.de")
     refused(fault, "score", corpus / "test.de", "--ref", corpus)
     (corpus / "train.de").unlink()
     (corpus / "train.de").mkdir()

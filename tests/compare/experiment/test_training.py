@@ -51,7 +51,7 @@ def test_a_finished_experiment_is_not_touched_again(finished: Path, run_tiny: Ca
 
 @pytest.mark.parametrize(
     ("override", "key"),
-    [("train.max_updates=91", "max_updates"), ("decode.beam_size=3", "beam_size"), ("data.src=fr", "src")],
+    [("train.clip_norm=3", "clip_norm"), ("decode.beam_size=3", "beam_size"), ("data.src=fr", "src")],
 )
 def test_another_experiment_in_the_same_folder_is_refused(
     finished: Path, run_tiny: Callable[..., Path], override: str, key: str
@@ -103,7 +103,7 @@ def test_a_row_that_diverges_fails_alone(tiny_toml: Path, tmp_path: Path, capsys
     assert "NaN or infinite" in failed["reason"]
     assert "lower learning_rate (now 1e+38)" in failed["reason"]
     assert "\n" not in failed["reason"]
-    assert failed["bleu"] is None
-    assert done["bleu"] is not None
+    assert "bleu" not in failed
+    assert done["bleu"] >= 0
     assert not (tmp_path / "run" / ROWS[0] / "checkpoints" / FINAL).exists()
     assert capsys.readouterr().out
