@@ -28,7 +28,7 @@ from compare.results.records import GridPoint, Selection, read_selection
 from compare.results.result import Result
 from compare.results.store import load_results
 from compare.training.metrics_log import MetricsLog, read_metrics
-from data.corpus import read_pairs
+from data.corpus import Pairs, read_pairs
 from data.formats import Records, Table
 from data.text import read_lines
 from data.vocabulary import build_pair, load_pair
