@@ -56,8 +56,8 @@ def compare_variants(folder: Path, corpus: str) -> list[Variant]:
         for path in sorted(folder.parent.glob(f"{start}*"))
     }
     for experiment in (full, *changed.values()):
-        if experiment.failed:
-            names = ", ".join(result.run for result in experiment.failed)
+        if failed := [result.run for result in experiment.results if result.status == "failed"]:
+            names = ", ".join(failed)
             raise ValueError(f"{experiment.folder}: {names} failed: an ablation needs all runs")
         if experiment.corpus.content_hash != full.corpus.content_hash:
             raise ValueError(f"{experiment.folder} has another corpus than {folder}: they do not compare")
