@@ -88,7 +88,44 @@ SPEED_CONFIG = "configs/speed.toml"  # in the checkout
 
 # Fields of a row that do not depend on machine, time or version; those of tests end in their names.
 FIGURES = set(
-    ["status", "preset", "params", "params_no_embedding", "train_flops_per_token", "width_multiple", "updates", "epochs", "tokens_seen", "stopped_by", "longer_gain", "longer_factor", "best_update", "valid_loss", "valid_perplexity", "beam", "length_penalty", "length_normalization", "batch_tokens", "accumulate", "max_ratio", "valid_every", "average", "ema", "average_every", "label_smoothing", "consistency", "subword_sampling", "clip_norm", "precision", "decode_precision", "data_hash", "batch_hash", "budget", "budget_off", "extended_from"]  # noqa: E501
+    [
+        "status",
+        "preset",
+        "params",
+        "params_no_embedding",
+        "train_flops_per_token",
+        "width_multiple",
+        "updates",
+        "epochs",
+        "tokens_seen",
+        "stopped_by",
+        "longer_gain",
+        "longer_factor",
+        "best_update",
+        "valid_loss",
+        "valid_perplexity",
+        "beam",
+        "length_penalty",
+        "length_normalization",
+        "batch_tokens",
+        "accumulate",
+        "max_ratio",
+        "valid_every",
+        "average",
+        "ema",
+        "average_every",
+        "label_smoothing",
+        "consistency",
+        "subword_sampling",
+        "clip_norm",
+        "precision",
+        "decode_precision",
+        "data_hash",
+        "batch_hash",
+        "budget",
+        "budget_off",
+        "extended_from",
+    ]  # noqa: E501
 )
 SCORES = r"(bleu|chrf\+*|ter|length_ratio|brevity_penalty|perplexity|char_perplexity)"
 IS_SCORE = re.compile(SCORES + r"(_ci_low|_ci_high|_signature)?(_.*)?")
