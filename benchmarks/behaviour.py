@@ -125,7 +125,7 @@ FIGURES = set(
         "budget",
         "budget_off",
         "extended_from",
-    ]  # noqa: E501
+    ]
 )
 SCORES = r"(bleu|chrf\+*|ter|length_ratio|brevity_penalty|perplexity|char_perplexity)"
 IS_SCORE = re.compile(SCORES + r"(_ci_low|_ci_high|_signature)?(_.*)?")
