@@ -5,7 +5,7 @@ set -eu
 fail() { echo "setup: $1" >&2; exit 2; }
 
 given=${1:-}
-extras=${2:-dev,export,hub,slurm,tune}
+extras=${2:-dev,export,hub,slurm}
 if [ -n "$given" ]; then
     "$given" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
         fail "PYTHON=$given is no Python 3.11 or later: give the path of one, or leave PYTHON out"
