@@ -211,19 +211,6 @@ def read_registry(path: Path) -> dict[str, Any]:
     return registry
 
 
-def extended_from(run: Path) -> int | None:
-    """Read from the experiment.json of a run's experiment after how many updates the run was extended.
-
-    Returns:
-        The number; None if the run was not extended, or stands in no experiment.
-
-    Raises:
-        ValueError: the file is damaged.
-    """
-    path = run.parent / "experiment.json"
-    return read_registry(path).get("extended", {}).get(run.name) if path.is_file() else None
-
-
 def _planned_runs(path: Path) -> list[str]:
     """Read the folder names under "runs" in an experiment.json; none where it has no such list."""
     runs: list[str] = read_registry(path).get("runs", []) if path.exists() else []
