@@ -38,7 +38,8 @@ from typing import Any
 
 PYTHON = sys.executable
 PACKAGE = "compare"  # the command line is `python -m PACKAGE`
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+SHARED = (parent / "shared" / "data" for parent in Path(__file__).resolve().parents)
+DATA = next((folder for folder in SHARED if folder.is_dir()), Path("shared/data"))
 
 # A command by the name that this script has for it. {word} is replaced; {word*} stands for several arguments.
 COMMANDS: dict[str, str] = {
@@ -55,19 +56,18 @@ COMMANDS: dict[str, str] = {
     "report": "report {folder} --out {out} --quiet {set*}",
     "score": "score {systems*} --ref {ref} --metrics {metrics} --json",
     "score-otherwise": "score {systems*} --ref {ref} --metrics bleu --tokenize {tokenize} --lowercase --json",
-    "score-model": "score-model {runs*} --src {src} --tgt {tgt} --json --quiet",
-    "score-run": "score-run {runs*} --src {src} --ref {ref} --json --quiet",
-    "contrast": "contrast {runs*} --per-group 4 --json --quiet",
+    "score-model": "score {runs*} --probabilities --src {src} --ref {tgt} --json --quiet",
+    "score-run": "score {runs*} --src {src} --ref {ref} --json --quiet",
+    "contrast": "study contrastive --runs {folder} --out {out} --json --quiet",
     "align": "align {systems*} --gold {gold} --src {src} --tgt {tgt} --json --quiet",
     "align-symmetrize": "align {systems*} --symmetrize --gold {gold} --src {src} --tgt {tgt} --json --quiet",
     "align-links": "align {systems*} --gold {gold} --src {src} --tgt {tgt} --links {links} --json --quiet",
     "translate": "translate {run} --beam 4 --n-best 3 --json",
     "translate-plain": "translate {run}",
     "translate-sample": "translate {run} --sample 2 --temperature 0.8 --top-k 20 --seed 7 --json",
-    "translate-ensemble": "translate {runs*} --ensemble --json",
+    "translate-ensemble": "translate {runs*} --json",
     "bench": "bench {config} --phase train --updates 1 --repeats 1 --json --quiet {set*}",
     "publish": "publish {folder} --out {out}",
-    "converge-dry": "converge {folder} --dry-run --json",
     "tune-dry": "tune {config} --trials 2 --out {out} --dry-run --json",
 }
 
@@ -82,7 +82,6 @@ FILES = {
     "state": "checkpoints/trainer.pt",
     "vocabulary": "vocabulary.json",
     "selection": "selection.json",
-    "convergence": "convergence.json",
 }
 SPEED_CONFIG = "configs/speed.toml"  # in the checkout
 
@@ -99,8 +98,7 @@ FIGURES = set(
         "epochs",
         "tokens_seen",
         "stopped_by",
-        "longer_gain",
-        "longer_factor",
+        "late_gain",
         "best_update",
         "valid_loss",
         "valid_perplexity",
@@ -124,7 +122,6 @@ FIGURES = set(
         "batch_hash",
         "budget",
         "budget_off",
-        "extended_from",
     ]
 )
 SCORES = r"(bleu|chrf\+*|ter|length_ratio|brevity_penalty|perplexity|char_perplexity)"
@@ -690,12 +687,11 @@ class Recorder:
         )
 
     def dry_runs(self) -> dict[str, Leaf]:
-        """The draws of a search, and the runs of a longer training."""
+        """The draws of a search."""
         draws = json.loads(
             self.checkout.call("tune-dry", config=self.work / "smoke.toml", out=self.work / "tune")
         )
-        longer = json.loads(self.checkout.call("converge-dry", folder=self.smoke_folder()))
-        kept = {k: v for k, v in flat({"tune": draws, "converge": longer}) if not NOT_FIGURES.search(k)}
+        kept = {k: v for k, v in flat({"tune": draws}) if not NOT_FIGURES.search(k)}
         return {k: self.checkout.plain(v) if isinstance(v, str) else v for k, v in kept.items()}
 
     # published ----------------------------------------------------------------------------------------------
@@ -812,9 +808,8 @@ class Recorder:
         return out | prefixed("score-model", {Path(row.pop("run")).name: row for row in given})
 
     def contrast(self) -> dict[str, Leaf]:
-        """Right and wrong translations as two models see them."""
-        runs = [self.smoke_folder() / f"{name}-seed1" for name in ("luong-general", "transformer")]
-        found = self.checkout.json("contrast", runs=runs)
+        """Right and wrong translations as the models see them."""
+        found = self.checkout.json("contrast", folder=self.smoke_folder(), out=self.work / "contrast")
         return {k: v for k, v in prefixed("contrast", found).items() if str(self.work) not in str(v)}
 
     # report -------------------------------------------------------------------------------------------------
@@ -1038,8 +1033,7 @@ def damaged_table(file: str, content: str, *, checked: bool = False) -> Fault:
 
     def fault(recorder: Recorder, place: Path) -> Result:
         folder = recorder.copied_experiment(place, "luong-general-seed1")
-        path = folder / FILES[file] if file == "convergence" else folder / "luong-general-seed1" / FILES[file]
-        path.write_text(content)
+        (folder / "luong-general-seed1" / FILES[file]).write_text(content)
         return checked_lines(recorder, folder) if checked else recorder.tried("table", folder=folder)
 
     return fault
@@ -1223,7 +1217,6 @@ FAULTS: dict[str, Fault] = {
     "result without a field": damaged_table("result", "{}"),
     "damaged log": damaged_table("log", "{}\n", checked=True),
     "damaged config": damaged("config", lambda path, _: path.write_text("x = ")),
-    "damaged convergence": damaged_table("convergence", "[]", checked=True),
     "another corpus for a finished experiment": other_corpus,
     "other settings for a finished experiment": other_settings,
     "publishing of changed files": published_again,
