@@ -1,6 +1,5 @@
-"""docs/api.md names everything public, its signatures exist; the examples of all pages run."""
+"""docs/api.md names everything public, CONTRIBUTING.md files that exist; the examples of all pages run."""
 
-import inspect
 import re
 import shutil
 from collections.abc import Iterator
@@ -15,11 +14,12 @@ from compare.models.registry import FAMILIES
 from compare.scoring.metrics import METRICS
 from seq2seq.scores import SCORES
 from tests.kits.paths import ROOT
+from tests.test_imports import ORDER
 
 API = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", API, re.DOTALL)
 PROSE = re.sub(r"```.*?```", "", API, flags=re.DOTALL)
-SIGNATURES = re.findall(r"`(\w+)\(([^`]*)\)`", PROSE)
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 QUICK = [
     "train.device=cpu",
     "train.max_updates=4",
@@ -58,13 +58,11 @@ def test_the_page_names_everything_public(name: str):
     assert re.search(rf"`{name}\b", PROSE)
 
 
-@pytest.mark.parametrize(("name", "arguments"), [each for each in SIGNATURES if each[0] in PUBLIC])
-def test_the_signatures_are_those_of_the_code(name: str, arguments: str):
-    parameters = inspect.signature(getattr(PUBLIC[name], name)).parameters
-    shown = re.findall(r"(?:^|, )\*?([a-z_]+)(?==|,|$)", re.sub(r"\(.*?\)", "", arguments))
-    assert set(shown) <= set(parameters)
-    required = {each.name for each in parameters.values() if each.default is each.empty}
-    assert not arguments or required <= set(shown)
+def test_contributing_names_files_that_exist_and_parts_in_import_order():
+    paths = re.findall(r"`([a-z_]+/[\w/]+\.py)`", CONTRIBUTING)
+    assert [path for path in paths if not (ROOT / path).is_file()] == []
+    assert len(paths) > 5
+    assert tuple(re.findall(r"^\| `(\w+)` \|", CONTRIBUTING, re.MULTILINE)) == ORDER[:-1]
 
 
 @pytest.mark.slow
