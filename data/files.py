@@ -60,7 +60,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(path.parent, path.name)
     temporary = temporary_path(path)  # the tempfile module would ignore the umask
-    with _errors_name(path):
+    with errors_name(path):
         try:
             with temporary.open("xb") as file:
                 file.write(content.encode() if isinstance(content, str) else content)
@@ -137,7 +137,7 @@ def append_whole(path: Path, text: str) -> None:
         OSError: ``path`` cannot be written (disk full, for example); it names ``path``.
     """
     content = memoryview(text.encode())
-    with _errors_name(path), path.open("ab", buffering=0) as file:
+    with errors_name(path), path.open("ab", buffering=0) as file:
         end = file.seek(0, os.SEEK_END)
         try:
             while content:
@@ -149,7 +149,7 @@ def append_whole(path: Path, text: str) -> None:
 
 def sync_file(path: Path) -> None:
     """Fsync a file and its folder, so that what was appended survives a power failure."""
-    with _errors_name(path), path.open("r+b") as file:
+    with errors_name(path), path.open("r+b") as file:
         os.fsync(file.fileno())
     sync_folder(path.parent)
 
@@ -252,7 +252,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 @contextmanager
-def _errors_name(path: Path) -> Iterator[None]:
+def errors_name(path: Path) -> Iterator[None]:
     """Make OSErrors name ``path`` instead of a temporary file or no file."""
     try:
         yield

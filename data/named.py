@@ -1,13 +1,24 @@
-"""Named corpora: download, verify and convert them to folders that ``read_corpus`` reads."""
+"""Named corpora: download, verify and convert them to folders that ``read_corpus`` reads.
 
+``corpora.toml`` describes them. It was written and tested without network access, against a local server; no
+URL was ever requested. The digests show whether a file is the right one.
+"""
+
+import hashlib
 import logging
+import re
 import shutil
+import tomllib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import zip_longest
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import Literal, NamedTuple
 
-from data.download import MAX_RECORD_BYTES, download, extract
+import msgspec
+
+from data.download import Remote, download, extract
 from data.files import (
     ProgressCallback,
     described,
@@ -19,123 +30,137 @@ from data.files import (
     read_bytes,
     write_atomically,
 )
-from data.named_corpora import (
-    IWSLT14,
-    IWSLT17,
-    MULTI30K,
-    TATOEBA,
-    WMT14,
-    NamedCorpus,
-    Pair,
-    Part,
-    Side,
-    pairs_of,
-)
-
-# From the parts of a corpus to its folder: download and unpack the texts, write the files of each split.
-
-
-class FileCounts(NamedTuple):
-    """Number of pairs of a split."""
-
-    kept: int
-    blank: int
-    """Pairs left out because a side is blank: ``read_corpus`` would reject them."""
-
-
-def gather(parts: Sequence[Part], downloads: Path, raw: Path, progress: ProgressCallback) -> dict[str, str]:
-    """Download the files of the parts and unpack them.
-
-    Args:
-        parts: the parts of a corpus.
-        downloads: folder for the downloads.
-        raw: folder for the unpacked texts.
-        progress: called with each file's name and bytes.
-
-    Returns:
-        The sha256 of each download, by file name.
-
-    Raises:
-        ValueError: a download or an archive is damaged.
-        OSError: no mirror has the right file, or a file cannot be written.
-    """
-    sides = [side for part in parts for side in (part.src, part.tgt)]
-    digests = {}
-    for remote in dict.fromkeys(side.remote for side in sides):
-        path = download(remote, downloads, progress=progress)
-        digests[remote.name] = hash_file(path)
-        members = {side.member: _raw_path(raw, side) for side in sides if side.remote == remote}
-        if "" in members:  # the download is the text itself
-            _raw_path(raw, Side(remote=remote)).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, members.pop(""))
-        if members:
-            extract(path, members)
-    return digests
-
-
-def _raw_path(raw: Path, side: Side) -> Path:
-    """Return the path of the unpacked text of one side."""
-    return raw / side.remote.name / side.member
-
-
-def write_splits(parts: Sequence[Part], raw: Path, folder: Path, pair: Pair) -> dict[str, FileCounts]:
-    """Write the files of each split, named SPLIT.LANGUAGE.
-
-    Args:
-        parts: the parts of a corpus.
-        raw: folder of the texts unpacked by ``gather``.
-        folder: the corpus folder.
-        pair: source and target language.
-
-    Returns:
-        The number of pairs of each split.
-
-    Raises:
-        ValueError: a text is damaged or not UTF-8, or two sides differ in length.
-        OSError: a file cannot be read or written.
-    """
-    kept: Counter[str] = Counter()
-    blank: Counter[str] = Counter()
-    files: dict[str, tuple[IO[str], IO[str]]] = {}
-    try:
-        for part in parts:
-            raw_pairs = pairs_of(part, _raw_path(raw, part.src), _raw_path(raw, part.tgt))
-            for split, src, tgt in part.divide(raw_pairs):
-                if split not in files:
-                    files[split] = _open_both(folder, split, pair)
-                if not (src.strip() and tgt.strip()):
-                    blank[split] += 1
-                    continue
-                kept[split] += 1
-                for file, text in zip(files[split], (src, tgt), strict=True):
-                    file.write(f"{text}\n")
-    finally:
-        for both in files.values():
-            for file in both:
-                file.close()
-    return {split: FileCounts(kept[split], blank[split]) for split in files}
-
-
-def _open_both(folder: Path, split: str, pair: Pair) -> tuple[IO[str], IO[str]]:
-    src, tgt = ((folder / f"{split}.{lang}").open("w", encoding="utf-8", newline="\n") for lang in pair)
-    return src, tgt
-
-
-__all__ = ["CORPORA", "MANIFEST", "NamedCorpus", "fetch", "list_corpora", "named_corpus"]
+from data.text import iter_lines
 
 logger = logging.getLogger(__name__)
 
-CORPORA: dict[str, NamedCorpus] = {
-    corpus.name: corpus for corpus in (MULTI30K, TATOEBA, IWSLT14, IWSLT17, WMT14)
-}
+Pair = tuple[str, str]
 
 MANIFEST = "corpus.json"
 """File in a corpus folder: licence, origin, number of pairs, and size and sha256 of each file."""
+MAX_MANIFEST_BYTES = 10_000_000
+EVERY_23RD, BY_HASH = "every 23rd", "by hash"
+"""Names in the place of a split: how to divide a training text that has no published valid or test set."""
+HELD_OUT_FRACTION = 0.01
+"""Fraction of sources for valid, and again for test, in a corpus that is divided ``BY_HASH``."""
+SEGMENT = re.compile(r"<seg\b[^>]*>(.*)</seg>")
+
+
+class Text(NamedTuple):
+    """The text of one side of a part."""
+
+    remote: Remote
+    member: str
+    """Its name in the archive; empty if the download is the text itself."""
+
+    def path(self, raw: Path) -> Path:
+        """Return the path of the unpacked text in the folder ``raw``."""
+        return raw / self.remote.name / self.member
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Two parallel texts; ``corpora.toml`` explains the fields."""
+
+    split: str
+    text: str = ""
+    src: str = ""
+    tgt: str = ""
+    format: Literal["lines", "tagged", "segments", "columns"] = "lines"
+    pairs: tuple[Pair, ...] = ()
+
+
+class Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A download: its digest, size in bytes and mirrors, if known, or if others than those of the corpus."""
+
+    hash: str = ""
+    bytes: int | None = None
+    mirrors: tuple[str, ...] = ()
+
+
+class NamedCorpus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A published corpus: description, and the files that it consists of."""
+
+    name: str
+    about: str
+    languages: tuple[Pair, ...]
+    """Its language pairs; each can be translated in both directions."""
+    sizes: dict[str, int]
+    """Approximate number of pairs of each split, as published, for the first language pair."""
+    licence: str
+    citation: str
+    home: str
+    """URL of its home page."""
+    mirrors: tuple[str, ...] = ()
+    """Addresses of its files; {file} stands for the name."""
+    files: dict[str, Published]
+    parts: tuple[Part, ...]
+
+    def pair(self, src: str, tgt: str) -> Pair:
+        """Find a language pair in either direction.
+
+        Args:
+            src: source language; if ``src`` and ``tgt`` are empty, the first language pair is taken.
+            tgt: target language.
+
+        Returns:
+            The entry of ``languages``, in its own order.
+
+        Raises:
+            ValueError: the corpus has no such pair.
+        """
+        if not src and not tgt:
+            return self.languages[0]
+        for pair in self.languages:
+            if pair in ((src, tgt), (tgt, src)):
+                return pair
+        available = ", ".join("-".join(pair) for pair in self.languages)
+        raise ValueError(f"{self.name} has no pair {src or '?'}-{tgt or '?'}; it has {available}")
+
+    def texts(self, pair: Pair) -> list[tuple[Part, Text, Text]]:
+        """List the parts for one of ``languages``, each with its texts."""
+        parts = (part for part in self.parts if not part.pairs or pair in part.pairs)
+        return [
+            (part, self._text(part.src or part.text, pair, 0), self._text(part.tgt or part.text, pair, 1))
+            for part in parts
+        ]
+
+    def remotes(self, pair: Pair) -> list[Remote]:
+        """List the distinct downloads for one of ``languages``."""
+        return list(dict.fromkeys(text.remote for _, *texts in self.texts(pair) for text in texts))
+
+    def _text(self, template: str, pair: Pair, side: int) -> Text:
+        src, tgt = pair
+        other = tgt if src == "en" else src
+        file, _, member = template.format(src=src, tgt=tgt, lang=pair[side], other=other).partition("!")
+        published = self.files[file]
+        mirrors = tuple(url.format(file=file) for url in published.mirrors or self.mirrors)
+        remote = Remote(name=file, mirrors=mirrors, digest=published.hash, size_bytes=published.bytes)
+        return Text(remote, member)
+
+
+CORPORA: dict[str, NamedCorpus] = {
+    corpus.name: corpus
+    for corpus in msgspec.convert(
+        tomllib.loads(Path(__file__).with_name("corpora.toml").read_text("utf-8"))["corpora"],
+        list[NamedCorpus],
+    )
+}
 
 
 def list_corpora() -> list[str]:
     """Return the names of the corpora that ``fetch`` downloads."""
     return list(CORPORA)
+
+
+def named_corpus(name: str) -> NamedCorpus:
+    """Look up a corpus: its languages, sizes, licence, citation and files.
+
+    Raises:
+        ValueError: there is no corpus of that name.
+    """
+    if name not in CORPORA:
+        raise ValueError(f"unknown corpus {name!r}; known are {', '.join(CORPORA)}")
+    return CORPORA[name]
 
 
 def fetch(
@@ -161,36 +186,43 @@ def fetch(
         ValueError: there is no such corpus or language pair, or a file is damaged or has another size.
         OSError: no mirror has the right file, or a file cannot be written.
     """
-    root = Path(root)
-    corpus, pair, folder = _locate(name, src, tgt, root)
+    corpus, pair, folder = _locate(name, src, tgt, Path(root))
     if folder.exists():
         _verify(folder)
         return folder
-    downloads = root / "downloads" / name
+    downloads = Path(root) / "downloads" / name
     with new_folder(folder) as building:
         raw = building / "raw"
         try:
-            parts = corpus.parts(*pair)
-            used = gather(parts, downloads, raw, progress)
-            counts = write_splits(parts, raw, building, pair)
+            digests = {}
+            for remote in corpus.remotes(pair):
+                path = download(remote, downloads, progress=progress)
+                digests[remote.name] = hash_file(path)
+                _unpack(path, [text for _, *both in corpus.texts(pair) for text in both], raw)
+            kept, blank = _write_splits(corpus.texts(pair), raw, building, pair)
         except ValueError as error:  # name the download, since the temporary folder is removed
             raise ValueError(str(error).replace(str(raw), str(downloads))) from None
         shutil.rmtree(raw)
-        _write_manifest(corpus, pair, used, counts, building)
-    for split, count in counts.items():
-        left_out = f", {count.blank:,} with a blank side left out" if count.blank else ""
-        logger.info(f"{split}: {count.kept:,} pairs{left_out}")
+        manifest = {
+            "corpus": corpus.name,
+            "languages": pair,
+            "licence": corpus.licence,
+            "citation": corpus.citation,
+            "home": corpus.home,
+            "downloads": digests,
+            "pairs": kept,
+            "left_out_as_blank": blank,
+            "files": {path.name: described(path) for path in sorted(building.iterdir())},
+        }
+        write_atomically(building / MANIFEST, json_bytes(manifest))
+    for split, count in kept.items():
+        left_out = f", {blank[split]:,} with a blank side left out" if blank[split] else ""
+        logger.info(f"{split}: {count:,} pairs{left_out}")
     return folder
 
 
 def downloaded_folder(name: str, src: str, tgt: str, root: Path) -> Path:
-    """Find the folder that ``fetch`` has written, without network access.
-
-    Args:
-        name: one of ``CORPORA``.
-        src: source language; if ``src`` and ``tgt`` are empty, the first language pair is taken.
-        tgt: target language.
-        root: parent of the corpus folders.
+    """Find the folder that ``fetch`` has written, without network access; see there for the arguments.
 
     Raises:
         FileNotFoundError: the corpus has not been downloaded.
@@ -206,23 +238,6 @@ def downloaded_folder(name: str, src: str, tgt: str, root: Path) -> Path:
     return folder
 
 
-def named_corpus(name: str) -> NamedCorpus:
-    """Look up a corpus.
-
-    Args:
-        name: one of ``list_corpora()``.
-
-    Returns:
-        Its description: languages, sizes, licence, citation and files.
-
-    Raises:
-        ValueError: there is no corpus of that name.
-    """
-    if name not in CORPORA:
-        raise ValueError(f"unknown corpus {name!r}; known are {', '.join(CORPORA)}")
-    return CORPORA[name]
-
-
 def _locate(name: str, src: str, tgt: str, root: Path) -> tuple[NamedCorpus, Pair, Path]:
     """Return the corpus, its language pair in the order of the corpus, and the folder for both."""
     corpus = named_corpus(name)
@@ -232,11 +247,11 @@ def _locate(name: str, src: str, tgt: str, root: Path) -> tuple[NamedCorpus, Pai
 
 def _verify(folder: Path) -> None:
     """Raise ValueError if the folder has no manifest, or a file is missing or differs from it in size."""
-    path = folder / MANIFEST
     try:
-        files = parse_json(read_bytes(path, max_bytes=MAX_RECORD_BYTES))["files"]
-        changed = [name for name, entry in files.items() if _size(folder / name) != entry["bytes"]]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        files = parse_json(read_bytes(folder / MANIFEST, max_bytes=MAX_MANIFEST_BYTES))["files"]
+        sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
+        changed = [name for name, entry in files.items() if sizes.get(name) != entry["bytes"]]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         changed = [MANIFEST]
     if changed:
         raise ValueError(
@@ -245,27 +260,109 @@ def _verify(folder: Path) -> None:
         )
 
 
-def _size(path: Path) -> int | None:
-    return path.stat().st_size if path.is_file() else None
+def _unpack(path: Path, texts: Sequence[Text], raw: Path) -> None:
+    """Copy or extract the texts of one download to the folder ``raw``."""
+    members = {text.member: text.path(raw) for text in texts if text.remote.name == path.name}
+    if "" in members:  # the download is the text itself
+        raw.mkdir(exist_ok=True)
+        shutil.copyfile(path, members[""])
+    else:
+        extract(path, members)
 
 
-def _write_manifest(
-    corpus: NamedCorpus,
-    pair: Pair,
-    digests: dict[str, str],
-    counts: dict[str, FileCounts],
-    folder: Path,
-) -> None:
-    """Write the manifest of a corpus folder."""
-    content = {
-        "corpus": corpus.name,
-        "languages": pair,
-        "licence": corpus.licence,
-        "citation": corpus.citation,
-        "home": corpus.home,
-        "downloads": digests,
-        "pairs": {split: count.kept for split, count in counts.items()},
-        "left_out_as_blank": {split: count.blank for split, count in counts.items()},
-        "files": {path.name: described(path) for path in sorted(folder.iterdir())},
-    }
-    write_atomically(folder / MANIFEST, json_bytes(content))
+def _write_splits(
+    texts: Sequence[tuple[Part, Text, Text]], raw: Path, folder: Path, pair: Pair
+) -> tuple[Counter[str], Counter[str]]:
+    """Write the files of each split, SPLIT.LANGUAGE, from the unpacked texts in ``raw``.
+
+    Returns:
+        The number of pairs of each split, and of those left out because a side is blank.
+    """
+    kept, blank = Counter[str](), Counter[str]()
+    with ExitStack() as stack:
+        files = {
+            split: [
+                stack.enter_context((folder / f"{split}.{lang}").open("w", encoding="utf-8", newline="\n"))
+                for lang in pair
+            ]
+            for split in dict.fromkeys(split for part, *_ in texts for split in _splits_of(part))
+        }
+        for part, *both in texts:
+            for split, *sides in _divide(part.split, _pairs(part, *(text.path(raw) for text in both))):
+                if not all(map(str.strip, sides)):
+                    blank[split] += 1
+                    continue
+                kept[split] += 1
+                for file, side in zip(files[split], sides, strict=True):
+                    file.write(f"{side}\n")
+    return kept, blank
+
+
+def _splits_of(part: Part) -> Sequence[str]:
+    """List the splits that the pairs of a part go to."""
+    return {EVERY_23RD: ("train", "valid"), BY_HASH: ("train", "valid", "test")}.get(
+        part.split, (part.split,)
+    )
+
+
+def _pairs(part: Part, src: Path, tgt: Path) -> Iterator[Pair]:
+    """Read the pairs of a part from its unpacked texts; blank sentences stay, so that both are parallel."""
+    texts = (_read(path, part.format, column) for column, path in enumerate((src, tgt)))
+    for number, (left, right) in enumerate(zip_longest(*texts)):
+        if left is None or right is None:
+            shorter, longer = (src, tgt) if left is None else (tgt, src)
+            raise ValueError(
+                f"{shorter} ends after {number:,} sentences, but {longer} is longer: not parallel"
+            )
+        yield left, right
+
+
+def _read(path: Path, format_: str, column: int) -> Iterator[str]:
+    """Read the sentences of a published text; ``column``, from 0, is the one of a table.
+
+    Of IWSLT's training text, the lines of tags such as <url> and <title> are left out, as in torchtext 0.6.0.
+    The <seg> elements of test sets are read as sacreBLEU does: white space is reduced to single spaces.
+    Entities such as &amp; are not decoded.
+    """
+    for _, line in iter_lines(path, allow_blank=True):
+        if format_ == "lines":
+            yield line
+        elif format_ == "columns":
+            yield (line.split("\t") + [""] * (column + 1))[column]
+        elif format_ == "tagged":
+            if not line.lstrip().startswith("<"):
+                yield line.strip()
+        elif match := SEGMENT.search(line):
+            yield " ".join(match[1].split())
+
+
+def _divide(split: str, pairs: Iterable[Pair]) -> Iterator[tuple[str, str, str]]:
+    """Assign pairs to ``split``, or as its name says; yields split, source and target."""
+    if split == BY_HASH:
+        yield from _held_out(pairs)
+        return
+    for number, (src, tgt) in enumerate(pairs, start=1):
+        if split == EVERY_23RD:  # as in fairseq's recipe for IWSLT14
+            yield "train" if number % 23 else "valid", src, tgt
+        else:
+            yield split, src, tgt
+
+
+def _held_out(pairs: Iterable[Pair]) -> Iterator[tuple[str, str, str]]:
+    """Divide a corpus without published splits by a hash of each source, so that every run gives the same.
+
+    All pairs of one source are in one split. Pairs whose target occurs in test too are dropped from valid and
+    train, those whose target occurs in valid from train. All pairs are held in memory: meant for corpora of
+    about 100,000 pairs.
+    """
+    order = ("test", "valid", "train")
+
+    def split_of(src: str) -> int:
+        draw = int.from_bytes(hashlib.sha256(src.encode()).digest()[:8]) / 2**64  # in [0, 1)
+        return 0 if draw < HELD_OUT_FRACTION else 1 if draw < 2 * HELD_OUT_FRACTION else 2
+
+    divided = sorted((split_of(src), number, src, tgt) for number, (src, tgt) in enumerate(pairs))
+    first_split: dict[str, int] = {}
+    for split, _, src, tgt in divided:
+        if first_split.setdefault(tgt, split) == split:
+            yield order[split], src, tgt

@@ -6,9 +6,7 @@ from typing import Any
 
 from compare.system.log import Reporter
 from data.checks import BROKEN, QUANTILES, CorpusCheck, Finding, SplitCheck
-from data.download import Remote
-from data.named import CORPORA, fetch, named_corpus
-from data.named_corpora import NamedCorpus
+from data.named import CORPORA, NamedCorpus, fetch, named_corpus
 
 # Text output of ``data check`` and ``data prepare``.
 
@@ -76,7 +74,7 @@ def _line(label: str, finding: Finding, kind: str = "") -> str:
 # Catalogue of the named corpora, as text and as JSON.
 
 
-NOTE = "No address was asked by us; what vouches for a file is its hash, or your own first download."
+NOTE = "No address was asked by us; what vouches for a file is its hash."
 
 
 def entries() -> list[dict[str, Any]]:
@@ -112,11 +110,11 @@ def addresses(name: str, src: str, tgt: str) -> list[dict[str, Any]]:
     return [
         {
             "file": remote.name,
-            "hash": remote.digest or "recorded by the first download",
+            "hash": remote.digest or "none published",
             "bytes": remote.size_bytes,
             "from": list(remote.mirrors),
         }
-        for remote in _remotes(corpus, *corpus.pair(src, tgt))
+        for remote in corpus.remotes(corpus.pair(src, tgt))
     ]
 
 
@@ -133,9 +131,8 @@ def fetched(name: str, src: str, tgt: str, root: Path, *, quiet: bool) -> Path:
 
 def _paragraph(corpus: NamedCorpus) -> str:
     """Render one corpus; its files are those of its first language pair."""
-    remotes = _remotes(corpus, *corpus.languages[0])
-    unknown = sum(not remote.digest for remote in remotes)
-    hashes = f"{len(remotes) - unknown} of {len(remotes)} files published"
+    remotes = corpus.remotes(corpus.languages[0])
+    known = sum(bool(remote.digest) for remote in remotes)
     sizes = ", ".join(f"{split} {size:,}" for split, size in corpus.sizes.items())
     details = {
         "languages": ", ".join("-".join(pair) for pair in corpus.languages),
@@ -143,13 +140,7 @@ def _paragraph(corpus: NamedCorpus) -> str:
         "licence": corpus.licence,
         "cite": corpus.citation,
         "see": corpus.home,
-        "hashes": hashes + (", else that of your first download" if unknown else ""),
+        "hashes": f"{known} of {len(remotes)} files published",
     }
     lines = (f"  {label:<10} {text}" for label, text in details.items())
     return "\n".join([f"{corpus.name}: {corpus.about}", *lines])
-
-
-def _remotes(corpus: NamedCorpus, src: str, tgt: str) -> list[Remote]:
-    """List the distinct downloads of one language pair."""
-    parts = corpus.parts(src, tgt)
-    return list(dict.fromkeys(side.remote for part in parts for side in (part.src, part.tgt)))

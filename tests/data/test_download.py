@@ -1,112 +1,140 @@
-"""Downloads from faulty servers, interrupted or not: the right file, or an error of one line."""
+"""Downloads from faulty servers, interrupted or not: the right file, or one line; and archives."""
 
 import hashlib
-import json
+import io
 import os
 import resource
 import signal
 import subprocess
 import sys
+import tarfile
 import time
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from data.download import RECORD, Remote, download
-from tests.kits.http_server import (
-    CONTENT,
-    SHA256,
-    TIMEOUT_S,
-    Server,
-    cut_after,
-    fetched,
-    first,
-    hanging_up,
-    ignoring_ranges,
-    plain,
-    redirect,
-    refused,
-    serving,
-    stalling_after,
-    status,
-    tampering,
-    throttled,
-    without_length,
-    wrong_part,
-)
+from data.download import Remote, download, extract
+from tests.kits.http_server import CONTENT, SHA256, Answer, Handler, Server, plain, status
 
 MD5 = f"md5:{hashlib.md5(CONTENT).hexdigest()}"
+TIMEOUT_S = 0.5
+HALF = len(CONTENT) // 2
+
+
+def ignoring_ranges(handler: Handler, content: bytes) -> None:
+    handler.wfile.write(handler.start(content, ranges=False))
+
+
+def tampering(handler: Handler, content: bytes) -> None:
+    body = bytearray(handler.start(content))
+    body[len(body) // 2] ^= 1
+    handler.wfile.write(body)
+
+
+def cut_after(size: int, then: Callable[[Handler], object] = lambda handler: None) -> Answer:
+    """Promises everything, sends ``size`` bytes of what was asked for, and hangs up."""
+
+    def answer(handler: Handler, content: bytes) -> None:
+        handler.wfile.write(handler.start(content)[:size])
+        then(handler)
+
+    return answer
+
+
+def stalling_after(size: int) -> Answer:
+    """Sends ``size`` bytes and then nothing, without hanging up."""
+    return cut_after(size, lambda handler: handler.server.released.wait(20))
+
+
+def throttled(pause_s: float, chunk: int = 4096) -> Answer:
+    def answer(handler: Handler, content: bytes) -> None:
+        body = handler.start(content)
+        for start in range(0, len(body), chunk):
+            handler.wfile.write(body[start : start + chunk])
+            time.sleep(pause_s)
+
+    return answer
+
+
+def first(answer: Answer, then: Answer) -> Answer:
+    """One manner for the first question, another for all later ones."""
+    left = [answer]
+    return lambda handler, content: (left.pop() if left else then)(handler, content)
+
+
+def redirect(path: str) -> Answer:
+    def answer(handler: Handler, content: bytes) -> None:
+        handler.send_response(302)
+        handler.send_header("Location", path)
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    return answer
+
+
+def without_length(handler: Handler, content: bytes) -> None:
+    """Ends where it hangs up."""
+    handler.send_response(200)
+    handler.end_headers()
+    handler.wfile.write(content)
+
+
+def wrong_part(handler: Handler, content: bytes) -> None:
+    """Answers every question about a part with the file's beginning, and calls it a part."""
+    handler.send_response(206 if handler.headers["Range"] else 200)
+    handler.send_header("Content-Length", str(len(content)))
+    handler.end_headers()
+    handler.wfile.write(content)
+
+
+def hanging_up(handler: Handler, content: bytes) -> None:
+    handler.close_connection = True
+
+
+def fetched(remote: Remote, folder: Path) -> bytes:
+    return download(remote, folder, timeout_s=TIMEOUT_S).read_bytes()
+
+
+def refused(remote: Remote, folder: Path) -> str:
+    """The error of a download that leaves no file."""
+    with pytest.raises(OSError, match="no mirror has the right file") as caught:
+        fetched(remote, folder)
+    assert not (folder / remote.name).exists()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
 
 
 @pytest.mark.parametrize("digest", [SHA256, MD5, ""])
 def test_a_download_is_complete_and_leaves_no_other_file(server: Server, tmp_path: Path, digest: str):
-    assert fetched(server.remote(server.at("/f", plain), digest=digest), tmp_path) == CONTENT
-    assert {path.name for path in tmp_path.iterdir()} == {"file.bin"} | (set() if digest else {RECORD})
-
-
-def test_an_existing_file_is_verified_and_not_downloaded_again(server: Server, tmp_path: Path):
-    remote = server.remote(server.at("/f", plain), digest=SHA256)
-    fetched(remote, tmp_path)
-    fetched(remote, tmp_path)
-    assert len(server.asked) == 1
-    (tmp_path / "file.bin").write_bytes(CONTENT[:-1])
-    with pytest.raises(ValueError, match=r"file\.bin: its sha256 is [0-9a-f]{64}, not .*delete it"):
-        fetched(remote, tmp_path)
-
-
-def test_progress_ends_with_the_whole(server: Server, tmp_path: Path):
     seen: list[tuple[str, int, int | None]] = []
-    remote = server.remote(server.at("/f", plain), digest=SHA256)
-    download(remote, tmp_path, progress=lambda *call: seen.append(call))
+    remote = server.remote(server.at("/f", plain), server.at("/2", plain), digest=digest)
+    path = download(remote, tmp_path, progress=lambda *call: seen.append(call))
+    assert path.read_bytes() == CONTENT
+    assert [each.name for each in tmp_path.iterdir()] == ["file.bin"]
     counts = [done for _, done, _ in seen]
     assert counts == sorted(counts)
-    assert seen[0] == ("file.bin", 0, len(CONTENT))
-    assert seen[-1] == ("file.bin", len(CONTENT), len(CONTENT))
+    assert (seen[0], seen[-1]) == tuple(("file.bin", n, len(CONTENT)) for n in (0, len(CONTENT)))
+    assert fetched(remote, tmp_path) == CONTENT  # which asks nobody
+    assert [asked.path for asked in server.asked] == ["/f"]
+    path.write_bytes(CONTENT[:-1])
+    if digest:
+        with pytest.raises(ValueError, match=r"file\.bin: its \w+ is [0-9a-f]{32,}, not .*delete it"):
+            fetched(remote, tmp_path)
 
 
-def test_a_truncated_response_is_resumed(server: Server, tmp_path: Path):
-    size = len(CONTENT) // 3 + 1
-    assert fetched(server.remote(server.at("/f", cut_after(size)), digest=SHA256), tmp_path) == CONTENT
-    assert [asked.range for asked in server.asked] == [None, f"bytes={size}-", f"bytes={2 * size}-"]
-
-
-def test_a_mirror_without_progress_is_given_up(server: Server, tmp_path: Path):
-    message = refused(server.remote(server.at("/f", cut_after(0)), digest=SHA256), tmp_path)
-    assert f"/f: stops after 0 of {len(CONTENT):,} bytes" in message
-    assert len(server.asked) == 1
-    assert f"put it at {tmp_path / 'file.bin'} yourself" in message
-
-
-def test_a_file_with_another_digest_is_rejected_and_deleted(server: Server, tmp_path: Path):
-    message = refused(server.remote(server.at("/f", tampering), digest=SHA256), tmp_path)
-    assert "its sha256 is" in message
-    assert SHA256.removeprefix("sha256:") in message
-    assert (tmp_path / "file.bin.part").stat().st_size == 0
-
-
-def test_a_server_that_times_out_is_given_up(server: Server, tmp_path: Path):
-    message = refused(server.remote(server.at("/f", stalling_after(0)), digest=SHA256), tmp_path)
-    assert f"falls silent after 0 of {len(CONTENT):,} bytes" in message
-
-
-def test_a_timeout_in_the_middle_is_resumed(server: Server, tmp_path: Path):
-    url = server.at("/f", first(stalling_after(5000), then=plain))
-    assert fetched(server.remote(url, digest=SHA256), tmp_path) == CONTENT
-    assert [asked.range for asked in server.asked] == [None, "bytes=5000-"]
-
-
-def test_a_slow_server_is_no_timeout(server: Server, tmp_path: Path):
-    """The download as a whole takes longer than the timeout."""
-    answer = throttled(TIMEOUT_S / 10)
+@pytest.mark.parametrize(
+    ("answer", "ranges"),
+    [
+        (cut_after(40_000), [None, "bytes=40000-", "bytes=80000-"]),
+        (first(stalling_after(5000), then=plain), [None, "bytes=5000-"]),
+        (throttled(TIMEOUT_S / 10), [None]),  # as a whole longer than the timeout
+    ],
+)
+def test_a_slow_or_broken_transfer_is_completed(server: Server, tmp_path: Path, answer: Answer, ranges):
     assert fetched(server.remote(server.at("/f", answer), digest=SHA256), tmp_path) == CONTENT
-    assert len(server.asked) == 1
-
-
-@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
-def test_a_redirection_is_followed(server: Server, tmp_path: Path, code: int):
-    server.at("/there", plain)
-    url = server.at("/here", redirect("/there", code))
-    assert fetched(server.remote(url, digest=SHA256), tmp_path) == CONTENT
+    assert [asked.range for asked in server.asked] == ranges
 
 
 @pytest.mark.parametrize(
@@ -117,37 +145,20 @@ def test_a_redirection_is_followed(server: Server, tmp_path: Path, code: int):
         (redirect("/f"), "302 The HTTP server returned a redirect error"),
         (redirect("file:///etc/hostname"), "302 Found - Redirection to url"),
         (hanging_up, "Remote end closed connection"),
+        (cut_after(0), f"stops after 0 of {len(CONTENT):,} bytes"),
+        (stalling_after(0), f"falls silent after 0 of {len(CONTENT):,} bytes"),
+        (tampering, "its sha256 is"),
     ],
 )
-def test_an_error_is_reported_and_the_next_mirror_tried(server: Server, tmp_path: Path, answer, words: str):
+def test_a_fault_is_reported_and_the_next_mirror_tried(server: Server, tmp_path: Path, answer, words: str):
     bad = server.at("/f", answer)
-    assert f"{bad}: {words}" in refused(server.remote(bad, digest=SHA256), tmp_path)
-    good = server.at("/good", plain)
-    assert fetched(server.remote(bad, good, digest=SHA256), tmp_path) == CONTENT
-
-
-def test_mirrors_are_tried_in_order(server: Server, tmp_path: Path):
-    first, second = server.at("/1", plain), server.at("/2", plain)
-    fetched(server.remote(first, second, digest=SHA256), tmp_path)
-    assert [asked.path for asked in server.asked] == ["/1"]
-
-
-def test_no_server_at_all(server: Server, tmp_path: Path):
-    nobody = f"http://127.0.0.1:{free_port()}/f"
-    assert "Connection refused" in refused(server.remote(nobody, digest=SHA256), tmp_path)
-
-
-def free_port() -> int:
-    """Return a port that no server listens on."""
-    with serving() as gone:
-        return gone.server_port
-
-
-def test_a_wrong_length_is_rejected_before_the_download(server: Server, tmp_path: Path):
-    url = server.at("/f", plain)
-    remote = Remote(name="file.bin", mirrors=(url,), digest=SHA256, size_bytes=7)
-    assert f"its file has {len(CONTENT):,} bytes, the right one 7" in refused(remote, tmp_path)
+    message = refused(server.remote(bad, digest=SHA256), tmp_path)
+    assert f"{bad}: {words}" in message
+    assert f"put it at {tmp_path / 'file.bin'} yourself" in message
     assert (tmp_path / "file.bin.part").stat().st_size == 0
+    good = server.at("/good", redirect("/there"))
+    server.at("/there", plain)
+    assert fetched(server.remote(bad, good, digest=SHA256), tmp_path) == CONTENT
 
 
 def test_a_file_of_unknown_length_needs_a_digest(server: Server, tmp_path: Path):
@@ -156,82 +167,33 @@ def test_a_file_of_unknown_length_needs_a_digest(server: Server, tmp_path: Path)
     assert fetched(server.remote(url, digest=SHA256), tmp_path) == CONTENT
 
 
-def test_the_first_download_records_an_unpublished_digest(
-    server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
-):
-    caplog.set_level("INFO")
-    remote = server.remote(server.at("/f", plain))
-    download(remote, tmp_path)
-    assert any("is recorded" in line and SHA256 in line for line in caplog.messages)
-    (tmp_path / "file.bin").unlink()
-    changed = server.remote(server.at("/f", tampering))
-    assert f"remove its line from {tmp_path / RECORD}" in refused(changed, tmp_path)
-    (tmp_path / RECORD).unlink()
-    assert fetched(changed, tmp_path) != CONTENT
-
-
-def test_a_damaged_record_is_an_error(server: Server, tmp_path: Path):
-    (tmp_path / RECORD).write_text('{"file.bin": 7}')
-    with pytest.raises(ValueError, match=r"sha256\.json: damaged record"):
-        fetched(server.remote(server.at("/f", plain)), tmp_path)
-
-
-def test_a_file_downloaded_by_hand_is_accepted_and_recorded(server: Server, tmp_path: Path):
-    (tmp_path / "file.bin").write_bytes(b"mine")
-    assert fetched(server.remote("http://127.0.0.1:9/none"), tmp_path) == b"mine"
-    assert hashlib.sha256(b"mine").hexdigest() in (tmp_path / RECORD).read_text()
-
-
-OTHER = CONTENT[::-1]
-HALF = len(CONTENT) // 2
-
-
-def interrupted(server: Server, folder: Path, beginning: bytes = CONTENT[:HALF]) -> str:
-    """Leave the beginning of a file, as an interrupted download does; returns the URL."""
-    (folder / "file.bin.part").write_bytes(beginning)
-    return server.at("/f", plain)
-
-
 @pytest.mark.parametrize(
-    ("beginning", "digest", "ranges"),
+    ("answer", "beginning", "digest", "ranges"),
     [
-        (CONTENT[:HALF], SHA256, [f"bytes={HALF}-"]),
-        (CONTENT[:HALF], "", [None]),  # it may belong to another version
-        (OTHER[:HALF], SHA256, [f"bytes={HALF}-", None]),
-        (CONTENT, SHA256, [f"bytes={len(CONTENT)}-"]),
-        (CONTENT + b"more", SHA256, [f"bytes={len(CONTENT) + 4}-", None]),
+        (plain, CONTENT[:HALF], SHA256, [f"bytes={HALF}-"]),
+        (plain, CONTENT[:HALF], "", [None]),  # it may belong to another version
+        (plain, CONTENT[::-1][:HALF], SHA256, [f"bytes={HALF}-", None]),
+        (plain, CONTENT, SHA256, [f"bytes={len(CONTENT)}-"]),
+        (plain, CONTENT + b"more", SHA256, [f"bytes={len(CONTENT) + 4}-", None]),
+        (ignoring_ranges, CONTENT[:HALF], SHA256, [f"bytes={HALF}-"]),
+        (wrong_part, CONTENT[:HALF], SHA256, [f"bytes={HALF}-", None]),
     ],
 )
 def test_only_the_rest_is_downloaded(
-    server: Server, tmp_path: Path, beginning: bytes, digest: str, ranges: list[str | None]
+    server: Server, tmp_path: Path, answer: Answer, beginning: bytes, digest: str, ranges: list[str | None]
 ):
-    url = interrupted(server, tmp_path, beginning)
-    assert fetched(server.remote(url, url, digest=digest), tmp_path) == CONTENT
+    (tmp_path / "file.bin.part").write_bytes(beginning)
+    assert fetched(server.remote(server.at("/f", answer), digest=digest), tmp_path) == CONTENT
     assert [asked.range for asked in server.asked] == ranges
 
 
-def test_a_server_that_ignores_ranges_sends_all_again(server: Server, tmp_path: Path):
-    url = interrupted(server, tmp_path)
-    server.at("/f", ignoring_ranges)
-    assert fetched(server.remote(url, digest=SHA256), tmp_path) == CONTENT
-
-
-def test_a_response_with_another_range_is_rejected(server: Server, tmp_path: Path):
-    url = interrupted(server, tmp_path)
-    server.at("/f", wrong_part)
-    assert f"not the one from byte {HALF}" in refused(server.remote(url, digest=SHA256), tmp_path)
-    server.at("/f", plain)
-    assert fetched(server.remote(url, digest=SHA256), tmp_path) == CONTENT
-
-
 def test_two_processes_do_not_write_one_file(server: Server, tmp_path: Path):
-    url = server.at("/f", plain)
+    remote = server.remote(server.at("/f", plain), digest=SHA256)
 
     def interfere(name: str, done: int, total: int | None) -> None:
         with pytest.raises(OSError, match="another process is downloading this file"):
-            fetched(server.remote(url, digest=SHA256), tmp_path)
+            fetched(remote, tmp_path)
 
-    remote = server.remote(url, digest=SHA256)
     assert download(remote, tmp_path, progress=interfere).read_bytes() == CONTENT
 
 
@@ -280,8 +242,64 @@ def test_a_killed_download_is_resumed(server: Server, tmp_path: Path):
     assert [asked.range for asked in server.asked] == [f"bytes={size}-"]
 
 
-def test_the_record_keeps_other_files(server: Server, tmp_path: Path):
-    for name in ("a", "b"):
-        fetched(server.remote(server.at(f"/{name}", plain, name.encode()), name=name), tmp_path)
-    recorded = json.loads((tmp_path / "sha256.json").read_text())
-    assert recorded == {name: f"sha256:{hashlib.sha256(name.encode()).hexdigest()}" for name in ("a", "b")}
+TEXT = "Grüße\n".encode() * 5000
+Pack = Callable[[Path, dict[str, bytes]], Path]
+
+
+def pack_tar(path: Path, files: dict[str, bytes]) -> Path:
+    path = path.with_suffix(".tgz")
+    with tarfile.open(path, "w:gz") as tar:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return path
+
+
+def pack_zip(path: Path, files: dict[str, bytes]) -> Path:
+    path = path.with_suffix(".zip")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, content in files.items():
+            packed.writestr(name, content)
+    return path
+
+
+packers = pytest.mark.parametrize("pack", [pack_tar, pack_zip])
+
+
+@packers
+def test_only_wanted_members_are_written_and_only_to_the_given_paths(tmp_path: Path, pack: Pack):
+    escaping = ("../escaped", f"{tmp_path}/escaped", "a/../../escaped")
+    archive = pack(tmp_path / "a", {"de/x.txt": TEXT, "y.txt": b"y", **dict.fromkeys(escaping, b"bad")})
+    wanted = {"de/x.txt": tmp_path / "out" / "1", "y.txt": tmp_path / "out" / "deep" / "2"}
+    wanted[escaping[0]] = tmp_path / "out" / "3"
+    extract(archive, wanted)
+    assert [path.read_bytes() for path in wanted.values()] == [TEXT, b"y", b"bad"]
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == {archive, *wanted.values()}
+    assert not (tmp_path.parent / "escaped").exists()
+
+
+def test_a_link_in_a_tar_is_no_file(tmp_path: Path):
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        member = tarfile.TarInfo("text")
+        member.type, member.linkname = tarfile.SYMTYPE, "/etc/hostname"
+        tar.addfile(member)
+    with pytest.raises(ValueError, match=r"a\.tar holds no file text"):
+        extract(tmp_path / "a.tar", {"text": tmp_path / "out"})
+    assert not (tmp_path / "out").exists()
+
+
+@packers
+@pytest.mark.parametrize("damage", ["cut", "altered", "other"])
+def test_a_damaged_archive_is_an_error(tmp_path: Path, pack: Pack, damage: str):
+    archive = pack(tmp_path / "a", {"x": bytes(range(256)) * 400 + TEXT})
+    content = bytearray(archive.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    if damage != "other":
+        archive.write_bytes(content[: len(content) // 3] if damage == "cut" else content)
+    expected = r"holds no file y, z" if damage == "other" else r": damaged archive \(.*download it again"
+    with pytest.raises(ValueError, match=expected):
+        extract(
+            archive,
+            {"z": tmp_path / "z", "y": tmp_path / "y"} if damage == "other" else {"x": tmp_path / "x"},
+        )

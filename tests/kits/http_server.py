@@ -3,20 +3,15 @@
 import hashlib
 import random
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
-from data.download import Remote, download
+from data.download import Remote
 
 CONTENT = random.Random(6).randbytes(100_001)
 SHA256 = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
-TIMEOUT_S = 0.5
 Answer = Callable[["Handler", bytes], None]
 
 
@@ -98,103 +93,8 @@ def plain(handler: Handler, content: bytes) -> None:
     handler.wfile.write(handler.start(content))
 
 
-def ignoring_ranges(handler: Handler, content: bytes) -> None:
-    handler.wfile.write(handler.start(content, ranges=False))
-
-
-def tampering(handler: Handler, content: bytes) -> None:
-    body = bytearray(handler.start(content))
-    body[len(body) // 2] ^= 1
-    handler.wfile.write(body)
-
-
-def cut_after(size: int) -> Answer:
-    """Promises everything, sends ``size`` bytes of what was asked for and hangs up."""
-
-    def answer(handler: Handler, content: bytes) -> None:
-        handler.wfile.write(handler.start(content)[:size])
-
-    return answer
-
-
-def stalling_after(size: int) -> Answer:
-    """Sends ``size`` bytes and then nothing, without hanging up."""
-
-    def answer(handler: Handler, content: bytes) -> None:
-        handler.wfile.write(handler.start(content)[:size])
-        handler.server.released.wait(20)
-
-    return answer
-
-
-def throttled(pause_s: float, chunk: int = 4096) -> Answer:
-    """Sends ``chunk`` bytes at a time."""
-
-    def answer(handler: Handler, content: bytes) -> None:
-        body = handler.start(content)
-        for start in range(0, len(body), chunk):
-            handler.wfile.write(body[start : start + chunk])
-            time.sleep(pause_s)
-
-    return answer
-
-
 def status(code: int) -> Answer:
     def answer(handler: Handler, content: bytes) -> None:
         handler.send_error(code)
 
     return answer
-
-
-def first(answer: Answer, then: Answer) -> Answer:
-    """One manner for the first question, another for all later ones."""
-    left = [answer]
-
-    def either(handler: Handler, content: bytes) -> None:
-        (left.pop() if left else then)(handler, content)
-
-    return either
-
-
-def redirect(path: str, code: int = 302) -> Answer:
-    def answer(handler: Handler, content: bytes) -> None:
-        handler.send_response(code)
-        handler.send_header("Location", path)
-        handler.send_header("Content-Length", "0")
-        handler.end_headers()
-
-    return answer
-
-
-def without_length(handler: Handler, content: bytes) -> None:
-    """Ends where it hangs up."""
-    handler.send_response(200)
-    handler.end_headers()
-    handler.wfile.write(content)
-
-
-def wrong_part(handler: Handler, content: bytes) -> None:
-    """Answers every question about a part with the file's beginning, and calls it a part."""
-    handler.send_response(206)
-    handler.send_header("Content-Range", f"bytes 0-{len(content) - 1}/{len(content)}")
-    handler.send_header("Content-Length", str(len(content)))
-    handler.end_headers()
-    handler.wfile.write(content)
-
-
-def hanging_up(handler: Handler, content: bytes) -> None:
-    """Says nothing at all."""
-    handler.close_connection = True
-
-
-def fetched(remote: Remote, folder: Path) -> bytes:
-    return download(remote, folder, timeout_s=TIMEOUT_S).read_bytes()
-
-
-def refused(remote: Remote, folder: Path) -> str:
-    """The error of a download that leaves no file."""
-    with pytest.raises(OSError, match="no mirror has the right file") as caught:
-        fetched(remote, folder)
-    assert not (folder / remote.name).exists()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
