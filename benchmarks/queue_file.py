@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from compare.config.parse import load_experiment
+from compare.config.parse import load_experiment, read_toml
 from compare.config.run import find_difference, find_model_difference, resolve_models
 from compare.config.sections import Experiment, run_name
-from compare.config.toml import read_toml
 from compare.results.result import Status
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result

@@ -3,11 +3,15 @@
 ``--check`` only compares; the exit status is 1 if a page differs.
 """
 
+import json
 import re
 import sys
+from dataclasses import MISSING, Field, fields
 from pathlib import Path
+from typing import Any
 
-from compare.config.parse import describe_settings
+from compare.config.sections import SECTIONS
+from compare.optim import OptimConfig
 from compare.results.columns import describe_columns
 from compare.results.text import markdown_table
 
@@ -28,15 +32,16 @@ def _columns() -> str:
 
 
 def _settings() -> str:
-    tables = [
-        f"## `[{section}]`\n\n{markdown_table([_as_code(row) for row in rows])}"
-        for section, rows in describe_settings().items()
-    ]
-    return "\n\n".join(tables)
+    """List the shared settings, and those of the optimizer, whose defaults are those of each preset."""
+    tables = {f"[{section}]": [_row(each) for each in fields(kind)] for section, kind in SECTIONS.items()}
+    tables["[[models]]"] = [_row(each) | {"default": ""} for each in fields(OptimConfig)]
+    return "\n\n".join(f"## `{heading}`\n\n{markdown_table(rows)}" for heading, rows in tables.items())
 
 
-def _as_code(row: dict[str, str]) -> dict[str, str]:
-    return {**row, **{name: f"`{row[name]}`" for name in ("setting", "default") if row[name]}}
+def _row(setting: Field[Any]) -> dict[str, str]:
+    """Return name, default as TOML (empty: there is none) and help of a setting."""
+    default = "" if setting.default in (None, MISSING) else f"`{json.dumps(setting.default)}`"
+    return {"setting": f"`{setting.name}`", "default": default, "meaning": setting.metadata["about"]}
 
 
 if __name__ == "__main__":

@@ -28,8 +28,6 @@ if TYPE_CHECKING:  # the list of public names, for type checkers and for _MODULE
     from compare.benchmark.measurement import read_benchmark as read_benchmark
     from compare.check.recompute import check_experiment as check_experiment
     from compare.config.parse import load_experiment as load_experiment
-    from compare.config.plugins import load_installed_plugins as load_installed_plugins
-    from compare.config.plugins import load_plugins as load_plugins
     from compare.config.run import Run as Run
     from compare.config.run import resolve_models as resolve_models
     from compare.config.sections import Experiment as Experiment
@@ -106,6 +104,8 @@ if TYPE_CHECKING:  # the list of public names, for type checkers and for _MODULE
     from compare.studies.registry import register_study as register_study
     from compare.studies.registry import run_study as run_study
     from compare.system.doctor import diagnose as diagnose
+    from compare.system.plugins import load_installed_plugins as load_installed_plugins
+    from compare.system.plugins import load_plugins as load_plugins
     from seq2seq.scores import list_scores as list_scores
     from seq2seq.scores import register_score as register_score
 

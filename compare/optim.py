@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta
 
-from compare.system.settings import Natural, NonNegative, check_settings, setting
+from compare.system.settings import Natural, NonNegative, Section, setting
 
 if TYPE_CHECKING:
     from torch import nn
@@ -51,7 +51,7 @@ def scheduled_rate(
 
 
 @dataclass(frozen=True, kw_only=True)
-class OptimConfig:
+class OptimConfig(Section):
     """Optimizer and learning-rate schedule of one model; the best settings depend on the architecture."""
 
     learning_rate: Annotated[float, Meta(gt=0)] = setting(
@@ -66,10 +66,6 @@ class OptimConfig:
         0.98,
         "Decay of the running average of squared gradients (0.98 in Vaswani et al. 2017, section 5.3).",
     )
-
-    def __post_init__(self) -> None:
-        """Reject values under which training would fail or diverge."""
-        check_settings(self)
 
     def learning_rate_at(self, update: int, max_updates: int) -> float:
         """Compute the learning rate of one update.

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from compare.check.run_data import CheckedRun, ComparedValue, Findings, Gap, join_differences
-from compare.config.plugins import plugin_problem
 from compare.config.run import settings_hash
 from compare.config.sections import run_name
 from compare.decoding.length_penalty import length_penalties
@@ -29,6 +28,7 @@ from compare.results.records import (
 from compare.results.result import Result
 from compare.results.run_folder import REQUIRED, read_external
 from compare.scoring.score import all_metrics, score_texts
+from compare.system.plugins import plugin_problem
 from compare.training.checkpoints import EMA, Validation
 from compare.training.metrics_log import ensure_complete
 from compare.training.serialization import WEIGHTS

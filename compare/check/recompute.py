@@ -18,7 +18,6 @@ from compare.check.invariants import (
     check_hashes_alone,
 )
 from compare.check.run_data import CheckedRun, CheckResult, ComparedValue, DataCache, Findings, Gap, read_run
-from compare.config.plugins import plugin_problem
 from compare.experiment.compute_result import compute_figures, size_figures
 from compare.experiment.run import unfinished_result
 from compare.experiment.timing import Figures, speed_figures
@@ -30,7 +29,7 @@ from compare.results.store import read_registry, read_results
 from compare.scoring.metrics import metric_of
 from compare.system.cpu import tune_cpu
 from compare.system.device import Machine
-from compare.system.plugins import code_version
+from compare.system.plugins import code_version, plugin_problem
 from compare.training.serialization import CHECKPOINTS
 from data.vocabulary import load_pair
 

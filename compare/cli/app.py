@@ -77,9 +77,9 @@ def corpus_folder(settings: list[str] | None) -> str:
 def _print_experiments(asked: bool) -> None:
     """Print the experiments that ship with attnbench and stop; called by typer for ``--list``."""
     if asked:
-        from compare.config.toml import describe_shipped
+        from compare.config.parse import describe_shipped
 
-        print_visible("\n".join(f"{each['name']:<20} {each['about']}" for each in describe_shipped()))
+        print_visible("\n".join(f"{name:<20} {about}" for name, about in describe_shipped().items()))
         raise typer.Exit
 
 
@@ -102,10 +102,10 @@ def load_all_plugins(named: list[str] | None = None) -> None:
     Raises:
         ValueError: a module that ``--plugin`` names cannot be used.
     """
-    from compare.config.plugins import load_installed_plugins, load_plugins, read_plugins
+    from compare.system.plugins import load_installed_plugins, load_plugins
 
     load_installed_plugins()
-    load_plugins(read_plugins(named or [], "--plugin"), "--plugin")
+    load_plugins(named or [])
 
 
 def _print_version(asked: bool) -> None:

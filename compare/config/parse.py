@@ -1,29 +1,28 @@
-"""Read experiments from TOML files, with overrides ``section.key=value``; unknown keys are errors."""
+"""Experiments as TOML files: read with overrides and grids, written, and those that ship with attnbench."""
 
 import dataclasses
+import json
 import os
 import re
+import tomllib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
-from math import prod
 from pathlib import Path
 from typing import Any, TypeVar, get_origin
 
-from compare.config.plugins import load_plugins, read_plugins
 from compare.config.sections import SECTIONS, Experiment, ModelConfig
-from compare.config.toml import check_schema, find_experiment, parse_value, read_toml
-from compare.optim import OptimConfig
+from compare.models.presets import PRESETS
 from compare.system.messages import abbreviate, did_you_mean
-from compare.system.settings import convert_setting, describe_setting
+from compare.system.plugins import load_plugins
+from compare.system.settings import convert_setting
 
-# Overrides of an experiment's tables from the command line: ``section.key`` and ``models.LABEL.key``.
+Section = TypeVar("Section")
 
-
-SHAPES = "section.key=value, such as train.max_updates=500, or models.LABEL.key=value"
+SCHEMA = 5
+"""Version of the files in a run folder."""
 ALL_MODELS = "*"
-"""Stands for the label of every model."""
+"""Stands for the label of every model in an override."""
 OTHER_NAMES = {
     "lr": "learning_rate",
     "warmup": "warmup_updates",
@@ -32,178 +31,10 @@ OTHER_NAMES = {
     "hidden": "hidden_size",
 }
 """Names that other toolkits have for settings of a model."""
-
-
-def apply_override(
-    table: dict[str, Any], override: str, *, sections: Mapping[str, type], context: str
-) -> None:
-    """Apply one override to the tables of an experiment.
-
-    Args:
-        table: sections and ``models``, as in the file; changed.
-        override: ``section.key=value``, ``models.LABEL.key=value`` or ``models.*.key=value``.
-        sections: dataclass of each section.
-        context: the file.
-
-    Raises:
-        ValueError: an override of another shape, or a section, label or key that is not there; the message
-            has the override, and the nearest name.
-    """
-    key, equals, text = override.partition("=")
-    section, dot, name = (part.strip() for part in key.partition("."))
-    said = f"{context}: --set {override}"
-    if not equals or not dot or not name:
-        raise ValueError(f"{said}: must look like {SHAPES}")
-    if section == "models":
-        label, dot, setting = name.rpartition(".")  # a label may have dots
-        if not dot or not label or not setting:
-            raise ValueError(f"{said}: must look like {SHAPES}")
-        rows = _models_labelled(label, table, said)
-        _ensure_overridable(rows, setting, sections, said)
-        for row in rows:
-            row.setdefault("label", row.get("preset"))  # the model keeps its name if its preset changes
-            row[setting] = parse_value(text)
-        return
-    if section not in sections:
-        raise ValueError(
-            f"{said}: unknown key {abbreviate(section)}; {did_you_mean(section, [*sections, 'models'])}"
-        )
-    known = [field.name for field in dataclasses.fields(sections[section])]
-    if name not in known:
-        raise ValueError(f"{said}: {describe_unknown_key(section, name, known)}")
-    if isinstance(table.setdefault(section, {}), dict):  # a section that is no table is refused later
-        table[section][name] = parse_value(text)
-
-
-def describe_unknown_key(section: str, name: str, known: Iterable[str]) -> str:
-    """Describe a key that ``section`` lacks: the nearest one, or that it is a setting of each model.
-
-    Args:
-        section: name of the section.
-        name: the key.
-        known: keys of the section.
-    """
-    from compare.models.presets import PRESETS  # imports torch, which only this message needs
-
-    setting = OTHER_NAMES.get(name, name)
-    text = f"unknown key {abbreviate(f'{section}.{name}')}"
-    if any(setting in preset.model.setting_types() for preset in PRESETS.values()):
-        return (
-            f"{text}; {setting} is a setting of each model: write it into [[models]], or "
-            f"--set 'models.*.{setting}=VALUE'"
-        )
-    return f"{text}; {did_you_mean(f'{section}.{name}', [f'{section}.{key}' for key in known], cutoff=0.5)}"
-
-
-def suggest_setting(key: str, known: Iterable[str]) -> str:
-    """Suggest the setting of a model that is nearest to ``key``, or list all of them if none is near."""
-    names = list(known)
-    meant = OTHER_NAMES.get(key)
-    return f"did you mean {meant!r}?" if meant in names else did_you_mean(key, names, cutoff=0.5)
-
-
-def _models_labelled(label: str, table: Mapping[str, Any], said: str) -> list[dict[str, Any]]:
-    """Return the ``[[models]]`` tables with a label, or all of them for ``ALL_MODELS``."""
-    rows = table.get("models")
-    models = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-    labels = [str(row.get("label", row.get("preset"))) for row in models]
-    chosen = [row for row, own in zip(models, labels, strict=True) if label in (own, ALL_MODELS)]
-    if models and not chosen:
-        raise ValueError(f"{said}: no model is labelled {abbreviate(label)}; {did_you_mean(label, labels)}")
-    return chosen  # that there is no model at all is said later
-
-
-def _ensure_overridable(
-    rows: Iterable[Mapping[str, Any]], key: str, sections: Mapping[str, type], said: str
-) -> None:
-    """Refuse a key that a model lacks; an unknown preset is refused later."""
-    from compare.models.presets import PRESETS  # imports torch, which other overrides do not need
-
-    if key == "label":
-        raise ValueError(f"{said}: a label names its model: change it in the file")
-    for row in rows:
-        preset = row.get("preset")
-        if key == "preset" or not isinstance(preset, str) or preset not in PRESETS:
-            continue
-        known = PRESETS[preset].model.setting_types()
-        if key not in known:
-            text = f"{said}: {row.get('label', preset)} has no setting {abbreviate(key)}"
-            for section, kind in sections.items():
-                if any(field.name == key for field in dataclasses.fields(kind)):
-                    raise ValueError(f"{text}; all models share it: --set {section}.{key}=VALUE")
-            raise ValueError(f"{text}; {suggest_setting(key, known)}")
-
-
-# Grids: a ``[[models]]`` table with a list for a setting that takes one value stands for several models.
-
-
-MAX_MODELS = 1_000
-"""Models that one table can stand for."""
-
-
-def expand_grid(row: Mapping[str, Any], context: str) -> Iterator[Mapping[str, Any]]:
-    """Yield one ``[[models]]`` table per combination of the values that are listed in ``row``.
-
-    A label gets every listed setting and its value: ``dropout = [0.1, 0.2]`` of the label "lstm" gives
-    "lstm-dropout-0.1" and "lstm-dropout-0.2". Without lists, the table itself is yielded. Settings that the
-    preset lacks, and presets that do not exist, are left to the checks that follow.
-
-    Args:
-        row: the table.
-        context: what error messages begin with.
-
-    Raises:
-        ValueError: a list without values, or too many combinations.
-    """
-    lists = {key: value for key, value in row.items() if isinstance(value, list)}
-    axes = {key: values for key, values in lists.items() if _takes_one_value(row, key)} if lists else {}
-    if not axes:
-        yield row
-        return
-    for key, values in axes.items():
-        if not values:
-            raise ValueError(f"{context}: {key} = []: a list of values, one model for each, has at least one")
-    if (count := prod(map(len, axes.values()))) > MAX_MODELS:
-        raise ValueError(
-            f"{context}: the lists of {', '.join(axes)} make {count:,} models; at most {MAX_MODELS:,} are "
-            "allowed: shorten them"
-        )
-    label = row.get("label", row.get("preset"))
-    for combination in product(*axes.values()):
-        chosen = dict(zip(axes, combination, strict=True))
-        parts = "".join(f"-{key}-{_in_label(value)}" for key, value in chosen.items())
-        yield {**row, **chosen, "label": f"{label}{parts}"}
-
-
-def is_of_grid(label: str, table: str, settings: Iterable[str]) -> bool:
-    """Return whether ``expand_grid`` may have made a model's label of a table's.
-
-    Args:
-        label: label of the model.
-        table: label of the table.
-        settings: names of the model's settings.
-    """
-    return re.fullmatch(rf"{re.escape(table)}-({'|'.join(settings)})-.+", label) is not None
-
-
-def _takes_one_value(row: Mapping[str, Any], key: str) -> bool:
-    """Return whether ``key`` is a setting of the table's preset that is not itself a list."""
-    from compare.models.presets import PRESETS  # imports torch, which a file without lists does not need
-
-    preset = row.get("preset")
-    if not isinstance(preset, str) or preset not in PRESETS:
-        return False
-    kind = PRESETS[preset].model.setting_types().get(key)
-    return kind is not None and get_origin(kind) is not tuple
-
-
-def _in_label(value: Any) -> str:
-    """Return a value as part of a label, which names a folder."""
-    text = str(value).lower() if isinstance(value, bool) else str(value)
-    return re.sub(r"[^\w.+-]", "_", abbreviate(text).strip("'\"") if len(text) > 40 else text)
-
-
-Section = TypeVar("Section")
+NOT_IN_LABELS = r"[^\w.+-]"
+PACKAGE = Path(__file__).resolve().parents[1]
+FOLDERS = (PACKAGE / "configs", PACKAGE.parent / "configs")
+"""Where the shipped experiments may be: the wheel has them inside the package, a checkout beside it."""
 
 
 def load_experiment(
@@ -230,14 +61,34 @@ def load_experiment(
             plug-in that cannot be imported.
     """
     path = find_experiment(path)
-    table = check_schema(read_toml(path), path)
+    table = read_toml(path)
+    if (schema := table.pop("schema", SCHEMA)) != SCHEMA:  # without one it was written by hand
+        raise ValueError(
+            f"{path}: its schema is {schema!r}, but this version of attnbench reads schema {SCHEMA}: use the "
+            "version that wrote it, or run the experiment again"
+        )
     for section, key in (("data", "root"), ("train", "init_from")):
         values = table.get(section)
         if isinstance(values, dict) and isinstance(given := values.get(key), str):
             values[key] = absolute_root(given, path.parent if base is None else base)
-    for override in overrides:
-        apply_override(table, override, sections=SECTIONS, context=str(path))
-    return experiment_from(table, name=path.stem, context=str(path))
+    try:
+        for override in overrides:
+            _apply_override(table, override)
+        return _build_experiment(path.stem, table)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read the tables of a TOML file.
+
+    Raises:
+        ValueError: the file is not TOML.
+    """
+    try:
+        return tomllib.loads(path.read_bytes().decode())
+    except ValueError as error:  # invalid TOML or UTF-8
+        raise ValueError(f"{path}: not TOML: {error}") from None
 
 
 def absolute_root(root: str, base: Path) -> str:
@@ -247,68 +98,56 @@ def absolute_root(root: str, base: Path) -> str:
     return os.path.abspath(base / root)
 
 
-def experiment_from(table: Mapping[str, Any], *, name: str, context: str) -> Experiment:
-    """Build an experiment from nested tables, and import the plug-ins that it names.
-
-    Args:
-        table: sections, ``models`` and ``plugins``, as in the file.
-        name: the name of the experiment.
-        context: what error messages begin with.
-
-    Raises:
-        ValueError: as ``load_experiment``.
-    """
+def _build_experiment(name: str, table: Mapping[str, Any]) -> Experiment:
+    """Build an experiment from its tables, and import the plug-ins that it names."""
+    known = [*SECTIONS, "models", "plugins"]
     for key in table:
-        if key not in SECTIONS and key not in ("models", "plugins"):
-            raise unknown_key(context, key, [*SECTIONS, "models", "plugins"])
-    plugins = read_plugins(table.get("plugins", []), context)
-    load_plugins(plugins, context)
-    sections: dict[str, Any] = {
-        key: build_section(kind, table.get(key, {}), context, key) for key, kind in SECTIONS.items()
-    }
+        if key not in known:
+            raise ValueError(f"unknown key {abbreviate(key)}; {did_you_mean(key, known, cutoff=0.5)}")
+    plugins = table.get("plugins", [])
+    plugins = plugins if isinstance(plugins, list) else [plugins]
+    load_plugins(plugins)
+    sections: dict[str, Any] = {key: _build_section(key, kind, table) for key, kind in SECTIONS.items()}
     models = table.get("models", [])
     if not isinstance(models, list) or not models or not all(isinstance(row, dict) for row in models):
-        raise ValueError(f"{context}: no [[models]] table: name at least one, such as preset = 'bahdanau'")
+        raise ValueError("no [[models]] table: name at least one, such as preset = 'bahdanau'")
     rows = tuple(
-        _model_row(row, f"{context}: models[{index}]")
+        _build_model(row, f"models[{index}]")
         for index, written in enumerate(models)
-        for row in expand_grid(written, f"{context}: models[{index}]")
+        for row in expand_grid(written)
     )
     for label, count in Counter(row.label for row in rows).items():
         if count > 1:
-            raise ValueError(f"{context}: label {label!r} is given twice: each model needs a different label")
-    try:
-        return Experiment(name=name, models=rows, plugins=plugins, **sections)
-    except ValueError as error:
-        raise ValueError(f"{context}: {error}") from None
+            raise ValueError(f"label {label!r} is given twice: each model needs a different label")
+    return Experiment(name=name, models=rows, plugins=tuple(dict.fromkeys(plugins)), **sections)
 
 
-def build_section(kind: type[Section], table: Any, context: str, prefix: str) -> Section:
-    """Build the dataclass ``kind`` from ``table``.
-
-    Raises:
-        ValueError: an unknown key, or a value of the wrong type or out of range.
-    """
+def _build_section(name: str, kind: type[Section], tables: Mapping[str, Any]) -> Section:
+    table = tables.get(name, {})
     if not isinstance(table, Mapping):
-        raise ValueError(f"{context}: {prefix} must be a table, found {abbreviate(table)}")
-    fields = {f.name: f for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    values = {}
-    for key, value in table.items():
-        if key not in fields:
-            raise ValueError(f"{context}: {describe_unknown_key(prefix, key, fields)}")
-        values[key] = convert_setting(value, fields[key].type, f"{context}: {prefix}.{key}")
+        raise ValueError(f"{name} must be a table, found {abbreviate(table)}")
+    known = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    for key in table:
+        if key not in known:
+            raise ValueError(f"unknown key {abbreviate(f'{name}.{key}')}; {_suggest(name, key, known)}")
     try:
-        return kind(**values)
+        return kind(**table)
     except ValueError as error:
-        raise ValueError(f"{context}: [{prefix}] {error}") from None
+        raise ValueError(f"[{name}] {error}") from None
 
 
-def unknown_key(context: str, key: str, known: Iterable[str]) -> ValueError:
-    """Make the error for an unknown key, with the nearest known one."""
-    return ValueError(f"{context}: unknown key {abbreviate(key)}; {did_you_mean(key, known, cutoff=0.5)}")
+def _suggest(section: str, key: str, known: Iterable[str]) -> str:
+    """Suggest the nearest key of a section, or say that ``key`` is a setting of each model."""
+    setting = OTHER_NAMES.get(key, key)
+    if any(setting in preset.model.setting_types() for preset in PRESETS.values()):
+        return (
+            f"{setting} is a setting of each model: write it into [[models]], or "
+            f"--set 'models.*.{setting}=VALUE'"
+        )
+    return did_you_mean(f"{section}.{key}", [f"{section}.{each}" for each in known], cutoff=0.5)
 
 
-def _model_row(row: Mapping[str, Any], context: str) -> ModelConfig:
+def _build_model(row: Mapping[str, Any], context: str) -> ModelConfig:
     preset = row.get("preset")
     if not isinstance(preset, str):
         raise ValueError(f"{context}: no preset: write preset = 'bahdanau' or another of `attnbench models`")
@@ -320,22 +159,148 @@ def _model_row(row: Mapping[str, Any], context: str) -> ModelConfig:
         raise ValueError(f"{context}: {error}") from None
 
 
-# Documentation of the settings of an experiment file.
+# Overrides of an experiment's tables from the command line, and grids of models.
 
 
-OPTIMIZER = "[models]"
-"""Heading of the settings of the optimizer, which stand in ``[[models]]`` tables."""
+def _apply_override(table: dict[str, Any], override: str) -> None:
+    """Write a setting from the command line into the tables of an experiment, which are checked later.
 
-
-def describe_settings() -> dict[str, list[dict[str, str]]]:
-    """Describe each shared setting, and those of the optimizer, which every model has.
-
-    Returns:
-        By section, per setting its name, its default as TOML (empty: there is none, or a model's preset has
-        its own) and a description.
+    Raises:
+        ValueError: another shape than ``section.key=value`` or ``models.LABEL.key=value``, or no such label.
     """
-    described = {
-        section: [describe_setting(each) for each in fields(kind)] for section, kind in SECTIONS.items()
+    key, equals, text = override.partition("=")
+    section, _, name = (part.strip() for part in key.partition("."))
+    label, _, setting = name.rpartition(".")  # a label may have dots
+    if not equals or not name or (section == "models" and not (label and setting)):
+        raise ValueError(
+            f"--set {override}: must look like section.key=value, such as train.max_updates=500, "
+            "or models.LABEL.key=value"
+        )
+    if section != "models":
+        changed, setting = [table.setdefault(section, {})], name
+    else:
+        rows = table.get("models", [])
+        models = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+        for row in models:
+            row.setdefault("label", row.get("preset"))  # the model keeps its name if its preset changes
+        changed = [row for row in models if label in (row["label"], ALL_MODELS)]
+        if models and not changed:
+            near = did_you_mean(label, [str(row["label"]) for row in models])
+            raise ValueError(f"--set {override}: no model is labelled {abbreviate(label)}; {near}")
+    for each in changed:
+        if isinstance(each, dict):  # a section that is no table is refused later
+            each[setting] = parse_value(text)
+
+
+def parse_value(text: str) -> Any:
+    """Read the value of an option: TOML, or else a bare string."""
+    try:
+        return tomllib.loads(f"value = {text.strip()}")["value"]
+    except ValueError:
+        return text.strip()
+
+
+def expand_grid(row: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield one ``[[models]]`` table per combination of the values that are listed in ``row``.
+
+    A list is of several values if its setting takes one. A label gets every such setting and its value:
+    ``dropout = [0.1, 0.2]`` of the label "lstm" gives "lstm-dropout-0.1" and "lstm-dropout-0.2". Without
+    lists, the table itself is yielded.
+    """
+    preset = PRESETS.get(str(row.get("preset")))
+    kinds = preset.model.setting_types() if preset else {}
+    axes = {
+        key: values
+        for key, values in row.items()
+        if isinstance(values, list) and values and key in kinds and get_origin(kinds[key]) is not tuple
     }
-    optimizer = [describe_setting(each) | {"default": ""} for each in fields(OptimConfig)]
-    return {**described, OPTIMIZER: optimizer}
+    for combination in product(*axes.values()):
+        chosen = dict(zip(axes, combination, strict=True))
+        parts = "".join(
+            f"-{key}-{str(value).lower() if isinstance(value, bool) else value}"
+            for key, value in chosen.items()
+        )
+        label = f"{row.get('label', row.get('preset'))}{re.sub(NOT_IN_LABELS, '_', parts)}"
+        yield {**row, **chosen, "label": label} if axes else row
+
+
+def is_of_grid(label: str, table: str, settings: Iterable[str]) -> bool:
+    """Return whether ``expand_grid`` may have made a model's label of a table's.
+
+    Args:
+        label: label of the model.
+        table: label of the table.
+        settings: names of the model's settings.
+    """
+    return re.fullmatch(rf"{re.escape(table)}-({'|'.join(settings)})-.+", label) is not None
+
+
+# Writing.
+
+
+def to_toml(
+    sections: Mapping[str, Any], models: Iterable[Mapping[str, Any]], plugins: Sequence[str] = ()
+) -> str:
+    """Write an experiment, leaving out what is None.
+
+    Args:
+        sections: config dataclasses by name.
+        models: ``[[models]]`` tables.
+        plugins: names of modules.
+    """
+    lines = [*toml_assignments({"plugins": list(plugins)}), ""] if plugins else []
+    for name, section in sections.items():
+        lines += [f"[{name}]", *toml_assignments(dataclasses.asdict(section)), ""]
+    for table in models:
+        lines += ["[[models]]", *toml_assignments(table), ""]
+    return "\n".join(lines)
+
+
+def toml_assignments(values: Mapping[str, Any]) -> list[str]:
+    """Write lines ``key = value``, leaving out None.
+
+    JSON writes numbers, strings and bools as TOML does, except for DEL, which TOML wants escaped.
+    """
+    texts = {key: json.dumps(value, ensure_ascii=False) for key, value in values.items() if value is not None}
+    return [f"{key} = {text}".replace("\x7f", "\\u007f") for key, text in texts.items()]
+
+
+# Experiments that ship with attnbench: ``configs/`` of a checkout, ``compare/configs`` when installed.
+
+
+def shipped_experiments() -> dict[str, Path]:
+    """Return the files of all experiments that ship with the package, by name, sorted."""
+    folder = next((folder for folder in FOLDERS if (folder / "demo.toml").is_file()), None)
+    return dict(sorted((path.stem, path) for path in folder.glob("*.toml"))) if folder else {}
+
+
+def find_experiment(path: str | Path) -> Path:
+    """Return the file of an experiment: ``path`` itself, or the shipped experiment of that name.
+
+    An existing file is always meant before a name.
+
+    Raises:
+        ValueError: neither a file nor the name of a shipped experiment; the message suggests the nearest.
+    """
+    path = Path(path)
+    if path.is_file() or path.name != str(path) or path.suffix:
+        return path  # opening it tells what is wrong with it
+    shipped = shipped_experiments()
+    if path.name in shipped or path.exists():
+        return shipped.get(path.name, path)
+    raise ValueError(
+        f"{path}: no such file, and no experiment of that name ships with attnbench; "
+        f"{did_you_mean(path.name, shipped)}"
+    )
+
+
+def describe_shipped() -> dict[str, str]:
+    """Return the name and the description (the comment at the beginning) of each shipped experiment."""
+    return {name: _first_sentence(path) for name, path in shipped_experiments().items()}
+
+
+def _first_sentence(path: Path) -> str:
+    """Return the first sentence of the comment that a file begins with."""
+    comment = re.match(r"(#.*\n)*", path.read_text(encoding="utf-8"))
+    text = " ".join(line.strip("# ") for line in (comment[0] if comment else "").splitlines())
+    return re.split(r"(?<!et al)\. ", text)[0].rstrip(".")

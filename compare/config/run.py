@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from compare.config.parse import absolute_root, suggest_setting
+from compare.config.parse import OTHER_NAMES, SCHEMA, absolute_root, to_toml
 from compare.config.sections import (
     EMBEDDED_TRAIN_SIZE,
     SECTIONS,
@@ -24,16 +24,12 @@ from compare.config.sections import (
     is_shared,
     run_name,
 )
-from compare.config.toml import SCHEMA, to_toml
 from compare.models.presets import find_preset
 from compare.models.registry import ResolvedModel, TaskName, family_of
 from compare.system.device import has_fast_bf16, pick_device
-from compare.system.messages import abbreviate
+from compare.system.messages import abbreviate, did_you_mean
 from compare.system.plugins import PLUGINS
 from compare.system.settings import convert_setting
-
-# Resolve a ``[[models]]`` table to a model, its preset with its overrides applied, and find its plug-
-# ins.
 
 
 def resolve_model(row: ModelConfig, context: str = "config") -> ResolvedModel:
@@ -52,12 +48,20 @@ def resolve_model(row: ModelConfig, context: str = "config") -> ResolvedModel:
     values = {}
     for key, value in row.overrides.items():
         if key not in kinds:
-            raise ValueError(f"{context}: unknown key {abbreviate(key)}; {suggest_setting(key, kinds)}")
+            raise ValueError(f"{context}: unknown key {abbreviate(key)}; {_suggest(key, kinds)}")
         values[key] = convert_setting(value, kinds[key], f"{context}: {key}")
     try:
         return model.override(values)
     except ValueError as error:
         raise ValueError(f"{context}: {error}") from None
+
+
+def _suggest(key: str, known: Iterable[str]) -> str:
+    """Suggest the nearest setting of a model, or say that all models share the setting ``key``."""
+    for section, kind in SECTIONS.items():
+        if key != "seed" and any(each.name == key for each in dataclasses.fields(kind)):
+            return f"all models share it: write it into [{section}], or --set {section}.{key}=VALUE"
+    return did_you_mean(OTHER_NAMES.get(key, key), known, cutoff=0.5)
 
 
 def used_plugins(named: Iterable[str], preset: str, model: ResolvedModel) -> tuple[str, ...]:
@@ -131,12 +135,8 @@ class Run:
             for section in SECTIONS
             for key, value in dataclasses.asdict(getattr(self, section)).items()
         }
-        defaults = {
-            "regularization.consistency_weight": self.regularization.weight,
-            "regularization.cut": self.regularization.cut_probability,
-        }
         model = {f"model.{key}": value for key, value in self.model_table().items() if key != "label"}
-        return sections | defaults | model
+        return sections | model
 
     def conditions(self) -> dict[str, Any]:
         """Every setting, and in one text each those that belong together: consistency, subword_sampling."""
@@ -182,13 +182,23 @@ def resolve_models(
         One run per model, in the order of the experiment, with the seed of ``[train]``.
 
     Raises:
-        ValueError: an unknown preset or setting, a value out of range, models of different tasks, search
-            settings for models that do not search, consistency regularisation of sampled attention, or a
-            device that is not there.
+        ValueError: an unknown preset or setting, a value out of range, models of different tasks,
+            consistency regularisation of sampled attention, or a device that is not there.
     """
     models = [resolve_model(row, context) for row in experiment.models]
-    task = _common_task(experiment, models, context)
-    _refuse_consistency_of_samples(experiment, models, context)
+    task, method = models[0].task, experiment.regularization.consistency
+    for row, model in zip(experiment.models, models, strict=True):
+        if model.task != task:
+            raise ValueError(
+                f"{context}: models.{experiment.models[0].label} is for {task} and models.{row.label} for "
+                f"{model.task}, whose figures do not compare: give each task an experiment file of its own"
+            )
+        if method != "none" and model.settings().get("normaliser") == "reinforce":
+            raise ValueError(
+                f'{context}: regularization.consistency = "{method}" cannot train models.{row.label}, whose '
+                'normaliser "reinforce" samples positions, which no gradient of the KL divergence reaches: '
+                "leave one of the two out"
+            )
     device, precision = experiment.train.device, experiment.train.precision
     if device == "auto" or not other_machine:
         device = str(pick_device(device))
@@ -196,8 +206,8 @@ def resolve_models(
         precision = "bf16" if has_fast_bf16(pick_device(device)) else "fp32"
     train = dataclasses.replace(experiment.train, device=device, precision=precision)
     decode = dataclasses.replace(experiment.decode, batch_tokens=experiment.decode.batch_tokens_on(device))
-    if task == "language modelling":
-        decode = _without_search(decode, context)
+    if task == "language modelling":  # nothing is searched: every other setting of search means the same
+        decode = DecodeConfig(batch_tokens=decode.batch_tokens, beam_size=1, length_penalties=(0.0,))
     data = dataclasses.replace(experiment.data, root=absolute_root(experiment.data.root, Path()))
     decided = {"data": data, "train": train, "decode": decode}
     sections = {name: getattr(experiment, name) for name in SECTIONS} | decided
@@ -206,56 +216,6 @@ def resolve_models(
         plugins = used_plugins(experiment.plugins, row.preset, model)
         runs.append(Run(label=row.label, preset=row.preset, model=model, plugins=plugins, **sections))
     return runs
-
-
-def find_task(settings: Experiment | Run) -> TaskName:
-    """Return what the models of an experiment, or of a run, are trained and judged for."""
-    return settings.task if isinstance(settings, Run) else resolve_model(settings.models[0]).task
-
-
-def _common_task(experiment: Experiment, models: Sequence[ResolvedModel], context: str) -> TaskName:
-    """Return the task of all models; raise ValueError if they have several, whose figures do not compare."""
-    first, task = experiment.models[0].label, models[0].task
-    for row, model in zip(experiment.models, models, strict=True):
-        if model.task != task:
-            raise ValueError(
-                f"{context}: models.{first} is for {task} and models.{row.label} for {model.task}, whose "
-                "figures do not compare: give each task an experiment file of its own"
-            )
-    return task
-
-
-def _refuse_consistency_of_samples(
-    experiment: Experiment, models: Sequence[ResolvedModel], context: str
-) -> None:
-    """Refuse consistency regularisation of models with sampled attention."""
-    method = experiment.regularization.consistency
-    for row, model in zip(experiment.models, models, strict=True):
-        if method != "none" and model.settings().get("normaliser") == "reinforce":
-            raise ValueError(
-                f'{context}: regularization.consistency = "{method}" cannot train models.{row.label}, whose '
-                'normaliser "reinforce" samples positions, which no gradient of the KL divergence reaches: '
-                "leave one of the two out"
-            )
-
-
-def _without_search(decode: DecodeConfig, context: str) -> DecodeConfig:
-    """Return the ``[decode]`` section of language models: one hypothesis and no choice of a length penalty.
-
-    Raises:
-        ValueError: a setting of search is neither the default nor that of no search.
-    """
-    batch_tokens = decode.batch_tokens  # bounds the batches of scoring too
-    default = DecodeConfig(batch_tokens=batch_tokens)
-    unused = dataclasses.replace(default, beam_size=1, length_penalties=(0.0,))
-    for each in dataclasses.fields(DecodeConfig):
-        value = getattr(decode, each.name)
-        if value not in (getattr(default, each.name), getattr(unused, each.name)):
-            raise ValueError(
-                f"{context}: decode.{each.name} has no effect on language models, which translate nothing: "
-                "leave it out"
-            )
-    return unused
 
 
 def runs_to_toml(runs: Sequence[Run]) -> str:

@@ -1,4 +1,4 @@
-"""The sections of an experiment: frozen dataclasses whose fields declare the settings.
+"""The sections of an experiment, which all its models share: frozen dataclasses whose fields are settings.
 
 A setting is declared here and nowhere else: its type with bounds, its default, its help, and whether the rows
 of a table share it. What is hashed, compared and documented follows; its column, if it has one, is the field
@@ -14,14 +14,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from compare.system.messages import abbreviate
-from compare.system.settings import (
-    Fraction,
-    Natural,
-    NonNegative,
-    Positive,
-    check_settings,
-    setting,
-)
+from compare.system.settings import Fraction, Natural, NonNegative, Positive, Section, setting
 from data.subwords import KINDS as SUBWORD_KINDS
 
 CONSISTENCY_WEIGHTS: dict[str, float | None] = {"none": None, "r-drop": 2.5, "simcut": 3.0}
@@ -37,14 +30,6 @@ EXTRA_TOKENS = 10
 """Tokens that a translation may have beyond ``max_ratio`` times those of its source."""
 MAX_PENALTIES = 50
 """Length penalties that one search serves: it keeps the best translation for each."""
-
-
-class Section:
-    """A section that all models of an experiment share."""
-
-    def __post_init__(self) -> None:
-        """Reject values of another type or out of bounds."""
-        check_settings(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,11 +159,11 @@ class TrainConfig(Section):
             raise ValueError(f"average must be at least 2 where average_every is set, found {self.average}")
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class RegularizationConfig(Section):
     """Regularisation that all models share; the dropouts of one model are in ``[[models]]``.
 
-    Two are equal if they mean the same: a default may be written out or left out.
+    With consistency regularisation, a weight and a probability that are left out become the method's own.
     """
 
     consistency: Literal["none", "r-drop", "simcut"] = setting(
@@ -203,35 +188,16 @@ class RegularizationConfig(Section):
     )
 
     def __post_init__(self) -> None:
-        """Reject settings that would have no effect."""
+        """Reject settings that would have no effect, and complete the others."""
         super().__post_init__()
         if self.consistency == "none" and self.consistency_weight is not None:
             raise ValueError("consistency_weight has no effect without consistency: set r-drop or simcut")
         if self.consistency != "simcut" and self.cut is not None:
             raise ValueError(f'cut has no effect with consistency = "{self.consistency}": set simcut')
-
-    @property
-    def weight(self) -> float | None:
-        """The weight alpha of the divergence; None without one."""
-        default = CONSISTENCY_WEIGHTS[self.consistency]
-        return default if self.consistency_weight is None else self.consistency_weight
-
-    @property
-    def cut_probability(self) -> float | None:
-        """The probability that a token is cut; None for methods that cut none."""
-        return CUT if self.consistency == "simcut" and self.cut is None else self.cut
-
-    def __eq__(self, other: object) -> bool:
-        """Compare what the settings mean."""
-        return isinstance(other, RegularizationConfig) and self._meaning == other._meaning
-
-    def __hash__(self) -> int:
-        """Hash what the settings mean."""
-        return hash(self._meaning)
-
-    @property
-    def _meaning(self) -> tuple[str, float | None, float | None, float]:
-        return self.consistency, self.weight, self.cut_probability, self.subword_sampling
+        if self.consistency_weight is None:
+            object.__setattr__(self, "consistency_weight", CONSISTENCY_WEIGHTS[self.consistency])
+        if self.consistency == "simcut" and self.cut is None:
+            object.__setattr__(self, "cut", CUT)
 
     @property
     def passes(self) -> int:
@@ -243,8 +209,8 @@ class RegularizationConfig(Section):
         """The method with its settings, such as "simcut, weight 3, cut 0.05"; None without one."""
         if self.consistency == "none":
             return None
-        cut = "" if self.cut_probability is None else f", cut {self.cut_probability:g}"
-        return f"{self.consistency}, weight {self.weight:g}{cut}"
+        cut = "" if self.cut is None else f", cut {self.cut:g}"
+        return f"{self.consistency}, weight {self.consistency_weight:g}{cut}"
 
 
 @dataclass(frozen=True, kw_only=True)

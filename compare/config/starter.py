@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from compare.config.toml import toml_assignments
+from compare.config.parse import toml_assignments
 from compare.models.presets import find_preset
 from data.prepare import FirstPass
 

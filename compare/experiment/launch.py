@@ -23,13 +23,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
-from compare.config.plugins import load_plugins
 from compare.config.sections import Experiment
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result
 from compare.system.log import PACKAGES, Reporter, ShowMetrics, show_messages
 from compare.system.messages import did_you_mean, first_line
-from compare.system.plugins import PLUGINS
+from compare.system.plugins import PLUGINS, load_plugins
 from compare.system.signals import (
     Interrupted,
     Terminated,

@@ -9,7 +9,7 @@ from time import perf_counter
 
 from torch import nn
 
-from compare.config.run import Run, find_task
+from compare.config.run import Run, resolve_model
 from compare.config.sections import EMBEDDED_TRAIN_SIZE, DataConfig, Experiment, TrainConfig, VocabularyConfig
 from compare.experiment.task import TASKS
 from compare.models.registry import build_meta_model, ensure_fits_memory
@@ -228,7 +228,7 @@ def prepare_data(
         logger.warning(
             f"{encoded.dropped} of {len(pairs.src)} training pairs are left out: over {limit} tokens"
         )
-    task = TASKS[find_task(settings)]
+    task = TASKS[(settings if isinstance(settings, Run) else resolve_model(settings.models[0])).task]
     encoded, valid = task.select_sides(encoded), task.select_sides(valid)
     stream = training_batches(encoded, vocabularies, settings)
     # Samples are not drawn for a message: where their hash is kept, the first epoch may not be needed.

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from compare.config.parse import SCHEMA, toml_assignments
 from compare.config.run import Run, find_difference, find_model_difference, runs_to_toml
-from compare.config.toml import SCHEMA, toml_assignments
 from compare.experiment.task import task_of
 from compare.experiment.tune import TRIALS
 from compare.results.records import ENSEMBLE, SELECTION, EnsembleResult, read_ensemble, write_record

@@ -20,9 +20,9 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from compare.config.parse import SCHEMA, parse_value, to_toml
 from compare.config.run import resolve_model, resolve_models
 from compare.config.sections import SECTIONS, Experiment, ModelConfig
-from compare.config.toml import SCHEMA, parse_value, to_toml
 from compare.experiment.folder import choose_models
 from compare.experiment.launch import Launch
 from compare.experiment.run import run_experiment

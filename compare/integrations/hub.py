@@ -10,8 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
 
+from compare.config.parse import read_toml
 from compare.config.run import Run
-from compare.config.toml import read_toml
 from compare.decoding.translator import Translator
 from compare.experiment.publish import MAX_BYTES, corpus_name, published_config, with_config_hash
 from compare.models.presets import PRESETS

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compare.analysis.tables import Table
-from compare.config.plugins import plugin_problem
 from compare.report.conditions import (
     distinct,
     find_warnings,
@@ -41,6 +40,7 @@ from compare.results.columns import (
 from compare.results.store import Result, experiment_names, load_results, read_results, to_frame
 from compare.results.text import UNKNOWN, csv_table, escape_markdown, format_number, markdown_table
 from compare.scoring.metrics import METRICS
+from compare.system.plugins import plugin_problem
 from data.files import as_paths
 from data.text import visible, visible_lines
 

@@ -6,7 +6,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from compare.analysis.efficiency import validation_rows
-from compare.config.plugins import plugin_problem
 from compare.experiment.task import task_of
 from compare.report.attention_plots import draw_test_line
 from compare.report.plots import learning_plot, plots_folder, save_figure
@@ -14,6 +13,7 @@ from compare.report.table import TableForm, render_table
 from compare.results.result import Result
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_results, to_json_lines, write_protection
+from compare.system.plugins import plugin_problem
 from compare.system.signals import Locked, lock_folder
 from compare.training.serialization import CHECKPOINTS
 from data.files import write_atomically

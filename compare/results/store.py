@@ -12,11 +12,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compare.config.plugins import plugin_problem
+from compare.config.parse import read_toml
 from compare.config.sections import run_name
-from compare.config.toml import read_toml
 from compare.results.result import Result, Status
 from compare.system.messages import abbreviate
+from compare.system.plugins import plugin_problem
 from compare.training.metrics_log import is_finite
 from data.files import as_paths, parse_json, read_bytes, write_atomically
 

@@ -1,12 +1,32 @@
-"""Plug-ins that this process has imported: what each registers, and the version of its sources."""
+"""Plug-ins: modules from outside, whose import registers what they add; versions of the sources.
+
+A module calls ``register_preset``, ``register_family``, ``register_score``, ``register_metric`` or
+``register_study`` when it is imported. The key ``plugins`` of an experiment's file names such modules, and
+every command that reads the file, or the config.toml of a run, imports them first.
+"""
 
 import hashlib
+import importlib
+import logging
+import sys
+import tomllib
 from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from compare.system.messages import abbreviate, first_line
+
+logger = logging.getLogger(__name__)
+
+PACKAGES = ("compare", "data", "seq2seq", "transformer")
+GROUP = "attnbench.plugins"
+"""Group of the entry points by which installed plug-ins name themselves; the value of each is a module."""
+HASH_DIGITS = 12
+"""Digits of a sha256 that a version shows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +44,8 @@ class Plugin:
 PLUGINS: dict[str, Plugin] = {}
 """The plug-ins of this process by the name of their module."""
 
-_REGISTRIES: dict[str, tuple[MutableMapping[Any, Any], dict[Any, Any]]] = {}
-"""By kind of entry: the registry, and its content before any plug-in was imported."""
+_REGISTRIES: dict[str, tuple[MutableMapping[Any, Any], frozenset[Any]]] = {}
+"""By kind of entry: the registry, and the keys of this repository."""
 
 
 def track_registry(kind: str, registry: MutableMapping[Any, Any]) -> None:
@@ -35,80 +55,132 @@ def track_registry(kind: str, registry: MutableMapping[Any, Any]) -> None:
         kind: what an entry is, such as "preset".
         registry: the registry, the same object for as long as the process lives.
     """
-    _REGISTRIES[kind] = (registry, dict(registry))
+    _REGISTRIES[kind] = (registry, frozenset(registry))
 
 
-class RegistryChanges:
-    """What the import of a plug-in changes in the registries."""
-
-    def __init__(self) -> None:
-        """Remember what the registries hold now."""
-        self._before = {kind: dict(registry) for kind, (registry, _) in _REGISTRIES.items()}
-
-    def added(self) -> frozenset[tuple[str, Any]]:
-        """Return kind and key of every entry that is new.
-
-        Raises:
-            ValueError: an entry that was there has been replaced or removed.
-        """
-        new: set[tuple[str, Any]] = set()
-        for kind, (registry, original) in _REGISTRIES.items():
-            before = self._before.get(kind, original)  # a registry may have been imported meanwhile
-            for key, entry in before.items():
-                if registry.get(key) is not entry:
-                    name = getattr(key, "__name__", key)
-                    raise ValueError(f"it replaces the {kind} {name!r}, which exists already: rename its own")
-            new |= {(kind, key) for key in registry.keys() - before.keys()}
-        return frozenset(new)
-
-    def unclaimed(self) -> frozenset[tuple[str, Any]]:
-        """Return kind and key of every entry that neither this repository nor a plug-in has registered."""
-        claimed = {entry for plugin in PLUGINS.values() for entry in plugin.registered}
-        entries = {
-            (kind, key)
-            for kind, (registry, original) in _REGISTRIES.items()
-            for key in registry.keys() - original.keys()
-        }
-        return frozenset(entries - claimed)
-
-    def undo(self) -> None:
-        """Give the registries back what they held."""
-        for kind, (registry, original) in _REGISTRIES.items():
-            registry.clear()
-            registry.update(self._before.get(kind, original))
+def unclaimed_entries() -> frozenset[tuple[str, Any]]:
+    """Return kind and key of every entry that neither this repository nor a known plug-in has registered."""
+    entries = {
+        (kind, key) for kind, (registry, ours) in _REGISTRIES.items() for key in registry.keys() - ours
+    }
+    return frozenset(entries).difference(*(plugin.registered for plugin in PLUGINS.values()))
 
 
-def plugin_versions(modules: Iterable[str]) -> str:
-    """List the versions of imported plug-ins: "a 1.0+0123456789ab, b 2.0+ba9876543210"; empty for none."""
-    return ", ".join(sorted(PLUGINS[module].version for module in modules))
+def remove_entries(entries: Iterable[tuple[str, Any]]) -> None:
+    """Remove entries, each given as kind and key, from their registries."""
+    for kind, key in entries:
+        del _REGISTRIES[kind][0][key]
+
+
+def load_plugins(names: Iterable[str]) -> None:
+    """Import plug-ins; one that is imported already stays as it is.
+
+    Args:
+        names: names of modules, such as "mypackage".
+
+    Raises:
+        ValueError: a module that is not installed, cannot be imported, registers nothing, or registers a
+            name that is taken. Nothing of it remains registered.
+    """
+    for name in names:
+        if not isinstance(name, str) or not all(part.isidentifier() for part in name.split(".")):
+            raise ValueError(
+                f"plugins must be names of modules, such as 'mypackage', found {abbreviate(name)}"
+            )
+        if name not in PLUGINS:
+            PLUGINS[name] = _import(name)
+
+
+def load_installed_plugins() -> list[str]:
+    """Import every installed plug-in; one that cannot be used is left out with a warning.
+
+    Returns:
+        The names of the modules that are imported now.
+    """
+    modules = []
+    for module in sorted({point.module for point in metadata.entry_points(group=GROUP)}):
+        try:
+            load_plugins([module])
+            modules.append(module)
+        except ValueError as error:  # a command that does not need it works without it
+            logger.warning(f"left out: {error}")
+    return modules
+
+
+def plugin_problem(folder: Path) -> str:
+    """Import the plug-ins that config.toml of a run names; return why that is impossible, "" if it is not."""
+    try:
+        names = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8")).get("plugins", [])
+    except (OSError, ValueError):
+        return ""  # whoever needs its settings reads it too, and says what is wrong
+    try:
+        load_plugins(names)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _import(name: str) -> Plugin:
+    """Import a plug-in, or leave everything as it was; see ``load_plugins``."""
+    root = name.partition(".")[0]
+    if root in (*PACKAGES, "torch") or root in sys.stdlib_module_names:
+        raise ValueError(f"{name!r} is no plug-in: it belongs to Python, torch or attnbench")
+    loaded, registered = set(sys.modules), unclaimed_entries()
+    importlib.invalidate_caches()
+    try:
+        if root not in sys.modules and find_spec(root) is None:
+            raise ValueError(f"it is not installed here: {_remedy(root)}")
+        importlib.import_module(name)
+        # If the program itself imported it before, it had registered its entries already.
+        added = unclaimed_entries() - (registered if name not in loaded else frozenset())
+        if not added:
+            raise ValueError("it registers no preset, family, score, metric or study (see docs/plugins.md)")
+        version = f"{root} {_distribution_version(root)}+{_hash_package(sys.modules[root].__file__)}"
+    except (Exception, SystemExit) as error:
+        remove_entries(unclaimed_entries() - registered)
+        for module in set(sys.modules) - loaded:
+            if f"{module}.".startswith(f"{root}."):  # so that a second attempt imports all of it again
+                del sys.modules[module]
+        kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
+        text = first_line(error) if isinstance(error, Exception) else f"status {error.code!r}"
+        raise ValueError(f"plug-in {name!r} cannot be used: {kind}{text}") from error
+    return Plugin(module=name, version=version, registered=added)
+
+
+def _remedy(root: str) -> str:
+    """Say how a module can be found; the command ``attnbench`` does not look into the working directory."""
+    if (Path(root) / "__init__.py").is_file() or Path(f"{root}.py").is_file():
+        return f"it is in the working directory, so set PYTHONPATH={Path.cwd()}, or install it"
+    return "install it, or put its folder on PYTHONPATH"
 
 
 # Version of the package, and hashes of its sources and of those of plug-ins.
 
 
-PACKAGES = ("compare", "data", "seq2seq", "transformer")
-HASH_DIGITS = 12
-"""Digits of a sha256 that a version shows."""
-
-
 def package_version() -> str:
     """The version of the installed distribution; "source" if attnbench runs from a checkout alone."""
-    return distribution_version("attnbench")
+    return _distribution_version("attnbench")
 
 
-def distribution_version(name: str) -> str:
-    """The version of an installed distribution; "source" if it is not installed as one."""
+def _distribution_version(name: str) -> str:
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return "source"
 
 
-def hash_sources(files: Iterable[tuple[Path, Path]]) -> str:
-    """Hash source files, each given as (folder, path), with their paths below their folders."""
+def _hash_package(file: str | None) -> str:
+    """Hash the sources of a package, given its ``__init__.py``, or the one file of a module."""
+    path = Path(str(file))
+    files = path.parent.rglob("*.py") if path.name == "__init__.py" else [path]
+    return _hash_files(path.parent, files)
+
+
+def _hash_files(root: Path, files: Iterable[Path]) -> str:
+    """Hash files with their paths below ``root``."""
     digest = hashlib.sha256()
-    for folder, path in files:
-        digest.update(f"{path.relative_to(folder).as_posix()}\n".encode())
+    for path in sorted(files):
+        digest.update(f"{path.relative_to(root).as_posix()}\n".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:HASH_DIGITS]
 
@@ -118,12 +190,12 @@ def source_version() -> str:
     """The package's version and a hash of its sources, so that an edited checkout differs from a release."""
     root = Path(__file__).resolve().parents[2]
     files = [
-        (root, path)
+        path
         for package in PACKAGES
-        for path in sorted((root / package).rglob("*"))
+        for path in (root / package).rglob("*")
         if path.suffix in (".py", ".tsv", ".toml")
     ]
-    return f"{package_version()}+{hash_sources(files)}"
+    return f"{package_version()}+{_hash_files(root, files)}"
 
 
 def code_version(plugins: Iterable[str] = ()) -> str:
@@ -132,5 +204,5 @@ def code_version(plugins: Iterable[str] = ()) -> str:
     Args:
         plugins: names of the modules of plug-ins that this process has imported.
     """
-    versions = plugin_versions(plugins)
+    versions = ", ".join(sorted(PLUGINS[module].version for module in plugins))
     return f"{source_version()} with {versions}" if versions else source_version()

@@ -1,13 +1,12 @@
 """Declaration of a setting: its type with bounds, its default and its help, of which every list is derived.
 
 A section of an experiment is a frozen dataclass whose fields are made by ``setting``. The annotation has the
-type and the bounds, as ``msgspec`` reads them; ``check_settings`` holds the values against them.
+type and the bounds, as ``msgspec`` reads them; ``Section`` holds the values against them.
 """
 
-import json
 import math
 import re
-from dataclasses import MISSING, Field, field, fields
+from dataclasses import field, fields
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
@@ -36,6 +35,16 @@ def setting(default: Any, about: str, *, shared: bool = True) -> Any:
     return field(default=default, metadata={"about": about, "shared": shared})
 
 
+class Section:
+    """Base class of frozen dataclasses of settings: each value is checked, and converted to its type."""
+
+    def __post_init__(self) -> None:
+        """Reject values of another type or out of bounds."""
+        for each in fields(self):  # type: ignore[arg-type]  # a base class of dataclasses alone
+            value = convert_setting(getattr(self, each.name), each.type, each.name)
+            object.__setattr__(self, each.name, value)
+
+
 def convert_setting(value: Any, kind: Any, name: str) -> Any:
     """Return ``value`` as the type ``kind``; an int is accepted as a float, a bool not as an int.
 
@@ -60,18 +69,6 @@ def convert_setting(value: Any, kind: Any, name: str) -> Any:
     if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
         raise ValueError(f"{name} must be finite, found {value}")
     return converted
-
-
-def check_settings(section: Any) -> None:
-    """Raise ValueError if a field of a dataclass has a value that its annotation does not allow."""
-    for each in fields(section):
-        convert_setting(getattr(section, each.name), each.type, each.name)
-
-
-def describe_setting(declared: Field[Any]) -> dict[str, str]:
-    """Return the name of a setting, its default as TOML (empty: there is none) and its help."""
-    default = "" if declared.default in (None, MISSING) else json.dumps(declared.default)
-    return {"setting": declared.name, "default": default, "meaning": declared.metadata["about"]}
 
 
 def _expected(kind: Any, value: Any, message: str) -> str:

@@ -118,7 +118,7 @@ class ConsistencyLoss(TranslationLoss):
             settings: method and weights; ``consistency`` is not "none".
         """
         super().__init__(model, label_smoothing)
-        alpha, self.cut = settings.weight or 0.0, settings.cut_probability
+        alpha, self.cut = settings.consistency_weight or 0.0, settings.cut
         is_symmetric = settings.consistency == "r-drop"
         self.weights = (
             PairWeights(0.5, alpha / 2, alpha / 2) if is_symmetric else PairWeights(0.0, alpha, 0.0)

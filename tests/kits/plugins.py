@@ -7,7 +7,7 @@ from pathlib import Path
 
 import compare.scoring.metrics
 import compare.studies.registry  # noqa: F401 (registries that plug-ins add to)
-from compare.system.plugins import PLUGINS, RegistryChanges
+from compare.system.plugins import PLUGINS, remove_entries, unclaimed_entries
 from tests.kits.paths import ROOT
 
 EXAMPLE = ROOT / "examples" / "plugin"
@@ -26,12 +26,11 @@ hidden_size = 16
 """Its two presets, small."""
 
 
-def forget(*changes: RegistryChanges) -> None:
+def forget() -> None:
     """Forget every plug-in, as a new process would."""
-    for change in changes:
-        change.undo()
     roots = {name.partition(".")[0] for name in PLUGINS} | {"attnbench_example"}
     PLUGINS.clear()
+    remove_entries(unclaimed_entries())
     for module in list(sys.modules):
         if module.partition(".")[0] in roots:
             del sys.modules[module]
@@ -40,13 +39,13 @@ def forget(*changes: RegistryChanges) -> None:
 @contextmanager
 def importable(*folders: Path) -> Iterator[None]:
     """Find modules in ``folders`` too, and forget the plug-ins at the end."""
-    changes, path = RegistryChanges(), list(sys.path)
+    path = list(sys.path)
     sys.path[:0] = [str(folder) for folder in folders]
     try:
         yield
     finally:
         sys.path[:] = path
-        forget(changes)
+        forget()
 
 
 def plugin_toml(tiny_toml: Path, plugins: str = '["attnbench_example"]', models: str = MODELS) -> str:

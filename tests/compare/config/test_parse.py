@@ -1,222 +1,276 @@
-"""Settings: defaults, and one-line errors that name the place and the reason."""
+"""Experiments from TOML files: defaults, overrides, grids, and one-line errors that name the nearest."""
 
+import runpy
+import shutil
+from itertools import product
 from pathlib import Path
 
 import pytest
 
-from compare.config.parse import load_experiment
-from compare.config.run import resolve_model
-from compare.config.sections import SECTIONS, Experiment, ModelConfig
+from compare.cli import main
+from compare.config.parse import FOLDERS, SCHEMA, load_experiment, to_toml
+from compare.config.run import resolve_model, resolve_models
+from compare.config.sections import SECTIONS, ModelConfig
 from compare.models.presets import PRESETS
-from compare.models.registry import build
+from compare.results.run_folder import RunFolder
+from tests.conftest import TINY
+from tests.kits.cli import Refusal
 from tests.kits.paths import ROOT
+from tests.kits.runs import ROWS, files
 
 CONFIGS = sorted((ROOT / "configs").glob("*.toml"))
 ROW = '[[models]]\npreset = "lstm"\n'
+TWO = f'{ROW}dropout = 0.2\n[[models]]\npreset = "transformer"\nlabel = "big.1"\n'
+MAY_DIFFER = {"d_model", "num_heads", "embedding_size", "ffn_size", "hidden_size", "encoder_size"} | {
+    *("encoder_layers", "decoder_layers", "num_layers"),
+    *("dropout", "attention_dropout", "tie", "learning_rate", "schedule", "warmup_updates"),
+}
+"""Sizes, regularisation, what a joint vocabulary allows, and the optimizer."""
 
 
-def load(tmp_path: Path, text: str, *overrides: str) -> Experiment:
-    path = tmp_path / "experiment.toml"
-    path.write_text(text, encoding="utf-8")
-    return load_experiment(path, overrides)
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    (tmp_path / "e.toml").write_text(TWO)
+    return tmp_path / "e.toml"
 
 
-def resolve_all(experiment: Experiment, path: Path) -> None:
-    for row in experiment.models:
-        resolve_model(row, str(path))
+def settings(path: Path, *overrides: str) -> dict[str, dict[str, object]]:
+    runs = resolve_models(load_experiment(path, ["train.device=cpu", *overrides]))
+    return {run.label: {"preset": run.preset, **run.model.settings()} for run in runs}
 
 
-def refusal(tmp_path: Path, text: str, *overrides: str) -> str:
-    """The message with which ``text`` is refused, on reading or on resolving its rows."""
-    path = tmp_path / "experiment.toml"
+def refusal_of(path: Path, *overrides: str) -> str:
     with pytest.raises(ValueError, match=r"\S") as caught:
-        resolve_all(load(tmp_path, text, *overrides), path)
+        resolve_models(load_experiment(path, overrides), str(path))
     message = str(caught.value)
+    assert message.startswith(f"{path}: ")
     assert "\n" not in message
     return message
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_every_shipped_config_resolves(path: Path):
-    experiment = load_experiment(path)
-    assert experiment.name == path.stem
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
+def test_every_shipped_experiment_resolves(config: Path):
+    """A model with the label of a preset has its mechanisms; one with others has a label of its own."""
+    experiment = load_experiment(config.stem)
+    assert experiment == load_experiment(config)
     for row in experiment.models:
-        resolved = resolve_model(row, str(path))
-        settings = resolved.settings()
-        assert {name: settings[name] for name in row.overrides} == row.overrides
-        if not experiment.vocabulary.joint:
-            assert settings["tie"] != "all"
+        found = resolve_model(row, str(config)).settings()
+        assert {name: found[name] for name in row.overrides} == row.overrides
+        assert experiment.vocabulary.joint or found["tie"] != "all"
+        if row.label in PRESETS:
+            assert row.label == row.preset
+            assert row.overrides.keys() <= MAY_DIFFER
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_defaults_are_those_of_the_classes(tmp_path: Path, preset: str):
-    experiment = load(tmp_path, f'[[models]]\npreset = "{preset}"\n')
-    for name, kind in SECTIONS.items():
-        assert getattr(experiment, name) == kind()
-    resolved = resolve_model(experiment.models[0])
-    assert resolved.architecture == PRESETS[preset].architecture
-    assert resolved.optim == PRESETS[preset].optim
-    assert experiment.models[0].label == preset
-
-
-@pytest.mark.parametrize(
-    ("text", "parts"),
-    [
-        ("[trian]\nseed = 1\n" + ROW, ["unknown key 'trian'", "'train'"]),
-        ("[train]\nmax_update = 1\n" + ROW, ["'train.max_update'", "'train.max_updates'"]),
-        ("[qqq]\n" + ROW, ["'qqq'", "known are data, vocabulary"]),
-        ('[[models]]\npreset = "bahdanu"\n', ["models.bahdanu", "did you mean 'bahdanau'?"]),
-        ('[[models]]\npreset = "???"\nlabel = "a"\n', ["unknown preset '???'", "known are lstm"]),
-        (ROW + "hiden_size = 8\n", ["models.lstm", "'hiden_size'", "'hidden_size'"]),
-        (ROW + "num_heads = 8\n", ["unknown key 'num_heads'"]),  # of another architecture
-        (ROW + "seed = 8\n", ["unknown key 'seed'"]),  # a row overrides no shared setting
-        ('[[models]]\nlabel = "a"\n', ["models[0]: no preset"]),
-        ("[[models]]\npreset = 3\n", ["models[0]: no preset"]),
-        ("models = 3\n", ["no [[models]]"]),
-        ("models = []\n", ["no [[models]]"]),
-        ("", ["no [[models]]"]),
-        ("train = 3\n" + ROW, ["train must be a table", "3"]),
-        ("[train\n", ["not TOML"]),
-    ],
-)
-def test_a_misspelt_name_is_named_with_the_nearest(tmp_path: Path, text: str, parts: list[str]):
-    message = refusal(tmp_path, text)
-    assert message.startswith(str(tmp_path / "experiment.toml"))
-    for part in parts:
-        assert part in message
+def test_defaults_are_those_of_the_classes_and_of_the_preset(path: Path):
+    path.write_text("".join(f'[[models]]\npreset = "{name}"\n' for name in PRESETS))
+    experiment = load_experiment(path)
+    assert all(getattr(experiment, name) == kind() for name, kind in SECTIONS.items())
+    assert [row.label for row in experiment.models] == list(PRESETS)
+    for row in experiment.models:
+        assert resolve_model(row) == PRESETS[row.preset].model
 
 
 @pytest.mark.parametrize(
-    ("setting", "parts"),
+    ("text", "part"),
     [
-        ("train.seed = true", ["must be int", "True"]),
-        ("train.seed = 1.0", ["must be int", "1.0"]),
-        ('train.seed = "1"', ["must be int", "'1'"]),
-        ("train.seed = [1]", ["must be int"]),
-        ("train.clip_norm = true", ["must be float"]),
-        ("train.clip_norm = inf", ["finite"]),
-        ("decode.length_penalties = [0.5, nan]", ["length_penalties must be", "nan"]),
-        ("decode.length_penalties = 'x'", ["length_penalties must be float", "'x'"]),
-        ("decode.length_penalties = [[0.5]]", ["length_penalties must be float", "[0.5]"]),
-        ("vocabulary.joint = 1", ["must be bool"]),
-        ("vocabulary.joint = 'yes'", ["must be bool"]),
-        ("data.root = 3", ["must be str"]),
-        ("train.seed = -1", ["seed", "at least 0", "-1"]),
-        ("data.seed = -1", ["seed", "at least 0", "-1"]),
-        ("train.patience = -1", ["patience", "at least 0"]),
-        ("train.max_updates = 0", ["max_updates", "at least 1"]),
-        ("train.average = 0", ["average", "at least 1"]),
-        ("train.average_every = -1", ["average_every", "at least 0", "-1"]),
-        ("train.average_every = 5", ["average must be at least 2", "where average_every is set, found 1"]),
-        ("train.ema = 1.0", ["ema must be below 1", "1.0"]),
-        ("train.log_every = 0", ["log_every", "at least 1"]),
-        ("train.label_smoothing = 1.0", ["label_smoothing must be below 1, found 1.0"]),
-        ("train.clip_norm = -1", ["clip_norm must be at least 0", "-1"]),
-        ("regularization.consistency = 'rdrop'", ["none, r-drop, simcut", "did you mean 'r-drop'?"]),
-        ("regularization.consistency_weight = 2", ["has no effect without consistency"]),
-        ("regularization.cut = 0.1", ["cut has no effect", "set simcut"]),
-        ("train.device = 'gpu'", ["auto, cpu, cuda", "'gpu'"]),
-        ("train.device = 'cuda:x'", ["auto, cpu, cuda", "'cuda:x'"]),
-        ("train.deterministic = 1", ["must be bool"]),
-        ("decode.batch_tokens = -1", ["batch_tokens", "at least 0", "-1"]),
-        ("train.precision = 'bf61'", ["did you mean 'bf16'?"]),
-        ("vocabulary.kind = 'unigrams'", ["did you mean 'unigram'?"]),
-        ("vocabulary.size = 4", ["size", "at least 5"]),
-        ("decode.beam_size = 0", ["beam_size", "at least 1"]),
-        ("decode.max_ratio = 0", ["max_ratio must be above 0"]),
-        ("decode.length_penalties = [-0.5]", ["length_penalties must be at least 0"]),
-        ("decode.length_penalties = [0.5, 11]", ["length_penalties", "at most 10", "11"]),
-        ("decode.length_penalties = [0.5, 0.5]", ["length_penalties must rise, found 0.5, 0.5"]),
-        ("decode.length_penalties = []", ["length_penalties must hold 1 to 50 numbers, found 0"]),
-        ("decode.length_normalization = 'wo'", ["wu, length, both", "'wo'"]),
-        ("bench.repeats = 0", ["repeats", "at least 1"]),
-        ("data.src = 'de'", ["src and tgt are both 'de'"]),
-        ("data.tgt = 'fr'", ["built-in corpus is en -> de", "data.root"]),
+        ("[trian]\nseed = 1\n" + ROW, "unknown key 'trian'; did you mean 'train'?"),
+        ("[train]\nmax_update = 1\n" + ROW, "'train.max_update'; did you mean 'train.max_updates'?"),
+        ("[train]\nlr = 1\n" + ROW, "'train.lr'; learning_rate is a setting of each model"),
+        ('[[models]]\npreset = "bahdanu"\n', "models.bahdanu: unknown preset 'bahdanu'; did you mean 'bahd"),
+        ('[[models]]\npreset = "???"\nlabel = "a"\n', "known are lstm"),
+        (ROW + "hiden_size = 8\n", "models.lstm: unknown key 'hiden_size'; did you mean 'hidden_size'?"),
+        (ROW + "lr = 8\n", "did you mean 'learning_rate'?"),
+        (ROW + "num_heads = 8\n", "unknown key 'num_heads'"),  # of another architecture
+        (ROW + "max_updates = 8\n", "all models share it: write it into [train], or --set train.max_upd"),
+        ('[[models]]\nlabel = "a"\n', "models[0]: no preset"),
+        ("models = 3\n", "no [[models]]"),
+        ("", "no [[models]]"),
+        ("train = 3\n" + ROW, "train must be a table, found 3"),
+        ("[train\n", "not TOML"),
+        ("schema = 4\n" + ROW, f"its schema is 4, but this version of attnbench reads schema {SCHEMA}"),
+        (ROW + ROW, "label 'lstm' is given twice"),
+        (ROW + "label = 'a/b'\n", "label 'a/b' names a folder"),
+        (ROW + "label = ''\n", "label ''"),
+        (ROW + "label = 3\n", "label must be str"),
+        (ROW + "hidden_size = 9\n", "even"),
+        (ROW + "hidden_size = true\n", "hidden_size must be int"),
+        (ROW + "hiden_size = [1, 2]\n", "did you mean 'hidden_size'?"),
+        (ROW + "dropout = []\n", "dropout must be float, found []"),
+        (ROW + "dropout = [0.1, 0.1]\n", "label 'lstm-dropout-0.1' is given twice"),
+        (ROW + "tie = [[1]]\n", "tie must be one of"),
+        (ROW + "learning_rate = nan\n", "learning_rate must be above 0, found nan"),
+        (ROW + "schedule = 'liner'\n", "did you mean 'linear'?"),
     ],
 )
-def test_a_value_that_cannot_be_is_refused(tmp_path: Path, setting: str, parts: list[str]):
-    message = refusal(tmp_path, f"{setting}\n{ROW}")
-    key, _, value = setting.partition(" = ")
-    by_option = refusal(tmp_path, ROW, f"{key}={value}")  # the same value from the command line
-    for part in (key.split(".")[0], *parts):
-        assert part in message
-        assert part in by_option
+def test_a_mistake_in_a_file_is_named(path: Path, text: str, part: str):
+    path.write_text(text)
+    assert part in refusal_of(path)
 
 
 @pytest.mark.parametrize(
-    ("override", "parts"),
+    ("override", "part"),
     [
-        ("hidden_size = true", ["hidden_size", "must be int"]),
-        ("hidden_size = 0", ["hidden_size", "at least 1"]),
-        ("hidden_size = 9", ["hidden_size", "even"]),
-        ("score = 'dot'", ["unknown key 'score'"]),  # the row has no attention
-        ("tie = [1]", ["tie must be one of"]),
-        ("dropout = 1", ["dropout", "below 1"]),
-        ("learning_rate = 0", ["learning_rate must be above 0"]),
-        ("learning_rate = nan", ["learning_rate must be above 0, found nan"]),
-        ("warmup_updates = -1", ["warmup_updates", "at least 0"]),
-        ("schedule = 'liner'", ["schedule must be one of"]),
-        ("beta2 = 1.0", ["beta2"]),
-        ("label = 'a/b'", ["label 'a/b'"]),
-        ("label = '..'", ["label '..'"]),
-        ("label = ''", ["label ''"]),
-        ("label = 3", ["label must be str"]),
+        ("train.max_updates", "must look like section.key=value"),
+        ("max_updates=3", "must look like section.key=value"),
+        ("models.lstm=3", "must look like section.key=value"),
+        ("trian.seed=3", "unknown key 'trian'; did you mean 'train'?"),
+        ("train.sed=3", "'train.sed'; did you mean 'train.seed'?"),
+        ("train.dropout=0.1", "--set 'models.*.dropout=VALUE'"),
+        ("modles.lstm.dropout=0.1", "did you mean 'models'?"),
+        ("models.lstn.dropout=0.1", "no model is labelled 'lstn'; did you mean 'lstm'?"),
+        ("models.lstm.drpout=0.1", "models.lstm: unknown key 'drpout'; did you mean 'dropout'?"),
+        ("models.*.hidden_size=8", "models.big.1: unknown key 'hidden_size'"),  # of the other model
+        ("models.lstm.dropout=x", "models.lstm: dropout must be float, found 'x'"),
+        ("models.lstm.preset=lstn", "unknown preset 'lstn'; did you mean 'lstm'?"),
+        ("train.max_updates=5x", "max_updates must be int, found '5x'"),
+        ("train.seed=1.0", "seed must be int, found 1.0"),
+        ("train.seed=true", "seed must be int, found True"),
+        ("train.seed=-1", "seed must be at least 0, found -1"),
+        ("train.clip_norm=inf", "clip_norm must be finite"),
+        ("train.average_every=5", "average must be at least 2 where average_every is set, found 1"),
+        ("train.ema=1.0", "ema must be below 1, found 1.0"),
+        ("train.device=cuda:x", "device must be one of auto, cpu, cuda, cuda:N, mps, found 'cuda:x'"),
+        ("train.precision=bf61", "did you mean 'bf16'?"),
+        ("vocabulary.joint=yes", "joint must be bool"),
+        ("data.root=3", "root must be str"),
+        ("data.tgt=en", "src and tgt are both 'en'"),
+        ("data.tgt=fr", "built-in corpus is en -> de"),
+        ("decode.max_ratio=0", "max_ratio must be above 0"),
+        ("decode.length_penalties=[0.5, nan]", "length_penalties must be"),
+        ("decode.length_penalties=[0.5, 11]", "length_penalties must be at most 10"),
+        ("decode.length_penalties=[0.5, 0.5]", "length_penalties must rise, found 0.5, 0.5"),
+        ("decode.length_penalties=[]", "length_penalties must hold 1 to 50 numbers, found 0"),
+        ("regularization.consistency=rdrop", "none, r-drop, simcut, found 'rdrop'; did you mean 'r-drop'?"),
+        ("regularization.consistency_weight=2", "has no effect without consistency"),
+        ("regularization.cut=0.1", "cut has no effect"),
+        ("regularization.subword_sampling=0.1", "needs a vocabulary of several segmentations"),
+        ("budget.reference=lstm", "no effect without match"),
     ],
 )
-def test_a_row_that_cannot_be_is_refused(tmp_path: Path, override: str, parts: list[str]):
-    message = refusal(tmp_path, f"{ROW}{override}\n")
-    assert "models" in message
-    for part in parts:
-        assert part in message
+def test_a_mistake_on_the_command_line_is_named(path: Path, override: str, part: str):
+    assert part in refusal_of(path, override, "vocabulary.kind=words")
 
 
-def test_two_rows_need_two_labels(tmp_path: Path):
-    assert "'lstm' is given twice" in refusal(tmp_path, ROW + ROW)
-    assert len(load(tmp_path, ROW + ROW + 'label = "other"\n').models) == 2
+def test_overrides_win_over_the_file_and_the_last_one_over_all(path: Path):
+    path.write_text(f"[train]\nmax_updates = 3\nseed = 4\n{TWO}")
+    experiment = load_experiment(path, ["train.max_updates=5", "data.root=a b", "train.max_updates = 6"])
+    assert (experiment.train.max_updates, experiment.train.seed, experiment.data.root) == (6, 4, "a b")
+    before = settings(path)
+    found = settings(path, "models.*.learning_rate=2e-4", "models.big.1.dropout=0.4", "models.lstm.cell=gru")
+    expected = {label: {**model, "learning_rate": 2e-4} for label, model in before.items()}
+    expected["big.1"]["dropout"] = 0.4
+    expected["lstm"]["cell"] = "gru"
+    assert found == expected
+    assert settings(path, "models.lstm.dropout=0.4", "models.*.dropout=0.3")["lstm"]["dropout"] == 0.3
+    assert settings(path, "models.lstm.preset=bahdanau")["lstm"]["preset"] == "bahdanau"
+
+
+def test_lists_make_one_model_per_combination(path: Path):
+    path.write_text(TWO.replace("dropout = 0.2", 'dropout = [0.1, 0.2]\ncell = ["lstm", "gru"]'))
+    found = settings(path)
+    grid = {f"lstm-dropout-{d}-cell-{c}": (d, c) for d, c in product((0.1, 0.2), ("lstm", "gru"))}
+    assert list(found) == [*grid, "big.1"]
+    assert {label: (found[label]["dropout"], found[label]["cell"]) for label in grid} == grid
+    overridden = settings(path, "models.lstm.cell=gru", "models.*.dropout=[0.3,0.4]")
+    assert list(overridden) == [f"{name}-dropout-{d}" for name in ("lstm", "big.1") for d in (0.3, 0.4)]
+
+
+def test_what_is_written_is_read_back(path: Path):
+    """A run's config.toml names every value, so a later change of a default does not change it."""
+    tables = [
+        {"preset": name, "label": name, **{k: v for k, v in preset.model.settings().items() if v is not None}}
+        for name, preset in PRESETS.items()
+    ]
+    special = ['data.root=/a "b"\\\x7f\t漢', "decode.length_penalties=[0.5, 1]", "train.ema=1e-7"]
+    experiment = load_experiment(path, special)
+    path.write_text(to_toml({name: getattr(experiment, name) for name in SECTIONS}, tables))
+    again = load_experiment(path)
+    assert all(getattr(again, name) == getattr(experiment, name) for name in SECTIONS)
+    assert [resolve_model(row) for row in again.models] == [each.model for each in PRESETS.values()]
 
 
 @pytest.mark.parametrize(
-    ("override", "parts"),
+    ("root", "expected"),
     [
-        ("train.max_updates", ["section.key=value"]),
-        ("max_updates=3", ["section.key=value"]),
-        ("train.=3", ["section.key=value"]),
-        ("trian.seed=3", ["'trian'", "'train'"]),
-        ("train.sed=3", ["'train.sed'", "'train.seed'"]),
-        ("models.preset=lstm", ["models.LABEL.key=value"]),
-        ("train.max_updates=5x", ["must be int", "'5x'"]),
+        ("corpus", "{folder}/corpus"),
+        ("../a b/", "{parent}/a b"),
+        ("", ""),
+        ("~/corpus", "~/corpus"),
+        ("/corpus/", "/corpus/"),
     ],
 )
-def test_a_bad_override_is_refused(tmp_path: Path, override: str, parts: list[str]):
-    message = refusal(tmp_path, ROW, override)
-    for part in parts:
-        assert part in message
+def test_a_root_in_a_file_is_relative_to_the_file_and_one_of_an_option_to_the_working_directory(
+    root: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder = tmp_path / "deep" / "er"
+    folder.mkdir(parents=True)
+    (folder / "experiment.toml").write_text(TINY.format(root=root))
+    monkeypatch.chdir(tmp_path)
+    path = Path("deep/er/experiment.toml")
+    assert load_experiment(path).data.root == expected.format(folder=folder, parent=folder.parent)
+    runs = resolve_models(load_experiment(path, ["data.root=corpus"]))
+    assert {run.data.root for run in runs} == {str(tmp_path / "corpus")}
 
 
-def test_overrides_win_over_the_file_and_the_last_one_over_all(tmp_path: Path):
-    text = f"[train]\nmax_updates = 3\nseed = 4\n{ROW}"
-    experiment = load(
-        tmp_path, text, "train.max_updates=5", "data.root=a b", "train.max_updates = 6", "train.device=cpu"
-    )
-    assert (experiment.train.max_updates, experiment.train.seed) == (6, 4)
-    assert (experiment.data.root, experiment.train.device) == ("a b", "cpu")
+@pytest.mark.slow
+@pytest.mark.usefixtures("without_plots")
+def test_a_folder_with_its_experiment_is_moved_and_read_from_anywhere(
+    tiny_toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The run's config.toml has an absolute path: it is right for commands from any working directory."""
+    corpus = Path(shutil.copytree(tiny_toml.parent / "corpus", tmp_path / "here" / "mine"))
+    (corpus / "experiment.toml").write_text(TINY.format(root="."))
+    moved = Path(shutil.move(corpus, tmp_path / "there"))
+    monkeypatch.chdir(tmp_path)
+    quick = ["--set", "train.max_updates=2", "--set", "train.valid_every=2", "-q"]
+    assert main(["run", "there/experiment.toml", "--out", "out", *quick]) == 0
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert {RunFolder.read(tmp_path / "out" / name).run.data.root for name in ROWS} == {str(moved)}
+    assert main(["check", "../out"]) == 0
+    before = {
+        path: content for path, content in files(tmp_path / "out").items() if "safetensors" in path.name
+    }
+    overrides = ["--set", "data.root=../there"]
+    assert main(["run", "../there/experiment.toml", "--out", "../out", *quick, *overrides]) == 0
+    after = files(tmp_path / "out")
+    assert before
+    assert {path: after[path] for path in before} == before  # nothing is run again
 
 
-@pytest.mark.parametrize("text", ["train = 3\n", "[[train]]\nseed = 1\n"])
-def test_an_override_of_what_is_no_section_is_refused(tmp_path: Path, text: str):
-    assert "train must be a table" in refusal(tmp_path, text + ROW, "train.seed=2")
+def test_a_name_stands_for_the_shipped_file_unless_there_is_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: Refusal
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "demo").mkdir()  # a folder is no experiment
+    assert load_experiment("demo").name == "demo"
+    (tmp_path / "demo").rmdir()
+    (tmp_path / "demo").write_text('[[models]]\npreset = "gnmt"\n')
+    assert [model.preset for model in load_experiment("demo").models] == ["gnmt"]
+    message = refusal("run", "demmo")
+    assert message.startswith("demmo: no such file, and no experiment of that name ships with attnbench")
+    assert "did you mean 'demo'?" in message
+    assert refusal("run", "demo.toml") == "demo.toml: No such file or directory"
 
 
-def test_bytes_that_are_not_utf8_are_refused(tmp_path: Path):
-    path = tmp_path / "experiment.toml"
-    path.write_bytes(b'[data]\nroot = "\xff"\n')
-    with pytest.raises(ValueError, match=r"experiment\.toml: not TOML"):
-        load_experiment(path)
+def test_the_list_names_all_and_says_what_they_are(capsys: pytest.CaptureFixture[str]):
+    assert main(["run", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == sorted(path.stem for path in CONFIGS)
+    assert all(len(line.split()) > 4 for line in lines)
+    assert FOLDERS[0] == ROOT / "compare" / "configs"  # where pyproject.toml puts them in the wheel
+    assert '"configs" = "compare/configs"' in (ROOT / "pyproject.toml").read_text()
 
 
-def test_a_size_that_cannot_be_built_is_refused_by_the_model():
-    row = ModelConfig(
-        preset="lstm", label="lstm", overrides={"tie": "all", "hidden_size": 4, "embedding_size": 4}
-    )
-    with pytest.raises(ValueError, match="joint"):
-        build(resolve_model(row).architecture, 10, 11)
+def test_the_page_of_settings_is_that_of_the_code():
+    regenerate = runpy.run_path(str(ROOT / "benchmarks" / "reference.py"))["regenerate"]
+    page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    assert "| `log_every` " in page
+    assert regenerate(page) == page, "run: python benchmarks/reference.py"
+    assert regenerate(page.replace("| `log_every` ", "| `log` ")) == page
+
+
+def test_a_model_table_checks_its_label():
+    with pytest.raises(ValueError, match="only letters, digits"):
+        ModelConfig(preset="lstm", label="..")
