@@ -15,6 +15,26 @@ Memory = TypeVar("Memory")
 State = TypeVar("State")
 
 
+class Choices(Protocol):
+    """Source positions that hard attention has sampled in training; REINFORCE trains their distribution."""
+
+    @property
+    def logp(self) -> Tensor:
+        """Log-probability of the sampled positions, (B, T)."""
+
+    @property
+    def value(self) -> Tensor:
+        """Baseline of REINFORCE: the return expected before sampling, (B, T)."""
+
+    @property
+    def entropy(self) -> Tensor | None:
+        """Weighted entropy of the choice, (B, T), which the loss maximises; None: not a part of the loss."""
+
+    @property
+    def average(self) -> Tensor | None:
+        """Moving average of the returns, (1,), which the loss updates in place; None: there is none."""
+
+
 class Features(Protocol):
     """Input of the loss; each model package defines its own NamedTuple."""
 
@@ -23,16 +43,8 @@ class Features(Protocol):
         """Input of the model's ``output`` layer, (B, T, D)."""
 
     @property
-    def choice_logp(self) -> Tensor | None:
-        """Log-probability of the sampled source positions, (B, T); None without hard attention."""
-
-    @property
-    def value(self) -> Tensor | None:
-        """Baseline of REINFORCE, (B, T); None without one.
-
-        With it a model may have two more attributes: ``entropy`` (B, T), which the loss maximises, and
-        ``average`` (1,), the moving average of the rewards, which the loss updates in place.
-        """
+    def choices(self) -> Choices | None:
+        """What hard attention has sampled; None without it and in evaluation."""
 
 
 @runtime_checkable
@@ -46,7 +58,9 @@ class EncoderDecoder(Protocol[Memory, State]):
     def output(self) -> nn.Linear:
         """Layer from features (..., D) to logits (..., V); usually a plain attribute."""
 
-    def features(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Features:
+    def features(
+        self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor, src_lengths: Tensor | None = None
+    ) -> Features:
         """Compute the input of ``output`` at all target positions.
 
         Args:
@@ -55,6 +69,8 @@ class EncoderDecoder(Protocol[Memory, State]):
                 all are real. The models of this project take 0 and 1 of any type too, and reject other masks
                 with a ValueError.
             tgt_in: target ids, beginning with the begin-of-sentence id, (B, T).
+            src_lengths: number of real source tokens of each sentence, on the CPU, (B,), for models that
+                would otherwise wait for a GPU to read it from the mask; None: it is in the mask alone.
         """
 
     def encode(self, src: Tensor, src_mask: Tensor | None) -> Memory:

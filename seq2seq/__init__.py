@@ -5,7 +5,7 @@ from .config import AttentionConfig, RecurrentLanguageModelConfig, Regularisatio
 from .decoder import Decoder, DecoderOutput, Memory, State
 from .encoder import Encoder, EncoderOutput
 from .language_model import RecurrentLanguageModel
-from .model import Features, Seq2Seq, collect_features, initialise_weights
+from .model import Choices, Features, Seq2Seq, collect_features, initialise_weights
 from .normalisers import NORMALISERS, ReinforceConfig
 from .scopes import SCOPES
 from .scores import (
@@ -39,6 +39,7 @@ __all__ = [
     "AttentionConfig",
     "AttentionOutput",
     "AttentionSizes",
+    "Choices",
     "CoverageScore",
     "Decoder",
     "DecoderOutput",

@@ -70,19 +70,26 @@ def _initialise_gate(name: str, block: Tensor, is_forget_gate: bool) -> None:
 # V target vocabulary. Masks are True for real tokens; padding is on the right.
 
 
+class Choices(NamedTuple):
+    """Source positions that hard attention has sampled, for the loss."""
+
+    logp: Tensor
+    """Log-probability of the sampled positions, (B, T)."""
+    value: Tensor
+    """Baseline of REINFORCE, (B, T)."""
+    entropy: Tensor | None = None
+    """Weighted entropy of the choice, (B, T), a part of the objective; only with ``entropy_weight``."""
+    average: Tensor | None = None
+    """Moving average of the rewards, (1,), which the loss changes in place; only with that baseline."""
+
+
 class Features(NamedTuple):
     """Outputs of a model that the loss is computed from."""
 
     hidden: Tensor
     """Input of the output layer, (B, T, D)."""
-    choice_logp: Tensor | None = None
-    """Log-probability of the sampled positions, (B, T); only with normaliser "reinforce" in training."""
-    value: Tensor | None = None
-    """Baseline of REINFORCE, (B, T); only with normaliser "reinforce" in training."""
-    entropy: Tensor | None = None
-    """Weighted entropy of the choice, (B, T), a part of the objective; only with ``entropy_weight``."""
-    average: Tensor | None = None
-    """Moving average of the rewards, (1,), which each update changes in place; only with that baseline."""
+    choices: Choices | None = None
+    """The sampled positions; only with normaliser "reinforce" in training."""
 
 
 def collect_features(hidden: Tensor, attention: AttentionOutput | None, decoder: Decoder) -> Features:
@@ -93,10 +100,11 @@ def collect_features(hidden: Tensor, attention: AttentionOutput | None, decoder:
         attention: output of the attention to the source; None without attention.
         decoder: the decoder that attended.
     """
-    if attention is None or attention.choice_logp is None or decoder.attention is None:
+    if attention is None or attention.choice_logp is None or attention.value is None:
         return Features(hidden)
+    assert decoder.attention is not None
     average = decoder.attention.normaliser.average
-    return Features(hidden, attention.choice_logp, attention.value, attention.entropy, average)
+    return Features(hidden, Choices(attention.choice_logp, attention.value, attention.entropy, average))
 
 
 class Seq2Seq(nn.Module):

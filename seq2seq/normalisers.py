@@ -111,7 +111,8 @@ class ReinforceConfig:
 
     baseline: Baseline = "learned"
     """Reward that is expected before a choice: learned from the decoder state, or the moving average of all
-    rewards, 0.9 times the old one plus 0.1 times the mean of the batch; each process has one of its own."""
+    rewards, 0.9 times the old one plus 0.1 times the mean of the batch, of each of its parts where gradients
+    are accumulated; each process has one of its own."""
     reward_weight: float = 1.0
     """lambda_r, the weight of the policy gradient."""
     entropy_weight: float = 0.0

@@ -13,8 +13,7 @@ import compare
 import data
 import seq2seq
 import transformer
-from compare.training.consistency import PairWeights, consistent_cross_entropy
-from compare.training.loss import linear_cross_entropy
+from compare.training.cross_entropy import PairWeights, linear_cross_entropy
 from seq2seq.fast import StepwiseLinear, _Tanh
 from tests.kits.contract import float64, make, sources, targets
 from transformer.dropout import _MaskAndScale
@@ -106,14 +105,17 @@ def test_the_training_loss_refuses_second_derivatives():
     """Of its square too, whose gradient has a graph even though that of the loss has none."""
     parts = [torch.randn(shape, requires_grad=True) for shape in ((5, 3), (7, 3), (7,))]
     for power in (1, 2):
-        smoothed, _ = linear_cross_entropy(*parts, torch.arange(5), 0.1)
+        hidden, *layer = parts
+        smoothed, _ = linear_cross_entropy([hidden], *layer, torch.arange(5), 0.1)
         with pytest.raises(RuntimeError, match="training loss has no second derivatives"):
             torch.autograd.grad(smoothed**power, parts, create_graph=True)
 
 
 def test_the_loss_of_two_passes_refuses_them_too():
     parts = [torch.randn(shape, requires_grad=True) for shape in ((5, 3), (5, 3), (7, 3), (7,))]
-    loss, _ = consistent_cross_entropy(*parts, torch.arange(5), 0.1, PairWeights(0.5, 1.0, 1.0))
+    first, second, *layer = parts
+    pair = PairWeights(0.5, 1.0, 1.0)
+    loss, _ = linear_cross_entropy([first, second], *layer, torch.arange(5), 0.1, pair)
     with pytest.raises(RuntimeError, match="training loss has no second derivatives"):
         torch.autograd.grad(loss, parts, create_graph=True)
 
@@ -149,7 +151,6 @@ def test_every_custom_function_is_tested_here():
         if function.__module__.split(".")[0] in packages
     }
     assert functions == {
-        "_ConsistentCrossEntropy",
         "_Entmax15",  # this and _Sparsemax: tests/seq2seq/test_normalisers.py
         "_LinearCrossEntropy",
         "_LinearScan",  # tests/seq2seq/test_min_rnn.py

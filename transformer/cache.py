@@ -96,10 +96,8 @@ class Features(NamedTuple):
 
     hidden: Tensor
     """Input of the output layer, (B, T, D)."""
-    choice_logp: None = None
+    choices: None = None
     """None: no source position is sampled."""
-    value: None = None
-    """None: there is no baseline."""
 
 
 class Memory(NamedTuple):

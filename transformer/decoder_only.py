@@ -79,8 +79,10 @@ class DecoderOnly(LayerStack):
         logits: Tensor = self.output(self.features(src, src_mask, tgt_in).hidden)
         return logits
 
-    def features(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Features:
-        """Compute the input (B, T, D) of ``output`` at all positions; arguments as for ``forward``."""
+    def features(
+        self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor, src_lengths: Tensor | None = None
+    ) -> Features:
+        """Compute the input (B, T, D) of ``output`` at all positions; the lengths (B,) are in the mask."""
         return Features(self._states(src, src_mask, tgt_in)[:, src.size(1) :])
 
     def attention(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> dict[str, Tensor]:

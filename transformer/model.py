@@ -138,8 +138,10 @@ class Transformer(nn.Module):
         logits: Tensor = self.output(self.features(src, src_mask, tgt_in).hidden)
         return logits
 
-    def features(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Features:
-        """Compute the input (B, T, D) of ``output`` at all positions; arguments as for ``forward``."""
+    def features(
+        self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor, src_lengths: Tensor | None = None
+    ) -> Features:
+        """Compute the input (B, T, D) of ``output`` at all positions; the lengths (B,) are in the mask."""
         memory = self.encode(src, src_mask)
         check_target(src, tgt_in)
         return Features(self.decoder(tgt_in, memory))

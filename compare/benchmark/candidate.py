@@ -24,7 +24,7 @@ from compare.optim import build_optimizer
 from compare.system.device import for_decoding
 from compare.system.measure import Workload
 from compare.system.messages import did_you_mean
-from compare.training.consistency import training_loss
+from compare.training.loss import TranslationLoss
 from compare.training.step import count_tokens, training_work
 from data.batches import Batch, BatchStream, make_source_batch
 from data.encode import EncodedSplit, Sequences
@@ -256,7 +256,7 @@ class Candidate:
 
     def _training(self, precision: str) -> Task:
         """Train on all batches once per repeat."""
-        criterion = training_loss(self.model, self.train.label_smoothing, self.regularization)
+        criterion = TranslationLoss(self.model, self.train.label_smoothing, self.regularization)
         optimizer = build_optimizer(criterion.parameters(), self.settings.optim)
         batches = self.inputs.batches
         whole = [[batch] for batch in batches]

@@ -170,7 +170,7 @@ class RegularizationConfig(Section):
         "none",
         "Loss on the KL divergence between two passes of a batch: none, r-drop, which compares two draws of "
         "dropout, or simcut, which compares with a pass that lacks some tokens; the formulas are in "
-        "compare/training/consistency.py.",
+        "compare/training/loss.py.",
     )
     consistency_weight: NonNegative | None = setting(
         None, "Weight alpha of that divergence; by default 2.5 for r-drop and 3 for simcut."

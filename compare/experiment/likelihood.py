@@ -19,7 +19,7 @@ from compare.results.records import Likelihoods, LikelihoodSums, write_record
 from compare.results.run_folder import RunFolder
 from compare.results.trained_model import load_ensemble, load_model
 from compare.scoring.score import SystemScores, all_metrics, score_texts
-from compare.training.loss import linear_cross_entropy
+from compare.training.cross_entropy import linear_cross_entropy
 from data.batches import Batch, BatchStream
 from data.corpus import Corpus
 from data.encode import EncodedSplit, Sequences
@@ -211,8 +211,8 @@ def token_log_probabilities(model: EncoderDecoder[Any, Any], batch: Batch) -> Te
     """
     hidden = model.features(batch.src, batch.src_mask, batch.tgt_in).hidden[batch.tgt_mask]  # (N, D)
     output = model.output
-    bias = output.bias if output.bias is not None else output.weight.new_zeros(output.out_features)
-    _, nll = linear_cross_entropy(hidden, output.weight, bias, batch.tgt_out[batch.tgt_mask], 0.0)
+    targets = batch.tgt_out[batch.tgt_mask]
+    _, nll = linear_cross_entropy([hidden], output.weight, output.bias, targets, 0.0)
     return -nll
 
 

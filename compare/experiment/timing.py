@@ -38,7 +38,7 @@ from compare.system.measure import (
 )
 from compare.system.messages import first_line
 from compare.system.signals import lock_folder
-from compare.training.consistency import training_loss
+from compare.training.loss import TranslationLoss
 from compare.training.metrics_log import read_metrics
 from compare.training.step import count_tokens, training_work
 from data.batches import Batch
@@ -179,7 +179,7 @@ def update_work(run: Run, model: "Model", updates: Sequence[Sequence[Batch]]) ->
         updates: the batch of each update, in the parts whose gradients are added.
     """
     train, optim = run.train, run.model.optim
-    criterion = training_loss(model, train.label_smoothing, run.regularization)
+    criterion = TranslationLoss(model, train.label_smoothing, run.regularization)
     optimizer = build_optimizer(criterion.parameters(), optim)
     for group in optimizer.param_groups:
         group["lr"] = optim.learning_rate_at(train.max_updates, train.max_updates)

@@ -19,7 +19,7 @@ from compare.results.run_folder import RunFolder
 from compare.system.cpu import set_numerics
 from compare.system.distributed import SINGLE, Processes
 from compare.system.log import MetricsCallback
-from compare.training.consistency import training_loss
+from compare.training.loss import TranslationLoss
 from compare.training.serialization import CHECKPOINTS, STATE
 from compare.training.trainer import Trainer
 from data.corpus import Corpus, Pairs
@@ -58,7 +58,7 @@ def build_trainer(
     if not (folder.folder / CHECKPOINTS / STATE).is_file():
         load_initial_weights(model, run.train)
     model = model.to(device)
-    criterion = training_loss(model, run.train.label_smoothing, run.regularization)
+    criterion = TranslationLoss(model, run.train.label_smoothing, run.regularization)
     translator = Translator(model, prepared.vocabularies, run.decode, device, processes=processes)
     validate = task_of(run).validator(
         criterion, translator, prepared.corpus.splits["valid"], prepared.valid, run.train

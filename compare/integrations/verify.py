@@ -110,9 +110,9 @@ def check_interface(model: "Model", atol: float = ATOL) -> None:
     _require(isinstance(model, EncoderDecoder), "it lacks a method of compare.protocol.EncoderDecoder")
     _shape("output.weight", model.output.weight, (V, model.output.in_features))
     (src, mask), tgt_in = sources(), targets()
-    features = model.features(src, mask, tgt_in)
+    features = model.features(src, mask, tgt_in, mask.sum(1))
     _shape("features(...).hidden", features.hidden, (*tgt_in.shape, model.output.in_features))
-    _require(features.choice_logp is None and features.value is None, "in evaluation, nothing is sampled")
+    _require(features.choices is None, "in evaluation, nothing is sampled")
     _equal(
         model(src, mask, tgt_in), model.output(features.hidden), atol, "forward and output of the features"
     )

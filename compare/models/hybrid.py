@@ -143,7 +143,9 @@ class Hybrid(nn.Module):
         logits: Tensor = self.output(self.features(src, src_mask, tgt_in).hidden)
         return logits
 
-    def features(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Features:
+    def features(
+        self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor, src_lengths: Tensor | None = None
+    ) -> Features:
         """Compute the input of ``output`` for src (B, S), src_mask (B, S) and tgt_in (B, T)."""
         raise NotImplementedError
 
@@ -193,7 +195,9 @@ class TransformerRNN(Hybrid):
         initialise_transformer(self.encoder)
         self._tie(decoder.tie, src_embedding, self.decoder.embedding)
 
-    def features(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Features:
+    def features(
+        self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor, src_lengths: Tensor | None = None
+    ) -> Features:
         """Compute the input of ``output`` for src (B, S), src_mask (B, S) and tgt_in (B, T)."""
         memory = self.encode(src, src_mask)
         check_target(src, tgt_in)

@@ -38,7 +38,9 @@ class WithoutSource(nn.Module):
         logits: Tensor = self.model(tgt_in)
         return logits
 
-    def features(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Features:
+    def features(
+        self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor, src_lengths: Tensor | None = None
+    ) -> Features:
         """Compute the input (B, T, D) of ``output`` at all positions of tgt_in (B, T)."""
         return Features(self.model.states(tgt_in))
 

@@ -1,23 +1,19 @@
-"""Training loss: label-smoothed cross-entropy in chunks of logits, and REINFORCE for hard attention.
+"""Training loss: cross-entropy, consistency regularisation by a second pass, REINFORCE for hard attention.
 
-Shapes: B sentences, T target positions, N real target tokens, D hidden size, V vocabulary.
+Shapes: B sentences, S source and T target positions, N real target tokens, E size of an embedding.
 """
 
-import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from compare.protocol import EncoderDecoder, Features
-
-CHUNK_ELEMENTS = 1 << 22
-"""Maximum number of logits in memory at once: 16 MB in fp32, which fits the last-level cache of a CPU."""
-GPU_CHUNK_ELEMENTS = 1 << 27
-"""The same on a GPU: 512 MB in fp32."""
-GPU_CHUNK_ROWS = 4096
-"""Maximum number of rows of logits there: enough to keep a GPU busy, and few chunks per update."""
-
+from compare.config.sections import RegularizationConfig
+from compare.protocol import Choices, EncoderDecoder
+from compare.training.cross_entropy import PairWeights, linear_cross_entropy
 
 AVERAGE_STEP = 0.1
 """Share of the last batch in the moving average of the rewards: Xu et al. 2015, section 4.1."""
@@ -34,21 +30,45 @@ class LossSums(NamedTuple):
     """Number of real target tokens, end of sentence included."""
 
 
-ModelInputs = tuple[Tensor, Tensor, Tensor, Tensor | None]
-"""Arguments of ``compute_features``: src (B, S), src_mask (B, S), tgt_in (B, T) and src_lengths (B,)."""
-
-
 class TranslationLoss(nn.Module):
-    """Loss of a model on a batch, summed over the real target tokens; padding contributes nothing."""
+    """Loss of a model on a batch, summed over the real target tokens; padding contributes nothing.
 
-    def __init__(self, model: EncoderDecoder[Any, Any], label_smoothing: float) -> None:
-        """Wrap a model; ``label_smoothing`` is the probability spread over the vocabulary, in [0, 1)."""
+    Consistency regularisation adds, in training, a second pass over the batch and the divergence between the
+    predictions p and q of both:
+
+    - "r-drop": (CE(p) + CE(q)) / 2 + alpha (KL(p || q) + KL(q || p)) / 2, where p and q differ by their draws
+      of dropout. It is half of equation 4 of Liang et al. 2021, https://arxiv.org/abs/2106.14448, so that
+      loss and gradient keep their size: alpha is half of theirs.
+    - "simcut": CE(p) + alpha KL(p || q), where q lacks the embeddings of some tokens: Gao et al. 2022,
+      https://arxiv.org/abs/2206.00368.
+
+    As in the code of both papers, gradients flow through p and q. CE is smoothed, KL compares the
+    distributions as they are, in nats. The ``nll`` is that of p.
+    """
+
+    def __init__(
+        self,
+        model: EncoderDecoder[Any, Any],
+        label_smoothing: float,
+        settings: RegularizationConfig | None = None,
+    ) -> None:
+        """Wrap a model.
+
+        Args:
+            model: the model; with consistency regularisation one without REINFORCE.
+            label_smoothing: probability spread over the vocabulary, in [0, 1).
+            settings: method and weight of consistency regularisation; None: none.
+        """
         super().__init__()
-        self.model = model
-        self.label_smoothing = label_smoothing
-        self.takes_lengths = "src_lengths" in inspect.signature(model.features).parameters
-        self._returns: list[tuple[Tensor, Tensor, int]] = []
-        """Of each part of the update so far: the moving average, the sum of returns, and their number."""
+        self.model, self.label_smoothing = model, label_smoothing
+        self.pair: PairWeights | None = None
+        self.cut: float | None = None
+        if settings is not None and settings.consistency_weight is not None:
+            alpha, self.cut = settings.consistency_weight, settings.cut
+            is_symmetric = settings.consistency == "r-drop"
+            self.pair = (
+                PairWeights(0.5, alpha / 2, alpha / 2) if is_symmetric else PairWeights(0.0, alpha, 0.0)
+            )
 
     def forward(
         self,
@@ -73,97 +93,67 @@ class TranslationLoss(nn.Module):
             tgt_out: the ids to predict, (B, T).
             tgt_mask: True at real target tokens, (B, T).
             tgt_tokens: number N of real target tokens.
-            src_lengths: number of real source tokens of each sentence, on the CPU, (B,); passed on to models
-                whose ``features`` has an argument of this name.
+            src_lengths: number of real source tokens of each sentence, on the CPU, (B,).
         """
-        inputs = (src, src_mask, tgt_in, src_lengths)
-        features = self.compute_features(*inputs)
-        real = find_real(tgt_mask, tgt_tokens)
-        targets = tgt_out.flatten().index_select(0, real)
-        minimised, nll = self.cross_entropy(features, real, targets, inputs)
-        if features.choice_logp is not None and features.value is not None:
+        features = self.model.features(src, src_mask, tgt_in, src_lengths)
+        passes, pair = [features.hidden], self.pair if self.training else None
+        if pair is not None:
+            passes.append(self._second_pass(src, src_mask, tgt_in, src_lengths))
+        flat = tgt_mask.flatten()
+        real = (flat.nonzero() if tgt_tokens is None else flat.nonzero_static(size=tgt_tokens)).squeeze(1)
+        minimised, nll = linear_cross_entropy(
+            [hidden.flatten(0, 1).index_select(0, real) for hidden in passes],  # no logits for padding
+            self.model.output.weight,
+            self.model.output.bias,
+            tgt_out.flatten().index_select(0, real),
+            self.label_smoothing,
+            pair,
+        )
+        if features.choices is not None:
             rewards = nll.new_zeros(tgt_mask.numel()).index_copy(0, real, -nll).view(tgt_mask.shape)
-            minimised = minimised + reinforce(rewards, features.choice_logp, features.value, tgt_mask)
-            if (entropy := getattr(features, "entropy", None)) is not None:
-                minimised = minimised - entropy.to(minimised.dtype).where(tgt_mask, 0.0).sum()
-            if (average := getattr(features, "average", None)) is not None:
-                returns = _sum_from_each_position(rewards).detach().where(tgt_mask, 0.0)
-                self._returns.append((average, returns.sum(), real.numel()))
+            minimised = minimised + reinforce(rewards, features.choices, tgt_mask)
         return LossSums(minimised, nll.sum(), int(real.numel()))
 
-    def end_update(self) -> None:
-        """Move the average of REINFORCE towards the mean return of the batch, whose parts do not matter."""
-        if not self._returns:
-            return
-        averages, sums, numbers = zip(*self._returns, strict=True)
-        self._returns.clear()
-        average, mean = averages[0], torch.stack(sums).sum() / max(sum(numbers), 1)
-        average.lerp_(mean.to(average.dtype), AVERAGE_STEP)
-
-    def cross_entropy(
-        self, features: Features, real: Tensor, targets: Tensor, inputs: ModelInputs
-    ) -> tuple[Tensor, Tensor]:
-        """Compute the loss of the predictions; subclasses may compare them with those of further passes.
-
-        Args:
-            features: those of the batch.
-            real: indices of the real target tokens among its B * T positions, (N,).
-            targets: ids to predict there, (N,).
-            inputs: arguments of ``compute_features`` that gave ``features``.
-
-        Returns:
-            The loss, summed over N, and, without gradient, the negative log-likelihoods, (N,).
-        """
-        hidden = features.hidden.flatten(0, 1).index_select(0, real)  # (N, D): no logits for padding
-        weight, bias = self.output_layer()
-        return linear_cross_entropy(hidden, weight, bias, targets, self.label_smoothing)
-
-    def compute_features(
+    def _second_pass(
         self, src: Tensor, src_mask: Tensor, tgt_in: Tensor, src_lengths: Tensor | None
-    ) -> Features:
-        """Run the model up to its output layer; arguments as for ``forward``."""
-        lengths = {"src_lengths": src_lengths} if self.takes_lengths else {}
-        return self.model.features(src, src_mask, tgt_in, **lengths)
-
-    def output_layer(self) -> tuple[Tensor, Tensor]:
-        """Return weight (V, D) and bias (V,) of the output layer; a bias of zeros where it has none."""
-        output = self.model.output
-        bias = output.bias if output.bias is not None else output.weight.new_zeros(output.out_features)
-        return output.weight, bias
+    ) -> Tensor:
+        """Run the model again, with other dropout and, if tokens are cut, without some of them."""
+        if self.cut is None:
+            return self.model.features(src, src_mask, tgt_in, src_lengths).hidden
+        src = cut_tokens(src, may_cut_source(src_mask), self.cut)
+        tgt_in = cut_tokens(tgt_in, may_cut_target(tgt_in), self.cut)
+        with cut_embeddings(self.model):
+            return self.model.features(src, src_mask, tgt_in, src_lengths).hidden
 
 
-def find_real(tgt_mask: Tensor, tgt_tokens: int | None) -> Tensor:
-    """Find the N real positions of a flattened mask (B, T): their indices, (N,).
-
-    Args:
-        tgt_mask: True at real target tokens, (B, T).
-        tgt_tokens: N, or None to count them, for which the host waits until a GPU has finished.
-    """
-    mask = tgt_mask.flatten()
-    indices = mask.nonzero() if tgt_tokens is None else mask.nonzero_static(size=tgt_tokens)
-    return indices.squeeze(1)
+# REINFORCE, which trains hard attention.
 
 
-def reinforce(rewards: Tensor, choice_logp: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+def reinforce(rewards: Tensor, choices: Choices, mask: Tensor) -> Tensor:
     """Compute the REINFORCE loss of sampled source positions: sum_t (R_t - v_t)^2 / 2 - [R_t - v_t] log p_t.
 
     R_t is the sum of the rewards from position t on, v_t the baseline and p_t the probability of the choice;
     no gradient flows through the brackets. The gradient of the second term estimates that of the negative
     expected log-likelihood (Williams 1992; for attention Xu et al. 2015, section 4.1); the first term fits
-    the baseline.
+    the baseline. The entropy of the choices is subtracted, and a baseline that is a moving average moves
+    towards the mean of R_t.
 
     Args:
         rewards: log-likelihood of each reference token, 0 at padding, (B, T).
-        choice_logp: log-probability of the position sampled for that token, (B, T).
-        value: the baseline, (B, T).
+        choices: the sampled positions.
         mask: True at real tokens, (B, T).
 
     Returns:
         The loss, summed over real tokens, scalar.
     """
     returns = _sum_from_each_position(rewards).detach()
-    advantage = returns - value.to(returns.dtype)
-    losses = advantage.square() / 2 - advantage.detach() * choice_logp.to(returns.dtype)
+    advantage = returns - choices.value.to(returns.dtype)
+    losses = advantage.square() / 2 - advantage.detach() * choices.logp.to(returns.dtype)
+    if choices.entropy is not None:
+        losses = losses - choices.entropy.to(returns.dtype)
+    if choices.average is not None:
+        mean = returns.where(mask, 0.0).sum() / mask.sum()
+        choices.average.lerp_(mean.to(choices.average.dtype), AVERAGE_STEP)
     return losses.where(mask, 0.0).sum()
 
 
@@ -175,112 +165,49 @@ def _sum_from_each_position(rewards: Tensor) -> Tensor:
     return rewards.flip(1).cumsum(1).flip(1)
 
 
-def linear_cross_entropy(
-    hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, smoothing: float
-) -> tuple[Tensor, Tensor]:
-    """Compute the cross-entropy of ``hidden @ weight.T + bias`` against smoothed targets, summed.
+# Token cutoff: a pass in which some tokens have an embedding of zeros, for any model that embeds ids.
+#
+# Shen et al. 2020, https://arxiv.org/abs/2009.13818; SimCut (Gao et al. 2022) cuts tokens on both sides. As
+# in the code of SimCut, the end of the source and the begin of the target are never cut, positions are added
+# as ever, and what remains is not scaled up. A cut token is marked in the ids themselves, which models
+# reverse, pack and concatenate as they like: id k becomes -1 - k.
 
-    The target distribution has (1 - smoothing) on the reference plus smoothing / V on every entry (Szegedy et
-    al. 2016, section 7; as in ``torch.nn.functional.cross_entropy``).
 
-    Args:
-        hidden: inputs of the output layer, (N, D).
-        weight: matrix of the output layer, (V, D).
-        bias: its bias, (V,).
-        targets: reference ids, (N,).
-        smoothing: probability spread over the vocabulary, in [0, 1).
+def may_cut_source(src_mask: Tensor) -> Tensor:
+    """Return True at all real source tokens of (B, S) but the last of each sentence."""
+    return torch.cat((src_mask[:, 1:], torch.zeros_like(src_mask[:, :1])), dim=1)
+
+
+def may_cut_target(tgt_in: Tensor) -> Tensor:
+    """Return True at all positions of (B, T) but the first."""
+    return (torch.arange(tgt_in.size(1), device=tgt_in.device) > 0).expand_as(tgt_in)
+
+
+def cut_tokens(ids: Tensor, allowed: Tensor, probability: float) -> Tensor:
+    """Mark each token of ``ids`` (B, T) as cut with this probability where ``allowed`` (B, T) is True.
 
     Returns:
-        The smoothed loss, summed over N, and, without gradient, the negative log-likelihoods (N,).
+        The ids, (B, T), for a model inside ``cut_embeddings``.
     """
-    if not torch.is_grad_enabled():  # ``ctx.needs_input_grad`` ignores no_grad
-        hidden, weight, bias = hidden.detach(), weight.detach(), bias.detach()
-    smoothed, nll = _LinearCrossEntropy.apply(hidden, weight, bias, targets, smoothing)  # type: ignore[no-untyped-call]
-    return smoothed, nll
+    is_cut = (torch.rand(ids.shape, device=ids.device) < probability) & allowed
+    return torch.where(is_cut, ~ids, ids)  # ~k is -1 - k
 
 
-class _LinearCrossEntropy(torch.autograd.Function):
-    """Loss and gradients in one pass over chunks of N, so that no (N, V) tensor is ever stored."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, smoothing: float
-    ) -> tuple[Tensor, Tensor]:
-        device = hidden.device.type
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
-        needs_grad = any(ctx.needs_input_grad)
-        with torch.autocast(device, enabled=False):
-            cast_weight = weight.to(dtype)
-            grads = [torch.zeros_like(tensor) for tensor in (hidden, weight, bias) if needs_grad]
-            smoothed, nll = weight.new_zeros(()), weight.new_empty(hidden.size(0))
-            chunk_size = chunk_rows(weight)
-            for start in range(0, hidden.size(0), chunk_size):
-                chunk = slice(start, start + chunk_size)
-                logits, inputs = compute_logits(hidden[chunk], cast_weight, bias)
-                nll[chunk], loss = compute_losses(logits, targets[chunk], smoothing)
-                smoothed += loss
-                if needs_grad:
-                    logits_grad = subtract_targets(logits, targets[chunk], smoothing)
-                    add_output_gradients(grads, chunk, logits_grad, inputs, cast_weight)
-        ctx.grads = grads
-        ctx.mark_non_differentiable(nll)
-        return smoothed, nll
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():
-            raise RuntimeError(
-                "the training loss has no second derivatives, so create_graph=True would give wrong ones: "
-                "use torch.nn.functional.cross_entropy on the logits of model(src, src_mask, tgt_in)"
-            )
-        hidden, weight, bias = (stored * grad for stored in ctx.grads)
-        return hidden, weight, bias, None, None
+@contextmanager
+def cut_embeddings(model: Any) -> Iterator[None]:
+    """Let every ``nn.Embedding`` of a model give zeros for the tokens that ``cut_tokens`` has marked."""
+    embeddings = [part for part in model.modules() if isinstance(part, nn.Embedding)]
+    for embedding in embeddings:
+        embedding.forward = partial(_look_up, embedding)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        for embedding in embeddings:
+            del embedding.forward
 
 
-def chunk_rows(weight: Tensor) -> int:
-    """Choose the number of rows of logits in memory at once, for the output matrix ``weight`` (V, D)."""
-    if weight.device.type == "cpu":
-        return max(1, CHUNK_ELEMENTS // weight.size(0))
-    return max(1, min(GPU_CHUNK_ROWS, GPU_CHUNK_ELEMENTS // weight.size(0)))
-
-
-def compute_logits(hidden: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute logits, in the dtype of ``bias``, and cast the inputs to the dtype of ``weight``."""
-    inputs = hidden.to(weight.dtype)
-    return (inputs @ weight.t()).to(bias.dtype).add_(bias), inputs
-
-
-def compute_losses(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """Compute the nll (N,) and the summed smoothed loss of a chunk; ``logits`` become probabilities in place.
-
-    Only softmax takes exponentials. log Z follows from the largest logit: log Z = max logit - log max p.
-    """
-    largest, reference = logits.amax(dim=1), logits.gather(1, targets.unsqueeze(1)).squeeze(1)
-    mean = logits.mean(dim=1) if smoothing else None
-    probabilities = torch.softmax(logits, 1, out=logits)
-    log_z = largest - probabilities.amax(dim=1).log()
-    nll = log_z - reference
-    loss = nll.sum()
-    return nll, loss if mean is None else (1 - smoothing) * loss + smoothing * (log_z - mean).sum()
-
-
-def subtract_targets(gradient: Tensor, targets: Tensor, smoothing: float, share: float = 1.0) -> Tensor:
-    """Subtract ``share`` times the smoothed targets from a tensor (N, V), in place.
-
-    From probabilities it makes the gradient of the loss with respect to the logits.
-    """
-    if smoothing:
-        gradient -= share * smoothing / gradient.size(1)
-    reference = gradient.new_full((len(targets), 1), share * (smoothing - 1))
-    return gradient.scatter_add_(1, targets.unsqueeze(1), reference)
-
-
-def add_output_gradients(
-    grads: list[Tensor], chunk: slice, logits_grad: Tensor, inputs: Tensor, weight: Tensor
-) -> None:
-    """Add the contribution of a chunk to the gradients of hidden, weight and bias."""
-    hidden_grad, weight_grad, bias_grad = grads
-    bias_grad += logits_grad.sum(dim=0)
-    logits_grad = logits_grad.to(weight.dtype)
-    hidden_grad[chunk] = logits_grad @ weight
-    weight_grad += logits_grad.t() @ inputs
+def _look_up(embedding: nn.Embedding, ids: Tensor) -> Tensor:
+    """Look up ids (...), of which cut ones give zeros: (..., E)."""
+    is_cut = ids < 0
+    embedded = type(embedding).forward(embedding, torch.where(is_cut, ~ids, ids))
+    return embedded.masked_fill(is_cut.unsqueeze(-1), 0.0)

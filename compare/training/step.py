@@ -39,7 +39,7 @@ def add_gradients(criterion: TranslationLoss, batch: Batch, *, tokens: int, prec
 
 
 def update_weights(criterion: TranslationLoss, optimizer: torch.optim.Optimizer, clip_norm: float) -> Tensor:
-    """Clip the gradients, take one optimizer step, delete the gradients, and end the update of the loss.
+    """Clip the gradients, take one optimizer step and delete the gradients.
 
     Args:
         criterion: the loss, which holds the model.
@@ -52,7 +52,6 @@ def update_weights(criterion: TranslationLoss, optimizer: torch.optim.Optimizer,
     norm = nn.utils.clip_grad_norm_(criterion.parameters(), clip_norm or math.inf)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    criterion.end_update()
     return norm
 
 

@@ -8,9 +8,8 @@ from compare.config.sections import RegularizationConfig
 from compare.models.presets import PRESETS
 from compare.models.registry import build
 from compare.optim import build_optimizer
-from compare.training import loss as loss_module
 from compare.training.checkpoints import RunningMetrics
-from compare.training.consistency import training_loss
+from compare.training.cross_entropy import chunk_rows
 from compare.training.loss import TranslationLoss
 from compare.training.step import compute_loss, train_step
 from data.batches import make_batch
@@ -42,7 +41,7 @@ def test_an_update_waits_for_nothing(name: str, precision: str, monkeypatch: pyt
 def test_neither_does_one_of_two_passes(name: str, consistency: str, monkeypatch: pytest.MonkeyPatch):
     settings = tiny(name)
     regularization = RegularizationConfig(consistency=consistency)
-    criterion = training_loss(build(settings.architecture, 99, 99), 0.1, regularization).train()
+    criterion = TranslationLoss(build(settings.architecture, 99, 99), 0.1, regularization).train()
     optimizer = build_optimizer(criterion.parameters(), settings.optim)
     with as_on_a_gpu(monkeypatch, [BATCH.src_lengths]) as counted:
         train_step(criterion, optimizer, BATCH, precision="bf16", clip_norm=1.0)
@@ -92,5 +91,5 @@ def test_lengths_from_the_mask_would_be_noticed(monkeypatch: pytest.MonkeyPatch)
 def test_chunks_of_logits_fit_the_device(device: str, vocabulary: int, rows: int):
     """A CPU's cache, or 4,096 rows and 512 MB: 10,000 target tokens are 3 chunks, where they were 77."""
     weight = torch.empty(vocabulary, 2, device=device if vocabulary < 1 << 23 else "cpu")
-    assert loss_module.chunk_rows(weight) == rows
+    assert chunk_rows(weight) == rows
     assert device == "cpu" or rows * vocabulary * 4 <= 512 << 20

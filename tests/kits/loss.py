@@ -11,8 +11,7 @@ ROWS, SIZE, TOKENS = 7, 5, 11
 
 class Hidden(NamedTuple):
     hidden: Tensor
-    choice_logp: None = None
-    value: None = None
+    choices: None = None
 
 
 class TinyModel(nn.Module):
@@ -26,7 +25,9 @@ class TinyModel(nn.Module):
         if tied:
             self.output.weight = self.embedding.weight
 
-    def features(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> Hidden:
+    def features(
+        self, src: Tensor, src_mask: Tensor, tgt_in: Tensor, src_lengths: Tensor | None = None
+    ) -> Hidden:
         memory = (self.embedding(src) * src_mask.unsqueeze(2)).sum(dim=1) / src_mask.sum(dim=1, keepdim=True)
         return Hidden(torch.tanh(self.embedding(tgt_in) + memory.unsqueeze(1)))
 

@@ -15,7 +15,15 @@ from torch import Tensor, nn
 
 from compare.optim import OptimConfig, build_optimizer
 from compare.training.loss import TranslationLoss
-from seq2seq import Attention, AttentionConfig, AttentionOutput, Features, Queries, initialise_weights
+from seq2seq import (
+    Attention,
+    AttentionConfig,
+    AttentionOutput,
+    Choices,
+    Features,
+    Queries,
+    initialise_weights,
+)
 
 VALUES = 8
 """Number of different values of a word; the values are the answers."""
@@ -182,10 +190,14 @@ class Reader(nn.Module):
         weights = torch.cat([step.weights for step in outputs], dim=2)
         return AttentionOutput(context, weights, None, None)
 
-    def features(self, src: Tensor, src_mask: Tensor, questions: Tensor) -> Features:
+    def features(
+        self, src: Tensor, src_mask: Tensor, questions: Tensor, src_lengths: Tensor | None = None
+    ) -> Features:
         """Return the context alone as the input of the output layer."""
         output = self.attend(src, src_mask, questions)
-        return Features(output.context, output.choice_logp, output.value)
+        if output.choice_logp is None or output.value is None:
+            return Features(output.context)
+        return Features(output.context, Choices(output.choice_logp, output.value))
 
 
 def _embed(embedding: nn.Embedding, ids: Tensor) -> Tensor:

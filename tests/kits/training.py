@@ -16,7 +16,7 @@ from compare.models.registry import Architecture, build
 from compare.optim import OptimConfig
 from compare.system.distributed import SINGLE, Processes
 from compare.training.checkpoints import Validation
-from compare.training.consistency import training_loss
+from compare.training.loss import TranslationLoss
 from compare.training.trainer import Trainer
 from data.batches import BatchStream
 from data.encode import encode_split
@@ -62,7 +62,7 @@ def trainer(
     )
     torch.manual_seed(train.seed)
     model = build(architecture, 18, 18)
-    criterion = training_loss(model, train.label_smoothing, regularization or RegularizationConfig()).to(
+    criterion = TranslationLoss(model, train.label_smoothing, regularization or RegularizationConfig()).to(
         device
     )
     return Trainer(

@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-import compare.training.consistency
+import compare.training.loss
 from compare.config.sections import RegularizationConfig, TrainConfig
 from compare.models.presets import PRESETS
 from compare.models.registry import build
 from compare.optim import OptimConfig
 from compare.system.distributed import Processes, join_processes
 from compare.training.checkpoints import Validation
-from compare.training.consistency import training_loss
+from compare.training.loss import TranslationLoss
 from compare.training.serialization import CHECKPOINTS, model_weights, save_weights
 from compare.training.trainer import Trainer
 from data.batches import BatchStream
@@ -55,7 +55,7 @@ def train(folder: Path, family: str, accumulate: int, processes: Processes) -> N
     stream = BatchStream(random_split(lengths), batch_tokens=40, seed=3)
     torch.manual_seed(1)
     model = build(FAMILIES[family], 99, 99).double()
-    criterion = training_loss(model, 0.1, REGULARIZATION.get(family, RegularizationConfig()))
+    criterion = TranslationLoss(model, 0.1, REGULARIZATION.get(family, RegularizationConfig()))
     trainer = Trainer(
         criterion=criterion,
         train_batches=stream,
@@ -76,7 +76,7 @@ def train(folder: Path, family: str, accumulate: int, processes: Processes) -> N
 
 
 def main(root: Path) -> None:
-    compare.training.consistency.cut_tokens = cut_every_third  # type: ignore[assignment]
+    compare.training.loss.cut_tokens = cut_every_third  # type: ignore[assignment]
     for size, accumulate in JOBS:
 
         def work(size: int = size, accumulate: int = accumulate) -> int:

@@ -40,11 +40,10 @@ class ConvGruConfig:
 
 
 class Features(NamedTuple):
-    """Input of the output layer; the other two belong to hard attention, which this model does not have."""
+    """Input of the output layer; ``choices`` are those of hard attention, which this model does not have."""
 
     hidden: Tensor
-    choice_logp: None = None
-    value: None = None
+    choices: None = None
 
 
 class Memory(NamedTuple):
@@ -85,8 +84,10 @@ class ConvGru(nn.Module):
         logits: Tensor = self.output(self.features(src, src_mask, tgt_in).hidden)
         return logits
 
-    def features(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Features:
-        """Compute the input of ``output`` at all positions of tgt_in (B, T) at once."""
+    def features(
+        self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor, src_lengths: Tensor | None = None
+    ) -> Features:
+        """Compute the input of ``output`` at all positions of tgt_in (B, T); the mask has the lengths."""
         memory = self.encode(src, src_mask)
         states, _ = self.cell(self.dropout(self.target(tgt_in)), memory.start.unsqueeze(0))
         return Features(self._read(states, memory))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-import compare.training.loss
+import compare.training.cross_entropy
 from compare import load_model, load_table, render_table, score_model, score_translations
 from compare.cli import main
 from compare.decoding.length_penalty import LengthPenalty
@@ -51,7 +51,7 @@ def test_scores_are_those_of_the_decoder_step_by_step(
     double: Translator, chunk: int, monkeypatch: pytest.MonkeyPatch
 ):
     """With few logits in memory at a time, too."""
-    monkeypatch.setattr(compare.training.loss, "CHUNK_ELEMENTS", chunk)
+    monkeypatch.setattr(compare.training.cross_entropy, "CHUNK_ELEMENTS", chunk)
     found = score_translations(double, SOURCES, TRANSLATIONS)
     total = 0.0
     for source, translation, sentence in zip(SOURCES, TRANSLATIONS, found.sentences, strict=True):

@@ -12,7 +12,7 @@ from compare.config.sections import RegularizationConfig
 from compare.models.hybrid import HybridConfig
 from compare.models.presets import PRESETS
 from compare.models.registry import Architecture, build, forward_flops, train_flops_per_token
-from compare.training.consistency import ConsistencyLoss
+from compare.training.loss import TranslationLoss
 from seq2seq.config import AttentionConfig, RecurrentLanguageModelConfig, Seq2SeqConfig
 from seq2seq.scores import SCORES
 from transformer.config import DecoderOnlyConfig, LanguageModelConfig, TransformerConfig
@@ -150,7 +150,7 @@ def test_consistency_costs_two_passes(method: str):
     """The output layer included, whose logits are computed once for each pass."""
     config = transformer()
     settings = RegularizationConfig(consistency=method)
-    criterion = ConsistencyLoss(build(config, V, V), 0.1, settings).train()
+    criterion = TranslationLoss(build(config, V, V), 0.1, settings).train()
     src, tgt = torch.randint(V, (B, S)), torch.randint(V, (B, T))
     mask, tgt_mask = torch.ones_like(src, dtype=torch.bool), torch.ones_like(tgt, dtype=torch.bool)
     with (

@@ -1,128 +1,84 @@
-"""The loss and its gradients against torch's own cross-entropy."""
+"""The loss of a batch: padding, consistency regularisation with its cut tokens, and REINFORCE."""
 
-import math
+import itertools
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-import compare.training.loss
-from compare.training.loss import LossSums, TranslationLoss, linear_cross_entropy
-from tests.kits.loss import PAD, ROWS, SIZE, TOKENS, TinyModel, batch, close
+import seq2seq.formulas
+from compare import formulas
+from compare.config.sections import RegularizationConfig
+from compare.models.presets import PRESETS
+from compare.training.loss import (
+    TranslationLoss,
+    cut_embeddings,
+    cut_tokens,
+    may_cut_source,
+    may_cut_target,
+    reinforce,
+)
+from tests.kits.contract import EXACT, V, float64, make, sharpen, sources, targets
+from tests.kits.loss import PAD, TinyModel, batch, close
+
+_float64 = pytest.fixture(autouse=True)(float64)
+R_DROP = RegularizationConfig(consistency="r-drop", consistency_weight=1.5)
+SIMCUT = RegularizationConfig(consistency="simcut", consistency_weight=0.7, cut=0.4)
+METHODS = pytest.mark.parametrize("settings", [R_DROP, SIMCUT], ids=lambda settings: settings.consistency)
 
 
-def expected_loss(model: TinyModel, parts: tuple[Tensor, ...], smoothing: float) -> Tensor:
-    """The loss that torch computes from all logits at once; padding is the ignored index."""
-    src, src_mask, tgt_in, tgt_out, _ = parts
-    logits = model.output(model.features(src, src_mask, tgt_in).hidden)
-    return functional.cross_entropy(
-        logits.flatten(0, 1),
-        tgt_out.flatten(),
-        label_smoothing=smoothing,
-        ignore_index=PAD,
-        reduction="sum",
-    )
+def gradients(model: nn.Module, loss: Tensor) -> list[Tensor]:
+    found = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
+    return [torch.zeros(()) if part is None else part for part in found]
 
 
-def gradients(model: nn.Module, loss: Tensor) -> dict[str, Tensor]:
-    """Gradients by parameter name."""
-    names, parameters = zip(*model.named_parameters(), strict=True)
-    return dict(zip(names, torch.autograd.grad(loss, parameters), strict=True))
-
-
-def inputs(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Hidden (N, D), weight (V, D), bias (V,) and targets (N,)."""
-    generator = torch.Generator().manual_seed(5)
-    hidden, weight, bias = (
-        torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
-        for shape in ((ROWS, SIZE), (TOKENS, SIZE), (TOKENS,))
-    )
-    return hidden, weight, bias, torch.tensor([0, 10, 3, 3, 7, 1, 2])
-
-
-@pytest.mark.parametrize("chunk", [1, 3 * TOKENS, 5 * TOKENS + 1, 1 << 22])  # 1, 3, 5 and all rows at once
-@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
-@pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("bias", [False, True])
-def test_loss_and_gradients_are_those_of_torch(
-    chunk: int, smoothing: float, tied: bool, bias: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compare.training.loss, "CHUNK_ELEMENTS", chunk)
-    model, parts = TinyModel(tied=tied, bias=bias), batch()
-    loss = TranslationLoss(model, smoothing)(*parts)
-    expected = expected_loss(model, parts, smoothing)
-    close(loss.minimised, expected)
-    close(loss.nll, expected_loss(model, parts, 0.0).detach())
-    assert loss.tokens == 12
-    found, reference = gradients(model, loss.minimised / loss.tokens), gradients(model, expected / 12)
-    assert len(found) == 3 - tied - (not bias)
-    for name, gradient in reference.items():
-        close(found[name], gradient)
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.3])
-def test_gradcheck(smoothing: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compare.training.loss, "CHUNK_ELEMENTS", 2 * TOKENS)
-    hidden, weight, bias, targets = inputs()
-
-    def loss(*tensors: Tensor) -> Tensor:
-        return linear_cross_entropy(*tensors, targets, smoothing)[0]
-
-    assert torch.autograd.gradcheck(loss, (hidden, weight, bias))
+def example() -> tuple[Tensor, ...]:
+    """A batch with padding on both sides, for the presets."""
+    (src, src_mask), ids = sources(), targets(7)
+    tgt_mask = torch.arange(6) < torch.tensor([[6], [4], [1], [5]])
+    return src, src_mask, ids[:, :-1], ids[:, 1:], tgt_mask
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_uniform_logits_cost_log_of_the_vocabulary(smoothing: float) -> None:
-    hidden, weight, bias, targets = inputs()
-    smoothed, nll = linear_cross_entropy(hidden, 0 * weight, 0 * bias + 3.0, targets, smoothing)
-    assert smoothed.item() == pytest.approx(ROWS * math.log(TOKENS), rel=1e-14)
-    close(nll, torch.full((ROWS,), math.log(TOKENS), dtype=torch.float64))
-
-
-def test_the_smoothed_loss_is_least_at_the_smoothed_target() -> None:
-    """There it is the entropy of (1 - s) on the reference and s / V everywhere, and its gradient is 0."""
-    smoothing, rest = 0.2, 0.2 / TOKENS
-    target = torch.tensor([4])
-    logp = torch.full((TOKENS,), math.log(rest), dtype=torch.float64)
-    logp[4] = math.log(1 - smoothing + rest)
-    bias = (logp + 5.0).requires_grad_()  # a shift of all logits changes nothing
-    zeros = torch.zeros(TOKENS, 1, dtype=torch.float64)
-    smoothed, nll = linear_cross_entropy(zeros[:1], zeros, bias, target, smoothing)
-    assert smoothed.item() == pytest.approx(-(logp.exp() * logp).sum().item(), rel=1e-12)
-    assert nll.item() == pytest.approx(-math.log(1 - smoothing + rest), rel=1e-12)
-    close(torch.autograd.grad(smoothed, bias)[0], torch.zeros_like(bias))
-
-
-def test_padding_takes_no_part() -> None:
-    model = TinyModel()
-    src, src_mask, tgt_in, tgt_out, tgt_mask = batch()
-    criterion = TranslationLoss(model, 0.1)
-    loss = criterion(src, src_mask, tgt_in, tgt_out, tgt_mask)
-    garbage = torch.full_like(tgt_in, 9)
-    other = criterion(
-        src, src_mask, tgt_in.where(tgt_mask, garbage), tgt_out.where(tgt_mask, garbage), tgt_mask
+@pytest.mark.parametrize(("tied", "bias"), [(False, True), (True, False)])
+def test_loss_and_gradients_are_those_of_torch(smoothing: float, tied: bool, bias: bool):
+    model, parts = TinyModel(tied=tied, bias=bias), batch()
+    src, src_mask, tgt_in, tgt_out, _ = parts
+    loss = TranslationLoss(model, smoothing)(*parts)
+    logits = model.output(model.features(src, src_mask, tgt_in).hidden).flatten(0, 1)
+    expected, nll = (
+        functional.cross_entropy(
+            logits, tgt_out.flatten(), label_smoothing=each, ignore_index=PAD, reduction="sum"
+        )
+        for each in (smoothing, 0.0)
     )
-    assert torch.equal(other.minimised, loss.minimised)
-    assert torch.equal(other.nll, loss.nll)
-    assert other.tokens == loss.tokens == int(tgt_mask.sum())
-    before, after = gradients(model, loss.minimised), gradients(model, other.minimised)
-    assert all(torch.equal(before[name], after[name]) for name in before)
+    close(loss.minimised, expected)
+    close(loss.nll, nll.detach())
+    assert (loss.tokens, loss.nll.requires_grad) == (12, False)
+    for one, other in zip(gradients(model, loss.minimised), gradients(model, expected), strict=True):
+        close(one, other)
 
 
-def test_a_real_token_may_have_the_id_of_padding() -> None:
-    """The mask alone says what is real."""
-    model = TinyModel()
-    src, src_mask, tgt_in, tgt_out, tgt_mask = batch()
+@pytest.mark.parametrize("settings", [None, R_DROP, SIMCUT])
+def test_the_mask_alone_says_what_is_real(settings: RegularizationConfig | None):
+    """Ids at padding change nothing, and a real token may have the id of padding."""
+    model, (src, src_mask, tgt_in, tgt_out, tgt_mask) = TinyModel(), batch()
+    criterion = TranslationLoss(model, 0.1, settings)
     tgt_out = tgt_out.clone()
     tgt_out[1] = PAD
-    loss = TranslationLoss(model, 0.0)(src, src_mask, tgt_in, tgt_out, tgt_mask)
-    logp = model.output(model.features(src, src_mask, tgt_in).hidden).log_softmax(dim=2)
-    close(loss.minimised, -logp.gather(2, tgt_out.unsqueeze(2)).squeeze(2)[tgt_mask].sum())
-    assert loss.tokens == 12
+    found = []
+    for rest in (0, 9):
+        torch.manual_seed(1)
+        ids = (each.where(tgt_mask, torch.full_like(each, rest)) for each in (tgt_in, tgt_out))
+        loss = criterion(src, src_mask, *ids, tgt_mask)
+        found.append([loss.minimised, loss.nll, *gradients(model, loss.minimised)])
+        assert loss.tokens == 12
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
 
 
-def test_a_batch_costs_what_its_pairs_cost() -> None:
+def test_a_batch_costs_what_its_pairs_cost():
     parts = batch()
     criterion = TranslationLoss(TinyModel(), 0.1)
     whole = criterion(*parts)
@@ -132,76 +88,184 @@ def test_a_batch_costs_what_its_pairs_cost() -> None:
     close(whole.nll, sum(pair.nll for pair in pairs))
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_nll_holds_no_graph(smoothing: float) -> None:
-    loss: LossSums = TranslationLoss(TinyModel(), smoothing)(*batch())
-    assert loss.minimised.requires_grad
-    assert not loss.nll.requires_grad
-    total = 0.0 + loss.nll
-    assert total.grad_fn is None
-    assert loss.nll.untyped_storage().data_ptr() != loss.minimised.untyped_storage().data_ptr()
+# --- two passes
 
 
-@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-def test_without_grad_mode_no_gradient_is_computed(mode: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    criterion, parts = TranslationLoss(TinyModel(), 0.1), batch()
-    expected = criterion(*parts)
-    monkeypatch.delattr(compare.training.loss, "add_output_gradients")
-    with mode():
-        loss = criterion(*parts)
+def loss_of_two_passes(model: Any, settings: RegularizationConfig, parts: tuple[Tensor, ...]) -> Tensor:
+    """The formula on all logits of a model, with the draws of torch's generator in the same order."""
+    src, src_mask, tgt_in, tgt_out, tgt_mask = parts
+    p = model(src, src_mask, tgt_in)[tgt_mask]
+    if settings.consistency == "r-drop":
+        q = model(src, src_mask, tgt_in)[tgt_mask]
+        return formulas.r_drop(p, q, tgt_out[tgt_mask], 0.1, settings.consistency_weight or 0.0)
+    src = cut_tokens(src, may_cut_source(src_mask), settings.cut or 0.0)
+    tgt_in = cut_tokens(tgt_in, may_cut_target(tgt_in), settings.cut or 0.0)
+    with cut_embeddings(model):
+        q = model(src, src_mask, tgt_in)[tgt_mask]
+    return formulas.simcut(p, q, tgt_out[tgt_mask], 0.1, settings.consistency_weight or 0.0)
+
+
+@METHODS
+@pytest.mark.parametrize("name", ["bahdanau", "luong-general", "decoder-only", "lstm-lm", "transformer-lm"])
+def test_every_family_is_trained_by_the_formula(name: str, settings: RegularizationConfig):
+    model, parts = make(name).train(), example()
+    torch.manual_seed(7)
+    loss = TranslationLoss(model, 0.1, settings)(*parts)
+    torch.manual_seed(7)
+    expected = loss_of_two_passes(model, settings, parts)
+    close(loss.minimised, expected)
+    for found, reference in zip(gradients(model, loss.minimised), gradients(model, expected), strict=True):
+        close(found, reference)
+    alone = TranslationLoss(model, 0.1)(*parts)  # other dropout
+    assert abs(loss.minimised.item() - alone.minimised.item()) > 1e-3
+
+
+@METHODS
+def test_outside_training_there_is_one_pass(settings: RegularizationConfig):
+    model, parts = make("transformer"), example()
+    loss = TranslationLoss(model, 0.1, settings).eval()(*parts)
+    expected = TranslationLoss(model, 0.1, RegularizationConfig()).eval()(*parts)
     assert torch.equal(loss.minimised, expected.minimised)
     assert torch.equal(loss.nll, expected.nll)
-    assert not loss.minimised.requires_grad
 
 
-def test_no_logits_for_the_whole_batch_ever_exist(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compare.training.loss, "CHUNK_ELEMENTS", 3 * TOKENS)
-    seen: list[int] = []
-    losses = compare.training.loss.compute_losses
+# --- cut tokens
 
-    def spy(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-        seen.append(logits.numel())
-        return losses(logits, targets, smoothing)
-
-    monkeypatch.setattr(compare.training.loss, "compute_losses", spy)
-    TranslationLoss(TinyModel(), 0.1)(*batch())
-    assert seen == [3 * TOKENS] * 4  # 12 real tokens of 20 positions, 3 at once
+ZERO = 9
+"""The id whose embeddings are set to zero."""
+CUT_SRC = torch.tensor([[0, 2], [1, 1], [3, 0]])
+CUT_TGT = torch.tensor([[0, 1], [0, 4], [2, 3]])
 
 
-def test_large_logits_stay_finite() -> None:
-    hidden, weight, bias, targets = inputs(torch.float32)
-    smoothed, nll = linear_cross_entropy(1e4 * hidden, weight, bias, targets, 0.1)
-    found = torch.autograd.grad(smoothed, (hidden, weight, bias))
-    assert all(torch.isfinite(part).all() for part in (smoothed, nll, *found))
+def without_zero() -> tuple[Tensor, Tensor, Tensor]:
+    """Draw a batch without ``ZERO``."""
+    (src, mask), tgt = sources(), targets()
+    return src.masked_fill(src == ZERO, 8), mask, tgt.masked_fill(tgt == ZERO, 8)
 
 
-def test_the_loss_of_no_tokens_is_zero() -> None:
-    hidden, weight, bias, targets = inputs()
-    smoothed, nll = linear_cross_entropy(hidden[:0], weight, bias, targets[:0], 0.1)
-    assert (smoothed.item(), nll.numel()) == (0.0, 0)
-    assert not torch.autograd.grad(smoothed, weight)[0].any()
+def put(ids: Tensor, positions: Tensor, values: Tensor) -> Tensor:
+    return ids.index_put(tuple(positions.t()), values)
 
 
-def test_bf16_autocast_is_close_to_fp32() -> None:
-    model, parts = TinyModel(dtype=torch.float32), batch()
-    criterion = TranslationLoss(model, 0.1)
-    loss = criterion(*parts)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        narrow = criterion(*parts)
-    assert narrow.minimised.dtype == narrow.nll.dtype == torch.float32
-    torch.testing.assert_close(narrow.minimised, loss.minimised, rtol=1e-2, atol=0)
-    expected = gradients(model, loss.minimised)
-    for name, gradient in gradients(model, narrow.minimised).items():
-        assert gradient.dtype == torch.float32
-        error = (gradient - expected[name]).norm() / expected[name].norm()
-        assert 0 < error < 0.01  # bf16 keeps 8 bits; 0 would mean that nothing ran in bf16
+def cut(ids: Tensor, positions: Tensor) -> Tensor:
+    return put(ids, positions, ~ids[tuple(positions.t())])
 
 
-def test_under_autocast_only_the_product_is_narrow() -> None:
-    hidden, weight, bias, targets = inputs(torch.float32)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        smoothed, nll = linear_cross_entropy(hidden, weight, bias, targets, 0.1)
-    logits = (hidden.bfloat16() @ weight.bfloat16().t()).float() + bias
-    for found, smoothing in ((smoothed, 0.1), (nll.sum(), 0.0)):
-        expected = functional.cross_entropy(logits, targets, label_smoothing=smoothing, reduction="sum")
-        torch.testing.assert_close(found.detach(), expected.detach(), rtol=1e-6, atol=0)
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_cut_token_is_one_with_an_embedding_of_zeros(name: str):
+    model = make(name).eval()
+    sharpen(model)
+    with torch.no_grad():
+        for part in model.modules():
+            if isinstance(part, nn.Embedding) and part.num_embeddings in (V, V - 2):  # not of positions
+                part.weight[ZERO] = 0.0
+    src, mask, tgt = without_zero()
+    zero = torch.tensor(ZERO)
+    expected = model.features(put(src, CUT_SRC, zero), mask, put(tgt, CUT_TGT, zero)).hidden
+    before = model.features(src, mask, tgt).hidden
+    with cut_embeddings(model):
+        found = model.features(cut(src, CUT_SRC), mask, cut(tgt, CUT_TGT)).hidden
+    torch.testing.assert_close(found, expected, **EXACT)
+    assert not torch.equal(before, expected)
+    assert torch.equal(model.features(src, mask, tgt).hidden, before)  # embeddings are as before
+
+
+@pytest.mark.parametrize("name", ["bahdanau", "transformer", "transformer-lm"])
+def test_no_gradient_reaches_the_embedding_of_a_cut_token(name: str):
+    model = make(name)
+    src, mask, tgt = without_zero()
+    tgt = put(tgt, CUT_TGT, torch.tensor(ZERO))
+    with cut_embeddings(model):
+        hidden = model.features(src, mask, cut(tgt, CUT_TGT)).hidden
+    hidden.square().sum().backward()
+    used = [part.weight for part in model.modules() if isinstance(part, nn.Embedding)]
+    found = [weight.grad for weight in used if weight.size(0) == V and weight.grad is not None]
+    assert found
+    for gradient in found:
+        assert not gradient[ZERO].any()
+        assert gradient[tgt[0, 3]].any()
+
+
+def test_ends_of_sources_and_begins_of_targets_are_never_cut():
+    src, mask, tgt = without_zero()
+    certain = cut_tokens(src, may_cut_source(mask), 1.0)
+    assert torch.equal(certain < 0, torch.arange(src.size(1)) < mask.sum(dim=1, keepdim=True) - 1)
+    assert torch.equal(torch.where(certain < 0, ~certain, certain), src)
+    assert torch.equal(
+        cut_tokens(tgt, may_cut_target(tgt), 1.0) < 0, torch.arange(tgt.size(1)).expand_as(tgt) > 0
+    )
+
+
+def test_as_many_tokens_are_cut_as_was_asked_for():
+    ids = torch.arange(40_000).view(200, 200)
+    torch.manual_seed(3)
+    is_cut = cut_tokens(ids, torch.ones_like(ids, dtype=torch.bool), 0.05) < 0
+    assert float(is_cut.double().mean()) == pytest.approx(0.05, abs=4 * (0.05 * 0.95 / 40_000) ** 0.5)
+    assert len({tuple(row.tolist()) for row in is_cut}) == 200
+
+
+# --- REINFORCE
+
+
+def test_reinforce_is_its_formula():
+    """The squared error fits the baseline alone, the other term the choices alone; padding takes no part."""
+    generator = torch.Generator().manual_seed(6)
+    rewards, logp, value = (-torch.rand(2, 3, generator=generator) for _ in range(3))
+    mask = torch.tensor([[True, True, True], [True, True, False]])
+    rewards *= mask
+    logp.requires_grad_(), value.requires_grad_()
+    found = reinforce(rewards, seq2seq.Choices(logp, value), mask)
+    expected = torch.zeros(())
+    for row, length in enumerate((3, 2)):
+        to_go = rewards[row].flip(0).cumsum(0).flip(0)
+        parts = rewards[row, :length], logp[row, :length], value[row, :length]
+        expected = expected + seq2seq.formulas.reinforce(*parts)
+        expected = expected + (to_go[:length] - value[row, :length]).square().sum() / 2
+    close(found, expected)
+    for one, other in zip(
+        *(torch.autograd.grad(loss, (logp, value)) for loss in (found, expected)), strict=True
+    ):
+        close(one, other)
+
+
+def test_reinforce_is_unbiased_whatever_later_steps_make_of_a_choice():
+    """All 27 sequences of three choices among three, each weighed by its probability.
+
+    The rewards depend on all choices so far, the baseline is arbitrary; the mean gradient is that of the
+    expected total reward.
+    """
+    generator = torch.Generator().manual_seed(7)
+    logits = torch.randn(3, 3, generator=generator, requires_grad=True)
+    table = torch.randn(3, 3, 3, 3, generator=generator)  # step, then the choices so far
+    value = torch.randn(1, 3, generator=generator)
+    logp = logits.log_softmax(dim=1)
+    mean, expected = torch.zeros_like(logits), torch.zeros(())
+    for drawn in itertools.product(range(3), repeat=3):
+        seen = [(*drawn[: t + 1], *[0] * (2 - t)) for t in range(3)]
+        rewards = torch.stack([table[t][seen[t]] for t in range(3)]).unsqueeze(0)
+        chosen = logp[torch.arange(3), torch.tensor(drawn)].unsqueeze(0)
+        probability = chosen.sum().exp()
+        loss = reinforce(rewards, seq2seq.Choices(chosen, value), torch.ones(1, 3, dtype=torch.bool))
+        mean += probability.detach() * torch.autograd.grad(loss, logits, retain_graph=True)[0]
+        expected = expected + probability * rewards.sum()
+    close(mean, -torch.autograd.grad(expected, logits)[0])
+
+
+def test_the_loss_adds_what_choices_earned():
+    """Rewards are the log-likelihoods of the references, without smoothing; the average moves by a tenth."""
+    model, parts = TinyModel(), batch()
+    plain = TranslationLoss(model, 0.1)(*parts)
+    *_, tgt_out, tgt_mask = parts
+    logp, value, entropy = (torch.rand(tgt_mask.shape, requires_grad=True) for _ in range(3))
+    average = torch.tensor([-3.0])
+    inner = model.features
+    likelihood = model.output(inner(*parts[:3]).hidden).log_softmax(-1)
+    rewards = likelihood.gather(2, tgt_out.unsqueeze(2)).squeeze(2).masked_fill(~tgt_mask, 0).detach()
+    expected = reinforce(rewards, seq2seq.Choices(logp, value), tgt_mask) - entropy[tgt_mask].sum()
+    choices = seq2seq.Choices(logp, value, entropy, average)
+    model.features = lambda *args: inner(*args)._replace(choices=choices)  # type: ignore[method-assign]
+    found = TranslationLoss(model, 0.1)(*parts)
+    close(found.minimised - plain.minimised, expected)
+    close(found.nll, plain.nll)
+    to_go = rewards.flip(1).cumsum(1).flip(1)[tgt_mask]
+    close(average, torch.tensor([0.9 * -3.0 + 0.1 * float(to_go.mean())]))

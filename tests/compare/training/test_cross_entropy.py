@@ -1,0 +1,141 @@
+"""The loss of the output layer against ``compare.formulas``, in value and gradient; chunks and precision."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from compare import formulas
+from compare.training import cross_entropy
+from compare.training.cross_entropy import PairWeights, linear_cross_entropy
+
+N, D, V = 7, 5, 11
+TARGETS = torch.tensor([0, 10, 3, 3, 7, 1, 2])
+ALL_PARTS = PairWeights(0.3, 0.2, 0.7)
+PAIRS = {
+    "one": None,
+    "r-drop": PairWeights(0.5, 0.6, 0.6),
+    "simcut": PairWeights(0.0, 0.7, 0.0),
+    "all": ALL_PARTS,
+}
+
+
+def inputs(pair: PairWeights | None, dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    """Weight, bias, and the hidden states of one pass or two."""
+    generator = torch.Generator().manual_seed(5)
+    shapes = ((V, D), (V,), *[(N, D)] * (1 if pair is None else 2))
+    drawn = (torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes)
+    return [part.to(dtype).requires_grad_() for part in drawn]
+
+
+def loss_of(parts: list[Tensor], smoothing: float, pair: PairWeights | None) -> tuple[Tensor, Tensor]:
+    weight, bias, *passes = parts
+    return linear_cross_entropy(passes, weight, bias, TARGETS, smoothing, pair)
+
+
+def formula(logits: list[Tensor], smoothing: float, name: str) -> Tensor:
+    """The loss of all logits (N, V) of each pass at once."""
+    p, q = logits[0], logits[-1]
+    if name == "one":
+        return formulas.label_smoothing(p, TARGETS, smoothing)
+    if name == "r-drop":
+        return formulas.r_drop(p, q, TARGETS, smoothing, alpha=1.2)
+    if name == "simcut":
+        return formulas.simcut(p, q, TARGETS, smoothing, alpha=0.7)
+    of_p, of_q = (formulas.label_smoothing(each, TARGETS, smoothing) for each in (p, q))
+    return 0.7 * of_p + 0.3 * of_q + 0.2 * formulas.kl_divergence(p, q) + 0.7 * formulas.kl_divergence(q, p)
+
+
+@pytest.mark.parametrize("chunk", [1, 6 * V, 1 << 22])  # rows: 1, 6 or 3 of each pass, and all
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("name", PAIRS)
+def test_value_and_gradients_are_those_of_the_formula(
+    chunk: int, smoothing: float, name: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(cross_entropy, "CHUNK_ELEMENTS", chunk)
+    parts = weight, bias, *passes = inputs(PAIRS[name])
+    found, nll = loss_of([*parts], smoothing, PAIRS[name])
+    logits = [hidden @ weight.t() + bias for hidden in passes]
+    expected = formula(logits, smoothing, name)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    reference = functional.cross_entropy(logits[0], TARGETS, reduction="none").detach()
+    torch.testing.assert_close(nll, reference, rtol=1e-12, atol=1e-12)
+    gradients = (torch.autograd.grad(each, parts) for each in (found, expected))
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)
+
+
+def test_a_divergence_by_hand():
+    """KL((1/2, 1/2) || (1/4, 3/4)) = ln(2) / 2 + ln(2/3) / 2, and the other way ln(1/2) / 4 + ln(3/2) 3/4."""
+    weight, first, second = (
+        torch.tensor(each).double() for each in ([[0.0], [1.0]], [[0.0]], [[math.log(3)]])
+    )
+    to_q, to_p = math.log(2) / 2 + math.log(2 / 3) / 2, math.log(1 / 2) / 4 + math.log(3 / 2) * 3 / 4
+    for pair, divergence in ((PairWeights(0, 1, 0), to_q), (PairWeights(0, 0, 1), to_p)):
+        loss, nll = linear_cross_entropy([first, second], weight, None, torch.tensor([0]), 0.0, pair)
+        assert (loss - nll).item() == pytest.approx(divergence, rel=1e-6)  # ln(3) is rounded to fp32
+
+
+def test_the_smoothed_loss_is_least_at_the_smoothed_target():
+    """There it is the entropy of (1 - s) on the reference and s / V everywhere, and its gradient is 0."""
+    smoothing, rest = 0.2, 0.2 / V
+    logp = torch.full((V,), math.log(rest), dtype=torch.float64)
+    logp[4] = math.log(1 - smoothing + rest)
+    bias = (logp + 5.0).requires_grad_()  # a shift of all logits changes nothing
+    zeros = torch.zeros(V, 1, dtype=torch.float64)
+    smoothed, nll = linear_cross_entropy([zeros[:1]], zeros, bias, torch.tensor([4]), smoothing)
+    assert smoothed.item() == pytest.approx(-(logp.exp() * logp).sum().item(), rel=1e-12)
+    assert nll.item() == pytest.approx(-math.log(1 - smoothing + rest), rel=1e-12)
+    assert torch.autograd.grad(smoothed, bias)[0].abs().max() < 1e-12
+
+
+@pytest.mark.parametrize(("name", "sizes"), [("one", [4, 3]), ("r-drop", [2, 2] * 3 + [1, 1])])
+def test_no_logits_of_all_rows_ever_exist(name: str, sizes: list[int], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cross_entropy, "CHUNK_ELEMENTS", 4 * V)
+    seen: list[int] = []
+    losses = cross_entropy._losses
+
+    def spy(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+        seen.append(len(logits))
+        return losses(logits, targets, smoothing)
+
+    monkeypatch.setattr(cross_entropy, "_losses", spy)
+    loss_of(inputs(PAIRS[name]), 0.1, PAIRS[name])
+    assert seen == sizes
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_without_grad_mode_no_gradient_is_computed(mode: type, monkeypatch: pytest.MonkeyPatch):
+    parts = inputs(None)
+    expected, _ = loss_of(parts, 0.1, None)
+    monkeypatch.delattr(cross_entropy, "_add_gradients")
+    with mode():
+        found, _ = loss_of(parts, 0.1, None)
+    assert torch.equal(found, expected)
+    assert not found.requires_grad
+
+
+def test_large_logits_stay_finite_and_no_tokens_cost_nothing():
+    weight, bias, hidden = parts = inputs(None, torch.float32)
+    smoothed, nll = linear_cross_entropy([1e4 * hidden], weight, bias, TARGETS, 0.1)
+    found = torch.autograd.grad(smoothed, parts)
+    assert all(torch.isfinite(part).all() for part in (smoothed, nll, *found))
+    smoothed, nll = linear_cross_entropy([hidden[:0]], weight, bias, TARGETS[:0], 0.1)
+    assert (smoothed.item(), nll.numel()) == (0.0, 0)
+    assert not torch.autograd.grad(smoothed, weight)[0].any()
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_under_autocast_only_the_products_are_narrow(name: str):
+    parts = weight, bias, *passes = inputs(PAIRS[name], torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found, nll = loss_of([*parts], 0.1, PAIRS[name])
+    assert found.dtype == nll.dtype == torch.float32
+    logits = [(hidden.bfloat16() @ weight.bfloat16().t()).float() + bias for hidden in passes]
+    expected = formula(logits, 0.1, name)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=0)
+    for one, other in zip(*(torch.autograd.grad(loss, parts) for loss in (found, expected)), strict=True):
+        assert one.dtype == torch.float32
+        assert (one - other).norm() / other.norm() < 0.01  # bf16 keeps 8 bits
