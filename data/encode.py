@@ -1,6 +1,5 @@
 """Encoded splits: ids in memory or in files, cached in a folder named by text and vocabularies."""
 
-import hashlib
 import os
 import shutil
 import sys
@@ -9,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, compress, islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,10 +49,11 @@ class Sequences(NamedTuple):
         """The number of ids per sequence, (N,)."""
         return np.diff(self.offsets)
 
-    def joined(self, other: "Sequences") -> "Sequences":
-        """Return the sequences of ``self``, then those of ``other``."""
-        offsets = np.concatenate([self.offsets, other.offsets[1:] + self.offsets[-1]])
-        return Sequences(np.concatenate([self.flat, other.flat]), offsets)
+    @classmethod
+    def concatenate(cls, parts: "Sequence[Sequences]") -> "Sequences":
+        """Lay the sequences of all parts end to end."""
+        offsets = np.concatenate([[0], np.cumsum(np.concatenate([each.lengths for each in parts]))])
+        return cls(np.concatenate([each.flat for each in parts]), offsets)
 
     def take(self, indices: Ints) -> "Sequences":
         """Copy the sequences at ``indices``, in that order."""
@@ -159,19 +159,14 @@ class EncodedSplit:
         return replace(self, src=nothing, content_hash=f"{self.content_hash} without sources")
 
 
-# Encoding of many lines from the ids of their words, each of which is encoded once.
-#
-# Most words of a text are repeated ones. A line whose words do not depend on their neighbours is put together
-# from their ids in NumPy, without an object per token; the other lines are encoded whole.
+# Encoding of many lines from the ids of their words: most words of a text are repeated ones.
 
 
 MAX_WORDS = 400_000
 """Words that stay in a cache: the first ones, among which are the frequent ones; about 80 MB."""
-LINE_END = 0
-"""Number that stands for the end of a line."""
 
 
-class WordCache:
+class WordCache(dict[str, list[int]]):
     """Ids of the words of one vocabulary; it fills while lines are encoded.
 
     Args:
@@ -179,14 +174,18 @@ class WordCache:
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
+        super().__init__()
         self._vocabulary = vocabulary
-        self._numbers = _Numbers({"\n": LINE_END})
-        self._ids = Sequences.of([[]])  # of each word, by its number
-        self._needs_line = np.zeros(1, dtype=np.bool_)  # by number of the word
 
     def __reduce__(self) -> tuple[type["WordCache"], tuple[Vocabulary]]:
         """Copy to another process without the words."""
         return WordCache, (self._vocabulary,)
+
+    def __missing__(self, word: str) -> list[int]:
+        ids = self._vocabulary.encode(word)
+        if len(self) < MAX_WORDS:
+            self[word] = ids
+        return ids
 
     def encode(self, lines: Sequence[str]) -> Sequences:
         """Encode lines as ``Vocabulary.encode`` does.
@@ -194,49 +193,15 @@ class WordCache:
         Args:
             lines: the text, without line ends.
         """
-        text = "\n".join(lines)
-        has_line_feed = text.count("\n") != len(lines) - 1  # in a line, as a text in memory may have it
-        if has_line_feed or not self._vocabulary.encodes_words:
+        if not self._vocabulary.encodes_words:
             return Sequences.of(self._vocabulary.encode_all(lines))
-        words = self._find(text)
-        line = np.cumsum(words == LINE_END)  # that of each word; a line end belongs to the line after it
-        is_whole = np.zeros(len(lines), dtype=np.bool_)
-        is_whole[line[self._needs_line[words]]] = True
-        whole = Sequences.of(self._vocabulary.encode_all(list(compress(lines, is_whole.tolist()))))
-        # A line that is encoded whole becomes one word, with a number after those of the cache.
-        kept = (words != LINE_END) & ~is_whole[line]
-        first = is_whole[line] & (np.diff(line, prepend=-1) > 0)
-        words[first] = len(self._needs_line) + np.arange(len(whole.lengths))
-        kept |= first
-        ids = self._ids.joined(whole).take(words[kept])
-        self._trim()
-        return Sequences(ids.flat, ids.offsets[np.searchsorted(line[kept], np.arange(len(lines) + 1))])
+        return Sequences.of(list(map(self._encode_line, lines)))
 
-    def _find(self, text: str) -> Ints:
-        """Return the numbers of the words and line ends of ``text``; new words are added to the cache."""
-        words = text.replace("\n", " \n ").split(" ")
-        numbers = np.fromiter(map(self._numbers.__getitem__, words), dtype=np.int64, count=len(words))
-        if new := list(islice(self._numbers, len(self._needs_line), None)):
-            ids = self._vocabulary.encode_words(new)
-            self._ids = self._ids.joined(Sequences.of([each or [] for each in ids]))
-            self._needs_line = np.append(self._needs_line, [each is None for each in ids])
-        return numbers
-
-    def _trim(self) -> None:
-        """Forget the last words beyond ``MAX_WORDS``."""
-        while len(self._numbers) > MAX_WORDS:
-            self._numbers.popitem()
-        size = len(self._numbers)
-        self._ids = Sequences(self._ids.flat[: self._ids.offsets[size]], self._ids.offsets[: size + 1])
-        self._needs_line = self._needs_line[:size]
-
-
-class _Numbers(dict[str, int]):
-    """Numbers of words, in order of their first occurrence."""
-
-    def __missing__(self, word: str) -> int:
-        self[word] = number = len(self)
-        return number
+    def _encode_line(self, line: str) -> list[int]:
+        words = line.split(" ")
+        if "" in words:  # a space that is not a word's
+            return self._vocabulary.encode(line)
+        return list(chain.from_iterable(map(self.__getitem__, words)))
 
 
 # Encode a split into files, cached in a folder named by a hash of text and vocabularies, and open them.
@@ -246,6 +211,7 @@ FORMAT_VERSION = 2
 """Part of the cache's hash: increase it when the files of the same text change."""
 
 MANIFEST = "manifest.json"
+SIDES = ("src", "tgt")
 MAX_MANIFEST_BYTES = 1_000_000
 """Size that no manifest reaches."""
 MAX_RESIDENT_BYTES = 1 << 28
@@ -324,35 +290,42 @@ def _encode(
 ) -> None:
     """Write the arrays and a manifest with their hashes; over-long pairs are left out."""
     id_type = "<u2" if max(map(len, vocabularies)) <= 1 << 16 else "<i4"
+    types = {
+        "rows": "<i8",
+        **{f"{side}_{n}": t for side in SIDES for n, t in (("ids", id_type), ("offsets", "<i8"))},
+    }
     limit, shortest = np.inf if max_tokens is None else max_tokens, np.inf
+    pairs_read, kept, tokens = 0, 0, dict.fromkeys(SIDES, 0)
     with ExitStack() as stack:
-        sides = tuple(_SequencesWriter(folder, name, id_type, stack) for name in ("src", "tgt"))
-        rows = _ArrayWriter(folder / "rows", "<i8", stack)
-        pairs_read = 0
+        files = {name: stack.enter_context((folder / name).open("xb")) for name in types}
+
+        def write(name: str, values: Ints) -> None:
+            files[name].write(values.astype(types[name]).tobytes())
+
+        for side in SIDES:
+            write(f"{side}_offsets", np.zeros(1, dtype=np.int64))
         chunks = zip(_chunks(pairs.src), _chunks(pairs.tgt), strict=True)
         for encoded in map_blocks(_ChunkEncoder(vocabularies, id_type), chunks, workers=workers):
             longest = np.maximum(*(sequences.lengths for sequences in encoded))
             indices = np.flatnonzero(longest <= limit)
-            for side, sequences in zip(sides, encoded, strict=True):
-                side.add(sequences if len(indices) == len(longest) else sequences.take(indices))
-            rows.add(indices + pairs_read)
-            pairs_read, shortest = pairs_read + len(longest), min(shortest, longest.min())
-    if not rows.size:
+            write("rows", indices + pairs_read)
+            for side, sequences in zip(SIDES, encoded, strict=True):
+                taken = sequences.take(indices)
+                write(f"{side}_offsets", taken.offsets[1:] + tokens[side])
+                write(f"{side}_ids", taken.flat)
+                tokens[side] += len(taken.flat)
+            pairs_read, kept, shortest = (
+                pairs_read + len(longest),
+                kept + len(indices),
+                min(shortest, longest.min()),
+            )
+    if not kept:
         raise ValueError(
             f"max_tokens ({max_tokens}) leaves none of {pairs_read} pairs; "
             f"the shortest has {shortest} ids on its longer side"
         )
-    arrays = [rows, *(array for side in sides for array in (side.ids, side.offsets))]
-    manifest = {
-        "pairs": rows.size,
-        "dropped": pairs_read - rows.size,
-        "src_tokens": sides[0].ids.size,
-        "tgt_tokens": sides[1].ids.size,
-        "arrays": {
-            array.path.name: {"type": array.type, "sha256": array.digest.hexdigest()} for array in arrays
-        },
-    }
-    (folder / MANIFEST).write_bytes(json_bytes(manifest))
+    arrays = {name: {"type": type_, "sha256": hash_file(folder / name)} for name, type_ in types.items()}
+    (folder / MANIFEST).write_bytes(json_bytes({"dropped": pairs_read - kept, "arrays": arrays}))
 
 
 class _ChunkEncoder:
@@ -373,33 +346,6 @@ def _chunks(lines: Sequence[str]) -> Iterator[tuple[str, ...]]:
     remaining = iter(lines)
     while chunk := tuple(islice(remaining, CHUNK_PAIRS)):
         yield chunk
-
-
-class _ArrayWriter:
-    """Writer of one array to a file, piece by piece; ``type`` is the numpy type of its elements."""
-
-    def __init__(self, path: Path, type_: str, stack: ExitStack) -> None:
-        self.path, self.type, self.size, self.digest = path, type_, 0, hashlib.sha256()
-        self._file = stack.enter_context(path.open("xb"))
-
-    def add(self, values: Ints) -> None:
-        content = values.astype(self.type).tobytes()
-        self.size += len(values)
-        self.digest.update(content)
-        self._file.write(content)
-
-
-class _SequencesWriter:
-    """Writer of the sequences of one side to two files, ids and offsets."""
-
-    def __init__(self, folder: Path, name: str, id_type: str, stack: ExitStack) -> None:
-        self.ids = _ArrayWriter(folder / f"{name}_ids", id_type, stack)
-        self.offsets = _ArrayWriter(folder / f"{name}_offsets", "<i8", stack)
-        self.offsets.add(np.zeros(1, dtype=np.int64))
-
-    def add(self, sequences: Sequences) -> None:
-        self.offsets.add(sequences.offsets[1:] + self.ids.size)
-        self.ids.add(sequences.flat)
 
 
 def _open(cache: Path) -> EncodedSplit | None:

@@ -1,41 +1,23 @@
-"""Work on blocks of text in several processes, with results in the order of the blocks.
-
-The workers are interpreters that this module starts itself. ``multiprocessing`` would run the user's own
-script in each of them, and its pools leave processes behind when their parent is killed. A worker here reads
-from a pipe and, on Unix, looks for its parent each second, also in the middle of a block: it ends when the
-parent does, however that ends. It writes no file.
-"""
+"""Work on blocks of text in several processes, with results in the order of the blocks."""
 
 import os
-import pickle
-import subprocess
+import signal
 import sys
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, suppress
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from itertools import chain, islice
+from multiprocessing import get_context, parent_process
 from threading import Thread
+from types import ModuleType
 from typing import Any, TypeVar
 
 SERIAL_BLOCKS = 20
 """Blocks that are worked on in this process before others are started: small corpora need none."""
 MAX_WORKERS = 8
 """More workers would wait for the process that reads."""
-PARENT_INTERVAL_S = 1.0
-"""Time between two looks of a worker for its parent."""
-NEW_PROCESS_GROUP = 0x200
-"""``subprocess.CREATE_NEW_PROCESS_GROUP``, which only Windows has."""
-START = """
-import pickle, sys
-try:
-    sys.path[:] = pickle.load(sys.stdin.buffer)
-except EOFError:
-    sys.exit()
-import data.parallel
-data.parallel.serve()
-"""
-"""Program of a worker. It takes the search path of its parent, so that both import the same modules."""
 
 Block = TypeVar("Block")
 Result = TypeVar("Result")
@@ -75,106 +57,82 @@ def map_blocks(
     if first is None:
         return
     blocks = chain([first], remaining)
-    if workers == 1 or not sys.executable:
+    if workers == 1:
         yield from map(function, blocks)
         return
-    with ExitStack() as stack:
-        busy = deque[Worker]()
+    pool = Workers(function, workers)
+    try:
+        pending = deque[Future[Result]]()
         for block in blocks:
-            if len(busy) < workers:
-                worker, result = stack.enter_context(Worker(function)), []
-            else:
-                worker = busy.popleft()
-                result = [worker.receive()]
-            worker.send(block)
-            busy.append(worker)
-            yield from result
-        for worker in busy:
-            yield worker.receive()
+            pending.append(pool.submit(block))
+            if len(pending) > workers:
+                yield result_of(pending.popleft())
+        yield from map(result_of, pending)
+    finally:
+        pool.close()
 
 
-class Worker:
-    """A process that applies a function to one block at a time."""
+class Workers:
+    """Processes that apply a function to blocks; ``nice`` lowers their priority, where there is one."""
 
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        # A group of its own: Ctrl-C in a terminal is for the parent alone, which then ends its workers.
-        windows = sys.platform == "win32"
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", START],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            process_group=None if windows else 0,
-            creationflags=NEW_PROCESS_GROUP if windows else 0,
-        )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._requests, self._results = self._process.stdin, self._process.stdout
-        self._start: tuple[Any, ...] = (sys.path, function)
-
-    def __enter__(self) -> "Worker":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._results.close()
-        with suppress(OSError):
-            self._requests.close()
-        self._process.wait()
-
-    def send(self, block: object) -> None:
-        """Give the worker a block; its last result has been received."""
-        try:
-            for content in (*self._start, block):
-                pickle.dump(content, self._requests, pickle.HIGHEST_PROTOCOL)
-            self._requests.flush()
-        except BrokenPipeError:
-            raise self._ended() from None
-        self._start = ()
-
-    def receive(self) -> Any:
-        """Wait for the result of the block that was sent; the error of the function is raised here."""
-        try:
-            succeeded, result = pickle.load(self._results)
-        except (EOFError, pickle.UnpicklingError):
-            raise self._ended() from None
-        if not succeeded:
-            raise result
-        return result
-
-    def _ended(self) -> ChildProcessError:
-        """Make the error for a worker that has ended."""
-        status = self._process.wait()
-        reason = f"signal {-status}" if status < 0 else f"status {status}"
-        return ChildProcessError(
-            f"a worker process ended with {reason}; if memory is short, let this command use fewer cores"
+    def __init__(self, function: Callable[[Any], Any], count: int, *, nice: int = 0) -> None:
+        # Spawned, since a fork copies the threads' locks, but not the threads that would release them.
+        self._pool = ProcessPoolExecutor(
+            count, get_context("spawn"), initializer=_begin, initargs=(function, nice)
         )
 
+    def submit(self, block: object) -> Future[Any]:
+        """Give a block to a worker; ``result_of`` waits for the result."""
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType(
+            "__main__"
+        )  # else each process would run the user's script again
+        try:
+            return self._pool.submit(_apply, block)
+        finally:
+            sys.modules["__main__"] = main
 
-def serve() -> None:
-    """Apply the function that the parent sends to the blocks that follow, until the pipe is closed."""
-    requests, results = sys.stdin.buffer, sys.stdout.buffer
-    sys.stdout = sys.stderr  # what the function prints must not come between the results
-    Thread(target=_end_with_parent, args=[os.getppid()], daemon=True).start()
+    def close(self) -> None:
+        """End the processes, once they have finished their blocks."""
+        self._pool.shutdown(cancel_futures=True)
+
+
+def result_of(future: "Future[Result]") -> Result:
+    """Wait for the result of a block; an error of the function is raised here."""
+    with _one_error():
+        return future.result()
+
+
+@contextmanager
+def _one_error() -> Iterator[None]:
     try:
-        function = pickle.load(requests)
-        while True:
-            block = pickle.load(requests)
-            pickle.dump(_apply(function, block), results, pickle.HIGHEST_PROTOCOL)
-            results.flush()
-    except (EOFError, pickle.UnpicklingError, BrokenPipeError):
-        os._exit(0)  # the parent has ended, perhaps in the middle of a block
+        yield
+    except BrokenProcessPool:
+        raise ChildProcessError(
+            "a worker process was ended from outside; if memory is short, let this command use fewer cores"
+        ) from None
 
 
-def _end_with_parent(parent: int) -> None:
-    """End this process once its parent is another one; on Windows it never is."""
-    while os.getppid() == parent:
-        time.sleep(PARENT_INTERVAL_S)
-    os._exit(0)
+_function: Callable[[Any], Any]
+"""The function of this process, if it is a worker."""
 
 
-def _apply(function: Callable[[Any], Any], block: Any) -> tuple[bool, Any]:
-    """Return whether the function succeeded, and its result or error."""
-    try:
-        return True, function(block)
-    except Exception as error:
-        return False, error
+def _begin(function: Callable[[Any], Any], nice: int) -> None:
+    """Prepare a worker: Ctrl-C is for its parent alone, without which it ends."""
+    global _function
+    _function = function
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
+    if nice and hasattr(os, "setpriority"):
+        os.setpriority(os.PRIO_PROCESS, 0, max(nice, os.getpriority(os.PRIO_PROCESS, 0)))
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _apply(block: Any) -> Any:
+    return _function(block)

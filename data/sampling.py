@@ -1,16 +1,13 @@
 """Sampled segmentations (BPE dropout, unigram): a training split segmented anew for each epoch."""
 
 import logging
-import os
 import re
-import sys
 from abc import ABC, abstractmethod
 from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from concurrent.futures import Future
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib.metadata import version
 from itertools import accumulate
 from math import exp, log, log1p
@@ -20,7 +17,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from data.encode import CHUNK_PAIRS, EncodedSplit, Ints, Sequences
-from data.parallel import Worker, map_blocks, worker_count
+from data.parallel import Workers, map_blocks, result_of, worker_count
 from data.subwords import SPACE, SubwordVocabulary
 from data.symbols import Vocabulary
 from data.vocabulary import VocabularyPair
@@ -299,10 +296,8 @@ class SampledSplit:
         """Take the segmentations from ``sampler``; nothing is drawn yet."""
         self._sampler = sampler
         self._last: tuple[int, EncodedSplit] | None = None
-        self._requested: int | None = None
-        self._workers: list[Worker] = []
-        self._may_start_workers = bool(sys.executable)  # which is empty in some embedded interpreters
-        self._stack = ExitStack()
+        self._workers: Workers | None = None
+        self._requested: tuple[int, list[Future[Sides]]] | None = None
 
     def with_seed(self, seed: int) -> "SampledSplit":
         """Return the same split with other draws."""
@@ -314,7 +309,7 @@ class SampledSplit:
         """Return the pairs as they are segmented in an epoch, in memory; the last one drawn is kept."""
         if self._last is None or self._last[0] != epoch:
             self._last = None  # frees its memory
-            src, tgt = _joined(self._draw(epoch))
+            src, tgt = map(Sequences.concatenate, zip(*self._draw(epoch), strict=True))
             drawn = replace(self.split, src=src, tgt=tgt, folder=None, content_hash="")
             self._last = (epoch, drawn)
         return self._last[1]
@@ -324,58 +319,40 @@ class SampledSplit:
 
         Nothing happens for a small split. The processes stay until ``close``.
         """
-        count = self._worker_count(MAX_WORKERS)
-        if count == 0 or self._requested is not None:
-            return
-        try:
-            if not self._workers:
-                draw = partial(_draw_in_background, self._sampler)
-                self._workers = [self._stack.enter_context(Worker(draw)) for _ in range(count)]
-            blocks = self._blocks(epoch, -(-len(self.split) // count))
-            for worker, block in zip(self._workers, blocks, strict=True):
-                worker.send(block)
-            self._requested = epoch
-        except ChildProcessError as error:
-            self._give_up_workers(error)
+        count = min(self._worker_count(), MAX_WORKERS)
+        if count and self._requested is None:
+            self._workers = self._workers or Workers(self._sampler, count, nice=NICE)
+            try:
+                self._requested = epoch, list(map(self._workers.submit, self._blocks(epoch)))
+            except ChildProcessError:
+                self.close()  # the epoch is drawn when it is needed
 
     def close(self) -> None:
         """End the processes, if there are any."""
-        self._stack.close()
-        self._workers, self._requested = [], None
+        if self._workers is not None:
+            self._workers.close()
+        self._workers = self._requested = None
 
     def _draw(self, epoch: int) -> list[Sides]:
-        """Return the parts of an epoch that the workers have drawn, or draw it now."""
-        try:
-            return self._received() if self._requested == epoch else self._drawn(epoch)
-        except ChildProcessError as error:
-            self._give_up_workers(error)
-            return self._drawn(epoch)
+        """Return the blocks of an epoch that the workers have drawn, or draw them now."""
+        if self._requested is not None and self._requested[0] == epoch:
+            try:
+                _, futures = self._requested
+                self._requested = None
+                return list(map(result_of, futures))
+            except ChildProcessError as error:
+                logger.warning(f"{error}; subword sampling goes on in this process")
+                self.close()
+        return list(map_blocks(self._sampler, self._blocks(epoch), workers=max(1, self._worker_count())))
 
-    def _received(self) -> list[Sides]:
-        """Return what the workers have drawn."""
-        self._requested = None
-        return [worker.receive() for worker in self._workers]
+    def _worker_count(self) -> int:
+        """Return how many other processes may draw."""
+        return min(worker_count(), len(self.split) // PAIRS_PER_WORKER)
 
-    def _drawn(self, epoch: int) -> list[Sides]:
-        """Draw an epoch now."""
-        workers = max(1, self._worker_count())
-        return list(map_blocks(self._sampler, self._blocks(epoch, CHUNK_PAIRS), workers=workers))
-
-    def _worker_count(self, most: int | None = None) -> int:
-        """Return how many other processes may draw, ``most`` at most."""
-        count = min(worker_count(), len(self.split) // PAIRS_PER_WORKER) if self._may_start_workers else 0
-        return count if most is None else min(count, most)
-
-    def _give_up_workers(self, error: ChildProcessError) -> None:
-        """Draw in this process from now on, with the same result: a worker was ended from outside."""
-        logger.warning(f"{error}; subword sampling goes on in this process")
-        self._may_start_workers = False
-        self.close()
-
-    def _blocks(self, epoch: int, size: int) -> Iterator[Block]:
-        """Divide the pairs into blocks of at most ``size``."""
-        for start in range(0, len(self.split), size):
-            indices = np.arange(start, min(start + size, len(self.split)))
+    def _blocks(self, epoch: int) -> Iterator[Block]:
+        """Divide the pairs into blocks of at most ``CHUNK_PAIRS``."""
+        for start in range(0, len(self.split), CHUNK_PAIRS):
+            indices = np.arange(start, min(start + CHUNK_PAIRS, len(self.split)))
             sides = self.split.src.take(indices), self.split.tgt.take(indices)
             yield epoch, self.split.rows[indices], *sides
 
@@ -396,32 +373,9 @@ class _PairSampler:
 
     def _sample(self, side: int, epoch: int, rows: Ints, sequences: Sequences) -> Sequences:
         """Draw the sentences of one side, 0 for the source and 1 for the target."""
-        ends = zip(sequences.offsets[:-1].tolist(), sequences.offsets[1:].tolist(), strict=True)
-        ids = sequences.flat.tolist()
-        given = [ids[start:end] for start, end in ends]
+        given = [ids.tolist() for ids in np.split(sequences.flat, sequences.offsets[1:-1])]
         seeds = (((self.seed << 64 | epoch) << 64 | row) << 1 | side for row in rows.tolist())
         drawn = self.samplers[side].sample(given, seeds)
         limited = [new if len(new) <= self.max_tokens else old for old, new in zip(given, drawn, strict=True)]
         flat, offsets = Sequences.of(limited)
         return Sequences(flat.astype(sequences.flat.dtype), offsets)
-
-
-def _draw_in_background(sampler: Callable[[Block], Sides], block: Block) -> Sides:
-    """Draw a large block in slices, whose Python objects bound the memory, while another process trains."""
-    if hasattr(os, "setpriority"):  # not on Windows
-        os.setpriority(os.PRIO_PROCESS, 0, max(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
-    epoch, rows, src, tgt = block
-    slices = (np.arange(i, min(i + CHUNK_PAIRS, len(rows))) for i in range(0, len(rows), CHUNK_PAIRS))
-    return _joined([sampler((epoch, rows[part], src.take(part), tgt.take(part))) for part in slices])
-
-
-def _joined(parts: Sequence[Sides]) -> Sides:
-    """Lay the sequences of several blocks end to end."""
-    src, tgt = (
-        Sequences(
-            np.concatenate([each.flat for each in side]),
-            np.concatenate([[0], np.cumsum(np.concatenate([each.lengths for each in side]))]),
-        )
-        for side in zip(*parts, strict=True)
-    )
-    return src, tgt

@@ -8,7 +8,6 @@ import platform
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
 from typing import Any
 
 from data.parallel import available_cores
@@ -49,6 +48,9 @@ class SubwordVocabulary(Vocabulary):
 
         sentencepiece.set_min_log_level(LOG_LEVEL_ERROR)
         self.kind = kind
+        # Merges stay within words. Unigram adds the scores of a line in fp32: where two segmentations have
+        # the same score but for rounding ("PPP" as P + PP or PP + P), the words before it decide.
+        self.encodes_words = kind == "bpe"
         self._model = model
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
@@ -71,21 +73,6 @@ class SubwordVocabulary(Vocabulary):
         threads = min(available_cores(), 1 + len(escaped) // LINES_PER_THREAD)
         ids: list[list[int]] = self._processor.encode(escaped, num_threads=threads)
         return ids
-
-    @cached_property
-    def encodes_words(self) -> bool:
-        """Whether ``encode_words`` may be used: for BPE, whose merges stay within words.
-
-        Not for unigram: it adds the scores of a line in fp32. Where two segmentations of a word have the same
-        score but for rounding ("PPP" as P + PP or PP + P), the words before it decide.
-        """
-        pieces = (self._processor.id_to_piece(index) for index in range(len(self)))
-        return self.kind == "bpe" and not any(SPACE in piece[1:] for piece in pieces)
-
-    def encode_words(self, words: Sequence[str]) -> list[list[int] | None]:
-        """Encode the parts of lines; None for the empty part, whose space is not a word's."""
-        ids = self.encode_all(words)
-        return [each if word else None for word, each in zip(words, ids, strict=True)]
 
     def scores(self) -> dict[str, float]:
         """Return the score of each piece of text, ▁ standing for a space.

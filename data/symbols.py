@@ -25,10 +25,8 @@ class Vocabulary(ABC):
     kind: str
     """One of ``data.vocabulary.KINDS``."""
 
-    @property
-    def encodes_words(self) -> bool:
-        """Whether the ids of a line may be put together by ``encode_words``."""
-        return False
+    encodes_words: bool = False
+    """Whether the ids of a line without double or outer spaces are those of ``line.split(" ")``."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -41,18 +39,6 @@ class Vocabulary(ABC):
     def encode_all(self, lines: Iterable[str]) -> list[list[int]]:
         """Encode many lines as ``encode`` does, in several threads where that is faster."""
         return [self.encode(line) for line in lines]
-
-    def encode_words(self, words: Sequence[str]) -> list[list[int] | None]:
-        """Encode the parts into which ``line.split(" ")`` divides lines.
-
-        Args:
-            words: the parts; the empty one is between two spaces.
-
-        Returns:
-            The ids of each in any line, None if they depend on the line. The ids of a line are those of its
-            parts, one after another.
-        """
-        return [None] * len(words)
 
     def decode(self, ids: Iterable[int]) -> str:
         """Decode ids to one line of text, up to the first EOS; PAD and BOS are left out.

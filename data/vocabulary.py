@@ -158,18 +158,10 @@ class WordVocabulary(CountedVocabulary):
     """Vocabulary of the words and punctuation characters that ``data.vocabulary`` finds."""
 
     kind = "words"
+    encodes_words = True  # no token spans a space
     tokenize = staticmethod(tokenize_words)
     detokenize = staticmethod(detokenize_words)
     label = staticmethod(surface_form)
-
-    @property
-    def encodes_words(self) -> bool:
-        """True: no token spans a space, and a JOINER depends on the part alone."""
-        return True
-
-    def encode_words(self, words: Sequence[str]) -> list[list[int] | None]:
-        """Encode the parts of lines; none depends on its line."""
-        return [self.encode(word) for word in words]
 
 
 class CharacterVocabulary(CountedVocabulary):
