@@ -5,42 +5,19 @@ residual paths so that deep networks train, Ba et al. 2016 layer norm so that th
 2021 show that attention without residual paths loses rank with depth, so that all positions become alike.
 """
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping
 
 import numpy as np
-from matplotlib.figure import Figure
 from torch import Tensor
 
-from compare.report.plots import make_panels
-from compare.studies.designs import (
-    Design,
-    Trained,
-    differences,
-    lines,
-    make_plan,
-    tables,
-    train_designs,
-)
-from compare.studies.figures import draw_lines
+from compare.studies.designs import GAP, RULE, SEEDS, Trained, make_plan, plot_losses, tables, train_designs
+from compare.studies.kit import differences
 from compare.studies.study import Claim, Settings, StudyResult, at_least
-from compare.studies.tasks import SHORT_WORDS, TranslationTask, build_deep_transformer, short_task
+from compare.studies.tasks import SHORT_WORDS, Build, TranslationTask, short_task, transformer
 from data.symbols import EOS
-from transformer.config import Norm
-from transformer.layers import STANDARD, Parts, Residual
+from transformer.layers import Parts, Residual
 
 FULL, NO_NORM, NO_RESIDUAL, NEITHER = "both", "no layer norm", "no residual paths", "neither"
-GAP = 0.1
-"""Nats per token by which a loss must exceed another; the perplexity is then 11% higher."""
-METHOD = """\
-A pre-norm Transformer of {layers} layers per side, d = {d}, 4 heads, without dropout, with both, without
-layer norm (nor the last one of a side), without residual paths (norm and sublayer remain), and without
-either, translates the embedded corpus ({pairs:,} pairs of
-at most {words} source words): {plan}, after {warmup} updates of warm-up.
-Measured: the loss per token on {valid:,} new pairs. Words drawn by their frequency in training
-have a loss of {frequency:.2f}. Each claim is tested for every seed. The rule was fixed before: a part is
-needed if the loss without it is higher by {gap} nats; a model learns nothing but frequencies if it is not
-below theirs by as much. Hold means with all seeds; undecided: with some."""
 
 
 class NoResidual(Residual):
@@ -52,42 +29,36 @@ class NoResidual(Residual):
         return output
 
 
-WITHOUT = Parts(residual=NoResidual)
-
-
 def run(settings: Settings) -> StudyResult:
     """Train the four designs."""
     layers, d = (2, 8) if settings.quick else (6, 64)
-    warmup = 1 if settings.quick else 100
-    plan = make_plan(settings, updates=600)
-    variants: tuple[tuple[str, Norm, Parts], ...] = (
-        (FULL, "pre", STANDARD),
-        (NO_NORM, "none", STANDARD),
-        (NO_RESIDUAL, "pre", WITHOUT),
-        (NEITHER, "none", WITHOUT),
-    )
-    designs = {
-        label: Design(build=partial(build_deep_transformer, layers, d, norm, parts), warmup_updates=warmup)
-        for label, norm, parts in variants
+    plan, task = make_plan(settings), short_task(settings)
+    without = Parts(residual=NoResidual)
+    builds: dict[str, Build] = {
+        FULL: transformer(d, layers),
+        NO_NORM: transformer(d, layers, norm="none"),
+        NO_RESIDUAL: transformer(d, layers, without),
+        NEITHER: transformer(d, layers, without, norm="none"),
     }
-    task = short_task(settings)
-    trained, frequency = train_designs("ablation", designs, task, plan), frequency_loss(task)
-    method = METHOD.format(
-        layers=layers,
-        d=d,
-        pairs=len(task.train),
-        words=SHORT_WORDS,
-        plan=plan.text,
-        warmup=warmup,
-        valid=len(task.valid),
-        frequency=frequency,
-        gap=GAP,
-    )
+    trained, frequency = train_designs("ablation", builds, task, plan), frequency_loss(task)
+    losses, updates = tables(trained), trained[FULL].updates
     return StudyResult(
-        method=method,
-        tables=tables(trained),
+        method=f"""
+            A pre-norm Transformer of {layers} layers per side, d = {d}, 4 heads, without dropout, with both,
+            without layer norm (nor the last one of a side), without residual paths (norm and sublayer
+            remain), and without either, translates the embedded corpus ({len(task.train):,} pairs of at most
+            {SHORT_WORDS} source words): {plan.text_with_warmup}. Measured: the loss per token on
+            {len(task.valid):,} new pairs. Words drawn by their frequency in training have a loss of
+            {frequency:.2f}. {RULE} a part is needed if the loss without it is higher by {GAP} nats; a model
+            learns nothing but frequencies if it is not below theirs by as much. {SEEDS}""",
+        tables=losses,
         claims=judge(trained, frequency),
-        figure=plot(trained, frequency),
+        figure=plot_losses(
+            losses["curves"].rows,
+            "updates",
+            trained,
+            predicted={"word frequencies": (updates, [frequency] * len(updates))},
+        ),
     )
 
 
@@ -104,42 +75,22 @@ def frequency_loss(task: TranslationTask) -> float:
     return float(np.mean(np.log(counts.sum()) - np.log(counts[tokens])))
 
 
-def plot(trained: dict[str, Trained], frequency: float) -> Figure:
-    """Plot the mean curves."""
-    figure, (axes,) = make_panels(1)
-    updates = trained[FULL].updates
-    draw_lines(
-        axes,
-        lines(trained),
-        predicted={"word frequencies": (updates, [frequency] * len(updates))},
-        title="Mean over seeds",
-        x="updates",
-        y="validation loss (nats per token)",
-    )
-    return figure
-
-
-def judge(trained: dict[str, Trained], frequency: float) -> list[Claim]:
+def judge(trained: Mapping[str, Trained], frequency: float) -> list[Claim]:
     """Compare the claims with the losses."""
-    full = trained[FULL].final
-    claims = [
-        at_least(
-            f"{part} needed: loss with {label}, minus loss with both",
-            differences(trained[label].final, full),
-            GAP,
-        )
-        for part, label in (
-            ("Layer norm is", NO_NORM),
-            ("Residual paths are", NO_RESIDUAL),
-            ("One of them is", NEITHER),
-        )
-    ]
-    above = [loss - frequency for loss in trained[NEITHER].final]
+    full, neither = trained[FULL].final, trained[NEITHER].final
+    needed = (("Layer norm is", NO_NORM), ("Residual paths are", NO_RESIDUAL), ("One of them is", NEITHER))
     return [
-        *claims,
+        *(
+            at_least(
+                f"{part} needed: loss with {label}, minus loss with both",
+                differences(trained[label].final, full),
+                GAP,
+            )
+            for part, label in needed
+        ),
         at_least(
             "With neither, nothing is learned but frequencies: loss minus that of word frequencies",
-            above,
+            [loss - frequency for loss in neither],
             -GAP,
         ),
     ]

@@ -8,48 +8,30 @@ here is that the Transformer needs more data than an RNN with attention, both re
 
 import logging
 from collections.abc import Sequence
-from functools import partial
-
-from matplotlib.figure import Figure
 
 from compare.analysis.tables import Row, Table
-from compare.report.plots import make_panels
 from compare.scoring.score import corpus_bleu
-from compare.studies.designs import Design, differences, make_plan, train_designs
-from compare.studies.figures import draw_lines
+from compare.studies.designs import RULE, SEEDS, count_weights, make_plan, train_designs
+from compare.studies.kit import Panel, column, differences, draw_panels, lines_of, mean
 from compare.studies.study import Claim, Settings, StudyResult, at_least
-from compare.studies.tasks import SHORT_WORDS, TRANSLATORS, build_translator, short_task
+from compare.studies.tasks import SHORT_WORDS, TRANSLATORS, short_task, translator
 
 logger = logging.getLogger(__name__)
 
 GAIN = 2.0
 """BLEU by which one model must exceed another."""
-DROPOUT = 0.2
-METHOD = """\
-An LSTM without attention, an LSTM with additive attention and a pre-norm Transformer (d = {d}, dropout
-{dropout}, sizes in the table) translate sentences of at most {words}
-source words of the embedded corpus after training on its first {sizes} pairs, with a
-vocabulary of the words in these. All have the same effort whatever the number of pairs: {plan}, after
-{warmup} updates of warm-up; the weights of the lowest loss on {valid:,} validation pairs are kept, which
-stops early where training overfits. BLEU (sacreBLEU, 13a, cased) of {tests:,} test pairs, greedy search; test
-and validation pairs are the same for all. Each claim is tested for every seed. The rule was fixed before: a
-difference counts from {gain:g} BLEU on. Hold means with all seeds; undecided: with some."""
 
 
 def run(settings: Settings) -> StudyResult:
     """Train every family with every number of pairs."""
-    sizes = (30, 60) if settings.quick else (500, 2_000, 8_000)
-    d = 8 if settings.quick else 128
-    warmup = 1 if settings.quick else 100
-    plan = make_plan(settings, updates=600, measure_every=50, learning_rates=(3e-3, 8e-3))
-    designs = {
-        family: Design(build=partial(build_translator, family, d, DROPOUT), warmup_updates=warmup)
-        for family in TRANSLATORS
-    }
+    sizes, d = ((30, 60), 8) if settings.quick else ((500, 2_000, 8_000), 128)
+    dropout = 0.2
+    plan = make_plan(settings, measure_every=50, learning_rates=(3e-3, 8e-3))
+    builds = {family: translator(family, d, dropout) for family in TRANSLATORS}
     rows: list[Row] = []
     for pairs in sizes:
         task = short_task(settings, pairs=pairs, tests=300)
-        for family, trained in train_designs(f"data-size: {pairs:,} pairs", designs, task, plan).items():
+        for family, trained in train_designs(f"data-size: {pairs:,} pairs", builds, task, plan).items():
             for seed, curve, model in zip(plan.seeds, trained.curves, trained.models, strict=True):
                 bleu = corpus_bleu(task.translate(model), task.test.tgt)
                 logger.info(f"data-size: {pairs:,} pairs, {family}, seed {seed}: BLEU {bleu:.1f}")
@@ -61,24 +43,27 @@ def run(settings: Settings) -> StudyResult:
                         "bleu": bleu,
                         "loss": min(curve),
                         "learning_rate": trained.learning_rate,
-                        "weights": sum(weights.numel() for weights in model.parameters()),
+                        "weights": count_weights(model),
                         "words": task.sizes[1],
                     }
                 )
-    method = METHOD.format(
-        d=d,
-        dropout=DROPOUT,
-        words=SHORT_WORDS,
-        sizes=", ".join(f"{pairs:,}" for pairs in sizes),
-        plan=plan.text,
-        warmup=warmup,
-        valid=len(task.valid),
-        tests=len(task.test.src),
-        gain=GAIN,
-    )
-    means = average(rows, sizes)
+    means: list[Row] = [
+        {
+            "pairs": pairs,
+            **{family: mean(column(rows, "bleu", model=family, pairs=pairs)) for family in TRANSLATORS},
+        }
+        for pairs in sizes
+    ]
     return StudyResult(
-        method=method,
+        method=f"""
+            An LSTM without attention, an LSTM with additive attention and a pre-norm Transformer (d = {d},
+            dropout {dropout}, sizes in the table) translate sentences of at most {SHORT_WORDS} source words
+            of the embedded corpus after training on its first {", ".join(f"{pairs:,}" for pairs in sizes)}
+            pairs, with a vocabulary of the words in these. All have the same effort whatever the number of
+            pairs: {plan.text_with_warmup}; the weights of the lowest loss on {len(task.valid):,} validation
+            pairs are kept, which stops early where training overfits. BLEU (sacreBLEU, 13a, cased) of
+            {len(task.test.src):,} test pairs, greedy search; test and validation pairs are the same for all.
+            {RULE} a difference counts from {GAIN:g} BLEU on. {SEEDS}""",
         tables={
             "bleu": Table("Mean BLEU by number of training pairs.", means),
             "runs": Table(
@@ -88,43 +73,24 @@ def run(settings: Settings) -> StudyResult:
             ),
         },
         claims=judge(rows, sizes),
-        figure=plot(means),
+        figure=draw_panels(
+            Panel(
+                title="Mean over seeds",
+                x="training pairs",
+                y="BLEU",
+                lines=lines_of(means, "pairs", TRANSLATORS),
+                log="x",
+                limits=(0, None),
+            )
+        ),
     )
-
-
-def by_seed(rows: list[Row], family: str, pairs: int) -> list[float]:
-    """Return the BLEU of each seed of a family with a number of pairs."""
-    return [row["bleu"] for row in rows if (row["model"], row["pairs"]) == (family, pairs)]
-
-
-def average(rows: list[Row], sizes: Sequence[int]) -> list[Row]:
-    """Average BLEU over seeds, by number of pairs and family."""
-    return [
-        {"pairs": pairs}
-        | {
-            family: sum(scores) / len(scores)
-            for family in TRANSLATORS
-            if (scores := by_seed(rows, family, pairs))
-        }
-        for pairs in sizes
-    ]
-
-
-def plot(means: list[Row]) -> Figure:
-    """Plot mean BLEU by number of pairs."""
-    figure, (axes,) = make_panels(1)
-    sizes = [row["pairs"] for row in means]
-    lines = {family: (sizes, [row[family] for row in means]) for family in TRANSLATORS}
-    draw_lines(axes, lines, title="Mean over seeds", x="training pairs", y="BLEU", log="x")
-    axes.set_ylim(bottom=0)
-    return figure
 
 
 def judge(rows: list[Row], sizes: Sequence[int]) -> list[Claim]:
     """Compare the claims with the scores of each seed."""
     fewest, most = sizes[0], sizes[-1]
     plain, recurrent, transformer = (
-        {pairs: by_seed(rows, family, pairs) for pairs in sizes} for family in TRANSLATORS
+        {pairs: column(rows, "bleu", model=family, pairs=pairs) for pairs in sizes} for family in TRANSLATORS
     )
     ahead = {pairs: differences(transformer[pairs], recurrent[pairs]) for pairs in (fewest, most)}
     return [

@@ -7,29 +7,40 @@ another one. The measure itself chooses, which favours no design: all have as ma
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor
 
+from compare.analysis.finished_experiment import load_finished
 from compare.analysis.tables import Row, Table
+from compare.decoding.translator import Translator
 from compare.optim import OptimConfig
-from compare.studies.figures import Points
+from compare.results.trained_model import load_model
+from compare.studies.kit import Panel, draw_panels, lines_of, mean
 from compare.studies.study import Settings
-from compare.studies.tasks import Model, TranslationTask, fit, valid_loss
+from compare.studies.tasks import (
+    Build,
+    Model,
+    TranslationTask,
+    embedded_task,
+    family_of,
+    fit,
+    translator,
+    valid_loss,
+)
+from data.corpus import Pairs
 
 logger = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, kw_only=True)
-class Design:
-    """A model and its warm-up."""
-
-    build: Callable[[int, int], Model]
-    """Makes a fresh model from the sizes of the source and target vocabularies."""
-    warmup_updates: int
+GAP = 0.1
+"""Nats per token by which a loss must exceed another; the perplexity is then 11% higher."""
+RULE = "Each claim is tested for every seed. The rule was fixed before:"
+SEEDS = "Hold means with all seeds; undecided: with some."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,12 +53,13 @@ class Plan:
     """Updates between measurements of the validation loss."""
     learning_rates: tuple[float, ...]
     """Peak rates to choose from."""
-    seeds: tuple[int, ...]
+    warmup_updates: int
+    seeds: Sequence[int]
     """Seeds of weights and batches; the first chooses the rate."""
 
     @property
     def text(self) -> str:
-        """The plan in words, for the description of a method."""
+        """The plan in words, for the description of a method; without the warm-up."""
         rates = " or ".join(f"{rate:g}" for rate in self.learning_rates)
         return (
             f"{self.updates:,} updates of at most {self.batch_tokens:,} target tokens in fp32, Adam at a "
@@ -55,24 +67,31 @@ class Plan:
             "decaying linearly to 0"
         )
 
+    @property
+    def text_with_warmup(self) -> str:
+        """The whole plan in words."""
+        return f"{self.text}, after {self.warmup_updates} updates of warm-up"
+
 
 def make_plan(
     settings: Settings,
     *,
-    updates: int,
+    updates: int = 600,
     batch_tokens: int = 512,
     measure_every: int = 20,
     learning_rates: tuple[float, ...] = (1e-3, 3e-3),
 ) -> Plan:
-    """Make a plan with three seeds from that of the study on, or a tiny one for a quick run."""
+    """Make a plan, or a tiny one for a quick run."""
     if settings.quick:
-        return Plan(updates=2, batch_tokens=64, measure_every=1, learning_rates=(1e-3,), seeds=(1, 2))
+        sizes = {"updates": 2, "batch_tokens": 64, "measure_every": 1, "warmup_updates": 1}
+        return Plan(**sizes, learning_rates=(1e-3,), seeds=settings.seeds)
     return Plan(
         updates=updates,
         batch_tokens=batch_tokens,
         measure_every=measure_every,
         learning_rates=learning_rates,
-        seeds=tuple(settings.seed + n for n in range(3)),
+        warmup_updates=100,
+        seeds=settings.seeds,
     )
 
 
@@ -96,7 +115,7 @@ class Trained(NamedTuple):
     @property
     def mean_curve(self) -> list[float]:
         """The mean over seeds at each measurement."""
-        return [sum(losses) / len(losses) for losses in zip(*self.curves, strict=True)]
+        return [mean(losses) for losses in zip(*self.curves, strict=True)]
 
     def updates_until(self, losses: Sequence[float]) -> list[float]:
         """Find after how many updates each seed is at or below its entry of ``losses``; infinite if never."""
@@ -128,43 +147,124 @@ def tables(trained: Mapping[str, Trained]) -> dict[str, Table]:
     }
 
 
-def lines(trained: Mapping[str, Trained]) -> dict[str, Points]:
-    """Return the mean curves as lines of a plot."""
-    return {label: (each.updates, each.mean_curve) for label, each in trained.items()}
-
-
-def differences(left: Sequence[float], right: Sequence[float]) -> list[float]:
-    """Subtract the numbers of each seed: ``left`` - ``right``."""
-    return [a - b for a, b in zip(left, right, strict=True)]
+def plot_losses(
+    rows: Sequence[Row], x: str, names: Iterable[str], *, label: str = "", **options: Any
+) -> Figure:
+    """Plot columns of mean validation losses over the column ``x``."""
+    return draw_panels(
+        Panel(
+            title="Mean over seeds",
+            x=label or x,
+            y="validation loss (nats per token)",
+            lines=lines_of(rows, x, names),
+            **options,
+        )
+    )
 
 
 def train_designs(
-    study: str, designs: Mapping[str, Design], task: TranslationTask, plan: Plan
+    study: str, builds: Mapping[str, Build], task: TranslationTask, plan: Plan
 ) -> dict[str, Trained]:
     """Train all designs.
 
     Args:
         study: its name, for messages.
-        designs: by label.
+        builds: constructors by label.
         task: the data.
         plan: what all designs share.
     """
-    return {
-        label: _train_design(f"{study}: {label}", design, task, plan) for label, design in designs.items()
+    return {label: _train_design(f"{study}: {label}", build, task, plan) for label, build in builds.items()}
+
+
+class Translators(NamedTuple):
+    """Trained models, for a study that measures what they have learned."""
+
+    method: str
+    """How they were made, in words."""
+    models: dict[str, dict[int, Translator]]
+    """By family and seed."""
+    train_src: Collection[str]
+    """The sources of their training."""
+    test: Pairs
+    languages: tuple[str, str]
+
+
+def obtain_translators(
+    study: str, settings: Settings, families: Sequence[str], *, needed: Sequence[str], tests: int = 1
+) -> Translators:
+    """Train models of some families, or load those of a finished experiment.
+
+    Args:
+        study: its name, for messages.
+        settings: of the study, which name the experiment, if any.
+        families: of ``TRANSLATORS``.
+        needed: those that an experiment must have.
+        tests: number of test pairs to draw.
+
+    Raises:
+        ValueError: the experiment lacks a family of ``needed``, or a seed that all have.
+    """
+    if settings.runs is None:
+        return _train_translators(study, settings, families, tests)
+    return _load_translators(settings.runs, settings.data_root, families, needed)
+
+
+def _train_translators(study: str, settings: Settings, families: Sequence[str], tests: int) -> Translators:
+    """Train on the embedded corpus."""
+    d, pairs, valid = (16, 60, 10) if settings.quick else (128, 20_000, 200)
+    dropout, rates = 0.1, (3e-3, 8e-3)
+    plan = make_plan(settings, updates=900, batch_tokens=1_024, measure_every=50, learning_rates=rates)
+    task = embedded_task(settings.seed, train=pairs, valid=valid, test=tests)
+    builds = {family: translator(family, d, dropout) for family in families}
+    method = (
+        f"Fresh models ({', '.join(families)}; d = {d}, {d // 16} heads, dropout {dropout}) are trained to "
+        f"translate the embedded corpus ({pairs:,} pairs, words): {plan.text_with_warmup}; the weights of "
+        "the lowest validation loss are kept."
+    )
+    models = {
+        family: dict(zip(plan.seeds, map(task.translator, trained.models), strict=True))
+        for family, trained in train_designs(study, builds, task, plan).items()
     }
+    return Translators(method, models, task.train_src, task.test, ("en", "de"))
 
 
-def _train_design(label: str, design: Design, task: TranslationTask, plan: Plan) -> Trained:
+def _load_translators(
+    folder: Path, data_root: str, families: Sequence[str], needed: Sequence[str]
+) -> Translators:
+    """Load the first model of each family in the order of the table, with the seeds that all have."""
+    finished = load_finished(folder, data_root=data_root)
+    found: dict[str, dict[int, Path]] = {}
+    for runs in finished.labels.values():
+        family = family_of(runs[0].run.model.architecture)
+        if family is not None and family in families:
+            found.setdefault(family, {run.result.seed: run.folder for run in runs})
+    missing = [family for family in needed if family not in found]
+    seeds = sorted(set.intersection(*map(set, found.values()))) if found else []
+    if missing or not seeds:
+        lack = f"no {missing[0]}" if missing else "no seed that all families have"
+        raise ValueError(f"{folder} has {lack}: needs {' and '.join(needed)}, finished")
+    corpus = finished.corpus
+    return Translators(
+        f"The models of the experiment {folder.resolve().name}, of each family the first, with the "
+        "seeds that all have.",
+        {family: {seed: load_model(folders[seed]) for seed in seeds} for family, folders in found.items()},
+        corpus.splits["train"].src,
+        corpus.splits[corpus.tests[0]],
+        (corpus.src_lang, corpus.tgt_lang),
+    )
+
+
+def _train_design(label: str, build: Build, task: TranslationTask, plan: Plan) -> Trained:
     first, *others = plan.seeds
-    tried = {rate: train(label, design, task, plan, rate, first) for rate in plan.learning_rates}
+    tried = {rate: train(label, build, task, plan, rate, first) for rate in plan.learning_rates}
     best = min(tried, key=lambda rate: min(tried[rate][0]))
-    done = [tried[best], *(train(label, design, task, plan, best, seed) for seed in others)]
+    done = [tried[best], *(train(label, build, task, plan, best, seed) for seed in others)]
     updates = list(range(plan.measure_every, plan.updates + 1, plan.measure_every))
     return Trained(best, updates, [losses for losses, _ in done], [model for _, model in done])
 
 
 def train(
-    label: str, design: Design, task: TranslationTask, plan: Plan, learning_rate: float, seed: int
+    label: str, build: Build, task: TranslationTask, plan: Plan, learning_rate: float, seed: int
 ) -> tuple[list[float], Model]:
     """Train one design with one learning rate and seed.
 
@@ -172,7 +272,7 @@ def train(
         The validation losses, and the model with the weights of the lowest.
     """
     torch.manual_seed(seed)
-    model = design.build(*task.sizes)
+    model = build(*task.sizes)
     batch = task.valid_batch
     losses: list[float] = []
     best: dict[str, Tensor] = {}
@@ -186,7 +286,7 @@ def train(
     fit(
         model,
         task.train,
-        OptimConfig(learning_rate=learning_rate, warmup_updates=design.warmup_updates),
+        OptimConfig(learning_rate=learning_rate, warmup_updates=plan.warmup_updates),
         batch_tokens=plan.batch_tokens,
         updates=plan.updates,
         seed=seed,
@@ -199,3 +299,8 @@ def train(
         f"after {plan.updates:,} updates"
     )
     return losses, model
+
+
+def count_weights(model: Model) -> int:
+    """Count the trained weights."""
+    return sum(weights.numel() for weights in model.parameters())

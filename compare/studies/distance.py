@@ -5,7 +5,7 @@ position i at time S + i, so they are S + i - j steps apart. Shapes: S source po
 
 Gradients through a recurrence shrink with each step (Bengio et al. 1994); paths through attention have a
 constant length (Vaswani et al. 2017, table 1, "maximum path length"). The rate for an LSTM follows from its
-equations at initialisation; see ``METHOD`` and ``mean_squared_gain``.
+equations at initialisation; see the method and ``mean_squared_gain``.
 """
 
 import logging
@@ -13,28 +13,15 @@ import math
 from collections import defaultdict
 
 import torch
-from matplotlib.figure import Figure
+from torch import Tensor, nn
 
 from compare.analysis.tables import Table
-from compare.report.plots import make_panels
-from compare.studies.figures import draw_lines
+from compare.studies.kit import Panel, draw_panels
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most
-from compare.studies.tasks import FAMILIES, Model, source_embedding
+from compare.studies.tasks import TRANSLATORS, Model, one_way
 
 logger = logging.getLogger(__name__)
 
-METHOD = """\
-Fresh encoder-decoders of width {d} in float64: one LSTM layer per side that reads from left to right, the
-same with additive attention, and a Transformer of two layers per side. A source of {length} different
-tokens, a target as long. With the target placed after the source, output i and input j are |i - j| =
-{length} + i - j steps apart. The gradient norm is that of the Jacobian of the i-th output state by the j-th
-source embedding, its root mean square over random directions, {outputs} outputs and {draws} draws of weights;
-each curve is divided by its mean over the {near} shortest distances. Prediction for the LSTM, whose gates are
-still near their biases: a step multiplies the cell by sigmoid(1) + W/4, as its forget bias is 1, its other
-gates are 1/2 and W, the recurrent weights of its input, is orthogonal. Over k steps the norm becomes the
-square root of the mean over all angles of |sigmoid(1) + e^(i angle)/4|^(2k), and the product of two such
-means for steps of the encoder and steps of the decoder. A path through attention has the same length for all
-distances, so there the gradient is predicted not to fall."""
 NEAR = 4
 """Number of shortest distances, by whose mean a curve is divided."""
 FORGET, THROUGH = 1 / (1 + math.exp(-1)), 0.25
@@ -48,10 +35,10 @@ def run(settings: Settings) -> StudyResult:
     d, length, draws = (16, 12, 2) if settings.quick else (64, 64, 8)
     outputs = list(range(0, length, 4))
     curves: dict[str, Curve] = {}
-    for name, build in FAMILIES.items():
-        logger.info(f"distance: {name}")
-        models = [build(d, length).double() for _ in range(draws)]
-        curves[name] = by_distance(
+    for family in TRANSLATORS:
+        logger.info(f"distance: {family}")
+        models = [one_way(family, d)(length, length).double() for _ in range(draws)]
+        curves[family] = by_distance(
             {i: [gradients(model, length, i) for model in models] for i in outputs}, length
         )
     predicted = by_distance({i: [predicted_norms(length, i)] for i in outputs}, length)
@@ -60,28 +47,33 @@ def run(settings: Settings) -> StudyResult:
         for k in predicted
         if k & (k - 1) == 0 or k == max(predicted)
     ]
-    method = METHOD.format(d=d, length=length, outputs=len(outputs), draws=draws, near=NEAR)
     return StudyResult(
-        method=method,
+        method=f"""
+            Fresh encoder-decoders of width {d} in float64: one LSTM layer per side that reads from left to
+            right, the same with additive attention, and a Transformer of two layers per side. A source of
+            {length} different tokens, a target as long. With the target placed after the source, output i and
+            input j are |i - j| = {length} + i - j steps apart. The gradient norm is that of the Jacobian of
+            the i-th output state by the j-th source embedding, its root mean square over random directions,
+            {len(outputs)} outputs and {draws} draws of weights; each curve is divided by its mean over the
+            {NEAR} shortest distances. Prediction for the LSTM, whose gates are still near their biases: a
+            step multiplies the cell by sigmoid(1) + W/4, as its forget bias is 1, its other gates are 1/2 and
+            W, the recurrent weights of its input, is orthogonal. Over k steps the norm becomes the square
+            root of the mean over all angles of |sigmoid(1) + e^(i angle)/4|^(2k), and the product of two such
+            means for steps of the encoder and steps of the decoder. A path through attention has the same
+            length for all distances, so there the gradient is predicted not to fall.""",
         tables={"gradients": Table("Gradient norm at some distances; the mean of the shortest is 1.", rows)},
         claims=judge(curves, predicted),
-        figure=plot(curves, predicted),
+        figure=draw_panels(
+            Panel(
+                title="Gradient of output i by input j, fresh models",
+                x="distance |i - j| (positions)",
+                y="gradient norm, shortest distances = 1",
+                lines={name: (list(curve), list(curve.values())) for name, curve in curves.items()},
+                predicted={"LSTM, predicted": (list(predicted), list(predicted.values()))},
+                log="y",
+            )
+        ),
     )
-
-
-def plot(curves: dict[str, Curve], predicted: Curve) -> Figure:
-    """Plot gradient norms against the distance between input and output, in time steps."""
-    figure, (axes,) = make_panels(1)
-    draw_lines(
-        axes,
-        {name: (list(curve), list(curve.values())) for name, curve in curves.items()},
-        predicted={"LSTM, predicted": (list(predicted), list(predicted.values()))},
-        title="Gradient of output i by input j, fresh models",
-        x="distance |i - j| (positions)",
-        y="gradient norm, shortest distances = 1",
-        log="y",
-    )
-    return figure
 
 
 def by_distance(norms_by_output: dict[int, list[list[float]]], length: int) -> Curve:
@@ -127,10 +119,15 @@ def gradients(model: Model, length: int, i: int) -> list[float]:
     """
     src, tgt = torch.randperm(length).unsqueeze(0), torch.randint(length, (1, length))
     hidden = model.features(src, torch.ones_like(src, dtype=torch.bool), tgt).hidden[0, i]
-    embedding = source_embedding(model).weight
+    embedding = source_embedding(model)
     (grad,) = torch.autograd.grad(hidden, embedding, torch.randn_like(hidden))
     norms: list[float] = grad[src[0]].norm(dim=1).tolist()
     return norms
+
+
+def source_embedding(model: Model) -> Tensor:
+    """Find the embedding of the source tokens."""
+    return next(part.weight for part in model.encoder.modules() if isinstance(part, nn.Embedding))
 
 
 def judge(curves: dict[str, Curve], predicted: Curve) -> list[Claim]:

@@ -9,26 +9,21 @@ Shapes: B sentences, H heads, T queries, S keys.
 """
 
 import logging
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
-from compare.analysis.finished_experiment import load_finished
 from compare.analysis.gold_alignments import Gold, corpus_gold
 from compare.analysis.tables import Row, Table
 from compare.analysis.word_attention import attend_words
 from compare.decoding.translator import Translator
 from compare.models.registry import build as build_model
-from compare.report.plots import make_panels
-from compare.results.trained_model import load_model
-from compare.studies.designs import Design, make_plan, train_designs
-from compare.studies.figures import draw_lines
+from compare.studies.designs import RULE, SEEDS, obtain_translators
+from compare.studies.kit import Panel, column, draw_panels
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most
-from compare.studies.tasks import TRANSFORMER, build_translator, embedded_task, make_split, runs_by_family
+from compare.studies.tasks import TRANSFORMER, make_split
 from data.batches import make_batch
 from data.corpus import Corpus, Pairs
 
@@ -42,29 +37,14 @@ SPREAD = 0.2
 """Difference of entropies, as shares of their maximum, from which on heads of one kind differ."""
 OFFSETS = {"previous": -1, "itself": 0, "next": 1}
 """Relative positions whose weights are measured."""
-TRAINED = """\
-Pre-norm Transformers of two layers per side (d = {d}, {heads} heads, dropout {dropout}) translate the
-embedded corpus ({pairs:,} pairs, words): {plan}, after {warmup} updates of warm-up; the weights of the lowest
-validation loss are kept. """
-READ = "The Transformer of the experiment {folder}, the first if there are several. "
-MEASURED = """\
-Weights while {tests:,} test pairs are read and their references predicted. Entropy is a share of its maximum,
-the logarithm of the number of keys (queries with one key do not count). Distance is the mean of |query - key|
-under the weights, in tokens. Peak is the share of queries whose largest weight is at that relative position,
-for which it exists. Gold is the share of a head's weight on the source words to which gold links connect the
-target word, of target words with links. Untrained models are measured in the same way. Each claim is tested
-for every seed. The rule was fixed before: a head is positional with peaks at one neighbour for
-{positional:.0%} of the queries, and aligns with {aligning:.0%} of its weight on gold words; entropies differ
-from {spread} on. Hold means with all seeds; undecided: with some."""
 
 
 def run(settings: Settings) -> StudyResult:
     """Measure the heads of trained models, or of a finished experiment, and of untrained ones."""
-    if settings.runs is None:
-        method, translators, test = train(settings)
-    else:
-        method, translators, test = read(settings.runs, 100, settings.data_root)
-    first = min(translators)
+    tests = 5 if settings.quick else 100
+    families = [TRANSFORMER]
+    found = obtain_translators("head-roles", settings, families, needed=families, tests=tests)
+    test, translators = Pairs(*(part[:tests] for part in found.test)), found.models[TRANSFORMER]
     gold = _gold(test)
     rows: list[Row] = []
     for number, (seed, translator) in enumerate(translators.items(), start=1):
@@ -72,42 +52,24 @@ def run(settings: Settings) -> StudyResult:
         torch.manual_seed(settings.seed + number)
         for state, each in (("trained", translator), ("untrained", untrained(translator))):
             rows += [{"model": state, "seed": seed, **row} for row in measure(each, test, gold)]
-    measured = MEASURED.format(tests=len(test.src), positional=POSITIONAL, aligning=ALIGNING, spread=SPREAD)
+    shown = [row for row in rows if (row["model"], row["seed"]) == ("trained", min(translators))]
     return StudyResult(
-        method=method + measured,
+        method=f"""
+            {found.method} Weights while {len(test.src):,} test pairs are read and their references predicted.
+            Entropy is a share of its maximum, the logarithm of the number of keys (queries with one key do
+            not count). Distance is the mean of |query - key| under the weights, in tokens. Peak is the share
+            of queries whose largest weight is at that relative position, for which it exists. Gold is the
+            share of a head's weight on the source words to which gold links connect the target word, of
+            target words with links. Untrained models are measured in the same way. {RULE} a head is
+            positional with peaks at one neighbour for {POSITIONAL:.0%} of the queries, and aligns with
+            {ALIGNING:.0%} of its weight on gold words; entropies differ from {SPREAD} on. {SEEDS}""",
         tables={"heads": Table("Every head of every model.", rows)},
         claims=judge(rows, has_gold=gold is not None),
-        figure=plot([row for row in rows if row["model"] == "trained" and row["seed"] == first]),
+        figure=draw_panels(
+            _panel("Entropy by head, first seed", "share of its maximum", shown, ["entropy"]),
+            _panel("Weight by head, first seed", "share of weight", shown, ["previous", "next", "gold"]),
+        ),
     )
-
-
-def train(settings: Settings) -> tuple[str, dict[int, Translator], Pairs]:
-    """Train the models; return a description of the method, models by seed, test pairs with gold links."""
-    d, dropout, pairs, valid, tests = (16, 0.1, 60, 10, 5) if settings.quick else (128, 0.1, 20_000, 200, 100)
-    warmup = 1 if settings.quick else 100
-    plan = make_plan(settings, updates=900, batch_tokens=1_024, measure_every=50, learning_rates=(3e-3, 8e-3))
-    task = embedded_task(settings.seed, train=pairs, valid=valid, test=tests)
-    design = Design(build=partial(build_translator, TRANSFORMER, d, dropout), warmup_updates=warmup)
-    trained = train_designs("head-roles", {TRANSFORMER: design}, task, plan)[TRANSFORMER]
-    method = TRAINED.format(d=d, heads=d // 16, dropout=dropout, pairs=pairs, plan=plan.text, warmup=warmup)
-    translators = map(task.translator, trained.models)
-    return method, dict(zip(plan.seeds, translators, strict=True)), task.test
-
-
-def read(folder: Path, tests: int, data_root: str = "") -> tuple[str, dict[int, Translator], Pairs]:
-    """Load the Transformer of a finished experiment, all seeds, and the first pairs of its test set.
-
-    Raises:
-        ValueError: the experiment has no finished Transformer, or its weights are missing.
-    """
-    finished = load_finished(folder, data_root=data_root)
-    runs = runs_by_family(finished).get(TRANSFORMER)
-    if runs is None:
-        raise ValueError(f"{folder} has no finished Transformer: nothing to measure")
-    corpus = finished.corpus
-    pairs = Pairs(*(column[:tests] for column in corpus.splits[corpus.tests[0]]))
-    translators = {seed: load_model(run.folder) for seed, run in sorted(runs.items())}
-    return READ.format(folder=folder.resolve().name), translators, pairs
 
 
 def untrained(translator: Translator) -> Translator:
@@ -135,11 +97,10 @@ def measure(translator: Translator, test: Pairs, gold: Gold | None) -> list[Row]
     rows: list[Row] = []
     for layer, weights in attention.items():
         queries = batch.src_mask if layer.startswith("encoder") else batch.tgt_mask
-        is_self = not layer.startswith("cross")
         for head in range(weights.size(1)):
             name = f"{layer} head {head}"
             row: Row = {"head": name, **roles(weights[:, head], queries, batch.src_mask, layer)}
-            if is_self:
+            if not layer.startswith("cross"):
                 row |= offsets(weights[:, head], queries)
             elif name in shares:
                 row["gold"] = shares[name]
@@ -198,75 +159,73 @@ def gold_shares(translator: Translator, gold: Gold) -> dict[str, float]:
     return {name: on_gold[name] / weight for name, weight in total.items() if weight}
 
 
-def plot(rows: list[Row]) -> Figure:
-    """Plot entropy by head, and the shares of neighbours and gold words."""
-    figure, (left, right) = make_panels(2)
-    places = list(range(len(rows)))
-    nan = float("nan")
-    draw_lines(
-        left,
-        {"entropy (share of its maximum)": (places, [row["entropy"] for row in rows])},
-        title="Entropy by head, first seed",
+def _panel(title: str, y: str, rows: Sequence[Row], names: Sequence[str]) -> Panel:
+    """Plot columns by head; NaN where a head has no such figure."""
+    places = range(len(rows))
+    return Panel(
+        title=title,
         x="head",
-        y="share",
+        y=y,
+        lines={name: (places, [row.get(name, float("nan")) for row in rows]) for name in names},
+        limits=(0, 1.05),
+        ticks=[row["head"].replace(" head ", ".") for row in rows],
     )
-    names = ("previous", "next", "gold")
-    draw_lines(
-        right,
-        {name: (places, [row.get(name, nan) for row in rows]) for name in names},
-        title="Weight by head, first seed",
-        x="head",
-        y="share of weight",
-    )
-    labels = [row["head"].replace(" head ", ".") for row in rows]
-    for axes in (left, right):
-        axes.set_xticks(places, labels, rotation=90, fontsize=6)
-        axes.set_ylim(0, 1.05)
-    return figure
 
 
-def judge(rows: list[Row], *, has_gold: bool) -> list[Claim]:
+def judge(rows: Sequence[Row], *, has_gold: bool) -> list[Claim]:
     """Compare the claims with the heads of each seed."""
-    seeds = sorted({row["seed"] for row in rows})
+    seeds = sorted(set(column(rows, "seed")))
 
-    def heads(state: str, seed: int, side: str) -> list[Row]:
+    def by_seed(state: str, side: str, figure: Callable[[list[Row]], float]) -> list[float]:
+        """Compute a figure of all heads of a side, for each seed."""
         return [
-            row
-            for row in rows
-            if (row["model"], row["seed"]) == (state, seed) and row["head"].startswith(side)
-        ]
-
-    def most_positional(state: str) -> list[float]:
-        return [
-            max(max(row["previous peak"], row["next peak"]) for row in heads(state, seed, "encoder"))
+            figure(
+                [
+                    row
+                    for row in rows
+                    if (row["model"], row["seed"]) == (state, seed) and row["head"].startswith(side)
+                ]
+            )
             for seed in seeds
         ]
 
-    def widest(state: str) -> list[float]:
-        entropies = [[row["entropy"] for row in heads(state, seed, "encoder")] for seed in seeds]
-        return [max(values) - min(values) for values in entropies]
+    def most_positional(heads: list[Row]) -> float:
+        return float(max(column(heads, "previous peak") + column(heads, "next peak")))
+
+    def width(heads: list[Row]) -> float:
+        entropies = column(heads, "entropy")
+        return float(max(entropies) - min(entropies))
+
+    def most_aligned(heads: list[Row]) -> float:
+        return float(max(column(heads, "gold")))
 
     claims = [
         at_least(
             "A trained encoder has a positional head: largest share of peaks at one neighbour",
-            most_positional("trained"),
+            by_seed("trained", "encoder", most_positional),
             POSITIONAL,
         ),
-        at_most("An untrained one has none: the same share", most_positional("untrained"), 0.5),
-        at_least("Trained encoder heads specialise: highest minus lowest entropy", widest("trained"), SPREAD),
-        at_most("Untrained ones do not: the same difference", widest("untrained"), SPREAD),
+        at_most(
+            "An untrained one has none: the same share", by_seed("untrained", "encoder", most_positional), 0.5
+        ),
+        at_least(
+            "Trained encoder heads specialise: highest minus lowest entropy",
+            by_seed("trained", "encoder", width),
+            SPREAD,
+        ),
+        at_most("Untrained ones do not: the same difference", by_seed("untrained", "encoder", width), SPREAD),
     ]
     if has_gold:
-        aligned = {
-            state: [max(row["gold"] for row in heads(state, seed, "cross")) for seed in seeds]
-            for state in ("trained", "untrained")
-        }
         claims += [
             at_least(
                 "A head of attention to the source aligns words: largest share of weight on gold words",
-                aligned["trained"],
+                by_seed("trained", "cross", most_aligned),
                 ALIGNING,
             ),
-            at_most("An untrained one does not: the same share", aligned["untrained"], ALIGNING),
+            at_most(
+                "An untrained one does not: the same share",
+                by_seed("untrained", "cross", most_aligned),
+                ALIGNING,
+            ),
         ]
     return claims

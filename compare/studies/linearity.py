@@ -8,13 +8,11 @@ feed-forward layer of Vaswani et al. 2017 (section 3.3), make the map nonlinear.
 import logging
 from collections.abc import Callable
 
-from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn import functional as F
 
 from compare.analysis.tables import Row, Table
-from compare.report.plots import PALETTE, REFERENCE_LINE, make_panels, tidy_axes
-from compare.studies.figures import draw, relative_error
+from compare.studies.kit import Panel, column, draw, draw_panels, relative_error
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most
 from transformer.attention import plain_attention
 
@@ -24,13 +22,6 @@ Layer = Callable[[Tensor], Tensor]
 """(N, d) to (N, d)."""
 ROUNDING = 1e-12
 """Bound on float64 rounding: some hundred additions with errors near 1e-16."""
-METHOD = """\
-Two single-head layers O = A2 (A1 X V1) V2 over {length} positions of width {d}, all matrices normal, in
-float64. "Fixed" weights A1 and A2 are computed once, from one input, by the toolkit's own attention, and
-kept for every other; "computed" ones follow the input, as in a real model. Superposition is the largest
-difference between f(2 X - 3 Y) and 2 f(X) - 3 f(Y) as a share of the largest value, which is at rounding
-level if and only if f is linear. The feed-forward layer, ReLU(X W1) W2 without biases, is between the
-two."""
 
 
 class AttentionStack:
@@ -89,45 +80,47 @@ def run(settings: Settings) -> StudyResult:
         "A fixed, feed-forward between": lambda stack: stack.attend_with_feed_forward,
     }
     logger.info(f"linearity: {trials} draws of {len(maps)} stacks")
-    rows: dict[str, list[Row]] = {name: [] for name in maps}
+    errors: dict[str, list[tuple[float, float]]] = {name: [] for name in maps}
     for _ in range(trials):
         stack, x, y = AttentionStack(length, d), draw(length, d), draw(length, d)
         for name, choose in maps.items():
             layer = choose(stack)
-            rows[name].append(
-                {
-                    "superposition": superposition(layer, x, y),
-                    "collapse": relative_error(layer(x), stack.collapsed(x)),
-                }
-            )
-    table = [
-        {
-            "layers": name,
-            "superposition_error_max": max(row["superposition"] for row in trial_rows),
-            "superposition_error_min": min(row["superposition"] for row in trial_rows),
-            "difference_from_one_layer_max": max(row["collapse"] for row in trial_rows),
-        }
-        for name, trial_rows in rows.items()
-    ]
+            error = superposition(layer, x, y), relative_error(layer(x), stack.collapsed(x))
+            errors[name].append(error)
+    table: list[Row] = []
+    for name, pairs in errors.items():
+        superpositions, from_one_layer = zip(*pairs, strict=True)
+        table.append(
+            {
+                "layers": name,
+                "superposition_error_max": max(superpositions),
+                "superposition_error_min": min(superpositions),
+                "difference_from_one_layer_max": max(from_one_layer),
+            }
+        )
+    places = range(len(maps))
     return StudyResult(
-        method=METHOD.format(length=length, d=d),
+        method=f"""
+            Two single-head layers O = A2 (A1 X V1) V2 over {length} positions of width {d}, all matrices
+            normal, in float64. "Fixed" weights A1 and A2 are computed once, from one input, by the toolkit's
+            own attention, and kept for every other; "computed" ones follow the input, as in a real model.
+            Superposition is the largest difference between f(2 X - 3 Y) and 2 f(X) - 3 f(Y) as a share of the
+            largest value, which is at rounding level if and only if f is linear. The feed-forward layer,
+            ReLU(X W1) W2 without biases, is between the two.""",
         tables={"linearity": Table(f"Over {trials} draws of matrices and inputs.", table)},
         claims=judge(table),
-        figure=plot(table),
+        figure=draw_panels(
+            Panel(
+                title="Two layers of attention",
+                x="weights of the layers",
+                y="superposition error",
+                lines={"largest error": (places, column(table, "superposition_error_max"))},
+                predicted={"bound on rounding": (places, [ROUNDING] * len(maps))},
+                log="y",
+                ticks=list(maps),
+            )
+        ),
     )
-
-
-def plot(table: list[Row]) -> Figure:
-    """Plot the superposition error of each stack."""
-    figure, (axes,) = make_panels(1, size=(4.0, 2.6))
-    errors = {row["layers"]: row["superposition_error_max"] for row in table}
-    axes.barh(list(errors), list(errors.values()), height=0.5, color=PALETTE[0])
-    axes.set_xscale("log")
-    axes.axvline(ROUNDING, **REFERENCE_LINE)
-    axes.set_xlabel("superposition error, share of the largest value (dashes: bound on rounding)")
-    tidy_axes(axes, grid="x")
-    axes.invert_yaxis()
-    return figure
 
 
 def superposition(layer: Layer, x: Tensor, y: Tensor) -> float:

@@ -4,16 +4,13 @@ import logging
 from typing import Literal
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from compare.analysis.tables import Row, Table
-from compare.benchmark.measurement import fit_power_law
-from compare.report.plots import make_panels
-from compare.studies.figures import draw_lines
+from compare.studies.kit import Panel, draw_panels, exponent, lines_by, lines_of
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most, near
-from transformer.config import TransformerConfig
+from compare.studies.tasks import transformer
 from transformer.model import Transformer
 
 logger = logging.getLogger(__name__)
@@ -23,12 +20,6 @@ NORMS: tuple[Norm, ...] = ("pre", "post")
 Sides = dict[str, list[float]]
 """Gradient norms by layer, of "encoder" and "decoder"."""
 VOCABULARY, SENTENCES, LENGTH = 100, 8, 20
-METHOD = """\
-Transformers of width {d} (4 heads, feed-forward {inner}, no dropout) with as many layers in the encoder as
-in the decoder, embeddings and output not tied, fresh weights, in fp32. The loss is the mean cross-entropy
-over {tokens} random tokens; a layer's gradient is the norm over its feed-forward layer's second matrix, as
-in Xiong et al. (figure 3). Means over {draws} draws of weights and tokens. Xiong et al., theorem 1: at the
-last layer the gradient does not depend on the depth L with post-norm and falls as 1/sqrt(L) with pre-norm."""
 
 
 def run(settings: Settings) -> StudyResult:
@@ -41,18 +32,23 @@ def run(settings: Settings) -> StudyResult:
     summary = [
         summarise(norm, depth, norms_by_depth[depth][norm]["decoder"]) for norm in NORMS for depth in depths
     ]
-    deepest = norms_by_depth[depths[-1]]
+    deepest = {
+        f"{norm}_{side}": norms
+        for norm, sides in norms_by_depth[depths[-1]].items()
+        for side, norms in sides.items()
+    }
     layers: list[Row] = [
-        {
-            "layer": n + 1,
-            **{
-                f"{norm}_{side}": norms[n] for norm, sides in deepest.items() for side, norms in sides.items()
-            },
-        }
-        for n in range(depths[-1])
+        {"layer": n + 1, **{name: norms[n] for name, norms in deepest.items()}} for n in range(depths[-1])
     ]
+    first = summary[0]["last"]
     return StudyResult(
-        method=METHOD.format(d=d, inner=4 * d, tokens=SENTENCES * LENGTH, draws=draws),
+        method=f"""
+            Transformers of width {d} (4 heads, feed-forward {4 * d}, no dropout) with as many layers in the
+            encoder as in the decoder, embeddings and output not tied, fresh weights, in fp32. The loss is the
+            mean cross-entropy over {SENTENCES * LENGTH} random tokens; a layer's gradient is the norm over
+            its feed-forward layer's second matrix, as in Xiong et al. (figure 3). Means over {draws} draws of
+            weights and tokens. Xiong et al., theorem 1: at the last layer the gradient does not depend on the
+            depth L with post-norm and falls as 1/sqrt(L) with pre-norm.""",
         tables={
             "depths": Table(
                 "Gradient norms of the decoder's layers; spread is the largest over the smallest.", summary
@@ -62,48 +58,32 @@ def run(settings: Settings) -> StudyResult:
             ),
         },
         claims=judge(summary, depths),
-        figure=plot(deepest, summary, depths),
+        figure=draw_panels(
+            Panel(
+                title=f"Gradient by layer, {depths[-1]} layers per side",
+                x="layer",
+                y="gradient norm",
+                lines=lines_of(layers, "layer", deepest),
+                log="y",
+            ),
+            Panel(
+                title="Gradient of the decoder's last layer",
+                x="depth L (layers per side)",
+                y="gradient norm",
+                lines=lines_by(summary, "norm", "depth", "last"),
+                predicted={"1/sqrt(L)": (depths, [first * (depths[0] / depth) ** 0.5 for depth in depths])},
+                log="xy",
+            ),
+        ),
     )
-
-
-def plot(deepest: dict[Norm, Sides], summary: list[Row], depths: list[int]) -> Figure:
-    """Plot gradients by layer in the deepest models, and at the last layer over depth."""
-    figure, (left, right) = make_panels(2)
-    layers = list(range(1, depths[-1] + 1))
-    lines = {
-        f"{norm}-norm, {side}": (layers, norms)
-        for norm, sides in deepest.items()
-        for side, norms in sides.items()
-    }
-    title = f"Gradient by layer, {depths[-1]} layers per side"
-    draw_lines(left, lines, title=title, x="layer", y="gradient norm", log="y")
-    last = {norm: [row["last"] for row in summary if row["norm"] == norm] for norm in NORMS}
-    draw_lines(
-        right,
-        {f"{norm}-norm": (depths, values) for norm, values in last.items()},
-        predicted={"1/sqrt(L)": (depths, [last["pre"][0] * (depths[0] / depth) ** 0.5 for depth in depths])},
-        title="Gradient of the decoder's last layer",
-        x="depth L (layers per side)",
-        y="gradient norm",
-        log="xy",
-    )
-    return figure
 
 
 def measure(norm: Norm, depth: int, d: int, draws: int) -> Sides:
     """Measure the mean gradient norm of each layer over ``draws`` models, by side."""
-    config = TransformerConfig(
-        d_model=d,
-        encoder_layers=depth,
-        decoder_layers=depth,
-        ffn_size=4 * d,
-        dropout=0.0,
-        norm=norm,
-        tie="none",
-    )
+    build = transformer(d, depth, norm=norm, tie="none")
     total = torch.zeros(2, depth)
     for _ in range(draws):
-        model = Transformer(config, VOCABULARY, VOCABULARY)
+        model = build(VOCABULARY, VOCABULARY)
         layers = [*model.encoder.layers, *model.decoder.layers]
         grads = torch.autograd.grad(_random_loss(model), [_second_matrix(layer) for layer in layers])
         total += torch.stack([grad.norm() for grad in grads]).view(2, depth)
@@ -120,9 +100,7 @@ def _random_loss(model: Transformer) -> Tensor:
 
 def _second_matrix(layer: nn.Module) -> Tensor:
     """Find the second matrix of a layer's feed-forward layer."""
-    weight = layer.get_parameter("feed_forward.narrow.weight")
-    assert weight is not None
-    return weight
+    return layer.get_parameter("feed_forward.narrow.weight")
 
 
 def summarise(norm: Norm, depth: int, layers: list[float]) -> Row:
@@ -140,18 +118,17 @@ def summarise(norm: Norm, depth: int, layers: list[float]) -> Row:
 def judge(summary: list[Row], depths: list[int]) -> list[Claim]:
     """Compare the claims of Xiong et al. 2020 with the table."""
     by_norm = {norm: [row for row in summary if row["norm"] == norm] for norm in NORMS}
-    exponents = {
-        norm: fit_power_law(depths, [row["last"] for row in rows]).exponent for norm, rows in by_norm.items()
-    }
     pre, post = by_norm["pre"][-1], by_norm["post"][-1]
     return [
         near(
             "Post-norm: the last layer's gradient does not depend on depth: exponent",
-            exponents["post"],
+            exponent(by_norm["post"], "depth", "last"),
             0,
             0.15,
         ),
-        near("Pre-norm: it falls as 1/sqrt(L): exponent", exponents["pre"], -0.5, 0.15),
+        near(
+            "Pre-norm: it falls as 1/sqrt(L): exponent", exponent(by_norm["pre"], "depth", "last"), -0.5, 0.15
+        ),
         at_least(
             f"Post-norm: gradients grow from the first layer to the last, depth {depths[-1]}: ratio",
             post["last_over_first"],

@@ -8,56 +8,40 @@ that sinusoids may extrapolate to longer sequences.
 Shapes: B sentences, S source positions, d model width.
 """
 
-import logging
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
 from compare.analysis.tables import Row, Table
-from compare.studies.copying import CONFIG, SYMBOLS, learn_to_copy, plot_copying, probe_copying
-from compare.studies.figures import relative_error
+from compare.studies.copying import SYMBOLS, WIDTH, Copying
+from compare.studies.kit import relative_error
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most
+from compare.studies.tasks import transformer
 from transformer.config import Positions
-from transformer.model import Transformer
 from transformer.positions import sinusoids
-
-logger = logging.getLogger(__name__)
 
 POSITIONS: tuple[Positions, ...] = ("none", "sinusoidal", "learned")
 ROUNDING = 1e-11
 """Bound on float64 rounding at angles of some thousands."""
-METHOD = f"""\
-Equivariance: a fresh Transformer of two layers per side, d = {CONFIG.d_model}, in float64, reads {{length}}
-tokens and a permutation P of them; the error is the largest difference between f(P x) and P f(x) over the
-encoder's states, and between the decoder's states after either, as a share of the largest value. Shift: the
-largest difference between PE(n + k) and R_k PE(n) for n < {{reach:,}}, where R_k turns each pair (sin, cos)
-by k times its frequency and so does not depend on n. Lengths: two small models learn to copy sequences of 1
-to {{longest}} of {SYMBOLS} symbols ({{updates:,}} updates of about {{tokens:,}} tokens, fp32); accuracy is
-the share of tokens, end of sequence included, that are the likeliest after the reference before them, over
-{{tests}} new sequences per length. Chance is {1 / SYMBOLS:.2f}."""
 
 
 def run(settings: Settings) -> StudyResult:
     """Measure equivariance and shifts, then train the models of the copying task."""
-    longest, updates, tokens, tests = (4, 3, 64, 10) if settings.quick else (20, 1_000, 1_024, 200)
     length, reach = 32, 1_000
     equivariance = [break_order(positions, length) for positions in POSITIONS]
-    shifts = [shift_error(k, reach, CONFIG.d_model) for k in (1, 10, 100, 1_000)]
-    lengths = sorted(
-        {max(1, round(longest * share)) for share in (0.05, 0.25, 0.5, 0.75, 1, 1.1, 1.25, 1.5, 2)}
-    )
-    rows: list[Row] = [{"length": n} for n in lengths]
-    for positions in POSITIONS[1:]:
-        logger.info(f"order: training with {positions} positions, {updates:,} updates")
-        model = learn_to_copy(positions, longest, updates, tokens, settings.seed)
-        for row in rows:
-            row |= probe_copying(model, positions, row["length"], longest, tests, settings.seed)
-    method = METHOD.format(
-        length=length, reach=reach, longest=longest, updates=updates, tokens=tokens, tests=tests
-    )
+    shifts = [shift_error(k, reach, WIDTH) for k in (1, 10, 100, 1_000)]
+    copying = Copying.of(settings, (0.05, 0.25, 0.5, 0.75, 1, 1.1, 1.25, 1.5, 2))
+    rows = copying.measure(POSITIONS[1:], settings.seed)
     return StudyResult(
-        method=method,
+        method=f"""
+            Equivariance: a fresh Transformer of two layers per side, d = {WIDTH}, in float64, reads {length}
+            tokens and a permutation P of them; the error is the largest difference between f(P x) and P f(x)
+            over the encoder's states, and between the decoder's states after either, as a share of the
+            largest value. Shift: the largest difference between PE(n + k) and R_k PE(n) for n < {reach:,},
+            where R_k turns each pair (sin, cos) by k times its frequency and so does not depend on n.
+            Lengths: two small models learn to copy sequences of 1 to {copying.longest} of {SYMBOLS} symbols
+            ({copying.updates:,} updates of about {copying.tokens:,} tokens, fp32); accuracy is the share of
+            tokens, end of sequence included, that are the likeliest after the reference before them, over
+            {copying.tests} new sequences per length. Chance is {1 / SYMBOLS:.2f}.""",
         tables={
             "equivariance": Table(
                 "Error under permutation of the source, as a share of the largest value.", equivariance
@@ -67,21 +51,20 @@ def run(settings: Settings) -> StudyResult:
                 "Accuracy by length; past: over the symbols beyond the longest sequence of training.", rows
             ),
         },
-        claims=judge(equivariance, shifts, rows, longest),
-        figure=plot_copying(rows, POSITIONS[1:], longest),
+        claims=judge(equivariance, shifts, rows, copying),
+        figure=copying.plot(rows, POSITIONS[1:]),
     )
 
 
 def break_order(positions: Positions, length: int) -> Row:
     """Measure the errors of equivariance in the encoder and of invariance in the decoder."""
-    model = Transformer(replace(CONFIG, positions=positions), length, length).double().eval()
+    model = transformer(WIDTH, positions=positions)(length, length).double().eval()
     src, tgt = torch.randperm(length).unsqueeze(0), torch.randint(length, (1, length))
     mask, permutation = torch.ones_like(src, dtype=torch.bool), torch.randperm(length)
+    orders = src, src[:, permutation]
     with torch.inference_mode():
-        states, permuted_states = (model.encoder(part, mask)[0] for part in (src, src[:, permutation]))
-        hidden, permuted_hidden = (
-            model.features(part, mask, tgt).hidden for part in (src, src[:, permutation])
-        )
+        states, permuted_states = (model.encoder(order, mask)[0] for order in orders)
+        hidden, permuted_hidden = (model.features(order, mask, tgt).hidden for order in orders)
     return {
         "positions": positions,
         "encoder": relative_error(permuted_states, states[:, permutation]),
@@ -105,39 +88,30 @@ def rotation(k: int, d: int) -> Tensor:
     return matrix
 
 
-def judge(equivariance: list[Row], shifts: list[Row], rows: list[Row], longest: int) -> list[Claim]:
+def judge(equivariance: list[Row], shifts: list[Row], rows: list[Row], copying: Copying) -> list[Claim]:
     """Compare the claims with the tables."""
     none, *with_positions = equivariance
-    half = next(row for row in rows if row["length"] >= 1.5 * longest)
-    claims = [
+    half = copying.beyond(rows)
+    past = f"after symbol {copying.longest} of sequences of {half['length']}"
+    shift = max(row["error"] for row in shifts)
+    return [
         at_most("Without positions the encoder is permutation-equivariant: error", none["encoder"], ROUNDING),
         at_most(
-            "Nor does the decoder distinguish two orders of the source: error",
-            none["decoder"],
-            ROUNDING,
+            "Nor does the decoder distinguish two orders of the source: error", none["decoder"], ROUNDING
         ),
-    ]
-    claims += [
-        at_least(f"With {row['positions']} positions equivariance is lost: error", row["encoder"], 0.01)
-        for row in with_positions
-    ]
-    claims.append(
-        at_most(
-            "PE(n + k) is a linear map of PE(n): largest error", max(row["error"] for row in shifts), ROUNDING
-        )
-    )
-    for positions in POSITIONS[1:]:
-        within = min(row[positions] for row in rows if row["length"] <= longest)
-        claims.append(
-            at_least(f"{positions} positions: training lengths are learned: least accuracy", within, 0.99)
-        )
-    past = f"after symbol {longest} of sequences of {half['length']}"
-    return [
-        *claims,
-        at_least(
-            f"Sinusoids extrapolate to longer sequences: accuracy {past}",
-            half["sinusoidal_past"],
-            0.9,
+        *(
+            at_least(f"With {row['positions']} positions equivariance is lost: error", row["encoder"], 0.01)
+            for row in with_positions
         ),
+        at_most("PE(n + k) is a linear map of PE(n): largest error", shift, ROUNDING),
+        *(
+            at_least(
+                f"{kind} positions: training lengths are learned: least accuracy",
+                copying.learned(rows, kind),
+                0.99,
+            )
+            for kind in POSITIONS[1:]
+        ),
+        at_least(f"Sinusoids extrapolate to longer sequences: accuracy {past}", half["sinusoidal_past"], 0.9),
         at_most(f"Learned positions do not: accuracy {past}", half["learned_past"], 0.2),
     ]

@@ -8,16 +8,14 @@ from collections.abc import Sequence
 from functools import partial
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from compare.analysis.tables import Row, Table
 from compare.benchmark.benchmark import training_pass
-from compare.report.plots import make_panels
-from compare.studies.figures import draw_lines, multiply_adds
+from compare.studies.kit import Panel, column, draw_panels, lines_by, multiply_adds
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most, near
-from compare.studies.tasks import FAMILIES, Model
+from compare.studies.tasks import PLAIN, RECURRENT, TRANSFORMER, TRANSLATORS, Model, one_way
 from compare.system.measure import best_of
 from compare.training.loss import TranslationLoss
 
@@ -27,13 +25,8 @@ PRODUCTS = ("MmBackward", "AddmmBackward", "BmmBackward", "BaddbmmBackward")
 """Prefixes of the names of autograd nodes that are matrix products."""
 COUNTED = (4, 8, 12, 16)
 """Lengths at which serial steps are counted."""
-METHOD = """\
-Serial steps: the most matrix products on one path of the autograd graph from the output to the weights,
-counted in a forward pass of small models in float64, where no fused kernel hides the steps of an LSTM.
-Source and target have n positions each. Time: forward and backward pass of the training loss in fp32 at
-width {d}, a vocabulary of {vocabulary}, the minimum of three runs or more, divided by the source and target
-tokens; once for a single sentence, where a recurrent model must compute one position after another, and
-once for batches of {batch:,} target tokens at every n, where each step computes many sentences."""
+ALONE, BATCH = "one_sentence_us_per_token", "batch_us_per_token"
+"""Columns of the time of a single sentence, and of full batches."""
 CPU = torch.device("cpu")
 
 
@@ -42,55 +35,61 @@ def run(settings: Settings) -> StudyResult:
     d, vocabulary, batch = (8, 20, 16) if settings.quick else (128, 1_000, 2_048)
     lengths = [2, 4, 8] if settings.quick else [8, 16, 32, 64, 128, 256]
     steps, times = [], []
-    for name, build in FAMILIES.items():
-        logger.info(f"parallel: {name}")
-        steps.append(count_steps(name, build(8, 10).double(), COUNTED))
-        criterion = TranslationLoss(build(d, vocabulary), label_smoothing=0.0)
+    for family in TRANSLATORS:
+        logger.info(f"parallel: {family}")
+        steps.append({"model": family, **count_steps(one_way(family, 8)(10, 10).double(), COUNTED)})
+        criterion = TranslationLoss(one_way(family, d)(vocabulary, vocabulary), label_smoothing=0.0)
         for n in lengths:
-            row: Row = {"model": name, "n": n}
-            for column, sentences in (("one_sentence", 1), ("batch", max(1, batch // n))):
+            row: Row = {"model": family, "n": n}
+            for name, sentences in ((ALONE, 1), (BATCH, max(1, batch // n))):
                 work = training_pass(criterion, batch=sentences, length=n, vocabulary=vocabulary, device=CPU)
                 seconds = best_of(work, CPU, repeats=3, seconds=0 if settings.quick else 0.5)
-                row[f"{column}_us_per_token"] = 1e6 * seconds / (2 * n * sentences)
+                row[name] = 1e6 * seconds / (2 * n * sentences)
             times.append(row)
-    transformer = FAMILIES["Transformer"](d, vocabulary)
-    operations = [
+    transformer = one_way(TRANSFORMER, d)(vocabulary, vocabulary)
+    shortest, longest = (
         multiply_adds(partial(_forward, transformer, n, vocabulary)) / n for n in (lengths[0], lengths[-1])
-    ]
+    )
+    positions = "positions n on each side"
     return StudyResult(
-        method=METHOD.format(d=d, vocabulary=vocabulary, batch=batch),
+        method=f"""
+            Serial steps: the most matrix products on one path of the autograd graph from the output to the
+            weights, counted in a forward pass of small models in float64, where no fused kernel hides the
+            steps of an LSTM. Source and target have n positions each. Time: forward and backward pass of the
+            training loss in fp32 at width {d}, a vocabulary of {vocabulary}, the minimum of three runs or
+            more, divided by the source and target tokens; once for a single sentence, where a recurrent model
+            must compute one position after another, and once for batches of {batch:,} target tokens at every
+            n, where each step computes many sentences.""",
         tables={
             "steps": Table("Products on the longest path, and its growth per position.", steps),
             "time": Table("Microseconds of training per token.", times),
         },
-        claims=judge(steps, times, operations[-1] / operations[0]),
-        figure=plot(steps, times, batch),
+        claims=judge(steps, times, longest / shortest),
+        figure=draw_panels(
+            Panel(
+                title="Serial steps",
+                x=positions,
+                y="products on the longest path",
+                lines={row["model"]: (COUNTED, [row[f"n = {n}"] for n in COUNTED]) for row in steps},
+            ),
+            *(
+                Panel(
+                    title=title,
+                    x=positions,
+                    y="µs per token",
+                    lines=lines_by(times, "model", "n", name),
+                    log="xy",
+                )
+                for name, title in (
+                    (ALONE, "Training, one sentence"),
+                    (BATCH, f"Training, batches of {batch:,} tokens"),
+                )
+            ),
+        ),
     )
 
 
-def plot(steps: list[Row], times: list[Row], batch: int) -> Figure:
-    """Plot serial steps, and time per token in both ways of training, over length."""
-    figure, panels = make_panels(3)
-    draw_lines(
-        panels[0],
-        {row["model"]: (COUNTED, [row[f"n = {n}"] for n in COUNTED]) for row in steps},
-        title="Serial steps",
-        x="positions n on each side",
-        y="products on the longest path",
-    )
-    for axes, column, title in (
-        (panels[1], "one_sentence_us_per_token", "Training, one sentence"),
-        (panels[2], "batch_us_per_token", f"Training, batches of {batch:,} tokens"),
-    ):
-        lines = {
-            name: ([row["n"] for row in _of(name, times)], [row[column] for row in _of(name, times)])
-            for name in FAMILIES
-        }
-        draw_lines(axes, lines, title=title, x="positions n on each side", y="µs per token", log="xy")
-    return figure
-
-
-def count_steps(name: str, model: Model, lengths: Sequence[int]) -> Row:
+def count_steps(model: Model, lengths: Sequence[int]) -> Row:
     """Count the longest path of a model's forward pass at each length, and its growth per position."""
     counts = []
     for n in lengths:
@@ -98,7 +97,7 @@ def count_steps(name: str, model: Model, lengths: Sequence[int]) -> Row:
         with sdpa_kernel(SDPBackend.MATH):
             hidden = model.features(ids, torch.ones_like(ids, dtype=torch.bool), ids).hidden
         counts.append(longest_path(hidden))
-    row: Row = {"model": name, **{f"n = {n}": steps for n, steps in zip(lengths, counts, strict=True)}}
+    row: Row = {f"n = {n}": steps for n, steps in zip(lengths, counts, strict=True)}
     return {**row, "per_position": (counts[-1] - counts[0]) / (lengths[-1] - lengths[0])}
 
 
@@ -127,50 +126,47 @@ def _forward(model: Model, n: int, vocabulary: int) -> Tensor:
     return logits
 
 
-def _of(name: str, times: list[Row]) -> list[Row]:
-    """Select the rows of one model."""
-    return [row for row in times if row["model"] == name]
-
-
 def judge(steps: list[Row], times: list[Row], operations: float) -> list[Claim]:
     """Compare the claims with the tables; ``operations`` is the Transformer's growth over the lengths."""
     plain, attention, transformer = steps
     first, last = times[0]["n"], times[-1]["n"]
 
-    def growth(name: str, column: str) -> float:
-        rows = _of(name, times)
-        return float(rows[-1][column] / rows[0][column])
+    def growth(family: str, name: str) -> float:
+        seconds = column(times, name, model=family)
+        return float(seconds[-1] / seconds[0])
 
-    alone, batch = "one_sentence_us_per_token", "batch_us_per_token"
+    recurrent_alone, transformer_alone = (
+        column(times, ALONE, model=family, n=last)[0] for family in (RECURRENT, TRANSFORMER)
+    )
     return [
         near("LSTM: serial steps grow by 1 per source and 1 per target position", plain["per_position"], 2),
         at_least("LSTM with attention: they grow by at least as much", attention["per_position"], 2),
         near("Transformer: they do not grow", transformer["per_position"], 0),
         near(
             f"One sentence, LSTM with attention: serial positions, time per token at n = {last} over {first}",
-            growth("LSTM with attention", alone),
+            growth(RECURRENT, ALONE),
             1,
             0.4,
         ),
         at_most(
             f"One sentence, Transformer: parallel positions, time per token at n = {last} over {first}",
-            growth("Transformer", alone),
+            growth(TRANSFORMER, ALONE),
             0.5,
         ),
         at_least(
             f"One sentence of {last}: time of the LSTM with attention over the Transformer's",
-            _of("LSTM with attention", times)[-1][alone] / _of("Transformer", times)[-1][alone],
+            recurrent_alone / transformer_alone,
             1,
         ),
         near(
             f"Full batches, LSTM: parallel sentences, time per token at n = {last} over {first}",
-            growth("LSTM", batch),
+            growth(PLAIN, BATCH),
             1,
             0.3,
         ),
         near(
             f"Full batches, Transformer: time per token grows as its operations, n = {last} over {first}",
-            growth("Transformer", batch),
+            growth(TRANSFORMER, BATCH),
             operations,
             0.3,
         ),

@@ -1,14 +1,19 @@
-"""Types of a study: its settings, its claims as ranges of measured numbers, and its result."""
+"""A study: its settings, its claims as ranges of measured numbers, its result, and its report as files."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from inspect import cleandoc
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from compare.analysis.tables import Table
-from compare.results.text import format_number
+from compare.analysis.tables import Row, Table
+from compare.config.toml import read_toml
+from compare.results.result import without_nan
+from compare.results.text import csv_table, format_number, markdown_table
+from data.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,9 +32,10 @@ class Settings:
     data_root: str = ""
     """Folder of its corpus; empty: that of its config."""
 
-
-Measured = float | Sequence[float]
-"""A measured number, or one per seed."""
+    @property
+    def seeds(self) -> list[int]:
+        """Seeds of a claim that is measured with several."""
+        return [self.seed + n for n in range(2 if self.quick else 3)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,16 +54,13 @@ class Claim:
     @property
     def holds(self) -> bool:
         """Whether the measured number lies in the range, with every seed; NaN lies in none."""
-        return all(self._inside)
+        return self.verdict is True
 
     @property
     def verdict(self) -> bool | Literal["undecided"]:
         """Whether the claim holds; "undecided" if the number lies in the range with some seeds only."""
-        return "undecided" if any(self._inside) and not self.holds else self.holds
-
-    @property
-    def _inside(self) -> list[bool]:
-        return [self.low <= value <= self.high for value in self.by_seed or (self.measured,)]
+        inside = {self.low <= value <= self.high for value in self.by_seed or (self.measured,)}
+        return "undecided" if len(inside) > 1 else inside.pop()
 
     @property
     def prediction(self) -> str:
@@ -80,6 +83,10 @@ class Claim:
         return f"{mean} ({format_number(min(self.by_seed))} to {format_number(max(self.by_seed))})"
 
 
+Measured = float | Sequence[float]
+"""A measured number, or one per seed."""
+
+
 def near(text: str, measured: Measured, expected: float, tolerance: float = 0.0) -> Claim:
     """Claim that ``measured`` is ``expected`` to within ``tolerance``."""
     return _claim(text, measured, low=expected - tolerance, high=expected + tolerance, expected=expected)
@@ -100,18 +107,11 @@ def between(text: str, measured: Measured, low: float, high: float) -> Claim:
     return _claim(text, measured, low=low, high=high)
 
 
-def _claim(
-    text: str,
-    measured: Measured,
-    *,
-    low: float = -math.inf,
-    high: float = math.inf,
-    expected: float | None = None,
-) -> Claim:
+def _claim(text: str, measured: Measured, **bounds: float) -> Claim:
     """Make a claim about one number, or about one per seed."""
     by_seed = tuple(map(float, measured)) if isinstance(measured, Sequence) else ()
-    mean = fmean(by_seed) if isinstance(measured, Sequence) else float(measured)
-    return Claim(text=text, measured=mean, low=low, high=high, expected=expected, by_seed=by_seed)
+    mean = fmean(measured) if isinstance(measured, Sequence) else float(measured)
+    return Claim(text=text, measured=mean, by_seed=by_seed, **bounds)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,8 +119,92 @@ class StudyResult:
     """Result of a study."""
 
     method: str
-    """Description of the measurement, in a few sentences."""
+    """Description of the measurement, in a few sentences; may be indented."""
     tables: Mapping[str, Table]
     """Tables by the name of their file, without suffix."""
     claims: Sequence[Claim]
     figure: "Figure"
+
+
+CONTENT = read_toml(Path(__file__).with_name("studies.toml"))
+"""Descriptions of the studies, and publications by the short form in which they are cited."""
+
+
+def bibliography(source: str) -> list[str]:
+    """List the publications that ``source`` cites, each with title and address."""
+    references: dict[str, list[str]] = CONTENT["references"]
+    return [f"{name}: {title}. {url}" for name, (title, url) in references.items() if name in source]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyReport:
+    """Result of a study, its sources and the conditions of measurement."""
+
+    name: str
+    about: str
+    source: str
+    findings: StudyResult
+    conditions: Mapping[str, Any]
+    """Seed, device, threads, versions and seconds."""
+
+    @property
+    def verdict(self) -> list[Row]:
+        """One row per claim: prediction, measurement, and whether it holds, which may be "undecided"."""
+        return [
+            {
+                "claim": claim.text,
+                "predicted": claim.prediction,
+                "measured": claim.measurement,
+                "holds": claim.verdict,
+            }
+            for claim in self.findings.claims
+        ]
+
+    def to_markdown(self) -> str:
+        """Render the report as Markdown."""
+        claims, held = self.findings.claims, sum(claim.holds for claim in self.findings.claims)
+        undecided = sum(claim.verdict == "undecided" for claim in claims)
+        open_claims = f", {undecided} undecided: some seeds say yes, others no" if undecided else ""
+        parts = [
+            f"# {self.name}: {self.about}",
+            "\n".join([f"Source: {self.source}", "", *(f"- {entry}" for entry in bibliography(self.source))]),
+            cleandoc(self.findings.method),
+            f"## Verdict: {held} of {len(claims)} claims hold{open_claims}",
+            markdown_table(self.verdict),
+            "![plot](plot.png)",
+        ]
+        for name, table in self.findings.tables.items():
+            parts += [f"## {name.replace('-', ' ').capitalize()}", table.caption, markdown_table(table.rows)]
+        conditions = ", ".join(f"{name} {format_number(value)}" for name, value in self.conditions.items())
+        return "\n\n".join([*parts, f"Measured with: {conditions}."]) + "\n"
+
+    def to_json(self) -> str:
+        """Serialise to JSON; a number that is not finite becomes null."""
+        claims = [
+            {"claim": claim.text, "low": claim.low, "high": claim.high, "measured": claim.measured}
+            | {"expected": claim.expected, "holds": claim.holds}
+            | ({"by_seed": list(claim.by_seed), "verdict": claim.verdict} if claim.by_seed else {})
+            for claim in self.findings.claims
+        ]
+        content = {
+            "name": self.name,
+            "about": self.about,
+            "source": self.source,
+            **self.conditions,
+            "claims": claims,
+            "tables": {name: list(table.rows) for name, table in self.findings.tables.items()},
+        }
+        return json.dumps(without_nan(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+    def write(self, folder: Path) -> None:
+        """Write the report into ``folder``/<name>; study.json is last: it marks a complete report."""
+        import pandas as pd  # slow to import, as matplotlib is
+
+        from compare.report.plots import save_figure
+
+        path = folder / self.name
+        save_figure(self.findings.figure, path / "plot")
+        for name, table in self.findings.tables.items():
+            write_atomically(path / f"{name}.csv", csv_table(pd.DataFrame(table.rows)))
+        write_atomically(path / "study.md", self.to_markdown())
+        write_atomically(path / "study.json", self.to_json())

@@ -1,15 +1,13 @@
 """Models, data and training that studies share."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count, islice
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
 
-from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, load_finished
 from compare.config.sections import DecodeConfig
 from compare.decoding.translator import Translator
 from compare.experiment.likelihood import token_log_probabilities
@@ -21,87 +19,69 @@ from compare.training.step import train_step
 from data.batches import Batch, BatchStream, make_batch
 from data.corpus import Pairs
 from data.encode import EncodedSplit, Sequences
-from data.grammar import AlignedPair, embedded_splits
+from data.grammar import embedded_splits
 from data.vocabulary import VocabularyPair, build_pair
 from seq2seq.config import AttentionConfig, Seq2SeqConfig
 from seq2seq.model import Seq2Seq
-from transformer.config import Norm, TransformerConfig
-from transformer.layers import Parts
+from transformer.config import TransformerConfig
+from transformer.layers import STANDARD, Parts
 from transformer.model import Transformer
 
-# Encoder-decoders of three families at one small size: LSTM, LSTM with attention, Transformer.
+# Encoder-decoders of three families: LSTM, LSTM with attention, Transformer.
 
 
 Model = Seq2Seq | Transformer
-
-FAMILIES: dict[str, Callable[[int, int], Model]] = {
-    "LSTM": lambda d, vocabulary: Seq2Seq(recurrent(d, None), vocabulary, vocabulary),
-    "LSTM with attention": lambda d, vocabulary: Seq2Seq(
-        recurrent(d, AttentionConfig(score="additive")), vocabulary, vocabulary
-    ),
-    "Transformer": lambda d, vocabulary: Transformer(
-        TransformerConfig(d_model=d, encoder_layers=2, decoder_layers=2, ffn_size=4 * d, dropout=0.0),
-        vocabulary,
-        vocabulary,
-    ),
-}
-"""Constructors of fresh models from width and vocabulary size, by family."""
-
-
+Build = Callable[[int, int], Model]
+"""Makes a fresh model from the sizes of the source and the target vocabulary."""
 PLAIN, RECURRENT, TRANSFORMER = "LSTM", "LSTM with attention", "Transformer"
 TRANSLATORS = (PLAIN, RECURRENT, TRANSFORMER)
-"""Families that the studies of translation compare; the first has no attention."""
+"""Families that the studies compare; the first has no attention."""
 
 
-def build_translator(family: str, d: int, dropout: float, src_vocabulary: int, tgt_vocabulary: int) -> Model:
-    """Build a fresh model of ``TRANSLATORS`` whose weights without embeddings are about 50 d^2.
+def lstm(family: str, size: int, **options: Any) -> Callable[[int, int], Seq2Seq]:
+    """Configure an LSTM whose embeddings and states have one size: one layer per side, no dropout.
+
+    Args:
+        family: ``RECURRENT`` has additive attention, ``PLAIN`` none.
+        size: of embeddings and states.
+        **options: other settings of ``Seq2SeqConfig``.
+    """
+    attention = AttentionConfig(score="additive") if family == RECURRENT else None
+    settings = {"embedding_size": size, "hidden_size": size, "dropout": 0.0, **options}
+    return partial(Seq2Seq, Seq2SeqConfig(attention=attention, **settings))
+
+
+def transformer(
+    d: int, layers: int = 2, parts: Parts = STANDARD, **options: Any
+) -> Callable[[int, int], Transformer]:
+    """Configure a Transformer of ``layers`` layers per side without dropout; see ``TransformerConfig``."""
+    sizes = {"d_model": d, "encoder_layers": layers, "decoder_layers": layers, "ffn_size": 4 * d}
+    return partial(Transformer, TransformerConfig(**{**sizes, "dropout": 0.0, **options}), parts=parts)
+
+
+def one_way(family: str, d: int) -> Build:
+    """Configure a model whose LSTMs read from left to right: one path between two positions."""
+    return transformer(d) if family == TRANSFORMER else lstm(family, d, direction="forward")
+
+
+def translator(family: str, d: int, dropout: float) -> Build:
+    """Configure a model of ``TRANSLATORS`` whose weights without embeddings are about 50 d^2.
 
     The recurrent ones have one layer per side, the encoder in both directions, and states of 1.5 d; the
     Transformer has two layers per side, pre-norm, with d / 16 heads.
     """
     if family == TRANSFORMER:
-        transformer = TransformerConfig(
-            d_model=d,
-            num_heads=max(1, d // 16),
-            encoder_layers=2,
-            decoder_layers=2,
-            ffn_size=4 * d,
-            dropout=dropout,
-        )
-        return Transformer(transformer, src_vocabulary, tgt_vocabulary)
-    attention = AttentionConfig(score="additive") if family == RECURRENT else None
-    size = 3 * d // 2
-    recurrent = Seq2SeqConfig(
-        attention=attention, embedding_size=size, hidden_size=size, dropout=dropout, tie="output"
-    )
-    return Seq2Seq(recurrent, src_vocabulary, tgt_vocabulary)
+        return transformer(d, num_heads=max(1, d // 16), dropout=dropout)
+    return lstm(family, 3 * d // 2, dropout=dropout, tie="output")
 
 
-def build_deep_transformer(
-    layers: int,
-    d: int,
-    norm: Norm,
-    parts: Parts,
-    src_vocabulary: int,
-    tgt_vocabulary: int,
-) -> Transformer:
-    """Build a fresh Transformer of ``layers`` layers per side, without dropout."""
-    config = TransformerConfig(
-        d_model=d, encoder_layers=layers, decoder_layers=layers, ffn_size=4 * d, dropout=0.0, norm=norm
-    )
-    return Transformer(config, src_vocabulary, tgt_vocabulary, parts)
-
-
-def recurrent(d: int, attention: AttentionConfig | None) -> Seq2SeqConfig:
-    """Configure one LSTM layer per side that reads from left to right: one path between two positions."""
-    return Seq2SeqConfig(
-        attention=attention, direction="forward", embedding_size=d, hidden_size=d, dropout=0.0
-    )
-
-
-def source_embedding(model: Model) -> nn.Embedding:
-    """Find the embedding of the source tokens."""
-    return next(part for part in model.encoder.modules() if isinstance(part, nn.Embedding))
+def family_of(architecture: Architecture) -> str | None:
+    """Classify a model as one of ``TRANSLATORS``; None for any other."""
+    if isinstance(architecture, TransformerConfig):
+        return TRANSFORMER
+    if not isinstance(architecture, Seq2SeqConfig) or architecture.cell != "lstm":
+        return None
+    return PLAIN if architecture.attention is None else RECURRENT
 
 
 # Training for studies: the toolkit's loss, optimizer and step, without checkpoints and validation.
@@ -140,7 +120,8 @@ def fit(
     optimizer = build_optimizer(criterion.parameters(), optim)
     stream = BatchStream(split, batch_tokens=batch_tokens, seed=seed)
     criterion.train()
-    for update, batch in enumerate(islice(_endless(stream), updates), start=1):
+    batches = (batch for epoch in count(1) for batch in stream.epoch(epoch))
+    for update, batch in enumerate(islice(batches, updates), start=1):
         for group in optimizer.param_groups:
             group["lr"] = optim.learning_rate_at(update, updates)
         train_step(criterion, optimizer, batch, precision="fp32", clip_norm=1.0)
@@ -149,20 +130,6 @@ def fit(
             observe(update)
             criterion.train()
     criterion.eval()
-
-
-def _endless(stream: BatchStream) -> Iterator[Batch]:
-    """Yield the batches of one epoch after another."""
-    for epoch in count(1):
-        yield from stream.epoch(epoch)
-
-
-@torch.inference_mode()
-def accuracy(model: Model, batch: Batch) -> float:
-    """Compute the share of target tokens that are the most likely ones, given the reference before them."""
-    model.eval()
-    best = model(batch.src, batch.src_mask, batch.tgt_in).argmax(-1)
-    return float((best == batch.tgt_out)[batch.tgt_mask].float().mean())
 
 
 # Translation of the embedded corpus as a task of studies: encoded pairs, validation loss, translations.
@@ -231,7 +198,10 @@ def embedded_task(
         ValueError: fewer than ``keep`` training pairs are left.
     """
     corpus = embedded_splits(seed=seed, train=train, valid=valid, test=test, test_long=1)
-    pairs = {name: _columns(corpus[name], longest) for name in ("train", "valid", "test")}
+    pairs = {}
+    for name in ("train", "valid", "test"):
+        kept = [pair for pair in corpus[name] if longest is None or len(pair.src.split()) <= longest]
+        pairs[name] = Pairs(*zip(*kept, strict=True)) if kept else Pairs((), ())
     if keep is not None:
         if len(pairs["train"].src) < keep:
             raise ValueError(f"{keep} training pairs are to be kept, but only {len(pairs['train'].src)} fit")
@@ -269,77 +239,6 @@ def short_task(settings: Settings, *, pairs: int = 5_000, tests: int = 0) -> Tra
     )
 
 
-def _columns(split: Iterable[AlignedPair], longest: int | None) -> Pairs:
-    kept = [pair for pair in split if longest is None or len(pair.src.split()) <= longest]
-    return Pairs(*zip(*kept, strict=True)) if kept else Pairs((), ())
-
-
 def valid_loss(model: Model, batch: Batch) -> float:
     """Compute the mean negative log-likelihood of the target tokens of a batch, in nats."""
     return -float(token_log_probabilities(model.eval(), batch).mean())
-
-
-# Models of a finished experiment by the kinds or families that studies compare.
-
-
-FORWARD, REVERSED, BOTH = "LSTM, forward", "LSTM, reversed", "LSTM, both directions"
-ATTENTION = "LSTM with attention"
-
-
-class Translations(NamedTuple):
-    """A test set and its translations by each model."""
-
-    pairs: Pairs
-    lines: dict[str, list[str]]
-    """Translations by the model's name."""
-    kinds: dict[str, str]
-    """Name of the first model of each kind present."""
-
-
-def read_translations(folder: Path, data_root: str = "") -> Translations:
-    """Read the translations of the first test set by an experiment's finished runs.
-
-    Args:
-        folder: the experiment.
-        data_root: the folder of its corpus; empty: that of its config.
-    """
-    finished = load_finished(folder, data_root=data_root)
-    test = finished.corpus.tests[0]
-    translations = Translations(finished.corpus.splits[test], {}, {})
-    for name, run in finished.named.items():
-        translations.lines[name] = list(run.outputs[test])
-        kind = kind_of(run.run.model.architecture)
-        if kind is not None:
-            translations.kinds.setdefault(kind, name)
-    return translations
-
-
-def kind_of(architecture: Architecture) -> str | None:
-    """Classify a model as one of the four kinds; None for any other."""
-    if not isinstance(architecture, Seq2SeqConfig) or architecture.cell != "lstm":
-        return None
-    if architecture.attention is not None:
-        return ATTENTION
-    return {"forward": FORWARD, "backward": REVERSED, "both": BOTH}.get(architecture.direction)
-
-
-def runs_by_family(finished: FinishedExperiment) -> dict[str, dict[int, FinishedRun]]:
-    """Find the finished runs of each family of ``TRANSLATORS``, by seed.
-
-    Of several models of a family the first in the order of the table counts.
-    """
-    found: dict[str, dict[int, FinishedRun]] = {}
-    for runs in finished.labels.values():
-        family = family_of(runs[0].run.model.architecture)
-        if family is not None:
-            found.setdefault(family, {run.result.seed: run for run in runs})
-    return found
-
-
-def family_of(architecture: Architecture) -> str | None:
-    """Classify a model as one of ``TRANSLATORS``; None for any other."""
-    if isinstance(architecture, TransformerConfig):
-        return TRANSFORMER
-    if not isinstance(architecture, Seq2SeqConfig) or architecture.cell != "lstm":
-        return None
-    return PLAIN if architecture.attention is None else RECURRENT

@@ -1,0 +1,141 @@
+"""What studies share: rows of tables, panels of lines, counts of operations."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatter, MaxNLocator
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from compare.analysis.tables import Row
+from compare.benchmark.measurement import fit_power_law
+from compare.report.plots import REFERENCE_LINE, make_panels, series_style, tidy_axes
+
+# Rows of tables.
+
+
+def column(rows: Iterable[Row], name: str, **where: Any) -> list[Any]:
+    """Return the values of a column, in the rows whose other columns have the values ``where``."""
+    return [row[name] for row in rows if all(row[key] == value for key, value in where.items())]
+
+
+def differences(left: Sequence[float], right: Sequence[float]) -> list[float]:
+    """Subtract the numbers of each seed: ``left`` - ``right``."""
+    return [a - b for a, b in zip(left, right, strict=True)]
+
+
+def mean(values: Sequence[float]) -> float:
+    """Return the mean over seeds, which is infinite if the training of one has diverged."""
+    return sum(values) / len(values)
+
+
+def exponent(rows: Sequence[Row], x: str, y: str) -> float:
+    """Fit the power law y = a x^b to two columns; return b."""
+    return fit_power_law(column(rows, x), column(rows, y)).exponent
+
+
+# Panels of labelled lines.
+
+
+Points = tuple[Sequence[float], Sequence[float]]
+"""x and y of a line."""
+MAX_MARKED_POINTS = 30
+"""A line of more points has no markers."""
+MAX_TICK_CHARACTERS = 90
+"""Labels of an x axis that are longer together are turned, and small."""
+
+
+def lines_of(rows: Sequence[Row], x: str, names: Iterable[str]) -> dict[str, Points]:
+    """Make a line of each of the columns ``names`` over the column ``x``."""
+    return {name: (column(rows, x), column(rows, name)) for name in names}
+
+
+def lines_by(rows: Sequence[Row], by: str, x: str, y: str) -> dict[str, Points]:
+    """Make a line of ``y`` over ``x`` for each value of the column ``by``."""
+    return {
+        value: (column(rows, x, **{by: value}), column(rows, y, **{by: value}))
+        for value in dict.fromkeys(column(rows, by))
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    """One panel of a figure."""
+
+    title: str
+    x: str
+    """Label of the x axis."""
+    y: str
+    """Label of the y axis."""
+    lines: Mapping[str, Points]
+    """Measured points by label."""
+    predicted: Mapping[str, Points] = field(default_factory=dict)
+    """Predicted points by label, drawn dashed."""
+    log: Literal["", "x", "y", "xy"] = ""
+    """The logarithmic axes."""
+    limits: tuple[float, float | None] | None = None
+    """Range of the y axis."""
+    ticks: Sequence[str] = ()
+    """Labels of x = 0, 1, and so on, where x is no number."""
+
+
+def draw_panels(*panels: Panel) -> Figure:
+    """Draw panels side by side, each with a legend."""
+    figure, drawn = make_panels(len(panels))
+    for axes, panel in zip(drawn, panels, strict=True):
+        for index, (label, points) in enumerate(panel.lines.items()):
+            style = series_style(index)
+            if len(points[0]) > MAX_MARKED_POINTS:
+                style["marker"] = ""
+            axes.plot(*points, **style, label=label)
+        for label, points in panel.predicted.items():
+            axes.plot(*points, **REFERENCE_LINE, label=label, zorder=1)
+        if "x" in panel.log:
+            axes.set_xscale("log", base=2)
+            axes.xaxis.set_major_formatter("{x:g}")
+        else:
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        if "y" in panel.log:
+            axes.set_yscale("log")
+            axes.yaxis.set_major_formatter("{x:g}")
+            axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.5)))
+            axes.tick_params(axis="y", which="minor", labelsize=8)
+        if panel.ticks:
+            many = sum(map(len, panel.ticks)) > MAX_TICK_CHARACTERS / len(panels)
+            style = {"rotation": 90, "fontsize": 6} if many else {}
+            axes.set_xticks(range(len(panel.ticks)), panel.ticks, **style)
+        if panel.limits is not None:
+            axes.set_ylim(*panel.limits)
+        axes.set_title(panel.title, fontsize=11)
+        axes.set_xlabel(panel.x)
+        axes.set_ylabel(panel.y)
+        tidy_axes(axes)
+        axes.legend(fontsize=8, frameon=False)
+    return figure
+
+
+# Counts and errors.
+
+
+def multiply_adds(work: Callable[[], object]) -> int:
+    """Count the multiply-adds of all matrix products in ``work`` with torch's counter.
+
+    Attention runs without fused kernels, since the counter misses those of a CPU.
+    """
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        work()
+    return int(counter.get_total_flops()) // 2
+
+
+def relative_error(values: Tensor, expected: Tensor) -> float:
+    """Compute the largest difference as a share of the largest expected value."""
+    return float((values - expected).abs().max() / expected.abs().max())
+
+
+def draw(*shape: int) -> Tensor:
+    """Draw standard normal numbers in float64, where rounding errors are near 1e-16."""
+    return torch.randn(*shape, dtype=torch.float64)
