@@ -11,7 +11,7 @@ from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.experiment.run import run_experiment
 from compare.studies.registry import run_study
-from compare.studies.study_report import StudyReport
+from compare.studies.study import StudyReport
 from compare.system.log import Reporter, hide_messages, show_messages
 from data.grammar import embedded_splits
 from tests.kits.cli import Refusal

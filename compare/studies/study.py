@@ -2,6 +2,7 @@
 
 import json
 import math
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from inspect import cleandoc
@@ -10,7 +11,6 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
 from compare.analysis.tables import Row, Table
-from compare.config.toml import read_toml
 from compare.results.result import without_nan
 from compare.results.text import csv_table, format_number, markdown_table
 from data.files import write_atomically
@@ -126,7 +126,7 @@ class StudyResult:
     figure: "Figure"
 
 
-CONTENT = read_toml(Path(__file__).with_name("studies.toml"))
+CONTENT = tomllib.loads(Path(__file__).with_name("studies.toml").read_text(encoding="utf-8"))
 """Descriptions of the studies, and publications by the short form in which they are cited."""
 
 

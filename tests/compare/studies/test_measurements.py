@@ -1,0 +1,339 @@
+"""Studies that measure: counts against formulas by hand, gradients against finite differences, verdicts."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from compare.optim import OptimConfig
+from compare.studies import (
+    complexity,
+    copying,
+    distance,
+    kit,
+    linearity,
+    norm,
+    order,
+    parallel,
+    scaling,
+    tasks,
+)
+from compare.studies.study import Settings
+from data.batches import make_batch
+from data.symbols import EOS
+from transformer.config import TransformerConfig
+from transformer.model import Transformer
+from transformer.positions import sinusoids
+
+QUICK = Settings(seed=1, quick=True, runs=None)
+
+
+def holds(claims) -> list[bool]:
+    return [claim.holds for claim in claims]
+
+
+def by_text(claims, *starts: str) -> list[bool]:
+    """Whether the claims hold whose texts begin so."""
+    return [claim.holds for claim in claims if claim.text.startswith(starts)]
+
+
+# The kit
+
+
+def test_rows_and_lines():
+    rows = [{"m": "a", "n": 1, "y": 2.0}, {"m": "a", "n": 2, "y": 8.0}, {"m": "b", "n": 1, "y": 5.0}]
+    assert kit.column(rows, "y") == [2, 8, 5]
+    assert kit.column(rows, "y", m="a", n=2) == [8]
+    assert kit.lines_by(rows, "m", "n", "y") == {"a": ([1, 2], [2, 8]), "b": ([1], [5])}
+    assert kit.lines_of(rows[:2], "n", ["y"]) == {"y": ([1, 2], [2, 8])}
+    assert kit.exponent(rows[:2], "n", "y") == pytest.approx(2)
+    assert kit.differences([3, 1], [1, 2]) == [2, -1]
+    assert kit.relative_error(torch.tensor([1.0, -4.5]), torch.tensor([1.0, -4.0])) == 0.125
+
+
+def test_counts_of_operations_and_bytes():
+    left, right = torch.randn(2, 3), torch.randn(3, 4)
+    assert kit.multiply_adds(lambda: left @ right) == 2 * 3 * 4
+    heads = torch.randn(1, 2, 5, 7)  # the fused kernel, which torch's counter misses
+    attend = nn.functional.scaled_dot_product_attention
+    assert kit.multiply_adds(lambda: attend(heads, heads, heads)) == 2 * 2 * 5 * 5 * 7
+    x = torch.randn(10, requires_grad=True)
+    assert complexity.saved_bytes(lambda: x * x) == 40  # one storage, saved twice
+    assert complexity.saved_bytes(lambda: x.sin().exp()) == 80
+    assert complexity.saved_bytes(lambda: x + 1) == 0
+
+
+# complexity, parallel
+
+
+def test_operations_bytes_and_weights_equal_the_formulas(reports):
+    d, h, m = complexity.D, complexity.HEADS, complexity.CROSS_KEYS
+    findings = reports("complexity").findings
+    by_shape = {(row["attention"], row["n"]): row for row in findings.tables["attention"].rows}
+    for n in (16, 32, 64):
+        single, narrow, wide = (by_shape[kind, n] for kind in list(complexity.KINDS)[:3])
+        assert single["operations"] == narrow["operations"] == 2 * n * n * d
+        assert wide["operations"] == h * 2 * n * n * d
+        assert single["bytes"] == 4 * (3 * n * d + n * n)
+        assert narrow["bytes"] == 4 * (3 * n * d + h * n * n)
+        assert by_shape[f"cross, M = {m}", n]["operations"] == 2 * n * m * d
+        assert by_shape["decoder self", n]["operations"] == 2 * n * n * d
+        assert by_shape["encoder self, 1 head, d_v = d/4", n]["operations"] == n * n * (d + d // 4)
+    weights = findings.tables["parameters"].rows
+    assert [(row["weights"], row["with_W_O"]) for row in weights[:4]] == 4 * [(3 * d * d, 4 * d * d)]
+    assert (weights[4]["weights"], weights[4]["with_W_O"]) == (4 * 3 * d * d, 4 * 4 * d * d)
+    assert all(claim.holds for claim in findings.claims if "time" not in claim.text)
+
+
+def test_a_second_language_costs_only_a_decoder(reports):
+    """By hand, for the smallest source: 2 layers, k = 64, inner 256, M = 20, N = 40."""
+    row = reports("complexity").findings.tables["second-language"].rows[0]
+    feed_forward, k, m, n = 2 * 64 * 256, 64, 20, 40
+    assert row["encoder"] == 2 * (4 * m * k * k + 2 * m * m * k + m * feed_forward)
+    self_attention = 4 * n * k * k + 2 * n * n * k
+    cross = 2 * n * k * k + 2 * m * k * k + 2 * m * n * k
+    assert row["second_language"] == 2 * (self_attention + cross + n * feed_forward)
+
+
+def test_a_kernel_with_extra_operations_is_detected(monkeypatch):
+    plain = complexity.plain_attention
+    wasteful = lambda q, k, v, *rest: plain(q, k, v @ torch.eye(v.size(-1)), *rest)  # noqa: E731
+    monkeypatch.setattr(complexity, "plain_attention", wasteful)
+    shapes = {n: complexity.AttentionShape(n, n, 1, 8, 8) for n in (4, 8)}
+    rows = [{"attention": "x", "n": n, **complexity.measure(shapes[n], quick=True)} for n in shapes]
+    assert rows[1]["operations"] == rows[1]["operations_predicted"] + 8 * 8 * 8
+    assert complexity.fit("x", rows)["operations_exponent"] < 1.9
+
+
+def test_the_longest_path_counts_sequential_products():
+    a, b = (torch.randn(3, 3, requires_grad=True) for _ in range(2))
+    assert parallel.longest_path(a @ b) == 1
+    assert parallel.longest_path((a @ b).tanh() @ b + a @ b) == 2
+    assert parallel.longest_path(torch.cat([a @ b, b @ a]) @ b) == 2
+    assert parallel.longest_path(a + b) == 0
+    x = a
+    for _ in range(2_000):  # two paths at each node: counted once each, without recursion
+        x = (x + x) @ b
+    assert parallel.longest_path(x) == 2_000
+
+
+def test_serial_steps(reports, monkeypatch):
+    findings = reports("parallel").findings
+    plain, attention, transformer = findings.tables["steps"].rows
+    assert (plain["per_position"], transformer["per_position"]) == (2, 0)
+    assert attention["per_position"] > 2
+    assert transformer["n = 4"] >= 6 * 4  # 4 + 2 x 2 layers, of projections, scores, contexts, feed-forward
+    assert all(claim.holds for claim in findings.claims if "time" not in claim.text)
+    monkeypatch.setattr(parallel, "PRODUCTS", ("NoSuchNode",))
+    assert by_text(parallel.run(QUICK).claims, "LSTM") == [False, False]
+
+
+# scaling, linearity, norm
+
+
+def test_moments_against_an_independent_formula(reports):
+    """Var(q_i k_i) = E[q^2] E[k^2] - E[q]^2 E[k]^2 for each of d independent terms."""
+    for row in reports("scaling").findings.tables["moments"].rows:
+        mu, sigma, d = row["mu"], row["sigma"], row["d"]
+        assert row["mean_predicted"] == pytest.approx(d * mu * mu)
+        assert row["variance_predicted"] == pytest.approx(d * ((mu**2 + sigma**2) ** 2 - mu**4))
+        assert row["mean_error"] == pytest.approx(math.sqrt(row["variance_predicted"] / 2_000), rel=0.1)
+
+
+def test_the_jacobian_of_a_softmax():
+    scores = torch.randn(3, 5, dtype=torch.float64)
+    norms = scaling.jacobian_norm(scores.softmax(1))
+    for row in range(3):
+        jacobian = torch.autograd.functional.jacobian(lambda x: x.softmax(0), scores[row])
+        assert norms[row] == pytest.approx(float(jacobian.norm()), rel=1e-12)
+
+
+def test_another_scale_fails_its_claims(reports, monkeypatch):
+    before = {claim.text: claim.holds for claim in reports("scaling").findings.claims}
+    about = [text for text in before if text.startswith("Times 1/sqrt(d)")]
+    assert len(about) == 4
+    assert all(before[text] for text in about)
+    monkeypatch.setitem(scaling.SCALES, "1/sqrt(d)", lambda d: d**-0.25)
+    torch.manual_seed(1)
+    after = {claim.text: claim.holds for claim in scaling.run(QUICK).claims}
+    assert {text for text in before if after[text] != before[text]} == set(about)
+
+
+def test_two_fixed_layers_equal_one_product(reports):
+    torch.manual_seed(0)
+    stack, x = linearity.AttentionStack(5, 4), torch.randn(5, 4, dtype=torch.float64)
+    a1, a2 = stack.fixed
+    expected = torch.einsum("ij,jk,kl,lm,mn->in", a2, a1, x, *stack.values)
+    torch.testing.assert_close(stack.attend_fixed(x), expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(stack.collapsed(x), expected, rtol=1e-12, atol=1e-12)
+    scores = (x @ stack.queries[0]) @ (x @ stack.keys[0]).T / math.sqrt(4)
+    torch.testing.assert_close(stack.weights(0, x), scores.softmax(1), rtol=1e-12, atol=1e-12)
+    assert all(holds(reports("linearity").findings.claims))
+
+
+def test_linearity_is_lost_if_the_weights_follow_the_input_and_kept_by_a_linear_layer(monkeypatch):
+    with monkeypatch.context() as change:
+        change.setattr(linearity.AttentionStack, "attend_fixed", linearity.AttentionStack.attend)
+        assert holds(linearity.run(QUICK).claims) == [False, False, True, True, True]
+    monkeypatch.setattr(linearity.F, "relu", lambda x: x)
+    assert holds(linearity.run(QUICK).claims) == [True, True, True, True, False]
+
+
+def test_gradient_norms_against_backward():
+    torch.manual_seed(3)
+    norms = norm.measure("post", 2, 8, draws=1)
+    torch.manual_seed(3)
+    size = {"d_model": 8, "encoder_layers": 2, "decoder_layers": 2, "ffn_size": 32}
+    config = TransformerConfig(**size, dropout=0.0, norm="post", tie="none")
+    model = Transformer(config, norm.VOCABULARY, norm.VOCABULARY)
+    norm._random_loss(model).backward()
+    for side in ("encoder", "decoder"):
+        for n in range(2):
+            grad = model.get_parameter(f"{side}.layers.{n}.feed_forward.narrow.weight").grad
+            assert norms[side][n] == pytest.approx(float(grad.norm()), rel=1e-5)
+
+
+def test_verdicts_on_norms():
+    depths = [2, 4, 8, 16]
+
+    def verdict(pre, post) -> list[bool]:
+        summary = [
+            norm.summarise(kind, depth, [gradient(layer, depth) for layer in range(1, depth + 1)])
+            for kind, gradient in (("pre", pre), ("post", post))
+            for depth in depths
+        ]
+        return holds(norm.judge(summary, depths))
+
+    flat, growing = lambda layer, depth: depth**-0.5, lambda layer, depth: 0.9 ** (depth - layer)
+    assert verdict(flat, growing) == [True] * 5
+    assert verdict(growing, flat) == [False] * 5
+
+
+# order, copying
+
+
+def test_the_rotation_turns_each_pair_by_its_own_angle():
+    d, k = 6, 5
+    expected = np.zeros((d, d))
+    for i in range(d // 2):
+        cos, sin = (f(k / 10_000 ** (2 * i / d)) for f in (math.cos, math.sin))
+        expected[2 * i : 2 * i + 2, 2 * i : 2 * i + 2] = [[cos, sin], [-sin, cos]]
+    np.testing.assert_allclose(order.rotation(k, d).numpy(), expected, atol=1e-15)
+    encoded = sinusoids(torch.arange(20), d)
+    torch.testing.assert_close(encoded[k:], encoded[:-k] @ order.rotation(k, d).T, rtol=0, atol=1e-12)
+
+
+def test_order_is_lost_without_positions_and_known_with_them(reports, monkeypatch):
+    none, *known = reports("order").findings.tables["equivariance"].rows
+    assert max(none["encoder"], none["decoder"]) < 1e-13
+    assert min(row[side] for row in known for side in ("encoder", "decoder")) > 1e-3
+    monkeypatch.setattr(order, "POSITIONS", ("learned", "sinusoidal", "learned"))
+    monkeypatch.setattr(order, "rotation", lambda k, d: torch.eye(d, dtype=torch.float64))
+    claims = order.run(QUICK).claims
+    assert by_text(claims, "Without", "Nor", "PE") == [False] * 3
+    assert by_text(claims, "With ") == [True] * 2
+
+
+def test_copying_is_scored_per_symbol():
+    """A model that is correct up to the fourth symbol, and on no later one."""
+    model = Transformer(TransformerConfig(d_model=8, num_heads=1, encoder_layers=1, decoder_layers=1), 30, 30)
+
+    def answer(src, mask, tgt_in):
+        logits = nn.functional.one_hot(src, 30).float()
+        logits[:, 4:] = 0
+        return logits
+
+    model.forward = answer
+    task = copying.Copying(4, 1, 1, 5, [])
+    assert task.probe(model, "learned", 6, 1) == {"learned": pytest.approx(4 / 7), "learned_past": 0}
+    assert task.probe(model, "learned", 4, 1) == {"learned": pytest.approx(4 / 5)}
+    assert task._replace(longest=3).probe(model, "learned", 6, 1)["learned_past"] == pytest.approx(1 / 3)
+
+
+def test_verdicts_on_lengths():
+    equal = [{"positions": kind, "encoder": 1.0, "decoder": 1.0} for kind in order.POSITIONS]
+
+    def verdict(past: float) -> list[bool]:
+        rows = [{"length": 10, "sinusoidal": 1.0, "learned": 0.9}, {"length": 15}]
+        rows[1] |= {"sinusoidal": 0, "learned": 0, "sinusoidal_past": past, "learned_past": past}
+        return holds(order.judge(equal, [{"error": 0.0}], rows, copying.Copying(10, 1, 1, 1, [])))[-4:]
+
+    assert verdict(0.95) == [True, False, True, False]
+    assert verdict(0.05) == [True, False, False, True]
+
+
+def test_training_learns_and_counts_real_tokens_only():
+    sequences = [[EOS + 1 + n % 3] * (1 + n % 4) for n in range(60)]
+    split = tasks.make_split(sequences, sequences)
+    torch.manual_seed(0)
+    model = tasks.transformer(16, 1, num_heads=2, ffn_size=16)(8, 8)
+    batch = make_batch(split, np.arange(12))
+    before = copying.accuracy(model, batch)
+    optim = OptimConfig(learning_rate=1e-2, warmup_updates=5)
+    tasks.fit(model, split, optim, batch_tokens=60, updates=100, seed=1)
+    assert not model.training
+    assert before < 0.6 < 0.95 < copying.accuracy(model, batch)
+    model.forward = lambda src, mask, tgt_in: nn.functional.one_hot(batch.tgt_out.clamp(min=1), 8).float()
+    assert copying.accuracy(model, batch) == 1  # the answer at padding, id 0, is wrong
+
+
+# distance
+
+
+def test_the_gain_equals_that_of_a_cyclic_shift():
+    """The eigenvalues of a cyclic shift of 32 positions are the 32nd roots of unity, so the mean is exact."""
+    shift = torch.roll(torch.eye(32, dtype=torch.float64), 1, 0)
+    step = torch.eye(32, dtype=torch.float64) / (1 + math.exp(-1)) + 0.25 * shift
+    for steps in (0, 1, 5, 20):
+        expected = float(torch.linalg.matrix_power(step, steps).pow(2).sum() / 32)
+        assert distance.mean_squared_gain(steps) == pytest.approx(expected, rel=1e-12)
+
+
+def test_gradients_are_assigned_to_their_distance():
+    length, fade = 6, 0.8
+    norms = {i: [[fade ** (length + i - j) for j in range(length)]] * 2 for i in range(0, length, 2)}
+    unit = sum(fade**k for k in range(1, 5)) / 4
+    expected = {k: pytest.approx(fade**k / unit) for k in range(1, 11)}
+    assert distance.by_distance(norms, length) == expected
+
+
+def test_a_gradient_belongs_to_the_embedding_at_its_position(monkeypatch):
+    """Against finite differences of the probed output along each axis of an embedding."""
+    torch.manual_seed(0)
+    model = tasks.one_way("LSTM", 4)(6, 6).double()
+    probe, order_ = torch.randn(4, dtype=torch.float64), torch.tensor([3, 0, 5, 1, 4, 2])
+    monkeypatch.setattr(distance.torch, "randperm", lambda n: order_)
+    monkeypatch.setattr(distance.torch, "randint", lambda high, size: torch.ones(size, dtype=torch.long))
+    monkeypatch.setattr(distance.torch, "randn_like", lambda hidden: probe)
+    norms = distance.gradients(model, 6, 2)
+    mask, tgt = torch.ones(1, 6, dtype=torch.bool), torch.ones(1, 6, dtype=torch.long)
+    weight = distance.source_embedding(model).detach()
+    model.requires_grad_(False)
+
+    def output() -> float:
+        return float(model.features(order_.unsqueeze(0), mask, tgt).hidden[0, 2] @ probe)
+
+    for j in range(6):
+        change = []
+        for axis in range(4):
+            weight[order_[j], axis] += 1e-6
+            above = output()
+            weight[order_[j], axis] -= 2e-6
+            change.append((above - output()) / 2e-6)
+            weight[order_[j], axis] += 1e-6
+        assert norms[j] == pytest.approx(math.hypot(*change), rel=1e-5)
+
+
+def test_verdicts_on_distance():
+    predicted = {k: 0.9**k for k in range(1, 61)}
+    flat = dict.fromkeys(predicted, 1.0)
+
+    def verdict(plain, attention) -> list[bool]:
+        curves = {"LSTM": plain, "LSTM with attention": attention, "Transformer": flat}
+        return holds(distance.judge(curves, predicted))
+
+    assert verdict(predicted, flat) == [True] * 5
+    assert verdict(flat, flat) == [False, True, False, True, False]
+    assert verdict(predicted, predicted) == [True, False, False, True, True]

@@ -1,0 +1,160 @@
+"""Studies: complete reports, reproducible numbers, claims as ranges."""
+
+import csv
+import io
+import json
+import math
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from inspect import cleandoc
+from pathlib import Path
+
+import pytest
+import torch
+
+from compare.studies import STUDIES, study
+from compare.studies.registry import run_study
+from compare.studies.study import CONTENT, StudyReport, StudyResult, at_least, at_most, between, near
+
+EXACT = ["scaling", "order", "distance", "reversal", "linearity", "norm", "warmup"]
+"""Studies that measure no time: the same seed gives the same numbers. The others that train share their code
+with the last."""
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_study_runs_and_writes_complete_files(name, reports):
+    report = reports(name)
+    folder = reports.folder / name
+    tables = {f"{table}.csv" for table in report.findings.tables}
+    assert {path.name for path in folder.iterdir()} == {
+        "study.md",
+        "study.json",
+        "plot.png",
+        "plot.svg",
+        *tables,
+    }
+    content = json.loads((folder / "study.json").read_text())
+    assert (content["seed"], content["torch"]) == (1, torch.__version__)
+    assert content["threads"] == torch.get_num_threads()
+    claims = report.findings.claims
+    assert [claim["holds"] for claim in content["claims"]] == [claim.holds for claim in claims]
+    for table, expected in report.findings.tables.items():
+        read = list(csv.DictReader(io.StringIO((folder / f"{table}.csv").read_text())))
+        for text, row, stored in zip(read, expected.rows, content["tables"][table], strict=True):
+            numbers = {
+                key: value for key, value in row.items() if isinstance(value, float) and math.isfinite(value)
+            }
+            assert {key: float(text[key]) for key in numbers} == pytest.approx(numbers, rel=1e-12)
+            assert {key: stored[key] for key in numbers} == numbers
+    text = (folder / "study.md").read_text()
+    assert f"## Verdict: {sum(claim.holds for claim in claims)} of {len(claims)} claims hold" in text
+    assert all(claim.text in text for claim in claims)
+    assert cleandoc(report.findings.method) in text
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_the_same_seed_gives_the_same_numbers(name, reports, tmp_path):
+    before = torch.get_rng_state()
+    torch.manual_seed(99)
+    state = torch.get_rng_state()
+    again = run_study(name, tmp_path, quick=True)
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.set_rng_state(before)
+    first = reports(name)
+    assert again.verdict == first.verdict
+    for table in first.findings.tables:
+        written = [folder / name / f"{table}.csv" for folder in (tmp_path, reports.folder)]
+        assert written[0].read_bytes() == written[1].read_bytes()
+
+
+def test_another_seed_gives_other_numbers(reports, tmp_path):
+    other = run_study("norm", tmp_path, seed=2, quick=True)
+    assert other.findings.tables["layers"] != reports("norm").findings.tables["layers"]
+
+
+def test_a_claim_is_a_range():
+    assert [near("", value, 1, 0.1).holds for value in (0.89, 1.05, 1.15)] == [False, True, False]
+    assert [near("", value, 3).holds for value in (3, 3.0000001)] == [True, False]
+    assert [at_most("", value, 2).holds for value in (2, 2.1)] == [True, False]
+    assert [at_least("", value, 2).holds for value in (2, 1.9)] == [True, False]
+    assert [between("", value, 1, 2).holds for value in (0.9, 1, 2, 2.1)] == [False, True, True, False]
+    assert not any(claim("", math.nan, 0).holds for claim in (near, at_most, at_least))
+
+
+def test_a_claim_describes_its_range():
+    assert near("", 1, 0.5, 0.05).prediction == "0.5 ± 0.05"
+    assert near("", 1, 4).prediction == "4 exactly"
+    assert at_most("", 1, 1e-12).prediction == "at most 1e-12"
+    assert at_least("", 1, 10).prediction == "at least 10"
+    assert between("", 1, 0.25, 4).prediction == "0.25 to 4"
+    numbers = [at_most("", value, 0).measurement for value in (0.123456, 12_345.6, math.nan)]
+    assert numbers == ["0.1235", "12,346", "–"]
+
+
+def test_a_claim_over_seeds_is_undecided_if_they_disagree():
+    found = [at_least("", values, 2).verdict for values in ([2, 3], [1, 3], [1, 0])]
+    assert found == [True, "undecided", False]
+    claim = at_most("", (1.0, 2.0, 6.0), 3)
+    assert (claim.measured, claim.holds, claim.measurement) == (3.0, False, "3 (1 to 6)")
+    assert at_most("", [math.nan, 1], 3).verdict == "undecided"
+    claims = [at_least("a", [1, 3], 2), at_least("b", 3, 2)]
+    result = StudyResult(method="", tables={}, claims=claims, figure=None)
+    report = StudyReport(name="n", about="", source="", findings=result, conditions={})
+    assert "## Verdict: 1 of 2 claims hold, 1 undecided" in report.to_markdown()
+    assert [row["holds"] for row in report.verdict] == ["undecided", True]
+    assert json.loads(report.to_json())["claims"][0]["by_seed"] == [1, 3]
+
+
+def test_numbers_that_are_not_finite_are_null_in_json(reports):
+    result = reports("linearity").findings
+    table = result.tables["linearity"]._replace(rows=[{"x": math.nan, "y": math.inf, "z": 1.5}])
+    broken = replace(reports("linearity"), findings=replace(result, tables={"t": table}))
+    assert json.loads(broken.to_json())["tables"]["t"] == [{"x": None, "y": None, "z": 1.5}]
+
+
+def test_an_interrupted_write_leaves_each_file_old_or_new(reports, tmp_path, monkeypatch):
+    report, folder = reports("linearity"), tmp_path / "linearity"
+    report.write(tmp_path)
+    old = {path.name: path.read_bytes() for path in folder.iterdir()}
+    write = study.write_atomically
+
+    def stop_at_last(path: Path, content) -> None:
+        if path.name == "study.json":
+            raise OSError("no space left")
+        write(path, content)
+
+    monkeypatch.setattr(study, "write_atomically", stop_at_last)
+    with pytest.raises(OSError, match="no space"):
+        replace(report, conditions={**report.conditions, "seed": 7}).write(tmp_path)
+    new = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert new.keys() == old.keys()
+    assert old["study.json"] == new["study.json"]
+    assert old["study.md"] != new["study.md"]
+
+
+def test_mistakes_are_named(tmp_path):
+    with pytest.raises(ValueError, match=r"unknown study 'complexty'; did you mean 'complexity'\?"):
+        run_study("complexty", tmp_path)
+    with pytest.raises(ValueError, match="reads no finished runs"):
+        run_study("norm", tmp_path, runs=tmp_path)
+    with pytest.raises(ValueError, match="name these too, with --runs"):
+        run_study("reversal", tmp_path, data_root="corpus")
+    assert not list(tmp_path.iterdir())
+
+
+def test_listing_the_studies_needs_no_torch(tmp_path):
+    code = "import sys; from compare.studies import STUDIES; print(*STUDIES, *sys.modules)"
+    command = [sys.executable, "-c", code]
+    printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.split()
+    assert printed[: len(STUDIES)] == list(STUDIES)
+    assert not set(printed) & {"torch", "pandas", "matplotlib", "numpy"}
+
+
+def test_every_cited_publication_is_listed():
+    sources = " ".join(each.source for each in STUDIES.values())
+    cited = set(re.findall(r"[A-Z]\w+ (?:et al\.|and [A-Z]\w+) \d{4}", sources))
+    assert cited == CONTENT["references"].keys()
+    (entry,) = study.bibliography("Xiong et al. 2020, section 3")
+    assert entry.startswith("Xiong et al. 2020: On Layer Normalization")

@@ -1,0 +1,372 @@
+"""Studies that train or read models: equal effort, decision rules on hand-made figures, measures of heads."""
+
+import math
+import shutil
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from compare.experiment.likelihood import SentenceScore
+from compare.studies import (
+    ablation,
+    contrastive,
+    copying,
+    data_size,
+    depth,
+    designs,
+    head_roles,
+    heads_average,
+    positions,
+    reversal,
+    tasks,
+    warmup,
+)
+from compare.studies.contrastive import Group
+from compare.studies.registry import run_study
+from compare.studies.study import Settings
+from compare.studies.tasks import PLAIN, RECURRENT, TRANSFORMER, TRANSLATORS, embedded_task, valid_loss
+from data import Contrast
+from data.symbols import EOS
+from seq2seq.config import AttentionConfig, Seq2SeqConfig
+from transformer.config import LayerConfig, TransformerConfig
+
+
+def trained(*finals: float, curve=(5.0,)) -> designs.Trained:
+    """A design whose seeds end at ``finals`` after ``curve``."""
+    updates = [10 * n for n in range(1, len(curve) + 2)]
+    return designs.Trained(1e-3, updates, [[*curve, final] for final in finals])
+
+
+def verdicts(claims) -> list:
+    return [claim.verdict for claim in claims]
+
+
+# Training with equal effort
+
+
+@pytest.fixture(scope="module")
+def task():
+    return embedded_task(3, train=40, valid=6, test=4)
+
+
+def plan(**changes) -> designs.Plan:
+    sizes = {"updates": 4, "batch_tokens": 60, "measure_every": 2, "warmup_updates": 0}
+    return designs.Plan(**{**sizes, "learning_rates": (0.1, 0.2), "seeds": (1, 2), **changes})
+
+
+def test_each_design_gets_its_own_best_rate(task, monkeypatch):
+    """The second seed is trained with the rate that was best for the first."""
+    losses = {("a", 0.1): 3.0, ("a", 0.2): 2.0, ("b", 0.1): math.inf, ("b", 0.2): math.inf}
+    calls = []
+
+    def train(label, build, task, plan, rate, seed):
+        calls.append((label, rate, seed))
+        return [9.0, losses[label[-1], rate] + seed], None
+
+    monkeypatch.setattr(designs, "train", train)
+    found = designs.train_designs("s", {"a": None, "b": None}, task, plan())
+    assert calls == [(f"s: {x}", *rest) for x, best in (("a", 0.2), ("b", 0.1)) for rest in
+                     ((0.1, 1), (0.2, 1), (best, 2))]  # fmt: skip
+    assert (found["a"].final, found["a"].updates, found["a"].mean_curve) == ([3, 4], [2, 4], [9, 3.5])
+
+
+def test_the_weights_of_the_lowest_loss_are_kept(task):
+    """A rate that is far too large, after which the first of two measurements is the best."""
+    build = tasks.translator(RECURRENT, 8, 0.0)
+    losses, model = designs.train(
+        "x", build, task, plan(updates=6, measure_every=1, warmup_updates=6), 3.0, 1
+    )
+    assert len(losses) == 6
+    assert min(losses) < losses[-1]
+    assert valid_loss(model, task.valid_batch) == min(losses)
+
+
+def test_updates_until_a_loss():
+    design = designs.Trained(1e-3, [10, 20, 30], [[5.0, 3.0, 1.0], [5.0, 4.0, 4.0]])
+    assert design.updates_until([3.0, 3.0]) == [20, math.inf]
+    assert design.row() == {"learning_rate": 1e-3, "final_loss": 2.5, "loss_1": 1.0, "loss_2": 4.0}
+
+
+def test_fewer_pairs_are_the_first_of_more(task):
+    fewer = embedded_task(3, train=40, valid=6, test=4, keep=15)
+    assert (fewer.train_src, len(fewer.train)) == (task.train_src[:15], 15)
+    assert fewer.test == task.test
+    short = embedded_task(3, train=40, valid=6, test=4, longest=8)
+    assert short.train_src == tuple(line for line in task.train_src if len(line.split()) <= 8)
+
+
+# Decision rules
+
+
+def test_verdicts_on_warmup():
+    def verdict(pre, post, warm_pre, warm_post):
+        names = [f"{norm}-norm, {warm}" for warm in ("no warm-up", "warm-up") for norm in ("pre", "post")]
+        return verdicts(warmup.judge(dict(zip(names, (pre, post, warm_pre, warm_post), strict=True))))
+
+    good, bad = trained(2.0, 2.0, curve=(3.0, 2.5)), trained(4.0, math.inf, curve=(5.0, 4.5))
+    slow, mixed = trained(2.5, 2.5, curve=(5.0, 4.0)), trained(2.0, 4.0, curve=(3.0, 2.6))
+    assert verdict(good, bad, good, slow) == [True] * 5
+    assert verdict(bad, good, slow, good) == [False] * 5
+    assert verdict(good, mixed, good, slow)[:3] == ["undecided", True, "undecided"]
+
+
+def test_verdicts_on_the_ablation():
+    def verdict(*finals):
+        labels = (ablation.FULL, ablation.NO_NORM, ablation.NO_RESIDUAL, ablation.NEITHER)
+        losses = {label: trained(final, final) for label, final in zip(labels, finals, strict=True)}
+        return verdicts(ablation.judge(losses, 5.0))
+
+    assert verdict(2.0, 3.0, 4.0, 4.95) == [True] * 4
+    assert verdict(2.0, 2.05, 1.0, 2.0) == [False] * 4
+
+
+@pytest.mark.parametrize("norm", ["pre", "post", "none"])
+def test_a_sublayer_without_residual_path(norm):
+    config = LayerConfig(d_model=4, num_heads=1, dropout=0.0, norm=norm)
+    x, sublayer = torch.randn(2, 3, 4), nn.Linear(4, 4)
+    inner = nn.functional.layer_norm(x, [4]) if norm == "pre" else x
+    expected = nn.functional.layer_norm(sublayer(x), [4]) if norm == "post" else sublayer(inner)
+    torch.testing.assert_close(ablation.NoResidual(config)(x, sublayer), expected)
+
+
+def test_the_loss_of_word_frequencies(task):
+    size, counts = task.sizes[1], dict.fromkeys(range(task.sizes[1]), 1)
+    for row in range(len(task.train)):
+        for token in (*task.train.tgt.take(np.array([row])).flat.tolist(), EOS):
+            counts[token] += 1
+    batch, total = task.valid_batch, sum(counts.values())
+    tokens = batch.tgt_out[batch.tgt_mask].tolist()
+    assert len(counts) == size
+    expected = sum(math.log(total / counts[token]) for token in tokens) / len(tokens)
+    assert ablation.frequency_loss(task) == pytest.approx(expected, rel=1e-12)
+
+
+def test_verdicts_on_depth():
+    def verdict(transformer, recurrent):
+        by_name = {
+            depth.name(family, layers): trained(final, final)
+            for family, finals in zip(depth.FAMILIES, (transformer, recurrent), strict=True)
+            for layers, final in zip((1, 2, 4), finals, strict=True)
+        }
+        return verdicts(depth.judge(by_name, (1, 2, 4)))
+
+    assert verdict((3.0, 2.5, 2.0), (3.0, 2.0, 2.9)) == [True] * 4
+    assert verdict((3.0, 2.5, 2.95), (3.0, 2.0, 1.5)) == [False] * 4
+
+
+def test_verdicts_on_positions():
+    def verdict(good: float, bad: float, within: float):
+        past = {f"{kind}_past": good if kind in positions.CARRIES_OVER else bad for kind in positions.KINDS}
+        rows = [{"length": length, **dict.fromkeys(positions.KINDS, within), **past} for length in (4, 6)]
+        return verdicts(positions.judge([rows] * 2, copying.Copying(4, 1, 1, 1, [])))
+
+    assert verdict(0.9, 0.5, 0.99) == [True] * 10
+    assert verdict(0.89, 0.51, 0.98) == [False] * 10
+    rows = [[{"length": 4, "alibi": value}] for value in (0.5, 1.0)]
+    assert positions.average(rows) == [{"length": 4, "alibi": 0.75}]
+
+
+def test_verdicts_on_data_size():
+    def verdict(*scores):
+        rows = [
+            {"model": family, "pairs": pairs, "bleu": bleu + seed}
+            for family, of_family in zip(TRANSLATORS, scores, strict=True)
+            for pairs, bleu in zip((10, 100), of_family, strict=True)
+            for seed in (0, 1)
+        ]
+        return verdicts(data_size.judge(rows, (10, 100)))
+
+    assert verdict((5, 20), (10, 50), (8, 52)) == [True] * 4
+    assert verdict((9, 20), (10, 50), (9, 50)) == [False] * 4
+
+
+# Contrastive pairs
+
+
+def test_verdicts_on_contrasts():
+    def verdict(recurrent, transformer):
+        names = ("agreement_near", "agreement_long", "lexical")
+        rows = [
+            {"model": family, "seed": seed, **dict(zip(names, values, strict=True))}
+            for family, values in ((RECURRENT, recurrent), (TRANSFORMER, transformer))
+            for seed in (1, 2)
+        ]
+        return verdicts(contrastive.judge(rows))
+
+    assert verdict((90, 80, 70), (90, 82, 72)) == [True] * 4
+    assert verdict((74, 70, 70), (60, 80, 71)) == [False] * 4
+
+
+def test_pairs_are_counted_per_phenomenon_and_distance(monkeypatch, caplog):
+    """The stand-in gives a text its number as log-probability; a tie is not right."""
+
+    def score(translator, sources, texts):
+        return SimpleNamespace(sentences=[SentenceScore([text], [float(text)]) for text in texts])
+
+    monkeypatch.setattr(contrastive, "score_translations", score)
+    pairs = [
+        Contrast("agreement", 0, "a", "-1", "-2"),
+        Contrast("agreement", 3, "b", "-2", "-1"),
+        Contrast("agreement", 4, "c", "-1", "-1.5"),
+        Contrast("agreement", 12, "d", "-1", "-1"),
+        Contrast("noun", 0, "e", "-1", "-3"),
+    ]
+    groups = contrastive.measure_contrasts(None, pairs)
+    assert groups == [
+        Group("agreement", "0", 1, 1),
+        Group("agreement", "3-4", 2, 1),
+        Group("agreement", "9 or more", 1, 0),
+        Group("agreement", "all", 4, 2),
+        Group("noun", "all", 1, 1),
+    ]
+    assert "1 of 5 pairs differ only in words that the vocabulary lacks" in caplog.text  # "d"
+    row = contrastive.summarise([*groups, Group("agreement", "5-8", 3, 2)])
+    assert (row["agreement_near"], row["agreement_long"], row["lexical"]) == (100, 50, 100)
+    assert math.isnan(row["word_order"])
+
+
+# Heads
+
+
+def test_one_head_is_within_its_bound_by_exhaustive_search():
+    """Random linear answers, for all pairs of four symbols: the rest of the proof is in the module."""
+    rng = np.random.default_rng(0)
+    n, bound = 4, 0.5 + 4 / 12
+    best = 0.0
+    for _ in range(3_000):
+        p, logits = rng.uniform(0.5, 1), rng.normal(size=(2, n, n))
+        right = 0
+        for a in range(n):
+            for b in set(range(n)) - {a}:
+                first, second = (p * each[:, a] + (1 - p) * each[:, b] for each in logits)
+                right += int(first.argmax() == a and second.argmax() == b)
+        best = max(best, right / (n * (n - 1)))
+    assert 0.3 < best <= bound
+
+
+def test_verdicts_on_one_and_two_heads():
+    def verdict(one: float, two: float):
+        rows = [{"heads": heads, "ordered": value} for heads, value in ((1, one), (2, two)) for _ in range(2)]
+        return verdicts(heads_average.judge(rows))
+
+    assert verdict(0.5, 1.0) == [True] * 3
+    assert verdict(0.95, 0.9) == [False] * 3
+    found = heads_average.measure(torch.tensor([[1, 2], [2, 1], [1, 1]]), torch.tensor([[1, 2]] * 3))
+    assert found == {"ordered": pytest.approx(1 / 3), "found": pytest.approx(2 / 3)}
+
+
+def test_roles_of_a_head():
+    """Two sentences, of three tokens and of two; the head of both attends to the token before."""
+    weights = torch.zeros(2, 3, 3)
+    weights[:, torch.tensor([0, 1, 2]), torch.tensor([0, 0, 1])] = 1
+    mask = torch.tensor([[True, True, True], [True, True, False]])
+    found = head_roles.offsets(weights, mask)
+    assert (found["previous"], found["previous peak"], found["next"]) == (1, 1, 0)
+    assert found["itself"] == pytest.approx(2 / 5)  # of five tokens, the two first ones
+    row = head_roles.roles(weights, mask, mask, "encoder.0")
+    assert row == {"entropy": 0, "distance": pytest.approx(3 / 5)}
+    uniform = torch.tensor([[[1.0, 0, 0], [0.5, 0.5, 0], [1 / 3, 1 / 3, 1 / 3]]])
+    causal = head_roles.roles(uniform, mask[:1], mask[:1], "decoder.0")
+    assert causal == {"entropy": pytest.approx(1), "distance": pytest.approx((0 + 0.5 + 1) / 3)}
+
+
+def test_verdicts_on_head_roles():
+    def verdict(peak, entropies, gold, untrained_peak=0.3, untrained_gold=0.2, *, has_gold=True):
+        rows = []
+        for state, top, values, share in (
+            ("trained", peak, entropies, gold),
+            ("untrained", untrained_peak, (0.9, 0.95), untrained_gold),
+        ):
+            rows += [
+                {"model": state, "seed": 1, "head": "encoder.0 head 0", "entropy": value}
+                | {"previous peak": top, "next peak": 0.1}
+                for value in values
+            ]
+            rows.append({"model": state, "seed": 1, "head": "cross.0 head 0", "gold": share})
+        return verdicts(head_roles.judge(rows, has_gold=has_gold))
+
+    assert verdict(0.95, (0.2, 0.9), 0.6) == [True] * 6
+    assert verdict(0.8, (0.8, 0.9), 0.4, 0.6, 0.6) == [False, False, False, True, False, False]
+    assert verdict(0.95, (0.2, 0.9), 0.6, has_gold=False) == [True] * 4
+
+
+def test_an_untrained_model_has_the_same_sizes(task):
+    torch.manual_seed(1)
+    translator = task.translator(tasks.translator(TRANSFORMER, 16, 0.1)(*task.sizes))
+    fresh = head_roles.untrained(translator)
+    pairs = list(zip(fresh.model.parameters(), translator.model.parameters(), strict=True))
+    assert all(one.shape == other.shape for one, other in pairs)
+    assert not all(torch.equal(one, other) for one, other in pairs)
+    shares = head_roles.gold_shares(translator, head_roles._gold(task.test))
+    assert shares
+    assert all(0 <= share <= 1 for share in shares.values())
+    assert head_roles._gold(task.test._replace(links=())) is None
+
+
+# Reversed sources
+
+
+def test_sentences_are_bucketed_by_their_words():
+    lines = ["a " * n for n in (4, 5, 6, 7, 8, 12, 40)]
+    assert reversal.by_length(lines) == {"4-5": [0, 1], "6-7": [2, 3], "8": [4], "12": [5], "40": [6]}
+
+
+def test_verdicts_on_reversal():
+    def row(name: str, *scores: float) -> dict:
+        return {"model": name, **dict(zip(("all", "5", "20"), scores, strict=True))}
+
+    def verdict(**rows):
+        kinds = {"f": reversal.FORWARD, "r": reversal.REVERSED, "a": RECURRENT}
+        return verdicts(reversal.judge({kinds[name]: row(name, *scores) for name, scores in rows.items()}))
+
+    assert verdict(f=(10, 20, 5), r=(15, 20, 8), a=(20, 25, 20)) == [True] * 4
+    assert verdict(f=(10, 20, 15), r=(9, 20, 10), a=(10, 20, 15)) == [False] * 4
+    assert verdict(f=(10, 20, 5), a=(20, 25, 20)) == [True] * 2
+    with pytest.raises(ValueError, match="nothing to compare"):
+        verdict(f=(10, 20, 15))
+
+
+@pytest.mark.parametrize(
+    ("config", "family", "kind"),
+    [
+        (Seq2SeqConfig(attention=None), PLAIN, reversal.BOTH),
+        (Seq2SeqConfig(attention=None, direction="forward"), PLAIN, reversal.FORWARD),
+        (Seq2SeqConfig(attention=None, direction="backward"), PLAIN, reversal.REVERSED),
+        (Seq2SeqConfig(attention=None, direction="both-bottom", num_layers=2), PLAIN, None),
+        (Seq2SeqConfig(attention=AttentionConfig(score="additive")), RECURRENT, RECURRENT),
+        (Seq2SeqConfig(cell="gru"), None, None),
+        (TransformerConfig(), TRANSFORMER, None),
+    ],
+)
+def test_families_of_finished_models(config, family, kind):
+    assert (tasks.family_of(config), reversal.kind_of(config)) == (family, kind)
+
+
+# Finished experiments: that of the tests has an LSTM with attention and a Transformer, and words of its own
+
+
+def test_a_finished_experiment_is_measured(finished, tmp_path):
+    settings = Settings(seed=1, quick=True, runs=finished)
+    found = contrastive.run(settings)
+    assert {row["model"] for row in found.tables["accuracy"].rows} == {RECURRENT, TRANSFORMER}
+    assert finished.name in found.method
+    rows = head_roles.run(settings).tables["heads"].rows
+    names = [f"{side}.0 head {head}" for side in ("encoder", "decoder", "cross") for head in (0, 1)]
+    assert [row["head"] for row in rows if row["model"] == "trained"] == names
+    assert all("gold" not in row and 0 <= row["entropy"] <= 1 for row in rows)
+    translations = reversal.read(finished)
+    assert translations.kinds == {RECURRENT: "luong"}
+    assert set(translations.lines) == {"luong", "transformer"}
+    with pytest.raises(ValueError, match="nothing to compare"):
+        run_study("reversal", tmp_path, runs=finished, quick=True)
+
+
+def test_an_experiment_without_the_families_is_an_error(copy):
+    shutil.rmtree(copy / "transformer-seed1")
+    settings = Settings(seed=1, quick=True, runs=copy)
+    for study in (contrastive, head_roles):
+        with pytest.raises(ValueError, match="has no Transformer: needs"):
+            study.run(settings)
