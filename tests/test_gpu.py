@@ -22,8 +22,8 @@ from compare.models.presets import PRESETS
 from compare.models.registry import build
 from compare.optim import build_optimizer
 from compare.protocol import select
-from compare.system.cpu import set_numerics
-from compare.system.device import device_name, for_decoding
+from compare.system.cpu import for_decoding
+from compare.system.device import device_name, set_numerics
 from compare.system.measure import peak_memory_bytes, reset_peak_memory
 from compare.system.signals import Interrupted
 from compare.training.checkpoints import RunningMetrics

@@ -21,8 +21,8 @@ from compare.benchmark.measurement import (
 )
 from compare.config.run import Run
 from compare.models.registry import ResolvedModel, build
-from compare.system.cpu import set_numerics, tune_cpu
-from compare.system.device import autocast, device_name
+from compare.system.cpu import tune_cpu
+from compare.system.device import autocast, device_name, set_numerics
 from compare.system.measure import TimedRepeat, Workload, tensor_bytes, time_in_turn
 from compare.system.plugins import code_version
 from compare.training.loss import TranslationLoss

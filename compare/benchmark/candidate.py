@@ -21,7 +21,7 @@ from compare.experiment.prepare import prepare_data
 from compare.experiment.task import task_of
 from compare.models.registry import build, train_flops_per_token
 from compare.optim import build_optimizer
-from compare.system.device import for_decoding
+from compare.system.cpu import for_decoding
 from compare.system.measure import Workload
 from compare.system.messages import did_you_mean
 from compare.training.loss import TranslationLoss

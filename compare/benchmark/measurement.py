@@ -11,8 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from compare.results.text import format_number, markdown_table
-from compare.system.measure import Speed, TimedRepeat, peak_flops
-from compare.system.processor import DISTURBED, describe_share
+from compare.system.measure import DISTURBED, Speed, TimedRepeat, describe_share, peak_flops
 from data.files import parse_json, read_bytes
 
 # One measurement of a benchmark: its raw repeats, and the work that was timed.

@@ -17,7 +17,7 @@ from compare.config.sections import EXTRA_TOKENS, MAX_BEAM_SIZE, DecodeConfig
 from compare.decoding.length_penalty import LengthPenalty, length_penalties
 from compare.decoding.sampling import Sampling, count_repeats
 from compare.decoding.search import BatchSearch, Hypothesis, draw_samples, find_best, find_n_best
-from compare.system.device import decoding_copy
+from compare.system.cpu import decoding_copy
 from compare.system.distributed import SINGLE, Processes
 from compare.system.measure import timed
 from data.batches import decode_batches, make_source_batch

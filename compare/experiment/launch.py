@@ -32,7 +32,6 @@ from compare.system.plugins import PLUGINS, load_plugins
 from compare.system.signals import (
     Interrupted,
     Terminated,
-    ignore_repeated_signals,
     raise_on_sigterm,
     stop_on_signals,
 )
@@ -219,7 +218,7 @@ def _save_before_time_limit() -> Iterator[None]:
 
     signal.signal(signal.SIGUSR2, stop)
     try:
-        with raise_on_sigterm(), ignore_repeated_signals():
+        with raise_on_sigterm():
             yield
     except (Interrupted, Terminated) as stopped:
         print(str(stopped) or "stopped", file=sys.stderr, flush=True)

@@ -330,7 +330,7 @@ def train_model(
     """
     run = folder.run
     reset_peak_memory(torch.device(run.train.device))
-    with reporter.training(run.label, run.train.max_updates, name=folder.name) as report:
+    with reporter.training(folder.name, run.train.max_updates) as report:
         trainer, translator = build_trainer(folder, prepared, report, processes=processes)
         trainer.run()
     return translator

@@ -25,8 +25,7 @@ from compare.results.records import Latency, RawSpeed, Session, Timings, read_sp
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_registry, read_results, save_result, write_json_lines
 from compare.results.trained_model import load_model
-from compare.system.cpu import set_numerics
-from compare.system.device import Machine, precision_of, this_machine
+from compare.system.device import Machine, precision_of, set_numerics, this_machine
 from compare.system.measure import (
     Speed,
     TimedRepeat,

@@ -16,7 +16,7 @@ from compare.experiment.task import task_of
 from compare.models.hybrid import HybridConfig
 from compare.models.registry import build
 from compare.results.run_folder import RunFolder
-from compare.system.cpu import set_numerics
+from compare.system.device import set_numerics
 from compare.system.distributed import SINGLE, Processes
 from compare.system.log import MetricsCallback
 from compare.training.loss import TranslationLoss

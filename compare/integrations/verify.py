@@ -15,7 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from compare.models.presets import find_preset
 from compare.models.registry import ResolvedModel, build, forward_flops
 from compare.protocol import EncoderDecoder, keep, select
-from compare.system.device import prepare_copy
+from compare.system.cpu import prepare_copy
 from compare.system.messages import first_line
 from compare.training.loss import TranslationLoss
 from compare.training.serialization import load_weights, model_weights, save_weights, set_weights

@@ -9,7 +9,7 @@ from compare.results.column import Row
 from compare.results.columns import COLUMNS, external_metrics, further_tests
 from compare.results.result import SHARED_SETTINGS
 from compare.scoring.metrics import METRICS
-from compare.system.processor import DISTURBED, describe_share
+from compare.system.measure import DISTURBED, describe_share
 
 # Notes on what ended the training of the rows of a table.
 

@@ -7,7 +7,7 @@ from enum import Enum, auto
 from typing import Any
 
 from compare.results.text import UNKNOWN, format_number
-from compare.system.processor import describe_share
+from compare.system.measure import describe_share
 
 Row = Mapping[str, Any]
 """Values of one run or model by column name, with the standard deviation over seeds in ``<name>_sd``."""

@@ -11,7 +11,7 @@ from compare.decoding.translator import Translator
 from compare.models.registry import build, ensure_fits_memory
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result
-from compare.system.cpu import set_numerics
+from compare.system.device import set_numerics
 from compare.system.messages import first_line
 from compare.training.serialization import (
     SAVED,

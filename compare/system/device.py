@@ -1,14 +1,43 @@
-"""Device, machine and precision: choice, names, native bfloat16, and copies of a model for decoding."""
+"""Processor and GPU: names, choice, native bfloat16, the machine of a figure, and how exactly it computes."""
 
-import copy
+import os
+import platform
+import re
+import statistics
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, runtime_checkable
+from pathlib import Path
 
 import torch
 from torch import nn
 
-from compare.system.cpu import PackedLinear, is_packable, packs
-from compare.system.processor import FAST_BF16, FAST_BF16_GPU, clock_mhz, processor, usable_processors
+FAST_BF16 = {"amx_bf16", "avx512_bf16", "bf16"}
+"""Flags in /proc/cpuinfo of processors with bfloat16 products in hardware (x86 and Arm names)."""
+FAST_BF16_GPU = (8, 0)
+"""Lowest compute capability of GPUs with bfloat16 products in hardware."""
+CPUINFO = Path("/proc/cpuinfo")
+
+
+def usable_processors() -> list[int]:
+    """List the logical processors that this process may use."""
+    usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    return sorted(usable)
+
+
+def processor() -> tuple[str, set[str]]:
+    """Return the processor's name and feature flags; no flags except on Linux."""
+    text = CPUINFO.read_text(encoding="utf-8") if CPUINFO.is_file() else ""
+    name = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    flags = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, re.MULTILINE)
+    label = name[1] if name else platform.processor() or platform.machine() or "cpu"
+    return label, set(flags[1].split() if flags else ())
+
+
+def clock_mhz() -> float | None:
+    """Return the median of the clocks that Linux reports for the processors now; None elsewhere."""
+    text = CPUINFO.read_text(encoding="utf-8") if CPUINFO.is_file() else ""
+    clocks = [float(clock) for clock in re.findall(r"^cpu MHz\s*:\s*([\d.]+)$", text, re.MULTILINE)]
+    return statistics.median(clocks) if clocks else None
+
 
 # The device that a config names: choice, name, cores, and native bfloat16 arithmetic.
 
@@ -102,83 +131,6 @@ def this_machine(device: torch.device) -> Machine:
     )
 
 
-# Copies of models that decode faster on a CPU, made anew for every search.
-
-
-Module = TypeVar("Module", bound=nn.Module)
-
-_REGISTERED = ("_parameters", "_buffers", "_non_persistent_buffers_set", "_modules")
-"""Attributes in which a module keeps what is registered with it."""
-
-
-@runtime_checkable
-class PreparesDecoding(Protocol):
-    """A module that computes something of its weights before a search, in ``prepare_decoding``."""
-
-    def prepare_decoding(self) -> None:
-        """Prepare for a search, in which no weight changes; called of a shallow copy of the module.
-
-        The copy may get other parameters, buffers and modules; those that it has are the model's own, and
-        must not be written to.
-        """
-
-
-def decoding_copy(model: Module) -> Module:
-    """Return a copy of a model for as long as its weights stay, or the model itself where none is faster.
-
-    A copy is made on a CPU if products of the model's dtype are packed there (``packs``). It takes less than
-    a millisecond at the sizes of the demo, and longer where ``prepare_decoding`` copies large weights: each
-    LSTM layer of width 1,024 that reads as many inputs copies 34 MB of fp32 weights at every call.
-    """
-    parameter = next(model.parameters(), None)
-    if parameter is None or parameter.device.type != "cpu" or not packs(parameter.dtype):
-        return model
-    return prepare_copy(model)
-
-
-def prepare_copy(model: Module) -> Module:
-    """Copy a model for searches on a CPU, of any dtype; the model itself if nothing in it changes.
-
-    In the copy linear layers are packed (``PackedLinear``), and modules with a method ``prepare_decoding``
-    are copied and told to prepare. Modules that hold one of these are new too. Everything else, parameters
-    included, is the model's own: so nothing of a model has to be copyable.
-    """
-    return _copy(model, {})
-
-
-def _copy(module: Module, copies: dict[nn.Module, nn.Module]) -> Module:
-    """Return the copy of a module, or itself if nothing in it changes.
-
-    Args:
-        module: the module.
-        copies: the copies made before. As a key, a module stays alive, and no other one gets its identity.
-    """
-    if module not in copies:
-        copies[module] = PackedLinear(module) if is_packable(module) else _copy_tree(module, copies)
-    return copies[module]  # type: ignore[return-value]
-
-
-def _copy_tree(module: nn.Module, copies: dict[nn.Module, nn.Module]) -> nn.Module:
-    result = module
-    if isinstance(module, PreparesDecoding):
-        result = prepared = _shallow(module)
-        prepared.prepare_decoding()
-    children = {name: child for name, child in result._modules.items() if child is not None}
-    changed = {name: copy for name, child in children.items() if (copy := _copy(child, copies)) is not child}
-    if changed:
-        result = _shallow(module) if result is module else result
-        result._modules.update(changed)
-    return result
-
-
-def _shallow(module: Module) -> Module:
-    """Return a module with the same attributes, which can register others without changing the first."""
-    result = object.__new__(type(module))
-    result.__dict__.update(module.__dict__)
-    result.__dict__.update({name: module.__dict__[name].copy() for name in _REGISTERED})
-    return result
-
-
 # Precisions: fp32, and bf16, which trains by autocast over fp32 weights and decodes with bf16 weights.
 
 
@@ -197,7 +149,26 @@ def precision_of(model: nn.Module) -> str:
     return next(name for name, known in DTYPES.items() if known is dtype)
 
 
-def for_decoding(model: Module, precision: str) -> Module:
-    """Return a copy for search in a precision: bf16 weights beat autocast; see ``decoding_copy``."""
-    dtype = DTYPES[precision]
-    return decoding_copy(model if dtype is torch.float32 else copy.deepcopy(model).to(dtype))
+# How exactly a GPU computes: fp32 without rounding of inputs, and the same bits each time if asked for.
+
+
+def set_numerics(device: torch.device, *, deterministic: bool = False) -> None:
+    """Set how torch computes on ``device``, before the first work there; nothing to set for a processor.
+
+    Products of fp32 stay fp32: torch keeps TensorFloat-32, which rounds inputs to 10 bits, from matrix
+    products, but not from recurrent layers, so that some models of a comparison would be less exact.
+
+    Args:
+        device: where the models will compute.
+        deterministic: choose algorithms that give the same bits each time, which are slower; an operation
+            that has none raises a RuntimeError.
+    """
+    if device.type == "cpu":
+        return
+    torch.backends.cudnn.allow_tf32 = False
+    if deterministic:
+        # Read at the first product of the process. Of the two values that torch accepts, this is the one
+        # that cuDNN's recurrent layers need too.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":16:8")
+    torch.use_deterministic_algorithms(deterministic)
+    torch.backends.cudnn.deterministic = deterministic

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from compare.system.messages import abbreviate, first_line
+from compare.system.messages import first_line
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 PATIENCE = timedelta(days=7)
 """Longest time that processes wait for process 0 while it alone works, such as encoding a large corpus."""
-
-
-VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-"""Variables that torchrun sets and that are needed here."""
 
 
 def is_main_process() -> bool:
@@ -36,30 +32,6 @@ def is_main_process() -> bool:
 def is_torchrun() -> bool:
     """Tell whether torchrun has started several processes, of which this is one."""
     return "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("WORLD_SIZE") != "1"
-
-
-def rank_and_size() -> tuple[int, int]:
-    """Return the rank of this process and the number of processes; without torchrun rank 0 of 1.
-
-    Raises:
-        ValueError: the variables contradict each other.
-    """
-    given = {name: os.environ[name] for name in VARIABLES if name in os.environ}
-    if not given.keys() & {"RANK", "WORLD_SIZE"}:
-        return 0, 1
-    if missing := [name for name in VARIABLES if name not in given]:
-        raise ValueError(
-            f"the environment has {next(iter(given))} but not {missing[0]}: torchrun sets both; "
-            "start with torchrun, or unset RANK and WORLD_SIZE"
-        )
-    try:
-        rank, size, local_rank, local_size = (int(given[name]) for name in VARIABLES[:4])
-    except ValueError:
-        rank = size = local_rank = local_size = -1
-    if not (0 <= rank < size and 0 <= local_rank < local_size <= size):
-        values = ", ".join(f"{name}={abbreviate(given[name])}" for name in VARIABLES[:4])
-        raise ValueError(f"the environment has {values}, which torchrun never sets: start with torchrun")
-    return rank, size
 
 
 def pick_own_device(name: str) -> str:
@@ -96,18 +68,35 @@ def pick_own_device(name: str) -> str:
 
 
 class Processes:
-    """One process alone: it has rank 0 of 1, and nothing is sent."""
+    """Processes that compute together; one alone has rank 0 of 1, and nothing is sent."""
 
-    rank = 0
-    """Number of this process, from 0."""
-    size = 1
-    """Number of processes."""
-    nodes = 1
-    """Number of hosts that they run on."""
-    devices = 1
-    """Number of devices that they compute on; a host's CPU is one device."""
-    together = True
-    """Whether all processes are at the same point, so that they can begin another ``task``."""
+    def __init__(self, rank: int = 0, size: int = 1) -> None:
+        """Join the other processes, which find each other by torchrun's environment variables.
+
+        Args:
+            rank: number of this process, from 0.
+            size: number of processes.
+        """
+        self.rank, self.size = rank, size
+        self.nodes = self.devices = 1
+        """Number of hosts that they run on, and of devices that they compute on; a host's CPU is one."""
+        self.together = True
+        """Whether all processes are at the same point, so that they can begin another ``task``."""
+        self._raised: BaseException | None = None
+        if size == 1:
+            return
+        import torch.distributed as dist
+
+        with _name_lost_process():
+            store, *_ = next(dist.rendezvous("env://", rank, size))  # type: ignore[attr-defined]
+            # A store that torchrun keeps over restarts still has the addresses of processes that have ended
+            # (github.com/pytorch/pytorch/issues/135712). Only on one node do all count the same restarts.
+            if os.environ.get("GROUP_WORLD_SIZE") == "1":
+                restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+                store = dist.PrefixStore(restarts, store)  # type: ignore[attr-defined]
+            dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
+            self._waiting = dist.new_group(backend="gloo", timeout=PATIENCE)
+        self._tensors: Any = dist.group.WORLD
 
     @property
     def is_main(self) -> bool:
@@ -124,70 +113,8 @@ class Processes:
             Exception: that of ``work``, in all processes if one has raised it.
             ConnectionError: another process has ended.
         """
-        return [work()]
-
-    def on_main(self, work: Callable[[], T]) -> T:
-        """Run ``work`` in process 0 while the others wait; all get its result, or its exception."""
-        return work()
-
-    def broadcast(self, value: T) -> T:
-        """Return the ``value`` of process 0 in every process."""
-        return value
-
-    def sum_tensor(self, tensor: "Tensor") -> None:
-        """Replace ``tensor``, of one shape in all processes, by the sum over them."""
-
-    def broadcast_tensor(self, tensor: "Tensor") -> None:
-        """Replace ``tensor``, of one shape in all processes, by that of process 0."""
-
-    def use_device(self, name: str) -> None:
-        """Let this process compute on its own device of the kind ``name``, cpu or cuda.
-
-        Raises:
-            ValueError: there are more processes than devices, or torch lacks NCCL.
-        """
-
-    @contextmanager
-    def task(self) -> Iterator[None]:
-        """Mark a block that all processes run together.
-
-        Once an exception has left it in one process only, they can do nothing together any more.
-
-        Raises:
-            ConnectionError: that has happened in an earlier block.
-        """
-        yield
-
-    def dismiss(self) -> None:
-        """Tell the other processes, which wait in ``broadcast``, that there is nothing more to do."""
-
-
-SINGLE = Processes()
-"""This process alone."""
-
-
-class JoinedProcesses(Processes):
-    """Several processes, joined by ``join_processes``."""
-
-    def __init__(self, rank: int, size: int) -> None:
-        """Join the other processes; they find each other by the environment variables."""
-        import torch.distributed as dist
-
-        self.rank, self.size = rank, size
-        with _name_lost_process():
-            store, *_ = next(dist.rendezvous("env://", rank, size))  # type: ignore[attr-defined]
-            # A store that torchrun keeps over restarts still has the addresses of processes that have ended
-            # (github.com/pytorch/pytorch/issues/135712). Only on one node do all count the same restarts.
-            if os.environ.get("GROUP_WORLD_SIZE") == "1":
-                restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-                store = dist.PrefixStore(restarts, store)  # type: ignore[attr-defined]
-            dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
-            self._waiting = dist.new_group(backend="gloo", timeout=PATIENCE)
-        self._tensors: Any = dist.group.WORLD
-        self._raised: BaseException | None = None
-
-    def gather(self, work: Callable[[], T]) -> list[T]:
-        """Run ``work`` in every process; see ``Processes``."""
+        if self.size == 1:
+            return [work()]
         import torch.distributed as dist
 
         mine, error = _try(work)
@@ -198,14 +125,18 @@ class JoinedProcesses(Processes):
         return [result for result, _ in found]
 
     def on_main(self, work: Callable[[], T]) -> T:
-        """Run ``work`` in process 0; see ``Processes``."""
+        """Run ``work`` in process 0 while the others wait; all get its result, or its exception."""
+        if self.size == 1:
+            return work()
         mine, error = _try(work) if self.is_main else (None, None)
         result, other = self.broadcast((mine, _portable(error)))
         self._raise(error or other)
         return result  # type: ignore[return-value]
 
     def broadcast(self, value: T) -> T:
-        """Return the ``value`` of process 0."""
+        """Return the ``value`` of process 0 in every process."""
+        if self.size == 1:
+            return value
         import torch.distributed as dist
 
         values = [value]
@@ -214,35 +145,51 @@ class JoinedProcesses(Processes):
         return value if self.is_main else values[0]
 
     def sum_tensor(self, tensor: "Tensor") -> None:
-        """Sum ``tensor`` in place over all processes."""
-        import torch.distributed as dist
+        """Replace ``tensor``, of one shape in all processes, by the sum over them."""
+        if self.size > 1:
+            import torch.distributed as dist
 
-        with _name_lost_process():
-            dist.all_reduce(tensor, group=self._tensors)
+            with _name_lost_process():
+                dist.all_reduce(tensor, group=self._tensors)
 
     def broadcast_tensor(self, tensor: "Tensor") -> None:
-        """Replace ``tensor`` by that of process 0."""
-        import torch.distributed as dist
+        """Replace ``tensor``, of one shape in all processes, by that of process 0."""
+        if self.size > 1:
+            import torch.distributed as dist
 
-        with _name_lost_process():
-            dist.broadcast(tensor, src=0, group=self._tensors)
+            with _name_lost_process():
+                dist.broadcast(tensor, src=0, group=self._tensors)
 
     def use_device(self, name: str) -> None:
-        """Let this process compute on its own device; see ``Processes``."""
+        """Let this process compute on its own device of the kind ``name``, cpu or cuda.
+
+        Raises:
+            ValueError: there are more processes than devices, or torch lacks NCCL.
+        """
+        if self.size == 1:
+            return
         import torch
         import torch.distributed as dist
 
         hosts = self.gather(lambda: (socket.gethostname(), pick_own_device(name)))
         self.nodes, self.devices = len({host for host, _ in hosts}), len(set(hosts))
-        if name != "cuda" or self._tensors is not dist.group.WORLD:
-            return
-        with _name_lost_process():
-            device = torch.device("cuda", torch.cuda.current_device())
-            self._tensors = dist.new_group(backend="nccl", device_id=device)
+        if name == "cuda" and self._tensors is dist.group.WORLD:
+            with _name_lost_process():
+                device = torch.device("cuda", torch.cuda.current_device())
+                self._tensors = dist.new_group(backend="nccl", device_id=device)
 
     @contextmanager
     def task(self) -> Iterator[None]:
-        """Mark a block that all processes run together; see ``Processes``."""
+        """Mark a block that all processes run together.
+
+        Once an exception has left it in one of several processes only, they can do nothing together any more.
+
+        Raises:
+            ConnectionError: that has happened in an earlier block.
+        """
+        if self.size == 1:
+            yield
+            return
         if not self.together:
             raise ConnectionError("the processes of this job are no longer together: run the command again")
         self.together, self._raised = False, None
@@ -254,7 +201,7 @@ class JoinedProcesses(Processes):
         self.together = True
 
     def dismiss(self) -> None:
-        """Tell the other processes that there is nothing more to do."""
+        """Tell the other processes, which wait in ``broadcast``, that there is nothing more to do."""
         if self.together:
             self.broadcast(None)
 
@@ -265,15 +212,19 @@ class JoinedProcesses(Processes):
             raise error
 
 
+SINGLE = Processes()
+"""This process alone."""
+
+
 @contextmanager
 def join_processes() -> Iterator[Processes]:
     """Join the processes that torchrun has started, for the time of a block; yields ``SINGLE`` without it.
 
     Raises:
-        ValueError: the environment variables contradict each other, or torch cannot join processes.
+        ValueError: torch cannot join processes.
         ConnectionError: another process has ended.
     """
-    rank, size = rank_and_size()
+    rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
         yield SINGLE
         return
@@ -281,7 +232,7 @@ def join_processes() -> Iterator[Processes]:
 
     if not (dist.is_available() and dist.is_gloo_available()):
         raise ValueError("this torch was built without torch.distributed and gloo: start one process")
-    processes = JoinedProcesses(rank, size)
+    processes = Processes(rank, size)
     yield processes
     dist.destroy_process_group()  # not after an exception: it could wait for a process that has ended
 

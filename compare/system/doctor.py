@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from compare.system.processor import FAST_BF16, FAST_BF16_GPU, processor, usable_processors
+from packaging.requirements import Requirement
 
 MIN_FREE_GIB = 2.0
 
@@ -33,9 +33,9 @@ def diagnose(*, measure_peak: bool = False) -> list[Diagnosis]:
         One result per check.
     """
     python = Diagnosis(topic="python", text=f"{platform.python_version()} on {platform.platform()}")
-    findings = [python, *_packages(), *_processor()]
+    findings = [python, *_packages()]
     try:
-        findings += [_threads(), *_gpus(), *(_matrix_products() if measure_peak else ())]
+        findings += [*_processor(), *_gpus(), *(_matrix_products() if measure_peak else ())]
     except (ImportError, OSError) as error:  # OSError: a shared library of torch is missing
         findings.append(Diagnosis(topic="torch loads", text=f"no: {error}", level="missing"))
     return [*findings, _disk(Path.cwd())]
@@ -50,11 +50,6 @@ def render_diagnoses(findings: Sequence[Diagnosis]) -> str:
 
 def _packages() -> Iterator[Diagnosis]:
     """Check the version of each package that attnbench's metadata requires."""
-    try:
-        from packaging.requirements import Requirement
-    except ImportError:
-        yield Diagnosis(topic="packaging", text="not installed: pip install packaging", level="missing")
-        return
     try:
         requirements = metadata.requires("attnbench") or []
     except metadata.PackageNotFoundError:
@@ -81,29 +76,27 @@ def _packages() -> Iterator[Diagnosis]:
 
 
 def _processor() -> Iterator[Diagnosis]:
-    """Check the CPU, the cores this process may use, and whether bfloat16 is fast on it."""
+    """Check the CPU, whether bfloat16 is fast on it, and that torch uses no more threads than cores."""
+    import torch
+
+    from compare.system.device import FAST_BF16, processor, usable_processors
+
     name, flags = processor()
     yield Diagnosis(topic="cpu", text=f"{name}, {len(usable_processors())} cores")
     if flags:
         fast = sorted(FAST_BF16 & flags)
         text = f"fast ({', '.join(fast)})" if fast else "emulated: correct, but slower than fp32"
         yield Diagnosis(topic="cpu bf16", text=text, level="ok" if fast else "note")
-
-
-def _threads() -> Diagnosis:
-    """Check that torch uses no more threads than there are cores."""
-    import torch
-
     threads, cores = torch.get_num_threads(), len(usable_processors())
-    if threads > cores:
-        advice = f"{threads}, more than cores: set OMP_NUM_THREADS={cores}"
-        return Diagnosis(topic="threads", text=advice, level="note")
-    return Diagnosis(topic="threads", text=str(threads))
+    advice = f", more than cores: set OMP_NUM_THREADS={cores}" if threads > cores else ""
+    yield Diagnosis(topic="threads", text=f"{threads}{advice}", level="note" if advice else "ok")
 
 
 def _gpus() -> Iterator[Diagnosis]:
     """Describe each CUDA device that torch can use, or why there is none."""
     import torch
+
+    from compare.system.device import FAST_BF16_GPU
 
     if not torch.cuda.is_available():
         built = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "a build without CUDA"

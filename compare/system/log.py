@@ -4,7 +4,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -57,22 +57,6 @@ class _FileHandler(logging.Handler):
         append_whole(self._path, f"{self.format(record)}\n")
 
 
-class _PreviousHandlers(logging.Handler):
-    """Passes messages to the handlers that a logger had before, from the level that it had before."""
-
-    def __init__(self, logger: logging.Logger) -> None:
-        super().__init__(logger.getEffectiveLevel())
-        self._handlers = list(logger.handlers)
-        self._parent = logger.parent if logger.propagate else None
-
-    def emit(self, record: logging.LogRecord) -> None:
-        for handler in self._handlers:
-            if record.levelno >= handler.level:
-                handler.handle(record)
-        if self._parent is not None and self._parent.hasHandlers():
-            self._parent.callHandlers(record)
-
-
 _STDERR = _StderrHandler()
 _STDERR.setFormatter(_Formatter("%(message)s"))
 
@@ -110,25 +94,17 @@ def no_messages(module: str) -> Iterator[None]:
 @contextmanager
 def log_to_file(path: Path) -> Iterator[None]:
     """Append all messages of a block from INFO on to ``path``, with the time; elsewhere they go as before."""
-    handler = _FileHandler(path)
-    with ExitStack() as stack:
-        for name in PACKAGES:
-            stack.enter_context(_also_to(handler, logging.getLogger(name)))
-        yield
-
-
-@contextmanager
-def _also_to(handler: logging.Handler, logger: logging.Logger) -> Iterator[None]:
-    """Send messages of ``logger`` from INFO on to ``handler`` too, without lowering any other's level."""
-    level, handlers, propagate = logger.level, logger.handlers, logger.propagate
-    previous = _PreviousHandlers(logger)
-    logger.handlers, logger.propagate = [handler, previous], False
-    logger.setLevel(min(logging.INFO, previous.level))
+    handler, loggers = _FileHandler(path), [logging.getLogger(name) for name in PACKAGES]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(min(logging.INFO, logger.getEffectiveLevel()))
     try:
         yield
     finally:
-        logger.handlers, logger.propagate = handlers, propagate
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.removeHandler(handler)
+            logger.setLevel(level)
 
 
 # Progress of long work: a bar on a terminal, log messages elsewhere.
@@ -139,7 +115,7 @@ logger = logging.getLogger(__name__)
 MetricsCallback = Callable[[dict[str, Any]], None]
 """Called with each line of a training run's metrics."""
 ShowMetrics = Callable[[str, int, dict[str, Any]], None]
-"""Called with the label of a training run, its maximal updates, and each line of its metrics, at first {}."""
+"""Called with the name of a training run, its maximal updates, and each line of its metrics, at first {}."""
 Unit = Literal["updates", "pairs", "bytes"]
 
 INTERVAL_S = 10.0
@@ -167,43 +143,37 @@ class Reporter:
         self._overall = _Overall(runs) if runs else None
 
     @contextmanager
-    def training(self, label: str, max_updates: int, *, name: str = "") -> Iterator[MetricsCallback]:
+    def training(self, name: str, max_updates: int) -> Iterator[MetricsCallback]:
         """Show a training run; yields the function that takes its metrics.
 
         Args:
-            label: how it is called.
+            name: its name, as in ``expect``.
             max_updates: its updates.
-            name: its name among the runs of ``expect``; by default ``label``.
         """
-        with self.trainings({label: name or label}) as show:
-            show(label, max_updates, {})
-            yield partial(show, label, max_updates)
+        with self.trainings() as show:
+            show(name, max_updates, {})
+            yield partial(show, name, max_updates)
 
     @contextmanager
-    def trainings(self, names: Mapping[str, str] | None = None) -> Iterator[ShowMetrics]:
-        """Show several training runs at once, one bar each; yields the function that takes their metrics.
+    def trainings(self) -> Iterator[ShowMetrics]:
+        """Show several training runs at once, one bar each; yields the function that takes their metrics."""
 
-        Args:
-            names: names among the runs of ``expect``, by label, where they differ.
-        """
-
-        def log(label: str, max_updates: int, line: dict[str, Any]) -> None:
-            name = (names or {}).get(label, label)
-            log_metrics(label, max_updates, line, self._overall.add(name, line) if self._overall else "")
+        def log(name: str, max_updates: int, line: dict[str, Any]) -> None:
+            log_metrics(name, max_updates, line, self._overall.add(name, line) if self._overall else "")
 
         if not self._has_bars():
-            yield lambda label, max_updates, line: log(label, max_updates, line) if line else None
+            yield lambda name, max_updates, line: log(name, max_updates, line) if line else None
             return
         with _bars("updates") as bars:
 
-            def show(label: str, max_updates: int, line: dict[str, Any]) -> None:
+            def show(name: str, max_updates: int, line: dict[str, Any]) -> None:
                 if not line:
-                    bars(label, 0, max_updates, note="")
+                    bars(name, 0, max_updates, note="")
                 elif line["kind"] == "train":
                     note = f"loss {line['loss']:.3f}  {line['tokens_per_s']:,.0f} tokens/s"
-                    bars(label, line["update"], max_updates, note=note)
+                    bars(name, line["update"], max_updates, note=note)
                 else:
-                    log(label, max_updates, line)
+                    log(name, max_updates, line)
 
             yield show
 
@@ -327,25 +297,21 @@ def format_duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6_000 else f"{seconds / 3_600:,.1f} h"
 
 
-def log_metrics(label: str, max_updates: int, line: dict[str, Any], overall: str = "") -> None:
+def log_metrics(name: str, max_updates: int, line: dict[str, Any], overall: str = "") -> None:
     """Log one line of metrics, if it is of a kind that people want to see.
 
     Args:
-        label: how the run is called.
+        name: of the run.
         max_updates: its updates.
         line: the line.
         overall: what is added about all runs.
     """
-    position = f"{label} {line['update']}/{max_updates} {line['seconds']:.0f} s"
-    if line["kind"] == "valid":
-        logger.info(f"{position}: validation {_validation_scores(line)}{overall}")
-    elif line["kind"] == "final":
-        logger.info(f"{position}: keeps {line['chosen']}, validation {_validation_scores(line)}{overall}")
-    elif line["kind"] == "train":
-        logger.info(f"{position}: loss {line['loss']:.3f}, {line['tokens_per_s']:,.0f} tokens/s{overall}")
-
-
-def _validation_scores(line: dict[str, Any]) -> str:
-    """Format loss and BLEU of a validation; language models have no BLEU."""
-    loss, bleu = f"loss {line['loss']:.3f}", line["bleu"]
-    return loss if bleu is None else f"{loss}, BLEU {bleu:.2f}"
+    if line["kind"] == "train":
+        text = f"loss {line['loss']:.3f}, {line['tokens_per_s']:,.0f} tokens/s"
+    elif line["kind"] in ("valid", "final"):
+        bleu = "" if line["bleu"] is None else f", BLEU {line['bleu']:.2f}"  # language models have none
+        text = f"validation loss {line['loss']:.3f}{bleu}"
+        text = f"keeps {line['chosen']}, {text}" if line["kind"] == "final" else text
+    else:
+        return
+    logger.info(f"{name} {line['update']}/{max_updates} {line['seconds']:.0f} s: {text}{overall}")

@@ -1,4 +1,4 @@
-"""Measurement of memory, energy, time and peak FLOP/s."""
+"""Measurement of memory, energy, time, the share of the processor, and peak FLOP/s."""
 
 import ctypes
 import gc
@@ -19,7 +19,6 @@ from msgspec import Meta
 from torch import Tensor, nn
 
 from compare.system.device import DTYPES, synchronize
-from compare.system.processor import CpuMeter
 
 # Peak memory of the GPU or of this process, and the memory of this machine.
 
@@ -73,8 +72,8 @@ def tensor_bytes(*holders: nn.Module | torch.optim.Optimizer) -> int:
     return sum(storages.values())
 
 
-def peak_memory_bytes(device: torch.device) -> int:
-    """Return the peak since ``reset_peak_memory``, in bytes: of the GPU if ``device`` is one."""
+def peak_memory_bytes(device: torch.device) -> int | None:
+    """Return the peak bytes since ``reset_peak_memory``, of the GPU if ``device`` is one; None on Windows."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     try:
@@ -82,35 +81,11 @@ def peak_memory_bytes(device: torch.device) -> int:
         return 1024 * int(status.split("VmHWM:")[1].split()[0])
     except (OSError, IndexError, ValueError):
         if sys.platform == "win32":
-            return _windows_peak_bytes()
+            return None
         import resource  # not on Windows
 
         largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return largest if sys.platform == "darwin" else 1024 * largest
-
-
-if sys.platform == "win32":
-
-    class _ProcessMemoryCounters(ctypes.Structure):
-        """PROCESS_MEMORY_COUNTERS of the Windows API; only the peak is read."""
-
-        _fields_ = (
-            ("cb", ctypes.c_uint32),
-            ("page_fault_count", ctypes.c_uint32),
-            ("peak_working_set_size", ctypes.c_size_t),
-            ("others", ctypes.c_size_t * 7),
-        )
-
-    def _windows_peak_bytes() -> int:
-        """Return the largest working set of this process."""
-        counters = _ProcessMemoryCounters(cb=ctypes.sizeof(_ProcessMemoryCounters))
-        kernel = ctypes.WinDLL("kernel32", use_last_error=True)
-        kernel.GetCurrentProcess.restype = ctypes.c_void_p
-        read = kernel.K32GetProcessMemoryInfo
-        read.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32)
-        if not read(kernel.GetCurrentProcess(), ctypes.byref(counters), counters.cb):
-            raise ctypes.WinError(ctypes.get_last_error())
-        return int(counters.peak_working_set_size)
 
 
 # Energy used by processor and GPU, where the machine lets it be read.
@@ -174,6 +149,70 @@ def _gpu(device: torch.device) -> Iterator[JouleCounter]:
             handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
             pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)  # older cards have none
             yield lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1e3
+
+
+# Share of the processor that this process really had, to tell disturbed timings from sound ones.
+
+
+TASKS = Path("/proc/self/task")
+"""On Linux, one folder per thread; its ``schedstat`` begins with nanoseconds of running and of waiting."""
+DISTURBED = 0.9
+"""Share below which a timing counts as disturbed."""
+
+
+class CpuMeter:
+    """Share of the processor between two calls of ``take``.
+
+    It is the smaller of two shares:
+
+    - running time of all threads over their running and waiting time, by the kernel's run queues (Linux
+      only): less than 1 where other processes took their turn;
+    - CPU time of the calling thread over wall time: less than 1 also where a hypervisor took the processor
+      away, which the guest's run queues do not show. This thread either computes or spins until the other
+      threads or the GPU are done, so it has no reason to rest.
+
+    CPU time over wall time and *all* threads would be no measure: threads rest in every part of the work that
+    is not parallel, on an idle machine too.
+    """
+
+    def __init__(self) -> None:
+        self._before = self._now()
+
+    def take(self) -> float:
+        """Return the share since the last call, from 0 to 1."""
+        wall, cpu, threads = now = self._now()
+        wall_before, cpu_before, threads_before = self._before
+        self._before = now
+        shares = [1.0]
+        if wall > wall_before:
+            shares.append((cpu - cpu_before) / (wall - wall_before))
+        spent = [
+            (running - before[0], waiting - before[1])
+            for thread, (running, waiting) in threads.items()
+            for before in [threads_before.get(thread, (0, 0))]
+        ]
+        running, waiting = (sum(column) for column in zip(*spent, strict=True)) if spent else (0, 0)
+        if running > 0:
+            shares.append(running / (running + waiting))
+        return min(shares)
+
+    @staticmethod
+    def _now() -> tuple[float, float, dict[str, tuple[int, int]]]:
+        """Read the clock, the CPU time of this thread, and (running, waiting) of each thread by its id."""
+        threads = {}
+        for path in TASKS.glob("*/schedstat"):
+            try:
+                running, waiting, _ = path.read_text().split()
+                threads[path.parent.name] = (int(running), int(waiting))
+            except (OSError, ValueError):  # the thread has ended, or the kernel keeps no such record
+                continue
+        return time.perf_counter(), time.thread_time(), threads
+
+
+def describe_share(share: float) -> str:
+    """Format a share: "97%", or "62%, disturbed", in which no share is rounded up to that of the others."""
+    percent, limit = round(100 * share), round(100 * DISTURBED)
+    return f"{percent}%" if share >= DISTURBED else f"{min(percent, limit - 1)}%, disturbed"
 
 
 # Timing with warm-up, several repeats, a monotonic clock and a synchronised device.
@@ -255,21 +294,16 @@ def time_in_turn(
     energy, processor = EnergyMeter(device), CpuMeter()
     for _ in range(repeats):
         for index, work in enumerate(works):
-            before = _restart_gpu_peak(device)
+            before = 0
+            if device.type == "cuda":
+                reset_peak_memory(device)
+                before = gpu_memory_in_use(device)
             energy.take()
             processor.take()
             seconds = timed(work, device)
             share = processor.take()
-            peak = None if before is None else peak_memory_bytes(device) - before
+            peak = (peak_memory_bytes(device) or 0) - before if device.type == "cuda" else None
             yield index, TimedRepeat(seconds, energy.take(), peak, share)
-
-
-def _restart_gpu_peak(device: torch.device) -> int | None:
-    """Restart the measurement of a GPU's peak; return the bytes in use, None on a processor."""
-    if device.type != "cuda":
-        return None
-    reset_peak_memory(device)
-    return gpu_memory_in_use(device)
 
 
 def best_of(work: Workload, device: torch.device, *, repeats: int = 1, seconds: float = 0.0) -> float:

@@ -9,7 +9,7 @@ from torch import Tensor
 from compare.benchmark import candidate as forced_decoding
 from compare.benchmark.candidate import force_length, search_forced
 from compare.decoding.search import search
-from compare.system.device import for_decoding
+from compare.system.cpu import for_decoding
 from tests.kits.contract import EOS, LENGTHS, PAD, VARIANTS, V, make, sharpen
 
 SRC = torch.randint(4, V - 2, (4, 5), generator=torch.Generator().manual_seed(1))

@@ -17,7 +17,6 @@ from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.experiment.run import run_experiment
 from compare.results.store import read_result
-from compare.system.distributed import VARIABLES
 from tests.kits.cli import Refusal
 from tests.kits.paths import ROOT
 from tests.kits.training import metrics
@@ -143,8 +142,6 @@ def test_torchrun_restarts_a_killed_process(config: Path, alone: Path, tmp_path:
 
 
 def set_environment(monkeypatch: pytest.MonkeyPatch, **values: Any) -> None:
-    for name in VARIABLES:
-        monkeypatch.delenv(name, raising=False)
     for name, value in values.items():
         monkeypatch.setenv(name, str(value))
 
@@ -157,28 +154,6 @@ COMPLETE = {
     "MASTER_ADDR": "127.0.0.1",
     "MASTER_PORT": 1,
 }
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"RANK": 0}, "the environment has RANK but not WORLD_SIZE: torchrun sets both"),
-        ({"WORLD_SIZE": 2}, "the environment has WORLD_SIZE but not RANK: torchrun sets both"),
-        ({**COMPLETE, "WORLD_SIZE": "two"}, "WORLD_SIZE='two'"),
-        ({**COMPLETE, "LOCAL_RANK": 5}, "LOCAL_RANK='5'"),
-    ],
-)
-def test_an_environment_that_is_not_torchruns_is_refused(
-    config: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    refusal: Refusal,
-    values: dict[str, Any],
-    message: str,
-):
-    set_environment(monkeypatch, **values)
-    assert message in refusal("run", config, "--out", tmp_path / "run", "-q")
-    assert not (tmp_path / "run").exists()
 
 
 def test_one_process_of_torchrun_is_one_process(config: Path, monkeypatch: pytest.MonkeyPatch):

@@ -1,14 +1,24 @@
-"""The processor's settings: what may be set, and that fp32 stays fp32."""
+"""Speed on a CPU: fp32 stays fp32, packed layers and copies for decoding find what the model itself finds."""
 
 import os
 import subprocess
 import sys
+import threading
+from itertools import chain
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrizations, prune
 
+from compare.decoding.ensemble import Ensemble
+from compare.decoding.search import search
 from compare.system import cpu
+from compare.system.cpu import PackedLinear, decoding_copy, for_decoding, is_packable
+from tests.kits import seq2seq
+from tests.kits.contract import SPECIAL, make, sharpen, sources
 
 
 @pytest.fixture(params=["cpu", "accelerator"])
@@ -27,20 +37,13 @@ def setting(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return switch
 
 
-def test_memory_is_kept_only_where_there_is_glibc(monkeypatch: pytest.MonkeyPatch):
-    """Elsewhere the call does nothing; it must not look for mallopt either."""
-    monkeypatch.setattr(cpu.platform, "libc_ver", lambda: ("", ""))
-    monkeypatch.setattr(cpu.ctypes, "CDLL", lambda _: pytest.fail("no glibc, no mallopt"))
-    cpu._keep_freed_memory()
-
-
 @pytest.mark.parametrize(("dtype", "kept"), [(torch.float32, True), (torch.bfloat16, False)])
 def test_products_go_to_onednn_only_where_it_computes_them_in_fp32(
     dtype: torch.dtype, kept: bool, setting: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ):
     multiply = torch.Tensor.__matmul__
 
-    def as_the_processor_would(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    def as_the_processor_would(left: Tensor, right: Tensor) -> Tensor:
         if setting.fp32_precision == "none" or left.dtype == torch.float64:
             return multiply(left, right)
         return multiply(left.to(dtype), right.to(dtype)).float()
@@ -48,19 +51,9 @@ def test_products_go_to_onednn_only_where_it_computes_them_in_fp32(
     monkeypatch.setattr(torch.Tensor, "__matmul__", as_the_processor_would)
     cpu._multiply_by_onednn()
     assert setting.fp32_precision == ("bf16" if kept else "none")
-
-
-@pytest.mark.parametrize("chosen", ["ieee", "tf32"])
-def test_the_users_own_choice_stays(chosen: str, setting: SimpleNamespace):
-    setting.fp32_precision = chosen
+    setting.fp32_precision = "tf32"  # the user's own choice
     cpu._multiply_by_onednn()
-    assert setting.fp32_precision == chosen
-
-
-def test_nothing_is_set_where_torch_has_no_onednn(setting: SimpleNamespace, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
-    cpu._multiply_by_onednn()
-    assert setting.fp32_precision == "none"
+    assert setting.fp32_precision == "tf32"
 
 
 def test_a_tuned_process_multiplies_in_fp32():
@@ -71,7 +64,7 @@ from compare.system.cpu import FP32_ERROR, tune_cpu
 tune_cpu()
 if not torch.accelerator.is_available():
     torch.get_float32_matmul_precision()  # torch raises an error if its older and newer switch are mixed
-for rows, inner, columns in [(1, 512, 2048), (64, 256, 777), (2048, 2048, 64), (333, 1000, 333)]:
+for rows, inner, columns in [(1, 512, 2048), (2048, 2048, 64), (333, 1000, 333)]:
     left, right = torch.randn(rows, inner), torch.randn(inner, columns)
     exact = left.double() @ right.double()
     added = torch.addmm(torch.zeros(columns), left, right)
@@ -82,41 +75,198 @@ for rows, inner, columns in [(1, 512, 2048), (64, 256, 777), (2048, 2048, 64), (
 
 
 @pytest.mark.parametrize(
-    ("batch_tokens", "named", "kept"),
+    ("batch_tokens", "own", "limit"), [(4_096, None, "64"), (1_024, None, "208"), (4_096, "500", "500")]
+)
+def test_fewer_kernels_are_cached_for_large_batches_unless_the_user_says_otherwise(
+    batch_tokens: int, own: str | None, limit: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(cpu, "_multiply_by_onednn", lambda: None)
+    monkeypatch.setattr(os, "environ", {"LRU_CACHE_CAPACITY": own} if own else {})
+    cpu.tune_cpu(batch_tokens=batch_tokens)
+    assert os.environ["LRU_CACHE_CAPACITY"] == limit
+
+
+@pytest.fixture
+def packing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pack products of any size and of fp32 too."""
+    monkeypatch.setattr(cpu, "MIN_MULTIPLY_ADDS", 0)
+    monkeypatch.setattr(cpu, "sends_fp32_to_onednn", lambda: True)
+
+
+def layer(dtype: torch.dtype = torch.float32, *, bias: bool = True) -> nn.Linear:
+    torch.manual_seed(1)
+    return nn.Linear(24, 40, bias=bias).to(dtype)
+
+
+@pytest.mark.usefixtures("packing")
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.bfloat16, 1e-2)])
+@pytest.mark.parametrize("shape", [(24,), (1, 24), (3, 5, 24), (0, 24)])
+def test_packed_products_are_those_of_the_layer(dtype: torch.dtype, tolerance: float, shape: tuple[int, ...]):
+    x = torch.randn(*shape[:-1], 2 * shape[-1]).to(dtype)[..., ::2]  # not contiguous
+    for plain in (layer(dtype), layer(dtype, bias=False)):
+        packed = PackedLinear(plain)
+        with torch.no_grad():
+            torch.testing.assert_close(packed(x), plain(x), rtol=0, atol=tolerance)
+        assert (packed.packed is not None) == (x.numel() > 24)
+
+
+def test_small_products_gradients_and_autocast_use_the_layer(packing: None, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cpu, "MIN_MULTIPLY_ADDS", 3 * 24 * 40)
+    plain, x = layer(), torch.ones(3, 24)
+    packed = PackedLinear(plain)
+    gradients = [
+        torch.autograd.grad(each(x).square().sum(), list(plain.parameters())) for each in (packed, plain)
+    ]
+    assert all(map(torch.equal, *gradients))
+    with torch.no_grad():
+        with torch.autocast("cpu", torch.bfloat16):
+            assert packed(x).dtype is torch.bfloat16
+        packed(x[:2])
+        assert packed.packed is None
+        packed(x)
+        assert packed.packed is not None
+
+
+def hooked(layer: nn.Linear) -> nn.Module:
+    layer.register_forward_hook(lambda module, args, result: 2 * result)
+    return layer
+
+
+def patched(layer: nn.Linear) -> nn.Module:
+    layer.forward = lambda x: x
+    return layer
+
+
+@pytest.mark.usefixtures("packing")
+@pytest.mark.parametrize(
+    "change",
     [
-        (4_096, {}, False),
-        (1_024, {}, True),
-        (4_096, {"LRU_CACHE_CAPACITY": "500"}, True),
-        (None, {}, True),
+        hooked,
+        patched,
+        parametrizations.weight_norm,
+        lambda layer: prune.random_unstructured(layer, "weight", 0.5),
+        lambda layer: layer.double(),
+        lambda layer: layer.to("meta"),
     ],
 )
-def test_few_products_stay_compiled_for_large_batches_unless_the_user_wants_more(
-    batch_tokens: int | None, named: dict[str, str], kept: bool
+def test_other_layers_are_not_replaced(change: Any):
+    assert is_packable(layer())
+    assert not is_packable(change(layer()))
+
+
+def missing(*_: Any) -> Tensor:
+    raise AttributeError("'_OpNamespace' 'mkldnn' object has no attribute '_linear_pointwise'")
+
+
+@pytest.mark.usefixtures("packing")
+@pytest.mark.parametrize("multiply", [missing, lambda x, packed, bias: x @ packed.t().to_dense()])
+def test_nothing_is_packed_where_operators_are_missing_or_wrong(
+    multiply: Any, monkeypatch: pytest.MonkeyPatch
 ):
-    """oneDNN's log shows that the first of 100 sizes is compiled again, and the last is not."""
-    code = f"""
-import torch
-from compare.system.cpu import tune_cpu
-tune_cpu(batch_tokens={batch_tokens})
-def multiply(rows):
-    print("size", rows, flush=True)
-    torch.randn(1, rows, 64).bfloat16() @ torch.randn(1, 64, 96).bfloat16()
-for rows in [*range(100, 200), 199, 100]:
-    multiply(rows)
-"""
-    if named:
-        named = {**named, "ONEDNN_PRIMITIVE_CACHE_CAPACITY": named["LRU_CACHE_CAPACITY"]}
-    given = {name: value for name, value in os.environ.items() if not name.endswith("CACHE_CAPACITY")}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        check=True,
-        env={**given, "ONEDNN_VERBOSE": "profile_create", **named},
-        capture_output=True,
-        text=True,
-    )
-    *_, before, last, first = done.stdout.split("size ")
-    if "create:" not in done.stdout:
-        pytest.skip("these products are not oneDNN's here")
-    assert "cache_miss" in before
-    assert "cache_miss" not in last
-    assert ("cache_miss" in first) is not kept
+    cpu._agrees.cache_clear()
+    monkeypatch.setattr(cpu, "_pack", lambda weight: weight)
+    monkeypatch.setattr(cpu, "_multiply", multiply)
+    assert not is_packable(layer())
+    cpu._agrees.cache_clear()
+
+
+def sharp(name: str, tie: str = "none") -> nn.Module:
+    model = make(name, tie)
+    sharpen(model)
+    return model.eval().float()
+
+
+def is_packed(model: nn.Module) -> bool:
+    return any(isinstance(module, PackedLinear) and module.packed is not None for module in model.modules())
+
+
+def assert_finds_the_same(copy: nn.Module, model: nn.Module, beam_size: int) -> None:
+    src, mask = sources()
+    results = [
+        search(each, src, mask, limits=torch.full((4,), 6), special=SPECIAL, beam_size=beam_size)
+        for each in (model, copy)
+    ]
+    assert [each.tokens for each in results[0]] == [each.tokens for each in results[1]]
+    scores = [[each.score for each in result] for result in results]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-4)
+
+
+@pytest.mark.usefixtures("packing")
+@pytest.mark.parametrize(
+    ("name", "tie"), [("luong-general", "none"), ("transformer", "all"), ("both", "none")]
+)
+def test_search_with_a_copy_finds_what_it_finds_with_the_model_itself(name: str, tie: str):
+    both = ("luong-general", "transformer")
+    model = Ensemble([sharp(each) for each in both]) if name == "both" else sharp(name, tie)
+    before = {key: id(module) for key, module in model.named_modules()}
+    copy = decoding_copy(model)
+    for beam_size in (1, 3):
+        assert_finds_the_same(copy, model, beam_size)
+    assert is_packed(copy)
+    assert {key: id(module) for key, module in model.named_modules()} == before
+    own = {id(tensor) for tensor in chain(model.parameters(), model.buffers())}
+    assert all(id(tensor) in own for key, tensor in copy.named_parameters() if "joined_gates" not in key)
+
+
+@pytest.mark.usefixtures("packing")
+def test_members_of_an_ensemble_keep_their_own_gates():
+    """What a member has prepared is freed while the next one prepares, which may get the same addresses."""
+    members = [seq2seq.make("gnmt").float() for _ in range(3)]
+    with torch.no_grad():
+        for member, factor in zip(members, (1.0, -1.0, 0.5), strict=True):
+            for parameter in member.parameters():
+                parameter.mul_(factor)
+    model = Ensemble(members)
+    copy = decoding_copy(model)
+    assert_finds_the_same(copy, model, 3)
+    assert len({id(gates) for member in copy.members for gates in member.decoder.joined_gates}) == 3 * 4
+
+
+class Awkward(nn.Module):
+    """Holds what copy.deepcopy refuses, one layer twice, a module with nothing to replace, and prepares."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock, self.generator = threading.Lock(), (i for i in range(3))
+        self.first = nn.Linear(3, 3)
+        self.again, self.second = self.first, nn.Sequential(self.first, nn.Tanh())
+        self.rnn, self.nothing = nn.LSTM(3, 3), None
+        self.weight = nn.Parameter(torch.ones(3))
+
+    def prepare_decoding(self) -> None:
+        self.register_buffer("computed", 3 * self.weight, persistent=False)
+        self.weight = nn.Parameter(4 * self.weight.detach())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.rnn(self.second(self.first(x)))[0]
+
+
+@pytest.mark.usefixtures("packing")
+def test_nothing_of_a_model_has_to_be_copyable_and_the_model_stays_as_it_is():
+    model = nn.Sequential(Awkward())
+    names = list(model.state_dict())
+    copy = decoding_copy(model)
+    assert copy[0].first is copy[0].again is copy[0].second[0]
+    assert (copy[0].rnn, copy[0].second[1], copy[0].lock) == (model[0].rnn, model[0].second[1], model[0].lock)
+    x = torch.rand(4, 3)
+    with torch.no_grad():
+        torch.testing.assert_close(copy(x), model(x))
+    assert is_packed(copy)
+    assert torch.equal(copy[0].computed, torch.full((3,), 3.0))
+    assert torch.equal(copy[0].weight, torch.full((3,), 4.0))
+    assert list(model.state_dict()) == names
+    assert not hasattr(model[0], "computed")
+    assert torch.equal(model[0].weight, torch.ones(3))
+    assert type(model[0].first) is type(model[0].second[0]) is nn.Linear
+
+
+def test_where_nothing_is_packed_the_model_itself_decodes(packing: None, monkeypatch: pytest.MonkeyPatch):
+    unchanged = nn.Sequential(nn.Embedding(3, 4), nn.GRU(4, 5), nn.Linear(5, 3).double())
+    model = sharp("luong-general")
+    meta = sharp("luong-general").to("meta")
+    assert all(decoding_copy(each) is each for each in (unchanged, nn.Sequential(), meta))
+    monkeypatch.setattr(cpu, "sends_fp32_to_onednn", lambda: False)
+    assert decoding_copy(model) is model  # joined gates are copies of all weights, which gain nothing there
+    copy = for_decoding(model, "bf16")
+    assert {parameter.dtype for parameter in copy.parameters()} == {torch.bfloat16}
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}

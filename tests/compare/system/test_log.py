@@ -1,38 +1,20 @@
-"""Log messages: silent in a library, printed by a command, and each one in the log.txt of a run."""
+"""Log messages and progress: silent in a library, printed by a command, each one in the log.txt of a run."""
 
 import logging
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from compare.system.log import hide_messages, log_to_file, no_messages
+from compare.system import log
+from compare.system.log import Reporter, format_duration, hide_messages, log_to_file, no_messages
 
 LOGGER, DATA = logging.getLogger("compare.somewhere"), logging.getLogger("data.somewhere")
 ShowLog = Callable[..., None]
-
-
-class Collector(logging.Handler):
-    """Keeps the messages that it gets."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.messages: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.messages.append(record.getMessage())
-
-
-@pytest.fixture
-def collector() -> Iterator[Collector]:
-    """A handler of the user's on the root logger."""
-    handler = Collector()
-    logging.getLogger().addHandler(handler)
-    yield handler
-    logging.getLogger().removeHandler(handler)
+LINES = ["100% [red]plain[/red]", "warning: few pairs", "x: failed"]
 
 
 def log_all() -> None:
@@ -42,86 +24,41 @@ def log_all() -> None:
     LOGGER.error("x: failed")
 
 
-def test_a_command_prints_plain_lines(show_log: ShowLog, capsys: pytest.CaptureFixture[str]):
-    show_log()
-    log_all()
-    assert capsys.readouterr() == ("", "100% [red]plain[/red]\nwarning: few pairs\nx: failed\n")
-    hide_messages()
-    log_all()
-    assert capsys.readouterr() == ("", "")
-
-
-def test_a_command_prints_each_message_once(
-    show_log: ShowLog, collector: Collector, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_command_prints_each_line_once_and_a_file_gets_it_with_the_time(
+    quiet: bool, show_log: ShowLog, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    show_log()
-    log_all()
-    assert capsys.readouterr().err.count("few pairs") == 1
-    assert not collector.messages
-
-
-def test_quiet_keeps_messages_off_the_screen_only(
-    show_log: ShowLog, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    show_log(quiet=True)
-    with log_to_file(tmp_path / "log.txt"):
-        log_all()
-    log_all()
-    assert capsys.readouterr() == ("", "")
-    assert len((tmp_path / "log.txt").read_text().splitlines()) == 3
-
-
-def test_a_file_gets_every_line_with_the_time(show_log: ShowLog, tmp_path: Path):
-    show_log()
+    user = logging.StreamHandler(sys.stderr)  # of another package, on the root logger
+    logging.getLogger().addHandler(user)
     path = tmp_path / "log.txt"
     path.write_text("earlier\n")
-    with log_to_file(path):
-        log_all()
+    try:
+        show_log(quiet=quiet)
+        if not quiet:
+            log_all()
+            assert capsys.readouterr() == ("", "".join(f"{line}\n" for line in LINES))
+        logging.getLogger().removeHandler(user)
+        with log_to_file(path):
+            log_all()
+        assert capsys.readouterr() == ("", "" if quiet else "".join(f"{line}\n" for line in LINES))
+    finally:
+        logging.getLogger().removeHandler(user)
     LOGGER.info("afterwards")
+    hide_messages()
+    capsys.readouterr()
+    log_all()
+    assert capsys.readouterr() == ("", "")
     first, *lines = path.read_text().splitlines()
     assert first == "earlier"
     assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S", line) for line in lines)
-    assert [line[20:] for line in lines] == ["100% [red]plain[/red]", "warning: few pairs", "x: failed"]
+    assert [line[20:] for line in lines] == LINES
+    assert logging.getLogger("compare").level == logging.NOTSET
 
 
 def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path):
     with pytest.raises(OSError, match=r"log\.txt") as caught, log_to_file(tmp_path / "missing" / "log.txt"):
         LOGGER.info("lost")
     assert caught.value.filename == str(tmp_path / "missing" / "log.txt")
-
-
-@pytest.mark.parametrize("level", [logging.INFO, logging.WARNING])
-def test_a_users_level_is_honoured(level: int, tmp_path: Path, collector: Collector):
-    """Also while a run writes its log.txt, which needs a lower level."""
-    logger = logging.getLogger("compare")
-    before = logger.level, list(logger.handlers), logger.propagate
-    own = Collector()
-    logger.addHandler(own)
-    logger.setLevel(level)
-    try:
-        with log_to_file(tmp_path / "outer.txt"), log_to_file(tmp_path / "inner.txt"):
-            LOGGER.info("step")
-            LOGGER.warning("few pairs")
-            LOGGER.debug("details")
-    finally:
-        logger.removeHandler(own)
-        logger.setLevel(before[0])
-    expected = ["step", "few pairs"] if level == logging.INFO else ["few pairs"]
-    assert own.messages == collector.messages == expected
-    assert all(len((tmp_path / name).read_text().splitlines()) == 2 for name in ("outer.txt", "inner.txt"))
-    assert (logger.level, logger.handlers, logger.propagate) == before
-
-
-def test_a_users_debug_messages_are_not_lost_while_a_run_writes_its_log(tmp_path: Path, collector: Collector):
-    logger = logging.getLogger("compare")
-    before = logger.level
-    logger.setLevel(logging.DEBUG)
-    try:
-        with log_to_file(tmp_path / "log.txt"):
-            LOGGER.debug("details")
-    finally:
-        logger.setLevel(before)
-    assert collector.messages == ["details"]
 
 
 CODE = """
@@ -155,3 +92,49 @@ def test_the_messages_of_one_module_can_be_discarded(show_log: ShowLog, capsys: 
         DATA.info("kept")
     LOGGER.info("afterwards")
     assert capsys.readouterr().err == "kept\nafterwards\n"
+
+
+def train(update: int, updates: int) -> dict[str, object]:
+    figures = {"seconds": 1.0, "loss": 1.0, "tokens_per_s": 1.0}
+    return {"kind": "train", "update": update, "updates": updates, **figures}
+
+
+def validation(kind: str, update: int, bleu: float | None = 1.0) -> dict[str, object]:
+    chosen = {"chosen": f"update {update}"} if kind == "final" else {}
+    return {"kind": kind, "update": update, "seconds": 1.0, "loss": 1.0, "bleu": bleu, **chosen}
+
+
+def test_messages_tell_the_share_of_all_runs_and_the_time_left(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """Run a has 100 updates of work 1, b 100 of work 3: 400 in all; a was resumed at update 20."""
+    now = [0.0]
+    monkeypatch.setattr(log.time, "monotonic", lambda: now[0])
+    reporter = Reporter()
+    reporter.expect({"a": (100, 1.0), "b": (100, 3.0)})
+    with caplog.at_level(logging.INFO, logger="compare"):
+        with reporter.training("a", 100) as show:
+            now[0] = 6
+            show(train(40, 20))  # 20 in 6 s here, 40 of 400 in all: 360 are left
+            now[0] = 24
+            show(validation("valid", 100))  # 80 in 24 s
+        with reporter.training("b", 100) as show:
+            now[0] = 54
+            show(train(60, 60))  # 260 in 54 s; 120 are left
+            show(validation("final", 60, None))
+        with reporter.training("unannounced", 10) as show:
+            show(train(5, 5))
+    assert caplog.messages == [
+        "a 40/100 1 s: loss 1.000, 1 tokens/s; 10% of all 2 runs, about 2 min left",
+        "a 100/100 1 s: validation loss 1.000, BLEU 1.00; 25% of all 2 runs, about 90 s left",
+        "b 60/100 1 s: loss 1.000, 1 tokens/s; 70% of all 2 runs, about 25 s left",
+        "b 60/100 1 s: keeps update 60, validation loss 1.000; 100% of all 2 runs",  # patience stopped it
+        "unannounced 5/10 1 s: loss 1.000, 1 tokens/s",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.2, "0 s"), (99, "99 s"), (101, "2 min"), (5_900, "98 min"), (12_600, "3.5 h")]
+)
+def test_durations(seconds: float, text: str):
+    assert format_duration(seconds) == text

@@ -1,57 +1,71 @@
-"""Requests to stop by signal, beside those that a training run obeys."""
+"""Requests to stop by signal, and locks of folders: one process at a time, given up by a killed one."""
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
-from compare.system.signals import Terminated, ignore_repeated_signals, raise_on_sigterm, stop_on_signals
+from compare.system.signals import (
+    LOCK,
+    Locked,
+    Terminated,
+    is_locked,
+    lock_folder,
+    raise_on_sigterm,
+    stop_on_signals,
+)
+from tests.kits.paths import ROOT
 
 
-def test_the_first_signal_is_recorded_and_the_handlers_return():
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    with stop_on_signals() as request:
-        assert request.signum is None
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert request.signum == signal.SIGTERM
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+def test_sigterm_raises_and_its_handler_returns():
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(Terminated), raise_on_sigterm():
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 @pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
-def test_a_second_signal_acts_as_before_whichever_the_first_was(second: signal.Signals):
+def test_the_first_signal_is_recorded_and_a_second_one_acts_as_before(second: signal.Signals):
     """Ctrl-C ends a run that already saves its state because of SIGTERM."""
     received: list[int] = []
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    own = lambda signum, _: received.append(signum)  # noqa: E731
     try:
         for number in handlers:
-            signal.signal(number, lambda signum, _: received.append(signum))
+            signal.signal(number, own)
         with stop_on_signals() as request:
+            assert request.signum is None
             os.kill(os.getpid(), signal.SIGTERM)
+            assert (request.signum, received) == (signal.SIGTERM, [])
             os.kill(os.getpid(), second)
             assert (request.signum, received) == (signal.SIGTERM, [second])
+        assert all(signal.getsignal(number) is own for number in handlers)
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
 
 
-def test_a_second_signal_can_be_ignored_until_the_state_is_saved():
+def test_in_a_job_of_slurm_a_second_signal_is_ignored(monkeypatch: pytest.MonkeyPatch):
     """Slurm sends SIGTERM both to a job and to the step in it."""
-    before = signal.getsignal(signal.SIGTERM)
-    with raise_on_sigterm(), ignore_repeated_signals(), stop_on_signals() as request:
+    monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")
+    with raise_on_sigterm(), stop_on_signals() as request:
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGTERM)
         assert request.signum == signal.SIGTERM
-    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_another_thread_can_work_without_handlers():
     requests: list[int | None] = []
 
     def work() -> None:
-        with stop_on_signals() as request:
+        with raise_on_sigterm(), stop_on_signals() as request:
             requests.append(request.signum)
 
     thread = threading.Thread(target=work)
@@ -60,32 +74,71 @@ def test_another_thread_can_work_without_handlers():
     assert requests == [None]
 
 
-class SignalsWhenDeleted:
-    """Raises a signal in ``__del__``, where Python ignores exceptions."""
+HOLD = """
+import sys, time
+from pathlib import Path
+from compare.system.signals import lock_folder
+with lock_folder(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
 
-    def __init__(self, signum: signal.Signals) -> None:
-        self.signum = signum
 
-    def __del__(self) -> None:
-        signal.raise_signal(self.signum)
-        time.sleep(0.001)
+@contextmanager
+def other_process(folder: Path) -> Iterator["subprocess.Popen[str]"]:
+    """A process that holds the lock of ``folder``."""
+    command = [sys.executable, "-c", HOLD, str(folder)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
 
 
-@pytest.mark.parametrize(
-    ("signum", "error"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)]
-)
-def test_a_signal_where_python_ignores_exceptions_is_not_lost(
-    signum: signal.Signals, error: type[BaseException], capsys: pytest.CaptureFixture[str]
-):
-    hook = sys.unraisablehook
+def test_a_lock_excludes_another_process_which_is_named_until_it_is_killed(tmp_path: Path):
+    folder = tmp_path / "run"
+    assert not is_locked(folder)
+    assert not folder.exists()
+    with other_process(folder) as process:
+        assert is_locked(folder)
+        with pytest.raises(Locked, match=rf"{folder} is in use by process {process.pid} on"):
+            lock_folder(folder).__enter__()
+        (folder / LOCK).write_text("[")
+        with pytest.raises(Locked, match="another process"):
+            lock_folder(folder).__enter__()
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        before = (folder / LOCK).stat()
+        assert not is_locked(folder)
+        assert (folder / LOCK).stat() == before  # asking writes nothing
+        with lock_folder(folder):
+            assert f'"pid": {os.getpid()}' in (folder / LOCK).read_text()
+            with lock_folder(folder):  # its holder may take it again
+                pass
+            assert (folder / LOCK).is_file()
+    assert not list(folder.iterdir())
 
-    @raise_on_sigterm()
-    def work() -> None:
-        SignalsWhenDeleted(signum)
-        for _ in range(500):
-            time.sleep(0.01)
 
-    with pytest.raises(error):
-        work()
-    assert sys.unraisablehook is hook
-    assert capsys.readouterr().err == ""
+def test_asking_for_the_state_of_a_lock_does_not_stand_in_the_way(tmp_path: Path):
+    """One process asks, which takes microseconds, while another takes the lock."""
+    fcntl = pytest.importorskip("fcntl")
+    (tmp_path / LOCK).touch()  # of a process that was killed
+    with (tmp_path / LOCK).open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        assert not is_locked(tmp_path)  # several may ask at once
+        threading.Timer(0.02, fcntl.flock, [file, fcntl.LOCK_UN]).start()
+        with lock_folder(tmp_path):
+            pass
+
+
+def test_waiting_ends_with_the_other_process(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    caplog.set_level("INFO", "compare")
+    with other_process(tmp_path) as process:
+        threading.Timer(0.5, process.kill).start()
+        start = time.monotonic()
+        with lock_folder(tmp_path, wait=True):
+            assert time.monotonic() - start > 0.2
+    assert f"waiting for process {process.pid}" in caplog.text

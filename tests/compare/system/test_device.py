@@ -1,0 +1,135 @@
+"""The machine: processor and clock as Linux tells them, precision auto, and how exactly a GPU computes."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from compare.config.parse import load_experiment
+from compare.config.run import resolve_models
+from compare.experiment import run as experiment_run
+from compare.experiment.run import run_experiment
+from compare.results.run_folder import RunFolder
+from compare.system import device
+from compare.system.device import autocast, has_fast_bf16, pick_device, set_numerics, this_machine
+from compare.system.log import Reporter
+
+CPU = torch.device("cpu")
+
+
+def pretend(flags: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the processor have these flags, and the machine no GPU."""
+    lines = [
+        f"processor\t: 0\nmodel name\t: Abacus\nflags\t\t: fpu {flags}\ncpu MHz\t\t: {mhz}\n"
+        for mhz in (800, 3600.5, 2100)
+    ]
+    (folder / "cpuinfo").write_text("".join(lines))
+    monkeypatch.setattr(device, "CPUINFO", folder / "cpuinfo")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+
+def test_this_machine_is_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(device, "CPUINFO", tmp_path / "cpuinfo")
+    assert this_machine(CPU).clock_mhz is None
+    pretend("", tmp_path, monkeypatch)
+    machine = this_machine(CPU)
+    assert (machine.device, machine.clock_mhz) == ("Abacus", 2100.0)  # the median
+    assert (machine.torch, machine.threads) == (torch.__version__, torch.get_num_threads())
+    assert 1 <= machine.cores <= (os.cpu_count() or 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("cuda", "torch finds no GPU"),
+        ("cuda:1", "torch finds no GPU"),
+        ("mps", "torch finds no GPU of Apple"),
+    ],
+)
+def test_a_device_that_is_not_there_is_refused(name: str, reason: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    assert pick_device("auto") == CPU
+    with pytest.raises(ValueError, match=f"train.device is {name}, but {reason}: use cpu or auto"):
+        pick_device(name)
+
+
+@pytest.mark.parametrize(
+    ("flags", "fast"), [("avx512_bf16", True), ("amx_bf16 sse2", True), ("avx512f not_bf16", False)]
+)
+def test_auto_is_what_the_processor_is_good_at(
+    flags: str, fast: bool, tiny_toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    pretend(flags, tmp_path, monkeypatch)
+    assert has_fast_bf16(CPU) is fast
+    for asked, found in (("auto", "bf16" if fast else "fp32"), ("fp32", "fp32"), ("bf16", "bf16")):
+        runs = resolve_models(load_experiment(tiny_toml, [f"train.precision={asked}"]))
+        assert {(run.train.device, run.train.precision) for run in runs} == {("cpu", found)}
+
+
+@pytest.mark.parametrize(("capability", "precision"), [((9, 0), "bf16"), ((8, 0), "bf16"), ((7, 5), "fp32")])
+def test_auto_is_what_the_gpu_is_good_at(
+    capability: tuple[int, int], precision: str, tiny_toml: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    run, *_ = resolve_models(load_experiment(tiny_toml, ["train.device=auto", "train.precision=auto"]))
+    assert (run.train.device, run.train.precision) == ("cuda", precision)
+
+
+def test_matrix_products_are_of_the_precision_told():
+    one = torch.ones(2, 2)
+    for precision, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
+        with autocast(CPU, precision):
+            assert (one @ one).dtype == dtype
+
+
+def test_a_run_is_of_one_precision_and_never_of_auto(
+    tiny_toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """In its config.toml and its result; a resumption that would choose otherwise is refused."""
+    pretend("avx512_bf16", tmp_path, monkeypatch)
+    monkeypatch.setattr(
+        experiment_run, "run_one", lambda row, prepared, *_: experiment_run.unfinished_result(row, prepared)
+    )
+    experiment, folder = load_experiment(tiny_toml, ["train.precision=auto"]), tmp_path / "run"
+    for _ in range(2):  # the second resumes the first
+        results = run_experiment(experiment, folder, Reporter(quiet=True))
+        assert [result.precision for result in results] == ["bf16", "bf16"]
+    assert {RunFolder.read(folder / result.run).run.train.precision for result in results} == {"bf16"}
+    pretend("sse2", tmp_path, monkeypatch)
+    with pytest.raises(ValueError, match='precision = "bf16" there, precision = "fp32" here'):
+        run_experiment(experiment, folder, Reporter(quiet=True))
+
+
+@pytest.fixture
+def cudnn(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    before = torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic
+    torch.backends.cudnn.allow_tf32 = True  # torch's default; an earlier test may have changed it
+    yield
+    torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic = before
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.usefixtures("cudnn")
+def test_a_gpu_does_not_round_fp32_and_is_deterministic_on_request(monkeypatch: pytest.MonkeyPatch):
+    set_numerics(CPU, deterministic=True)  # nothing to set
+    assert torch.backends.cudnn.allow_tf32
+    assert not torch.are_deterministic_algorithms_enabled()
+    set_numerics(torch.device("cuda:1"))
+    assert not torch.backends.cudnn.allow_tf32
+    assert not torch.are_deterministic_algorithms_enabled()
+    assert "CUBLAS_WORKSPACE_CONFIG" not in os.environ
+    set_numerics(torch.device("cuda"), deterministic=True)
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":16:8"
+    assert torch.are_deterministic_algorithms_enabled()
+    assert torch.backends.cudnn.deterministic
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "the user's")
+    set_numerics(torch.device("cuda"), deterministic=True)
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == "the user's"
+    set_numerics(torch.device("cuda"))  # another run of the same process
+    assert not torch.are_deterministic_algorithms_enabled()
+    assert not torch.backends.cudnn.deterministic

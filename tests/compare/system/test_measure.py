@@ -1,0 +1,366 @@
+"""Memory, energy, share of the processor, time and peak FLOP/s, from made-up counters and clocks."""
+
+import mmap
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from compare.experiment.compute_result import training_figures
+from compare.system import measure
+from compare.system.measure import (
+    MATRIX_SIZE,
+    CpuMeter,
+    EnergyMeter,
+    Speed,
+    describe_share,
+    matmul_flops_per_s,
+    peak_flops,
+    peak_memory_bytes,
+    percentile,
+    reset_peak_memory,
+    tensor_bytes,
+    time_in_turn,
+)
+from compare.system.signals import Interrupted
+from data.batches import BatchStream
+from tests.kits.clock import Clock
+from tests.kits.training import bleus, make_stream, metrics, trainer
+
+CPU = torch.device("cpu")
+stream = pytest.fixture(scope="module")(make_stream)
+
+
+# Memory.
+
+
+def resets_peaks() -> bool:
+    """Linux only, and not every container."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return False
+    return True
+
+
+needs_resets = pytest.mark.skipif(not resets_peaks(), reason="this system lets no process reset its peak")
+
+
+@needs_resets
+def test_the_peak_is_that_since_the_reset():
+    size = 96 * 2**20
+    reset_peak_memory(CPU)
+    before = peak_memory_bytes(CPU)
+    with mmap.mmap(-1, size) as block:  # from the system itself: the C library may hold freed memory
+        for place in range(0, size, mmap.PAGESIZE):
+            block[place] = 1
+    held = peak_memory_bytes(CPU)
+    assert held - before > 0.8 * size  # a peak stays
+    reset_peak_memory(CPU)
+    assert peak_memory_bytes(CPU) < held - 0.8 * size
+
+
+@needs_resets
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="freed memory is returned with glibc only")
+def test_memory_that_earlier_work_has_freed_is_not_counted():
+    """In a process that keeps it, as trainings do: the settings last, so it is one of its own."""
+    code = """
+import torch
+from compare.system.cpu import tune_cpu
+from compare.system.measure import peak_memory_bytes, reset_peak_memory
+tune_cpu()
+cpu = torch.device("cpu")
+reset_peak_memory(cpu)
+start = peak_memory_bytes(cpu)
+blocks = [torch.ones(2**18) for _ in range(200)]  # 1 MB each
+grown = peak_memory_bytes(cpu)
+keep = blocks[100]  # a hole above it, and one below it
+del blocks
+reset_peak_memory(cpu)
+print((grown - start) >> 20, (peak_memory_bytes(cpu) - start) >> 20)
+"""
+    command = [sys.executable, "-c", code]
+    grown, kept = map(int, subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
+    assert grown > 150
+    assert kept < 30
+
+
+def test_the_tensors_of_a_model_and_its_optimizer_are_counted_once():
+    """A tied matrix of 4 x 3, a bias of 4, a buffer of 2, in fp32; Adam: two moments and a step of each."""
+    model = torch.nn.Sequential(torch.nn.Embedding(4, 3), torch.nn.Linear(3, 4))
+    model[1].weight = model[0].weight
+    model.register_buffer("more", torch.zeros(2))
+    optimizer = torch.optim.AdamW(model.parameters())
+    assert tensor_bytes(model) == 4 * (12 + 4 + 2)
+    model[1](model[0](torch.tensor([1]))).sum().backward()
+    optimizer.step()
+    assert tensor_bytes(model, optimizer) == 4 * (12 + 4 + 2 + 2 * (12 + 4) + 2)
+
+
+# Energy.
+
+
+@pytest.fixture
+def powercap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in place of the system's, without a counter."""
+    monkeypatch.setattr(measure, "POWERCAP", tmp_path / "powercap")
+    return tmp_path / "powercap"
+
+
+def package(powercap: Path, name: str, microjoules: int, most: int = 10**9) -> Path:
+    """A counter as RAPL shows it."""
+    folder = powercap / name
+    folder.mkdir(parents=True)
+    (folder / "max_energy_range_uj").write_text(f"{most}\n")
+    (folder / "energy_uj").write_text(f"{microjoules}\n")
+    return folder / "energy_uj"
+
+
+def test_packages_are_added_and_their_parts_are_not(powercap: Path):
+    assert EnergyMeter(CPU).take() is None
+    first = package(powercap, "intel-rapl:0", 1_000_000)
+    second = package(powercap, "intel-rapl:1", 999_000_000)
+    part = package(powercap, "intel-rapl:0:0", 0)
+    meter = EnergyMeter(CPU)
+    first.write_text("3500000")
+    second.write_text("1000000")  # it began again at 0 after 999,999,999 + 1
+    part.write_text("900000000")
+    assert meter.take() == pytest.approx(2.5 + 2.000001)
+    assert meter.take() == 0
+
+
+def test_a_gpu_is_added_and_without_its_counter_nothing_is_known(
+    powercap: Path, monkeypatch: pytest.MonkeyPatch
+):
+    class NVMLError(Exception):
+        """As the library's own."""
+
+    millijoules = {"GPU-abc": 1_000}
+    library = SimpleNamespace(
+        NVMLError=NVMLError,
+        nvmlInit=lambda: None,
+        nvmlDeviceGetHandleByUUID=lambda uuid: uuid,
+        nvmlDeviceGetTotalEnergyConsumption=lambda handle: millijoules[handle],
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", library)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(uuid="abc"))
+    counter = package(powercap, "intel-rapl:0", 0)
+    meter = EnergyMeter(torch.device("cuda"))
+    millijoules["GPU-abc"] = 8_000
+    counter.write_text("2000000")
+    assert meter.take() == pytest.approx(9.0)
+
+    def refuse(handle: str) -> int:
+        raise NVMLError
+
+    library.nvmlDeviceGetTotalEnergyConsumption = refuse
+    assert EnergyMeter(torch.device("cuda")).take() is None
+    monkeypatch.setitem(sys.modules, "pynvml", None)  # not installed
+    assert EnergyMeter(torch.device("cuda")).take() is None
+
+
+def test_training_books_its_own_energy_and_not_that_of_validation(
+    stream: BatchStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """An update costs 2 J, validating 1,000; the run is stopped between two log lines and resumed."""
+    counted = SimpleNamespace(joules=100.0)
+
+    def packages() -> Iterator[measure.JouleCounter]:
+        yield lambda: counted.joules
+
+    monkeypatch.setattr(measure, "_packages", packages)
+
+    def costing(run, stop_at: int = 0):
+        update, validate, save = run._update, run.validate, run.checkpoints.save
+
+        def costly_update(*arguments):
+            counted.joules += 2
+            update(*arguments)
+            if run.state.update == stop_at:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        def costly(work):
+            def spend(*arguments):
+                counted.joules += 1_000
+                return work(*arguments)
+
+            return spend
+
+        run._update, run.validate, run.checkpoints.save = costly_update, costly(validate), costly(save)
+        return run
+
+    settings = {"max_updates": 9, "valid_every": 4, "log_every": 3, "checkpoint_every": 5}
+    with pytest.raises(Interrupted):
+        costing(trainer(stream, tmp_path, bleus(1), **settings), stop_at=7).run()
+    counted.joules += 50_000  # between the two
+    costing(trainer(stream, tmp_path, bleus(1), **settings)).run()
+    lines = metrics(tmp_path)
+    windows = [line for line in lines if line["kind"] == "train"]
+    assert [(line["updates"], line["joules"]) for line in windows] == [(3, 6), (1, 2), (2, 4), (2, 4), (1, 2)]
+    figures = training_figures(lines, stream)
+    assert figures["energy_j_per_1k_tokens"] == pytest.approx(18_000 / figures["tokens_seen"])
+    windows[0]["joules"] = None
+    assert training_figures(lines, stream)["energy_j_per_1k_tokens"] is None
+
+
+# Share of the processor.
+
+
+class Kernel:
+    """Run queues of threads, wall time and CPU time of the calling thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.wall, self.cpu = folder, 5.0, 2.0
+
+    def set(self, **threads: str) -> None:
+        for name, text in threads.items():
+            (self.folder / name).mkdir(exist_ok=True)
+            (self.folder / name / "schedstat").write_text(text)
+
+    def perf_counter(self) -> float:
+        return self.wall
+
+    def thread_time(self) -> float:
+        return self.cpu
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    kernel = Kernel(tmp_path)
+    monkeypatch.setattr(measure, "TASKS", tmp_path)
+    monkeypatch.setattr(measure, "time", kernel)
+    return kernel
+
+
+def test_waiting_in_run_queues_lowers_the_share(kernel: Kernel):
+    """The main thread never waits; one worker that rests does not count, but waits 1 s of 2."""
+    kernel.set(main="1000000000 7 1", worker="5000000000 100 1")
+    meter = CpuMeter()
+    kernel.wall, kernel.cpu = 9.0, 6.0
+    kernel.set(main="5000000000 7 1", worker="6000000000 1000000100 1", new="3000000000 0 1")
+    assert meter.take() == pytest.approx((4 + 1 + 3) / (4 + 1 + 3 + 1))
+    kernel.wall, kernel.cpu = 10.0, 7.0
+    kernel.set(main="6000000000 7 1")
+    assert meter.take() == 1.0  # only since the last call
+
+
+def test_time_that_a_hypervisor_takes_lowers_the_share(kernel: Kernel):
+    meter = CpuMeter()
+    kernel.wall, kernel.cpu = 9.0, 5.0
+    kernel.set(main="3000000000 0 9", ended="")
+    assert meter.take() == 0.75
+    assert meter.take() == 1.0  # no time has passed
+
+
+def test_a_share_is_marked_below_the_limit():
+    assert [describe_share(share) for share in (1.0, 0.9, 0.894)] == ["100%", "90%", "89%, disturbed"]
+
+
+# Time.
+
+
+def test_speeds_and_percentiles_by_hand():
+    speed = Speed(sentences=12, tokens=60, seconds=[3.0, 1.0, 50.0])
+    assert (speed.sentences_per_s, speed.tokens_per_s) == (4.0, 20.0)  # of the median repeat
+    assert percentile([4.0, 1.0, 2.0, 3.0], 0.5) == 2.5
+    assert percentile(list(range(101)), 0.95) == pytest.approx(95.0)
+    assert 0.02 <= measure.timed(lambda: time.sleep(0.02), CPU) < 2
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_each_repeat_has_its_own_time_energy_and_peak(device: str, monkeypatch: pytest.MonkeyPatch):
+    """Two works: a takes 2 s, b 3 s; 5 W all the time; 4 bytes are in use, and the work done adds to them."""
+    clock, order, peak = Clock([2.0, 3.0] * 3), [], 0
+
+    class Meter:
+        def __init__(self, device: torch.device) -> None:
+            self.before = clock.now
+
+        def take(self) -> float:
+            used, self.before = 5 * (clock.now - self.before), clock.now
+            clock.now += 0.5  # to read takes time, which counts for no repeat
+            return used
+
+    def reset(device: torch.device) -> None:
+        nonlocal peak
+        peak, clock.now = 4, clock.now + 100
+
+    def work(name: str) -> None:
+        nonlocal peak
+        order.append(name)
+        peak += {"a": 10, "b": 7}[name]
+        clock.work()
+
+    monkeypatch.setattr(measure, "time", clock)
+    monkeypatch.setattr(measure, "EnergyMeter", Meter)
+    monkeypatch.setattr(measure, "CpuMeter", lambda: SimpleNamespace(take=lambda: 0.75))
+    monkeypatch.setattr(measure, "reset_peak_memory", reset)
+    monkeypatch.setattr(measure, "gpu_memory_in_use", lambda device: peak)
+    monkeypatch.setattr(measure, "peak_memory_bytes", lambda device: peak)
+    monkeypatch.setattr(measure, "synchronize", lambda device: None)
+    works = [lambda: work("a"), lambda: work("b")]
+    repeats = list(time_in_turn(works, torch.device(device), repeats=2))
+    peaks = (10, 7) if device == "cuda" else (None, None)
+    assert order == ["a", "b"] * 3  # once to warm up
+    assert repeats == [(0, (2.0, 12.5, peaks[0], 0.75)), (1, (3.0, 17.5, peaks[1], 0.75))] * 2
+
+
+def test_a_warm_up_can_be_less_than_the_work():
+    order: list[str] = []
+    works, warm_ups = ([partial(order.append, name) for name in names] for names in ("ab", "AB"))
+    list(time_in_turn(works, CPU, repeats=2, warm_ups=warm_ups))
+    assert "".join(order) == "ABabab"
+
+
+def test_the_fastest_of_several_runs_counts(monkeypatch: pytest.MonkeyPatch):
+    clock = Clock([100.0, 5.0, 1.0, 3.0, 8.0, 4.0])
+    monkeypatch.setattr(measure, "time", clock)
+    assert measure.best_of(clock.work, CPU, repeats=3, seconds=20) == 1
+    assert list(clock.seconds) == []  # a warm-up, and as many runs as it takes to fill 20 seconds
+
+
+# Peak FLOP/s.
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
+def test_the_measured_peak_is_that_of_the_fastest_product(
+    precision: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(MATRIX_SIZE, "cpu", 10)
+    times, products = iter([0.5, 0.125, 0.25]), []  # 0.875 s together
+
+    def timed(work: object, device: torch.device) -> float:
+        products.append(work())  # type: ignore[operator]
+        return next(times)
+
+    monkeypatch.setattr(measure, "timed", timed)
+    assert matmul_flops_per_s(CPU, precision, seconds=0.8) == 2 * 10**3 / 0.125
+    assert {(tuple(product.shape), product.dtype) for product in products} == {((10, 10), dtype)}
+
+
+@pytest.mark.parametrize(
+    ("name", "bf16", "fp32"),
+    [
+        ("NVIDIA H200", 989e12, 67e12),
+        ("NVIDIA H200 NVL", 835.5e12, 60e12),
+        ("NVIDIA H100 80GB HBM3", 989e12, 67e12),
+        ("NVIDIA A100-SXM4-80GB", 312e12, 19.5e12),
+        ("NVIDIA A10G", 70e12, 35e12),
+        ("NVIDIA A10", 125e12, 31.2e12),
+        ("NVIDIA A100-SXM4-40GB MIG 3g.20gb", None, None),
+        ("NVIDIA A100X", None, None),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", None, None),
+        ("AMD EPYC 9B14", None, None),
+    ],
+)
+def test_a_peak_is_that_of_the_data_sheet_of_the_whole_card(name: str, bf16: float, fp32: float):
+    assert (peak_flops(name, "bf16"), peak_flops(name, "fp32")) == (bf16, fp32)
