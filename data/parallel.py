@@ -84,11 +84,10 @@ class Workers:
     def submit(self, block: object) -> Future[Any]:
         """Give a block to a worker; ``result_of`` waits for the result."""
         main = sys.modules["__main__"]
-        sys.modules["__main__"] = ModuleType(
-            "__main__"
-        )  # else each process would run the user's script again
+        sys.modules["__main__"] = ModuleType("__main__")  # else a new process would run the user's script
         try:
-            return self._pool.submit(_apply, block)
+            with _one_error():
+                return self._pool.submit(_apply, block)
         finally:
             sys.modules["__main__"] = main
 
