@@ -31,13 +31,13 @@ if TYPE_CHECKING:  # the list of public names, for type checkers and for _MODULE
     from compare.config.run import Run as Run
     from compare.config.run import resolve_models as resolve_models
     from compare.config.sections import Experiment as Experiment
-    from compare.decoding.beams import Hypothesis as Hypothesis
-    from compare.decoding.beams import SpecialIds as SpecialIds
     from compare.decoding.length_penalty import LengthPenalty as LengthPenalty
     from compare.decoding.sampling import Sampling as Sampling
-    from compare.decoding.search import generate as generate
+    from compare.decoding.search import Hypothesis as Hypothesis
+    from compare.decoding.search import SpecialIds as SpecialIds
     from compare.decoding.translator import Translation as Translation
     from compare.decoding.translator import Translator as Translator
+    from compare.decoding.translator import generate as generate
     from compare.experiment.dry_run import dry_run as dry_run
     from compare.experiment.dry_run import estimate_experiment as estimate_experiment
     from compare.experiment.fit import fit as fit

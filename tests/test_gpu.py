@@ -14,10 +14,9 @@ from torch import Tensor
 
 import seq2seq.fast
 from compare.cli import main
-from compare.decoding.beams import LOOK_EVERY, Beams
 from compare.decoding.length_penalty import NO_PENALTY
 from compare.decoding.sampling import Sampling, draw
-from compare.decoding.search import search
+from compare.decoding.search import LOOK_EVERY, Beams, search
 from compare.models.presets import PRESETS
 from compare.models.registry import build
 from compare.optim import build_optimizer
@@ -347,7 +346,7 @@ def test_steps_of_a_search_wait_for_nothing(name: str, beam: int):
     with torch.inference_mode():
         memory = model.encode(src, mask)
         limits = torch.tensor([3, 5, 40, 40])
-        beams = Beams(limits, beam, 41, SPECIAL, [NO_PENALTY], DEVICE)
+        beams = Beams(limits, beam, SPECIAL, [NO_PENALTY], 1, DEVICE)
         state = model.init_state(memory, beam, 41)
         tokens = torch.full((len(src), beam), SPECIAL.bos, device=DEVICE)
         with no_wait_for_the_gpu():

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from compare.decoding.beams import log_probabilities
+from compare.decoding.search import log_probabilities
 from compare.protocol import EncoderDecoder
 
 

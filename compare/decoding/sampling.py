@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compare.decoding.beams import (
+from compare.decoding.search import (
     COMPACT_SHARE,
     LOOK_EVERY,
     NAN_SCORES,
@@ -22,9 +22,6 @@ from compare.decoding.beams import (
     token_logp,
 )
 from compare.protocol import EncoderDecoder, keep
-
-MAX_SEED = 2**32
-"""Upper bound on seeds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +49,8 @@ class Sampling:
             raise ValueError(f"top_k must be at least 1, or 0 for all tokens, found {self.top_k}")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p must be above 0 and at most 1, found {self.top_p:g}")
-        if not 0 <= self.seed < MAX_SEED:
-            raise ValueError(f"seed must be from 0 to 2**32 - 1, found {self.seed}")
+        if self.seed < 0:
+            raise ValueError(f"seed must be at least 0, found {self.seed}")
 
 
 @torch.inference_mode()
@@ -82,7 +79,7 @@ def sample(
         limits: maximum length of each translation, (B,); at the last step the end of sentence is certain.
         special: ids of padding, begin and end of sentence; the first two are never drawn.
         sampling: the distribution and the seed.
-        number: samples per sentence, at least 1.
+        number: samples per sentence.
         repeats: how often the source of each sentence came before; None: counted in the batch.
 
     Returns:
@@ -90,12 +87,10 @@ def sample(
         itself: without temperature, filters and length penalty, end of sentence included.
 
     Raises:
-        ValueError: ``number`` is below 1, or the model's logits are NaN or have no softmax.
+        ValueError: the model's logits are NaN or have no softmax.
     """
-    if number < 1:
-        raise ValueError(f"the number of samples must be at least 1, found {number}")
     device, synchronous, steps = src.device, is_synchronous(src.device), int(limits.max()) + 1
-    draws = torch.from_numpy(_uniforms(src, src_mask, sampling.seed, number, steps, repeats)).to(device)
+    draws = _uniforms(src, src_mask, sampling.seed, number, steps, repeats).to(device)
     rows, limits = torch.arange(src.size(0), device=device), limits.to(device)
     is_open = torch.ones(src.size(0), number, dtype=torch.bool, device=device)  # of the sentences in ``rows``
     found = torch.zeros(src.size(0), number, steps, dtype=torch.long, device=device)
@@ -177,16 +172,15 @@ def count_repeats(sources: Sequence[Sequence[int]]) -> list[int]:
 
 def _uniforms(
     src: Tensor, src_mask: Tensor, seed: int, number: int, steps: int, repeats: Sequence[int] | None
-) -> "np.ndarray[Any, np.dtype[np.float64]]":
+) -> Tensor:
     """Draw the uniform random numbers of all steps, (B, number, steps); see ``sample``.
 
     A shorter batch takes the first numbers of the same generators.
     """
     sources = [row[mask].tolist() for row, mask in zip(src.cpu(), src_mask.cpu().bool(), strict=True)]
     repeats = count_repeats(sources) if repeats is None else repeats
-    return np.array(
-        [
-            [np.random.default_rng([seed, k, repeat, *source]).random(steps) for k in range(number)]
-            for source, repeat in zip(sources, repeats, strict=True)
-        ]
-    ).reshape(len(sources), number, steps)
+    draws = [
+        [np.random.default_rng([seed, k, repeat, *source]).random(steps) for k in range(number)]
+        for source, repeat in zip(sources, repeats, strict=True)
+    ]
+    return torch.from_numpy(np.array(draws))

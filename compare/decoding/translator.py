@@ -1,22 +1,22 @@
 """Translation of text with a trained model, and its attention weights."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from compare.attention.sentence_attention import SentenceAttention
 from compare.config.sections import EXTRA_TOKENS, MAX_BEAM_SIZE, DecodeConfig
-from compare.decoding.length_penalty import LengthPenalty, length_penalties
-from compare.decoding.sampling import Sampling, count_repeats
-from compare.decoding.search import BatchSearch, Hypothesis, draw_samples, find_best, find_n_best
+from compare.decoding.length_penalty import NO_PENALTY, LengthPenalty, length_penalties
+from compare.decoding.sampling import Sampling, count_repeats, sample
+from compare.decoding.search import SPECIAL, Hypothesis, SpecialIds, search_all
+from compare.protocol import EncoderDecoder
 from compare.system.cpu import decoding_copy
 from compare.system.distributed import SINGLE, Processes
 from compare.system.measure import timed
@@ -28,6 +28,50 @@ if TYPE_CHECKING:
     from compare.models.registry import Model
 
 T = TypeVar("T")
+Lines = TypeVar("Lines", str, Sequence[str])
+
+
+def generate(
+    model: EncoderDecoder[Any, Any],
+    src: Tensor,
+    src_mask: Tensor,
+    *,
+    limits: Tensor | int,
+    special: SpecialIds,
+    beam_size: int | None = None,
+    n_best: int = 1,
+    penalty: LengthPenalty = NO_PENALTY,
+    sampling: Sampling | None = None,
+) -> list[list[Hypothesis]]:
+    """Translate a batch of ids, by search or by sampling; ``Translator.generate`` does so with text.
+
+    Args:
+        model: the model, in eval mode.
+        src: source ids with their end of sentence, padded on the right, (B, S).
+        src_mask: True at real source tokens, (B, S).
+        limits: maximum length of each translation, end of sentence not counted, (B,); or one number for all.
+        special: ids of padding, begin and end of sentence.
+        beam_size: open hypotheses per sentence of beam search; None: ``n_best``, so that 1 is greedy search.
+        n_best: hypotheses per sentence.
+        penalty: the length penalty of beam search.
+        sampling: draw ``n_best`` samples per sentence instead of searching.
+
+    Returns:
+        For each sentence its hypotheses: the best first, or the samples as drawn.
+
+    Raises:
+        ValueError: options that do not go together, or as ``search_all`` and ``sample``.
+    """
+    if isinstance(limits, int):
+        limits = torch.full((src.size(0),), limits, device=src.device)
+    if sampling is not None:
+        if beam_size is not None or penalty != NO_PENALTY:
+            raise ValueError("sampling has no beam_size and no length penalty: leave them out, or sampling")
+        return sample(model, src, src_mask, limits=limits, special=special, sampling=sampling, number=n_best)
+    beam_size = n_best if beam_size is None else beam_size
+    options: dict[str, Any] = {"beam_size": beam_size, "penalties": [penalty], "n_best": n_best}
+    (found,) = search_all(model, src, src_mask, limits=limits, special=special, **options)
+    return found
 
 
 class Translation(NamedTuple):
@@ -39,6 +83,21 @@ class Translation(NamedTuple):
     """Log-probability, end of sentence included; of a search divided by the length penalty."""
     tokens: list[int]
     """Ids without begin and end of sentence."""
+
+
+class Request(NamedTuple):
+    """Sources to search for, as process 0 sends them to the others."""
+
+    sources: list[list[int]]
+    """Ids of the sources, at least one."""
+    penalties: Sequence[LengthPenalty]
+    """Length penalties of beam search."""
+    beam_size: int
+    """Hypotheses per source that are in memory at a time."""
+    n_best: int = 1
+    """Hypotheses to return of each source."""
+    sampling: Sampling | None = None
+    """How hypotheses are drawn; None: they are searched for."""
 
 
 class Translator:
@@ -90,24 +149,19 @@ class Translator:
         Returns:
             The result of ``work``, in all processes; all raise its exception.
         """
-        while not self.processes.is_main and (search := self.processes.broadcast(None)) is not None:
+        while not self.processes.is_main and (request := self.processes.broadcast(None)) is not None:
             with suppress(Exception):  # process 0 raises it too, which ends ``work``
-                self._search_shares(*search)
-        return self.processes.on_main(lambda: self._then_dismiss(work))
+                self._search_shares(request)
 
-    def _then_dismiss(self, work: Callable[[], T]) -> T:
-        try:
-            return work()
-        finally:
-            self.processes.broadcast(None)
+        def work_and_dismiss() -> T:
+            try:
+                return work()
+            finally:
+                self.processes.broadcast(None)
 
-    @overload  # a string is a sequence of strings too, which mypy cannot tell apart
-    def translate(self, lines: str, *, beam_size: int | None = None) -> str: ...  # type: ignore[overload-overlap]
+        return self.processes.on_main(work_and_dismiss)
 
-    @overload
-    def translate(self, lines: Sequence[str], *, beam_size: int | None = None) -> list[str]: ...
-
-    def translate(self, lines: str | Sequence[str], *, beam_size: int | None = None) -> str | list[str]:
+    def translate(self, lines: Lines, *, beam_size: int | None = None) -> Lines:
         """Translate lines of text; the translation of a line does not depend on the other lines.
 
         Args:
@@ -119,9 +173,8 @@ class Translator:
             ``lines`` is a string, its translation as a string.
         """
         if isinstance(lines, str):
-            return self.translate([lines], beam_size=beam_size)[0]
-        (texts,) = self.translate_all(lines, [self.penalty], beam_size=beam_size)
-        return texts
+            return self.translate_all([lines], [self.penalty], beam_size=beam_size)[0][0]
+        return self.translate_all(lines, [self.penalty], beam_size=beam_size)[0]
 
     def translate_all(
         self, lines: Sequence[str], penalties: Sequence[LengthPenalty], *, beam_size: int | None = None
@@ -136,18 +189,9 @@ class Translator:
         Returns:
             For each penalty the translations as ``translate`` gives them.
         """
-        lines = list(lines)
-        found = self.search_all([line for line in lines if line.strip()], penalties, beam_size)
-        decode = self.vocabularies.tgt.decode
-        rows = [iter(hypotheses) for hypotheses in found]
-        return [[decode(next(row).tokens) if line.strip() else "" for line in lines] for row in rows]
+        found = self._translations(lines, penalties, self._beam_size(beam_size))
+        return [[several[0].text for several in translations] for translations in found]
 
-    @overload
-    def generate(  # type: ignore[overload-overlap]  # as for ``translate``
-        self, lines: str, *, beam_size: int | None = None, n_best: int = 1, sampling: Sampling | None = None
-    ) -> list[Translation]: ...
-
-    @overload
     def generate(
         self,
         lines: Sequence[str],
@@ -155,20 +199,11 @@ class Translator:
         beam_size: int | None = None,
         n_best: int = 1,
         sampling: Sampling | None = None,
-    ) -> list[list[Translation]]: ...
-
-    def generate(
-        self,
-        lines: str | Sequence[str],
-        *,
-        beam_size: int | None = None,
-        n_best: int = 1,
-        sampling: Sampling | None = None,
-    ) -> list[Translation] | list[list[Translation]]:
+    ) -> list[list[Translation]]:
         """Find several translations of each line, by beam search or by sampling.
 
         Args:
-            lines: source sentences; a string is one sentence.
+            lines: source sentences.
             beam_size: as for ``translate``; at least ``n_best``.
             n_best: translations per line.
             sampling: draw ``n_best`` samples per line instead of searching; those of a line do not depend on
@@ -177,74 +212,57 @@ class Translator:
         Returns:
             For each line its translations: by beam search the best first, of which the first is that of
             ``translate``; by sampling as drawn. Different ids may give equal texts. A blank line has one
-            translation, which is empty. If ``lines`` is a string, its translations.
+            translation, which is empty.
 
         Raises:
             ValueError: options out of range, or ``beam_size`` together with ``sampling``.
         """
-        if isinstance(lines, str):
-            return self.generate([lines], beam_size=beam_size, n_best=n_best, sampling=sampling)[0]
-        self._ensure_translates()
-        lines = list(lines)
-        sources = self.vocabularies.src.encode_all([line for line in lines if line.strip()])
-        if sampling is None:
-            width = self._check_beam_size(beam_size)
-            if not 1 <= n_best <= width:
-                raise ValueError(f"n_best must be from 1 to the beam size ({width}), found {n_best}")
-            search: BatchSearch = partial(find_n_best, beam_size=width, n_best=n_best, penalty=self.penalty)
-        else:
-            if beam_size is not None:
-                raise ValueError("sampling has no beam_size: leave one of them out")
-            if not 1 <= n_best <= MAX_BEAM_SIZE:
-                raise ValueError(f"n_best must be from 1 to {MAX_BEAM_SIZE:,} samples, found {n_best:,}")
-            width = n_best
-            search = partial(draw_samples, sampling=sampling, number=n_best, repeats=count_repeats(sources))
-        rows: Iterator[list[Hypothesis]] = iter(())
-        if sources:
-            self.processes.broadcast((sources, width, search))
-            rows = iter(self._search_shares(sources, width, search)[0])
-        decode = self.vocabularies.tgt.decode
-        return [
-            [Translation(decode(each.tokens), each.score, each.tokens) for each in next(rows)]
-            if line.strip()
-            else [Translation("", 0.0, [])]
-            for line in lines
-        ]
-
-    def search(self, lines: Sequence[str], beam_size: int | None = None) -> list[Hypothesis]:
-        """Find the best hypothesis of each line; lines of similar length share a batch.
-
-        Args:
-            lines: source sentences.
-            beam_size: as for ``translate``.
-
-        Returns:
-            One hypothesis per line: ids of its tokens, and its score.
-        """
-        (found,) = self.search_all(lines, [self.penalty], beam_size)
+        if n_best < 1:
+            raise ValueError(f"n_best must be at least 1, found {n_best}")
+        if sampling is not None and beam_size is not None:
+            raise ValueError("sampling has no beam_size: leave one of them out")
+        width = self._beam_size(beam_size) if sampling is None else n_best
+        (found,) = self._translations(lines, [self.penalty], width, n_best, sampling)
         return found
 
-    def search_all(
-        self, lines: Sequence[str], penalties: Sequence[LengthPenalty], beam_size: int | None = None
-    ) -> list[list[Hypothesis]]:
-        """Find the best hypothesis of each line under each of several length penalties.
-
-        Args:
-            lines: source sentences.
-            penalties: as for ``translate_all``.
-            beam_size: as for ``translate``.
-
-        Returns:
-            For each penalty one hypothesis per line.
-        """
-        self._ensure_translates()
-        beam_size = self._check_beam_size(beam_size)
+    def search(self, lines: Sequence[str], beam_size: int | None = None) -> list[Hypothesis]:
+        """Find the best hypothesis of each line, blank lines included; arguments as for ``translate``."""
         sources = self.vocabularies.src.encode_all(lines)
-        if not sources:
-            return [[] for _ in penalties]
-        search = partial(find_best, beam_size=beam_size, penalties=penalties)
-        self.processes.broadcast((sources, beam_size, search))
-        return self._search_shares(sources, beam_size, search)
+        (found,) = self._find(Request(sources, [self.penalty], self._beam_size(beam_size)))
+        return [best for (best,) in found]
+
+    def _translations(
+        self,
+        lines: Sequence[str],
+        penalties: Sequence[LengthPenalty],
+        beam_size: int,
+        n_best: int = 1,
+        sampling: Sampling | None = None,
+    ) -> list[list[list[Translation]]]:
+        """Return for each penalty the translations of each line; a blank line is not searched for."""
+        if isinstance(lines, str):
+            raise ValueError(f"expected a list of lines, found one string: {lines!r:.60}")
+        lines = list(lines)
+        sources = self.vocabularies.src.encode_all([line for line in lines if line.strip()])
+        found = self._find(Request(sources, penalties, beam_size, n_best, sampling))
+        decode = self.vocabularies.tgt.decode
+        return [
+            [
+                [Translation(decode(each.tokens), each.score, each.tokens) for each in next(hypotheses)]
+                if line.strip()
+                else [Translation("", 0.0, [])]
+                for line in lines
+            ]
+            for hypotheses in map(iter, found)
+        ]
+
+    def _find(self, request: Request) -> list[list[list[Hypothesis]]]:
+        """Return for each penalty the hypotheses of each source, found by all processes together."""
+        self._ensure_translates()
+        if not request.sources:
+            return [[] for _ in request.penalties]
+        self.processes.broadcast(request)
+        return self._search_shares(request)
 
     @property
     def reads_source(self) -> bool:
@@ -260,46 +278,44 @@ class Translator:
                 "with one: `attnbench score --probabilities` gives that of text"
             )
 
-    def _check_beam_size(self, beam_size: int | None) -> int:
+    def _beam_size(self, beam_size: int | None) -> int:
         """Return the beam size, by default that of the config; reject one out of range."""
         beam_size = self.decode.beam_size if beam_size is None else beam_size
         if not 1 <= beam_size <= MAX_BEAM_SIZE:
             raise ValueError(f"beam_size must be from 1 to {MAX_BEAM_SIZE:,}, found {beam_size:,}")
         return beam_size
 
-    def _search_shares(self, sources: list[list[int]], width: int, search: BatchSearch) -> list[list[Any]]:
-        """Search for every source, each process in its share of the batches; all return all that is found.
-
-        Args:
-            sources: ids of the sources, at least one.
-            width: hypotheses per source that are in memory at a time.
-            search: finds one or more lists with one entry per source of a batch.
-
-        Returns:
-            The same lists for all sources.
-        """
-        lengths = np.array([len(ids) for ids in sources], dtype=np.int64)
+    def _search_shares(self, request: Request) -> list[list[list[Hypothesis]]]:
+        """Search for every source, each process in its share of the batches; all return all that is found."""
+        lengths = np.array([len(ids) for ids in request.sources], dtype=np.int64)
         batch_tokens = self.decode.batch_tokens_on(self.device.type)
-        batches = decode_batches(lengths, max(1, batch_tokens // width))
+        batches = decode_batches(lengths, max(1, batch_tokens // request.beam_size))
         rank, size = self.processes.rank, self.processes.size
-        shares = self.processes.gather(lambda: self._search_batches(sources, batches[rank::size], search))
+        shares = self.processes.gather(lambda: self._search_batches(request, batches[rank::size]))
         batch_results = [shares[number % size][number // size] for number in range(len(batches))]
         positions = np.argsort(np.concatenate(batches))
         columns = [list(chain.from_iterable(column)) for column in zip(*batch_results, strict=True)]
         return [[column[position] for position in positions] for column in columns]
 
     def _search_batches(
-        self, sources: list[list[int]], batches: Sequence[Ints], search: BatchSearch
-    ) -> list[list[list[Any]]]:
+        self, request: Request, batches: Sequence[Ints]
+    ) -> list[list[list[list[Hypothesis]]]]:
+        """Return for each batch and penalty the hypotheses of the sources of the batch."""
         model = decoding_copy(self.model.eval())  # made for each call: training changes the weights between
-        return [self._search_batch(model, [sources[row] for row in rows], rows, search) for rows in batches]
-
-    def _search_batch(
-        self, model: "Model", batch: list[list[int]], rows: Ints, search: BatchSearch
-    ) -> list[list[Any]]:
-        src, src_mask = (part.to(self.device) for part in make_source_batch(batch))
-        limits = [int(self.decode.max_ratio * len(ids)) + EXTRA_TOKENS for ids in batch]
-        return search(model, src, src_mask, limits=torch.tensor(limits), rows=rows)
+        repeats = count_repeats(request.sources) if request.sampling else []
+        found = []
+        for rows in batches:
+            sources = [request.sources[row] for row in rows]
+            batch = [part.to(self.device) for part in make_source_batch(sources)]
+            limits = [int(self.decode.max_ratio * len(ids)) + EXTRA_TOKENS for ids in sources]
+            options: dict[str, Any] = {"limits": torch.tensor(limits), "special": SPECIAL}
+            if request.sampling is not None:
+                options |= {"sampling": request.sampling, "number": request.n_best}
+                found.append([sample(model, *batch, **options, repeats=[repeats[row] for row in rows])])
+            else:
+                options |= {"beam_size": request.beam_size, "n_best": request.n_best}
+                found.append(search_all(model, *batch, **options, penalties=request.penalties))
+        return found
 
     def count_unknown(self, lines: Sequence[str]) -> int:
         """Count the lines with words that the source vocabulary lacks: the model reads <unk> for them."""
@@ -327,13 +343,8 @@ class Translator:
         )
         self.model.eval()
         weights = self.model.attention(src, src_mask, torch.tensor([[BOS, *ids]], device=self.device))
-        arrays = {name: _array(value[0]) for name, value in weights.items()}
+        arrays = {name: value[0].float().cpu().numpy() for name, value in weights.items()}
         return SentenceAttention.of(self.vocabularies, line, [*ids, EOS], arrays, label=self.label)
-
-
-def _array(weights: Tensor) -> NDArray[np.float32]:
-    array: NDArray[np.float32] = weights.float().cpu().numpy()
-    return array
 
 
 # Workloads of timing the decoding of text: many lines together, and single lines for latency.

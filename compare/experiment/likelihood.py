@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compare.decoding.beams import NAN_SCORES
 from compare.decoding.ensemble import Ensemble, mean_probability
+from compare.decoding.search import NAN_SCORES
 from compare.decoding.translator import Translator
 from compare.protocol import EncoderDecoder
 from compare.results.records import Likelihoods, LikelihoodSums, write_record

@@ -150,10 +150,10 @@ def run(
 
 
 def run_all(
-    model: TableModel, limits: Sequence[int], penalties: Sequence[LengthPenalty], *, beam_size: int
-) -> list[list[Hypothesis]]:
+    model: TableModel, limits: Sequence[int], penalties: Sequence[LengthPenalty], **options: int
+) -> list[list[list[Hypothesis]]]:
     """Search every sentence with all ``penalties`` at once."""
-    return search_all(model, **inputs(limits), beam_size=beam_size, penalties=penalties)
+    return search_all(model, **inputs(limits), penalties=penalties, **options)
 
 
 def naive(

@@ -1,32 +1,47 @@
-"""Search against hand-worked beams, a naive twin and all sequences there are; limits, ids and scores."""
+"""Search against hand-worked beams, a naive twin and all sequences there are; batches and closing."""
 
 import itertools
 import math
+from collections import Counter
+from dataclasses import astuple
+from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from compare.decoding.length_penalty import LengthPenalty, Normalization
-from compare.decoding.search import Hypothesis
+import compare.decoding.search
+from compare.config.sections import DecodeConfig
+from compare.decoding.length_penalty import LengthPenalty, Normalization, length_penalties
+from compare.decoding.search import BLOCK, Hypothesis, SpecialIds, best_continuations, search_all
+from compare.decoding.translator import generate
+from compare.protocol import keep, select
 from tests.kits.search import (
     BOS,
     CODES,
     EOS,
     PAD,
     SENTENCES,
-    TOKENS,
     UNK,
     A,
     B,
+    Prefixes,
+    State,
     TableModel,
     WrittenModel,
+    ended_by_naive_search,
+    inputs,
     naive,
     random_limits,
     random_model,
     run,
+    run_all,
     same,
     tied_model,
 )
+
+GRID = length_penalties(DecodeConfig(length_penalties=(0.0, 0.2, 1.0, 3.0), length_normalization="both"))
+"""3: what is found later would often win."""
 
 # Greedy: A (.56), then B (.65 > .35), then the end: A B, .56 * .65 = .364.
 # Beam 2: A .56, B .40; the end (.04) is third and does not count.
@@ -43,7 +58,6 @@ WRITTEN = {(): {A: 0.56, B: 0.40, EOS: 0.04}, (A,): {B: 0.65, EOS: 0.35}, (B,): 
         (1, 0.0, 3, [A, B], math.log(0.364), 3),
         (2, 0.0, 3, [B], math.log(0.38), 2),
         (2, 1.0, 3, [A, B], math.log(0.364) / (8 / 6), 3),
-        (1, 0.0, 1, [A], math.log(0.196), 2),
         (1, 1.0, 1, [A], math.log(0.196) / (7 / 6), 2),
         (2, 0.0, 1, [B], math.log(0.38), 2),
         (1, 0.0, 0, [], math.log(0.04), 1),
@@ -52,7 +66,7 @@ WRITTEN = {(): {A: 0.56, B: 0.40, EOS: 0.04}, (A,): {B: 0.65, EOS: 0.35}, (B,): 
 )
 def test_beams_worked_out_by_hand(
     beam: int, alpha: float, limit: int, tokens: list[int], score: float, steps: int
-) -> None:
+):
     model = WrittenModel(WRITTEN, size=6)
     (found,) = run(model, [limit], beam_size=beam, alpha=alpha)
     assert found.tokens == tokens
@@ -60,49 +74,57 @@ def test_beams_worked_out_by_hand(
     assert len(model.rows) == steps
 
 
-@pytest.mark.parametrize("eos", [-0.5, 1.5])
-@pytest.mark.parametrize("form", ["wu", "length"])
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 3.0])  # 3: what is found later would often win
-@pytest.mark.parametrize("beam", [1, 2, 3, 4, 5])
-def test_search_follows_the_documented_rule(beam: int, alpha: float, form: Normalization, eos: float) -> None:
-    model, limits = random_model(eos=eos), random_limits()
-    expected = [naive(model, row, limits[row], beam, alpha, form) for row in range(SENTENCES)]
-    assert len({len(hypothesis.tokens) for hypothesis in expected}) > 3
-    same(run(model, limits, beam_size=beam, alpha=alpha, form=form), expected)
-
-
-def test_the_random_tables_tell_beams_and_penalties_apart() -> None:
-    """Otherwise the test above could not see a wrong beam or a wrong alpha."""
-    model, limits = random_model(), random_limits()
-    settings = [(1, 0.0), (2, 0.0), (3, 0.0), (5, 0.0), (5, 0.6), (5, 1.0)]
-    runs = [
-        [hypothesis.tokens for hypothesis in run(model, limits, beam_size=beam, alpha=alpha)]
-        for beam, alpha in settings
-    ]
-    for one, other in itertools.pairwise(runs):
-        assert sum(a != b for a, b in zip(one, other, strict=True)) >= 3
-
-
-@pytest.mark.parametrize("alpha", [0.0, 1.0])
 @pytest.mark.parametrize("beam", [1, 2, 3, 5])
+def test_search_follows_the_documented_rule(beam: int):
+    """One search for all penalties and one for each alone, which closes earlier."""
+    model, limits = random_model(), random_limits()
+    together = run_all(model, limits, GRID, beam_size=beam)
+    for penalty, lists in zip(GRID, together, strict=True):
+        found = [best for (best,) in lists]
+        same(found, [naive(model, row, limits[row], beam, *astuple(penalty)) for row in range(SENTENCES)])
+        alone = run(model, limits, beam_size=beam, alpha=penalty.alpha, form=penalty.normalization)
+        same(found, alone)
+    kinds = {tuple(tuple(best.tokens) for (best,) in lists) for lists in together}
+    assert len(kinds) > (4 if beam > 1 else 0)  # otherwise equality would show nothing
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize(("beam", "number"), [(3, 2), (3, 3), (5, 4)])
+def test_lists_of_the_best_follow_it_too(beam: int, number: int, tied: bool):
+    """Beams that close early lose nothing, and the first of a list is what the search for one finds."""
+    model, limits = tied_model() if tied else random_model(), random_limits(most=6 if tied else 14)
+    for penalty, lists in zip(GRID, run_all(model, limits, GRID, beam_size=beam, n_best=number), strict=True):
+        best = run(model, limits, beam_size=beam, alpha=penalty.alpha, form=penalty.normalization)
+        same([several[0] for several in lists], best)
+        for row, found in enumerate(lists):
+            ended = ended_by_naive_search(model, row, limits[row], beam, *astuple(penalty))
+            expected = sorted(ended, key=lambda each: -each.score)[:number]  # of equal scores the earlier one
+            if tied:
+                same(found, expected)
+                continue
+            # The random table gives some sequences one probability, and rounding decides which are found.
+            assert len({tuple(each.tokens) for each in found}) == len(found)
+            for one, other in zip(found, expected, strict=True):
+                ids = [*one.tokens, EOS]
+                logp = math.fsum(model.logp(row, ids[:t])[token] for t, token in enumerate(ids))
+                assert one.score == pytest.approx(logp / penalty.divisor(len(ids)), abs=1e-10)
+                assert one.score == pytest.approx(other.score, abs=1e-12, rel=1e-12)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_ties_go_to_the_lowest_id(beam: int, alpha: float, dtype: torch.dtype) -> None:
+def test_ties_go_to_the_lowest_id(beam: int, dtype: torch.dtype):
     model, limits = tied_model(), random_limits(most=4)
-    expected = [naive(model, row, limits[row], beam, alpha) for row in range(SENTENCES)]
+    expected = [
+        [naive(model, row, limits[row], beam, *astuple(each)) for row in range(SENTENCES)] for each in GRID
+    ]
     model.table = model.table.to(dtype)
-    same(run(model, limits, beam_size=beam, alpha=alpha), expected, 1e-6)
+    for lists, twins in zip(run_all(model, limits, GRID, beam_size=beam), expected, strict=True):
+        same([best for (best,) in lists], twins, 1e-6)
 
 
-def test_equal_logits_give_the_first_word() -> None:
-    table = torch.zeros(1, CODES, 1000)
-    table[:, :, EOS] = -1.0
-    (found,) = run(TableModel(table), [4])
-    assert found.tokens == [UNK] * 4
-
-
-@pytest.mark.parametrize("form", ["wu", "length"])
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
-def test_a_wide_beam_finds_the_best_of_all_sequences(alpha: float, form: Normalization) -> None:
+@pytest.mark.parametrize(("alpha", "form"), [(0.0, "wu"), (0.6, "wu"), (1.0, "length")])
+def test_a_wide_beam_finds_the_best_of_all_sequences(alpha: float, form: Normalization):
     model = random_model()
     model.table = model.table[:, :, :5].clone()  # words: UNK and A
     limit = 4
@@ -119,55 +141,262 @@ def test_a_wide_beam_finds_the_best_of_all_sequences(alpha: float, form: Normali
     assert len({tuple(hypothesis.tokens) for hypothesis in expected}) > 5
 
 
-def test_beam_1_is_the_argmax_loop() -> None:
-    model, limits = random_model(), random_limits()
-    for row, found in enumerate(run(model, limits, alpha=1.0)):
-        prefix, total = [], 0.0
-        while True:
-            logp = model.logp(row, prefix)
-            words = [token for token in range(TOKENS) if token not in (PAD, BOS)]
-            best = EOS if len(prefix) == limits[row] else max(words, key=lambda token: logp[token])
-            total += logp[best]
-            if best == EOS:
-                break
-            prefix.append(best)
-        assert found.tokens == prefix
-        assert found.score == pytest.approx(total * 6 / (6 + len(prefix)), abs=1e-12)
-
-
-def test_the_special_ids_never_come_out() -> None:
-    model = random_model()
-    model.table[:, :, [PAD, BOS]] += 50.0
-    for beam in (1, 4):
-        found = run(model, [8] * SENTENCES, beam_size=beam)
-        assert all({PAD, BOS, EOS}.isdisjoint(hypothesis.tokens) for hypothesis in found)
-        assert any(hypothesis.tokens for hypothesis in found)
-
-
 @pytest.mark.parametrize("beam", [1, 3])
-def test_limit_0_gives_the_empty_translation(beam: int) -> None:
-    model = random_model()
-    for limits in ([0] * SENTENCES, [0, 7] * (SENTENCES // 2)):
-        found = run(model, limits, beam_size=beam, alpha=1.0)
-        for row in range(0, SENTENCES, 2):
-            assert found[row].tokens == []
-            assert found[row].score == pytest.approx(model.logp(row, [])[EOS], abs=1e-12)
-
-
-def test_limits_hold_for_each_sentence() -> None:
+def test_limits_hold_for_each_sentence_and_special_ids_never_come_out(beam: int):
     limits = random_limits(most=20)
-    for beam in (1, 3):
-        found = run(random_model(eos=-200.0), limits, beam_size=beam)
-        assert [len(hypothesis.tokens) for hypothesis in found] == limits
+    model = random_model(eos=-200.0)
+    model.table[:, :, [PAD, BOS]] += 50.0
+    found = run(model, limits, beam_size=beam)
+    assert [len(hypothesis.tokens) for hypothesis in found] == limits
+    assert all({PAD, BOS, EOS}.isdisjoint(hypothesis.tokens) for hypothesis in found)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_scores_of_narrow_logits_are_fp32(dtype: torch.dtype) -> None:
+def test_scores_of_narrow_logits_are_fp32(dtype: torch.dtype):
     model = random_model()
     model.table = model.table.to(dtype)
     found = run(model, [20] * SENTENCES, beam_size=2)
     model.table = model.table.float()
     assert found == run(model, [20] * SENTENCES, beam_size=2)
-    for row, (tokens, score) in enumerate(found):
-        logp = sum(model.logp(row, tokens[:t])[token] for t, token in enumerate([*tokens, EOS]))
-        assert score == pytest.approx(logp, abs=1e-5)
+
+
+# --- batches
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("beam", [1, 4])
+def test_a_result_does_not_depend_on_the_batch(beam: int, tied: bool):
+    model, limits = tied_model() if tied else random_model(), random_limits()
+    together = run(model, limits, beam_size=beam, alpha=0.6)
+    alone = [run(model, [limits[row]], [row], beam_size=beam, alpha=0.6)[0] for row in range(SENTENCES)]
+    same(alone, together)
+    order = torch.randperm(SENTENCES, generator=torch.Generator().manual_seed(2)).tolist()
+    shuffled = run(model, [limits[row] for row in order], order, beam_size=beam, alpha=0.6)
+    same(shuffled, [together[row] for row in order])
+    beside = run(model, [*limits, 30, 0], [*range(SENTENCES), 0, 1], width=5, beam_size=beam, alpha=0.6)
+    same(beside[:SENTENCES], together)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("share", [0.0, 0.8, 2.0])
+def test_leaving_the_batch_changes_nothing(share: float, beam: int, monkeypatch: pytest.MonkeyPatch):
+    model, limits = random_model(), random_limits()
+    (expected,) = run_all(model, limits, [GRID[2]], beam_size=beam, n_best=beam)
+    model.calls.clear()
+    monkeypatch.setattr(compare.decoding.search, "COMPACT_SHARE", share)
+    (found,) = run_all(model, limits, [GRID[2]], beam_size=beam, n_best=beam)
+    for one, other in zip(found, expected, strict=True):
+        same(one, other)
+    assert (model.rows[-1] < SENTENCES) == (model.calls["keep"] > 0) == (share > 0)
+
+
+@pytest.mark.parametrize("beam", [1, 2])
+def test_finished_sentences_leave_the_batch(beam: int):
+    # No sentence ends before its limit, 0 to 9. Still searched after each step, of the rows there are:
+    # 9/10, 8/10, 7/10 (cut to 7), 6/7, 5/7 (5), 4/5, 3/5 (3), 2/3 (2), 1/2 (1), 0/1.
+    model = random_model(eos=-200.0)
+    run(model, list(range(10)), beam_size=beam)
+    assert model.rows == [10, 10, 10, 7, 7, 5, 5, 3, 2, 1]
+    assert model.calls == {"keep": 5} | ({"select": 9} if beam > 1 else {})
+
+
+class CountedReads(TorchDispatchMode):
+    """Counts the operations whose result the host must know, for which it would wait for a GPU."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        names = ("item", "_local_scalar_dense", "is_nonzero", "nonzero", "masked_select")
+        indexed = func.overloadpacket.__name__.startswith("index") and any(
+            part is not None and part.dtype is torch.bool
+            for part in (args[1] if isinstance(args[1], (tuple, list)) else ())
+        )
+        self.count += indexed or func.overloadpacket.__name__ in names
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("tied", [False, True])
+def test_an_asynchronous_device_finds_the_same_and_is_waited_for_every_8_steps(
+    beam: int, tied: bool, monkeypatch: pytest.MonkeyPatch
+):
+    model, limits = tied_model() if tied else random_model(), [*random_limits()[:-1], 40]
+    expected = run(model, limits, beam_size=beam, alpha=0.6)
+    monkeypatch.setattr(compare.decoding.search, "is_synchronous", lambda device: False)
+    same(run(model, limits, beam_size=beam, alpha=0.6), expected)
+    with CountedReads() as reads:
+        run(random_model(eos=-200.0), [40] * SENTENCES, beam_size=beam)
+    # The largest limit; the open sentences after steps 8, 16, 24, 32, 40, 41; three reads to drop them.
+    assert reads.count == 1 + 6 + 3
+
+
+@pytest.mark.parametrize(("alpha", "steps"), [(0.0, 1), (1.0, 5)])
+def test_a_sentence_closes_once_nothing_can_pass_its_best(alpha: float, steps: int):
+    # It may end at once with .6; the rest, .4, halves with each word and never ends. By alpha 1 that rest
+    # could reach log(p) / ((5 + 31) / 6), which passes log(.6) while p > .6 ** 6 = .047: .4, .2, .1 and .05.
+    model = WrittenModel({}, size=6)
+    model.table[:] = torch.tensor([0.0, 0.0, 0.0, 0.0, 0.5, 0.5]).log()
+    model.write((), {EOS: 0.6, A: 0.4})
+    (found,) = run(model, [30], beam_size=3, alpha=alpha)
+    assert found.tokens == []
+    assert found.score == pytest.approx(math.log(0.6), abs=1e-6)
+    assert len(model.rows) == steps
+
+
+def test_of_equal_scores_the_first_found_stays():
+    # The end at once has -600 / (6 / 6); six words and the end have (5 * -200 - 100 - 100) / (12 / 6).
+    table = torch.full((1, CODES, 6), -9999.0, dtype=torch.float64)
+    table[:, :, PAD] = 0.0  # takes all the probability, so that these logits are log-probabilities
+    model = TableModel(table)
+    for length, logp in enumerate([-200.0] * 5 + [-100.0]):
+        table[0, model.code([A] * length), A] = logp
+    table[0, model.code([A] * 6), EOS] = -100.0
+    for at_once, tokens in ((-600.0, []), (-600.0001, [A] * 6)):
+        table[0, model.code([]), EOS] = at_once
+        (found,) = run(model, [6], beam_size=2, alpha=1.0)
+        assert found == Hypothesis(tokens, -600.0)
+
+
+def test_no_sentence_closes_before_a_slightly_better_end():
+    # The empty translation has log(.5); A, whose end is certain, is better by one part in 10 ** 9.
+    share = math.exp(math.log(0.5) * (1 - 1e-9) * 7 / 6)
+    model = WrittenModel({(): {EOS: 0.5, A: share, B: 0.5 - share}}, size=6)
+    (found,) = run(model, [1], beam_size=2, alpha=1.0)
+    assert found.tokens == [A]
+
+
+# --- models that are damaged or unusual
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("rows", [slice(None), 7])
+def test_logits_that_no_translation_comes_from_are_an_error(beam: int, rows: slice | int):
+    """In one sentence of the batch is enough."""
+    model = random_model()
+    for bad in (math.nan, math.inf):
+        model.table[rows] = bad
+        with pytest.raises(ValueError, match="scores are NaN"):
+            run_all(model, random_limits(), GRID[:1], beam_size=beam, n_best=beam)
+    model = random_model()
+    model.table[rows, :, EOS] = -math.inf
+    with pytest.raises(ValueError, match="no translation ends"):
+        run(model, random_limits(), beam_size=beam)
+
+
+def test_the_logits_stay_as_the_model_made_them():
+    model = random_model()
+    before = model.table.clone()
+    model.step = lambda tokens, state, memory: (model.table[: len(tokens), :1], state)  # type: ignore[method-assign]
+    run(model, [2] * SENTENCES)
+    assert torch.equal(model.table, before)
+
+
+@pytest.mark.parametrize("eos", [2, 5])
+def test_few_words_and_an_end_that_is_the_last_id_are_no_difficulty(eos: int):
+    """There are fewer continuations than hypotheses in a beam; every step has the same three words."""
+    words = [token for token in range(2, 6) if token != eos]
+    probabilities = dict(zip([eos, *words], (0.6, 0.08, 0.1, 0.2), strict=True))
+
+    class Constant:
+        def encode(self, src: torch.Tensor, src_mask: torch.Tensor) -> torch.Tensor:
+            return src
+
+        def init_state(self, memory: torch.Tensor, beam: int, capacity: int) -> torch.Tensor:
+            return torch.zeros(len(memory), beam, 1)
+
+        def step(self, tokens: torch.Tensor, state: torch.Tensor, memory: torch.Tensor) -> Any:
+            logp = torch.tensor([probabilities.get(token, 0.01) for token in range(6)]).log()
+            return logp.expand(*tokens.shape, 6).clone(), state
+
+    src = torch.ones(1, 2, dtype=torch.long)
+    special = SpecialIds(pad=0, bos=1, eos=eos)
+    (found,) = generate(Constant(), src, src > 0, limits=3, special=special, n_best=5)  # type: ignore[arg-type]
+    low, middle, high = words
+    assert [each.tokens for each in found] == [[], [high], [middle], [low], [high, high]]
+    expected = [0.6, 0.2 * 0.6, 0.1 * 0.6, 0.08 * 0.6, 0.2 * 0.2 * 0.6]
+    assert [math.exp(each.score) for each in found] == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("number", [0, 4])
+def test_more_than_the_beam_is_refused(number: int):
+    with pytest.raises(ValueError, match=r"n_best must be from 1 to beam_size \(3\)"):
+        search_all(random_model(), **inputs([3]), beam_size=3, penalties=GRID, n_best=number)  # type: ignore[arg-type]
+
+
+# --- parts
+
+
+@pytest.mark.parametrize("size", [2, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 517])
+@pytest.mark.parametrize("beam", [1, 2, 5])
+@pytest.mark.parametrize("levels", [1, 3, 1_000_000])
+def test_the_best_continuations_are_those_of_a_stable_sort(size: int, beam: int, levels: int):
+    """With few levels nearly all are tied, inside blocks, between blocks and between hypotheses."""
+    random = torch.Generator().manual_seed(size + beam + levels)
+    for _ in range(5):
+        logp = -torch.randint(0, levels, (4, beam, size), generator=random).double()
+        scores = -torch.randint(0, levels, (4, beam), generator=random).double()
+        count = min(2 * beam, beam * size)
+        found, parents, tokens = best_continuations(scores, logp, count)
+        sums = (scores.unsqueeze(2) + logp).flatten(1)
+        expected, position = sums.sort(dim=1, descending=True, stable=True)
+        assert torch.equal(found, expected[:, :count])
+        assert torch.equal(parents * size + tokens, position[:, :count])
+
+
+def test_impossible_continuations_come_last_and_are_still_in_the_vocabulary():
+    never = float("-inf")
+    logp = torch.full((2, 3, 70), never)
+    logp[:, :, 68] = -1.0
+    scores = torch.tensor([[0.0, never, never], [never, 0.0, -0.5]])
+    found, parents, tokens = best_continuations(scores, logp, 6)
+    assert found.tolist() == [[-1.0] + 5 * [never], [-1.0, -1.5] + 4 * [never]]
+    assert (parents[0, 0], tokens[0, 0]) == (0, 68)
+    assert parents[1, :2].tolist() == [1, 2]
+    assert (tokens.max() < 70, parents.max() < 3) == (True, True)
+
+
+def test_select_and_keep_reach_every_leaf():
+    # Value 100 b + 10 k: sentence b, hypothesis k. parents[b, k] may differ by sentence and repeat.
+    base = 100 * torch.arange(2).view(2, 1) + 10 * torch.arange(3)
+    wide = base.view(2, 3, 1, 1) + torch.arange(4).view(1, 1, 2, 2)
+    calls: Counter[str] = Counter()
+    tree = State(base, (Prefixes(wide, 1, calls), (wide,)))  # type: ignore[arg-type]
+    chosen = select(tree, torch.tensor([[2, 0, 0], [1, 1, 2]]))
+    expected = torch.tensor([[20, 0, 0], [110, 110, 120]])
+    assert (type(chosen), type(chosen.cache)) == (State, tuple)
+    assert chosen.code.equal(expected)
+    for leaf in (chosen.cache[0].tokens, chosen.cache[1][0]):
+        assert leaf.equal(expected.view(2, 3, 1, 1) + torch.arange(4).view(1, 1, 2, 2))
+    kept = keep(tree, torch.tensor([1]))
+    assert type(kept) is State
+    for leaf, whole in ((kept.code, base), (kept.cache[0].tokens, wide), (kept.cache[1][0], wide)):
+        assert leaf.equal(whole[1:])
+    assert calls == {"select": 1, "keep": 1}
+
+
+@pytest.mark.parametrize(
+    ("length", "alpha", "wu", "plain"),
+    [(7, 1.0, 2.0, 7.0), (50, 0.6, (55 / 6) ** 0.6, 50**0.6), (99, 0.0, 1.0, 1.0)],
+)
+def test_the_divisors_are_those_of_the_papers(length: int, alpha: float, wu: float, plain: float):
+    assert LengthPenalty(alpha, "wu").divisor(length) == pytest.approx(wu, rel=1e-14)
+    assert LengthPenalty(alpha, "length").divisor(length) == pytest.approx(plain, rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"alpha": -0.1}, "must be at least 0, got -0.1"),
+        ({"normalization": "Wu"}, "must be one of wu, length, got 'Wu'"),
+    ],
+)
+def test_what_is_no_penalty_is_refused(settings: dict[str, Any], message: str):
+    with pytest.raises(ValueError, match=message):
+        LengthPenalty(**settings)
+
+
+def test_a_grid_of_both_forms_has_no_penalty_once():
+    forms = ["0 (wu)", "0.2 (wu)", "1 (wu)", "3 (wu)", "0.2 (length)", "1 (length)", "3 (length)"]
+    assert [str(penalty) for penalty in GRID] == forms
+    config = DecodeConfig(length_penalties=(0.0, 0.5), length_normalization="length")
+    assert length_penalties(config) == (LengthPenalty(0.0, "length"), LengthPenalty(0.5, "length"))

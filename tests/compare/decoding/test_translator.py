@@ -1,7 +1,8 @@
-"""Translation with a trained model: order of lines, unusual lines, and attention weights."""
+"""Translation with a trained model: order of lines, unusual lines, attention weights, workloads of timing."""
 
 import dataclasses
 import io
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,19 @@ import torch
 from torch import Tensor
 
 from compare.cli import main
-from compare.decoding.translator import Translator
+from compare.config.sections import DecodeConfig
+from compare.decoding.length_penalty import LengthPenalty, length_penalties
+from compare.decoding.translator import DecodingWork, LatencyWork, Translator
 from compare.results.store import read_result
 from compare.results.trained_model import load_model
 from compare.system import cpu as packed_linear
+from compare.system import measure as timing
 from data.vocabulary import BOS, EOS
+from tests.kits.clock import Clock
 
 ROWS = ("luong-seed1", "transformer-seed1")
 LINES = ["dog", "old cat sees small red tree", "cat tree", "red dog sees", "tree tree tree tree", "dog"]
+GRID = DecodeConfig(length_penalties=(0.0, 0.6, 3.0), length_normalization="both")
 
 
 @pytest.fixture(scope="module", params=ROWS)
@@ -28,17 +34,21 @@ def row(request: pytest.FixtureRequest, finished: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def translator(row: Path) -> Translator:
-    return load_model(row)
+    return load_model(str(row))
+
+
+def sharpened(row: Path, factor: float, device: str = "cpu") -> Translator:
+    """Load a model in float64 and with larger logits: hypotheses differ, rounding decides none of them."""
+    translator = load_model(row, device)
+    translator.model.double()
+    with torch.no_grad():
+        translator.model.output.weight.mul_(factor)
+    return translator
 
 
 @pytest.fixture(scope="module")
 def sharp(row: Path) -> Translator:
-    """In float64 and with larger logits, so that hypotheses differ and rounding decides none of them."""
-    translator = load_model(row)
-    translator.model.double()
-    with torch.no_grad():
-        translator.model.output.weight.mul_(4.0)
-    return translator
+    return sharpened(row, 4.0)
 
 
 def test_a_loaded_model_translates_as_the_run_did(translator: Translator, row: Path):
@@ -47,26 +57,30 @@ def test_a_loaded_model_translates_as_the_run_did(translator: Translator, row: P
     assert any(line for line in (row / "test.hyp").read_text().splitlines())
     result = read_result(row)
     assert (translator.decode.beam_size, translator.penalty.alpha) == (2, result.length_penalty)
-
-
-def test_a_loaded_model_gets_a_folder_as_text_too(row: Path, translator: Translator):
-    assert load_model(str(row)).translate(LINES) == translator.translate(LINES)
+    weights = sum(weight.numel() for weight in translator.model.parameters())
+    assert repr(translator).startswith(f"Translator({translator.label}, {weights:,} weights, on cpu")
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-def test_every_line_is_translated_in_its_place(sharp: Translator, beam: int):
+def test_every_line_is_translated_in_its_place_whatever_is_beside_it(sharp: Translator, beam: int):
     together = sharp.translate(LINES, beam_size=beam)
-    assert together == [sharp.translate([line], beam_size=beam)[0] for line in LINES]
+    assert together == [sharp.translate(line, beam_size=beam) for line in LINES]
     assert sharp.translate(LINES[::-1], beam_size=beam) == together[::-1]
     assert len(set(together)) > 3
-    assert together[0] == together[-1]
+    narrow = dataclasses.replace(sharp.decode, batch_tokens=8)
+    by_few = Translator(sharp.model, sharp.vocabularies, narrow, sharp.device, sharp.penalty)
+    assert by_few.translate(LINES, beam_size=beam) == together
 
 
-def test_the_decode_budget_changes_no_translation(sharp: Translator, row: Path):
-    narrow = load_model(row)
-    narrow.model.double().load_state_dict(sharp.model.state_dict())
-    narrow.decode = dataclasses.replace(sharp.decode, batch_tokens=8)
-    assert narrow.translate(LINES) == sharp.translate(LINES)
+def test_the_translations_of_a_grid_are_those_of_each_point(row: Path):
+    sharp, penalties = sharpened(row, 2.0), length_penalties(GRID)
+    together = sharp.translate_all(["", *LINES], penalties, beam_size=4)
+    for penalty, found in zip(penalties, together, strict=True):
+        alone = Translator(sharp.model, sharp.vocabularies, GRID, sharp.device, penalty)
+        assert ["", *alone.translate(LINES, beam_size=4)] == found
+    assert len(set(map(tuple, together))) > 1
+    without = Translator(sharp.model, sharp.vocabularies, GRID, sharp.device)
+    assert without.penalty == LengthPenalty(0.0, "wu")  # the smallest, as long as none is chosen
 
 
 @pytest.mark.parametrize("beam", [1, 4])
@@ -94,41 +108,18 @@ def test_the_beam_of_the_run_is_the_default(sharp: Translator):
     assert [one.score for one in greedy] != [one.score for one in wide]
 
 
-def test_no_lines_give_no_translations(translator: Translator):
-    assert translator.translate([]) == []
-
-
-@pytest.mark.parametrize("line", ["", "   ", "\t"])
-def test_the_translation_of_a_blank_line_is_empty(
-    sharp: Translator, line: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_translation_of_a_blank_line_is_empty(sharp: Translator, monkeypatch: pytest.MonkeyPatch):
     first, last = sharp.translate([LINES[1], LINES[0]])
-    assert sharp.translate([line, LINES[1], line, line, LINES[0]]) == ["", first, "", "", last]
+    assert sharp.translate(["", LINES[1], " ", "\t", LINES[0]]) == ["", first, "", "", last]
     monkeypatch.setattr(sharp, "model", None)  # not needed for it
-    assert sharp.translate([line, line]) == ["", ""]
-    assert sharp.translate(line) == ""
+    assert sharp.translate(["", "  "]) == ["", ""]
+    assert sharp.translate("") == ""
+    assert sharp.translate([]) == []
 
 
-def test_a_string_is_one_line(sharp: Translator):
-    assert sharp.translate(LINES[1]) == sharp.translate([LINES[1]])[0]
-    assert sharp.translate(LINES[1], beam_size=1) == sharp.translate(LINES[1:2], beam_size=1)[0]
-    assert sharp.translate(iter(LINES)) == sharp.translate(LINES)  # type: ignore[call-overload]
-
-
-def test_a_translator_says_what_it_is(sharp: Translator):
-    weights = sum(weight.numel() for weight in sharp.model.parameters())
-    assert repr(sharp).startswith(f"Translator({sharp.label}, {weights:,} weights, on cpu")
-    with pytest.raises(TypeError, match="attend takes one sentence as a string, found list"):
-        sharp.attend(["red dog"])  # type: ignore[arg-type]
-
-
-def test_words_never_seen_and_signs_are_no_error(translator: Translator):
-    found = translator.translate(["zebra ☃ 漢字", "\x00", "a\u2028b", "😀" * 9])
-    assert len(found) == 4
-    assert all(isinstance(line, str) for line in found)
-
-
-def test_a_very_long_line_is_a_batch_of_its_own(sharp: Translator):
+def test_unusual_lines_are_no_error(sharp: Translator):
+    found = sharp.translate(["zebra ☃ 漢字", "\x00", "a\u2028b", "😀" * 9])
+    assert (len(found), {type(line) for line in found}) == (4, {str})
     long = " ".join(["small red dog"] * 60)
     both = sharp.search([LINES[1], long], 1)
     assert both[0].tokens == sharp.search([LINES[1]], 1)[0].tokens
@@ -148,77 +139,61 @@ def test_no_translation_is_longer_than_its_limit(sharp: Translator, monkeypatch:
         assert len(found.tokens) == int(sharp.decode.max_ratio * len(line.split())) + 10
 
 
-@pytest.mark.parametrize("line", ["", *LINES[:2]])
-def test_attention_fits_the_pieces(translator: Translator, line: str):
-    found = translator.attend(line)
-    assert found.src == [*line.split(), "<eos>"]
-    assert found.tgt[-1] == "<eos>"
-    assert len(found.tgt) == 1 + len(translator.search([line])[0].tokens)
-    assert found.weights
-    for name, weights in found.weights.items():
-        assert weights.dtype == np.float32
-        if name.startswith("cross"):
-            assert weights.shape[1:] == (len(found.tgt), len(found.src))
-            np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
-
-
-def test_attention_is_that_of_the_translation_given(translator: Translator):
+@pytest.mark.parametrize("line", ["", LINES[1]])
+def test_attention_is_that_of_the_translation(translator: Translator, line: str):
     """Row t was used to choose piece t: fed with the pieces before it, by hand."""
-    found = translator.attend(LINES[1])
-    src = torch.tensor([[*translator.vocabularies.src.encode(LINES[1]), EOS]])
-    ids = translator.search([LINES[1]])[0].tokens
+    found = translator.attend(line)
+    ids = translator.search([line])[0].tokens
+    assert found.src == [*line.split(), "<eos>"]
+    assert (len(found.tgt), found.tgt[-1]) == (len(ids) + 1, "<eos>")
+    src = torch.tensor([[*translator.vocabularies.src.encode(line), EOS]])
+    assert any(name.startswith("cross") for name in found.weights)
     for t in range(len(found.tgt)):
         weights = translator.model.attention(
-            src, torch.ones_like(src, dtype=torch.bool), torch.tensor([[BOS, *ids[:t]]])
+            src, torch.ones_like(src).bool(), torch.tensor([[BOS, *ids[:t]]])
         )
         for name, matrix in weights.items():
+            assert found.weights[name].dtype == np.float32
             if name.startswith("cross"):
-                np.testing.assert_allclose(
-                    matrix[0, :, t].detach().numpy(), found.weights[name][:, t], atol=1e-5
-                )
+                np.testing.assert_allclose(matrix[0, :, t].detach(), found.weights[name][:, t], atol=1e-5)
+    with pytest.raises(TypeError, match="attend takes one sentence as a string, found list"):
+        translator.attend(["red dog"])  # type: ignore[arg-type]
 
 
-def test_a_folder_that_is_no_run_is_refused(finished: Path, tmp_path: Path):
-    for folder in (tmp_path, tmp_path / "absent", finished):
+def test_what_is_no_run_or_no_device_is_refused(row: Path, tmp_path: Path):
+    for folder in (tmp_path, tmp_path / "absent", row.parent):
         with pytest.raises(ValueError, match=r"no config\.toml: give the folder of one run"):
             load_model(folder)
+    for device in ("gpu", "", "cuda:99"):
+        with pytest.raises(ValueError, match=f"device '{device}' cannot be used"):
+            load_model(row, device)
 
 
-@pytest.mark.parametrize("device", ["gpu", "", "cuda:99"])
-def test_a_device_that_is_not_there_is_refused(row: Path, device: str):
-    with pytest.raises(ValueError, match=f"device '{device}' cannot be used") as caught:
-        load_model(row, device)
-    assert "\n" not in str(caught.value)
+def test_a_loaded_model_with_a_nan_is_an_error(row: Path):
+    translator = load_model(row)
+    with torch.no_grad():
+        translator.model.output.weight[5] = math.nan
+    with pytest.raises(ValueError, match="scores are NaN"):
+        translator.translate(["dog", "red cat"], beam_size=3)
 
 
 def test_the_command_translates_standard_input(
     row: Path, translator: Translator, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    for end in ("\n", "\r\n"):
-        content = "".join(line + end for line in LINES).encode()
+    for end, extra, warned in (("\n", [], ""), ("\r\n", ["xylophone"], "warning: 1 of 7 lines have words")):
+        content = "".join(line + end for line in [*LINES, *extra]).encode()
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content), encoding="ascii"))
         assert main(["translate", str(row)]) == 0
-        assert capsys.readouterr().out.splitlines() == translator.translate(LINES)
-
-
-def test_the_command_says_that_words_are_unknown(
-    row: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    for text, warned in (("red dog\n", ""), ("red dog\nred xylophone\n", "warning: 1 of 2 lines have words")):
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-        assert main(["translate", str(row)]) == 0
-        printed = capsys.readouterr().err
-        assert printed.startswith(warned)
-        assert bool(printed) == bool(warned)
+        printed = capsys.readouterr()
+        assert printed.out.splitlines()[: len(LINES)] == translator.translate(LINES)
+        assert printed.err.startswith(warned)
+        assert bool(printed.err) == bool(warned)
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_the_gpu_translates_as_the_cpu(row: Path, sharp: Translator):
-    on_gpu = load_model(row, "cuda")
-    on_gpu.model.double()
-    with torch.no_grad():
-        on_gpu.model.output.weight.mul_(4.0)
+    on_gpu = sharpened(row, 4.0, "cuda")
     lines = LINES + (row.parent / "test.src").read_text().splitlines()
     for beam in (1, 4):
         assert on_gpu.translate(lines, beam_size=beam) == sharp.translate(lines, beam_size=beam)
@@ -226,3 +201,27 @@ def test_the_gpu_translates_as_the_cpu(row: Path, sharp: Translator):
     assert (one.src, one.tgt) == (other.src, other.tgt)
     for name, weights in one.weights.items():
         np.testing.assert_allclose(weights, other.weights[name], atol=1e-5)
+
+
+def test_decoding_and_latency_are_timed_by_search(translator: Translator, monkeypatch: pytest.MonkeyPatch):
+    lines = LINES[:3]
+    tokens = sum(len(found.tokens) + 1 for found in translator.search(lines, 2))
+    clock, asked = Clock([1.0, 1000.0, 0.25, 0.5, 0.125, 0.5, 0.5, 1.0]), []
+    search = translator.search
+
+    def slow(lines: list[str], beam_size: int) -> object:
+        asked.append((list(lines), beam_size))
+        clock.work()
+        return search(lines, beam_size)
+
+    monkeypatch.setattr(translator, "search", slow)
+    monkeypatch.setattr(timing.time, "perf_counter", clock.perf_counter)
+    work = DecodingWork(translator, lines, 2)
+    work()
+    assert work.tokens == tokens
+    latency = LatencyWork(translator, lines, 1)
+    latency.warm_up()
+    latency()
+    latency()
+    assert latency.ms == [[250.0, 500.0, 125.0], [500.0, 500.0, 1000.0]]
+    assert asked == [(lines, 2), *(([line], 1) for line in (lines[0], *lines, *lines))]

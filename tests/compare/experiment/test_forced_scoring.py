@@ -85,7 +85,8 @@ def test_neighbours_and_batches_change_nothing(double: Translator):
 
 def test_the_score_is_that_of_search(double: Translator):
     """The hypothesis of search has the same log-probability when it is scored as a given translation."""
-    (found,) = double.search_all(SOURCES, [LengthPenalty(0.0)])
+    double.penalty = LengthPenalty(0.0)
+    found = double.search(SOURCES)
     texts = [double.vocabularies.tgt.decode(hypothesis.tokens) for hypothesis in found]
     scores = score_translations(double, SOURCES, texts).sentences
     known = [pair for pair in zip(found, scores, strict=True) if "<unk>" not in pair[1].pieces]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from compare.cli import main
-from compare.decoding import search as batch_search
+from compare.decoding import translator
 from compare.decoding.search import Hypothesis, search_all
 from compare.results.trained_model import load_model
 from data.symbols import SPECIALS
@@ -32,11 +32,11 @@ QUICK = {
 def line_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets every search find ``IDS``, whatever the model has learnt."""
 
-    def found(*arguments: Any, **options: Any) -> list[list[Hypothesis]]:
+    def found(*arguments: Any, **options: Any) -> list[list[list[Hypothesis]]]:
         rows = search_all(*arguments, **options)
-        return [[Hypothesis(IDS, hypothesis.score) for hypothesis in row] for row in rows]
+        return [[[Hypothesis(IDS, best.score)] for (best,) in row] for row in rows]
 
-    monkeypatch.setattr(batch_search, "search_all", found)
+    monkeypatch.setattr(translator, "search_all", found)
 
 
 @pytest.mark.usefixtures("line_breaks")
