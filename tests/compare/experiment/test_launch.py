@@ -18,9 +18,9 @@ from compare.experiment import launch
 from compare.experiment.launch import Launch, parse_launch
 from compare.training.serialization import CHECKPOINTS, STATE
 from tests.kits.cli import Refusal, files
+from tests.kits.contents import differences, leftovers, read_contents
 from tests.kits.paths import ROOT
 from tests.kits.runs import ROWS
-from tests.reliability.contents import differences, leftovers, read_contents
 
 sends_signals = pytest.mark.skipif(not hasattr(os, "fork"), reason="sends signals")
 

@@ -19,7 +19,6 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, read_results
 from data.text import pack_gzip
 from tests.kits.cli import Refusal
-from tests.kits.faults import as_documented
 from tests.kits.runs import ROWS, files
 
 RUN = ROWS[0]
@@ -125,7 +124,6 @@ def test_another_corpus_is_refused(published: Path, corpus: Path, tmp_path: Path
     out = tmp_path / "report.html"
     said = refusal("report", published, "--set", f"data.root={other}", "--out", out, "-q")
     assert said.startswith(f"{other}: ")
-    as_documented("another corpus for a finished experiment", 2, f"error: {said}\n")
     assert not out.exists()
     said = refusal("report", published, "--set", "train.seed=2", "--out", out, "-q")
     assert "a finished experiment keeps its settings" in said
@@ -169,7 +167,6 @@ def test_no_experiment_is_run_in_a_published_folder(published: Path, tiny_toml: 
     for dry in ([], ["--dry-run"]):
         said = refusal("run", tiny_toml, "--out", published, "-q", *dry)
         assert said == f"{published} is published: choose another folder with --out"
-        as_documented("read-only or published experiment", 2, f"error: {said}\n")
 
 
 def test_a_read_only_folder_is_shown(
@@ -233,7 +230,6 @@ def test_a_changed_file_is_not_published(copy: Path, tmp_path: Path, refusal: Re
         file.write(b"\n")
     said = refusal("publish", copy, "--out", tmp_path / "out")
     assert said.startswith(f"{copy / RUN / name} is not what")
-    as_documented("publishing of changed files", 2, f"error: {said}\n")
     assert not (tmp_path / "out").exists()
 
 
@@ -288,8 +284,6 @@ def test_damaged_translations(
     said = refusal("report", changed, "--set", f"data.root={corpus}", "--out", out, "-q")
     assert message in said
     assert str(path) in said
-    if "whole" in message:
-        as_documented("damaged .gz", 2, f"error: {said}\n")
 
 
 def test_a_pipe_instead_of_translations(changed: Path, corpus: Path):

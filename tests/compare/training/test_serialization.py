@@ -1,5 +1,6 @@
 """Saved states and weights that are damaged, foreign or hold code: refused in one line."""
 
+import pickle
 import random
 import subprocess
 from collections.abc import Callable
@@ -13,10 +14,23 @@ from safetensors.torch import load_file, save_file
 from compare.results.trained_model import load_model
 from compare.training.serialization import FINAL, STATE, average, load_state, save_state
 from data.batches import BatchStream
-from tests.kits.faults import PICKLERS, Bomb
 from tests.kits.training import ROWS, bleus, make_stream, trainer
 
 stream = pytest.fixture(scope="module")(make_stream)
+
+
+class Bomb:
+    """Unpickling it would write a file."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> Any:
+        return Path.write_text, (self.target, "boom")
+
+
+PICKLERS = [torch.save, lambda content, path: path.write_bytes(pickle.dumps(content))]
+"""With torch's wrapping and without."""
 
 
 @pytest.mark.parametrize("save", PICKLERS)

@@ -1,0 +1,506 @@
+"""docs/faults.md: every fault of its table is made here, and what a command says is what the page shows."""
+
+import io
+import json
+import math
+import os
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import safetensors.torch
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import compare.scoring.score
+import data.corpus
+from compare.cli import main
+from compare.config.parse import load_experiment
+from compare.experiment.publish import publish_experiment
+from compare.results.result import Result
+from compare.results.run_folder import RunFolder
+from compare.results.store import load_results
+from compare.training.metrics_log import read_metrics
+from data.text import read_lines
+from data.vocabulary import load_pair
+from tests.kits.cli import ROWS, Refusal
+from tests.kits.paths import ROOT
+
+RUN = ROWS[0]
+STATE, WEIGHTS = "checkpoints/trainer.pt", "checkpoints/final.safetensors"
+
+
+def read_page() -> dict[str, tuple[str, int]]:
+    """What is seen, and the exit status, of each fault."""
+    lines = (ROOT / "docs" / "faults.md").read_text(encoding="utf-8").splitlines()
+    rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in lines if line.startswith("|")][2:]
+    return {name.strip(): (sees.strip(), int(status)) for name, sees, status, _ in rows}
+
+
+PAGE = read_page()
+
+
+def assert_documented(fault: str, status: int, err: str) -> None:
+    """Assert that exit status and standard error are those of the page."""
+    sees, expected = PAGE[fault]
+    pattern = ".+".join(map(re.escape, sees.split("…")))
+    pattern = f"{pattern}.+" if sees == "error: …" else pattern
+    assert re.fullmatch(pattern, err.removesuffix("\n")), err
+    assert err.count("\n") == bool(sees)
+    assert status == expected
+
+
+class Place(NamedTuple):
+    """Folders and files to damage, and the names that commands use for them."""
+
+    folder: Path
+    """A finished experiment."""
+    run: Path
+    config: Path
+    corpus: Path
+    out: Path
+    """Nothing is there yet."""
+
+
+@pytest.fixture
+def place(copy: Path, tiny_toml: Path, tmp_path: Path) -> Place:
+    config = Path(shutil.copy(tiny_toml, tmp_path))
+    corpus = Path(shutil.copytree(tiny_toml.parent / "corpus", tmp_path / "corpus"))
+    return Place(copy, copy / RUN, config, corpus, tmp_path / "out")
+
+
+# Damages
+
+
+def replace(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def cut(path: Path, size: int = -20) -> None:
+    path.write_bytes(path.read_bytes()[:size])
+
+
+def swap_words(place: Place) -> None:
+    """A vocabulary of the same size, under which every weight fits and two words are exchanged."""
+    path = place.run / "vocabulary.json"
+    path.write_text(path.read_text().replace("dog", "cta").replace("cat", "dog").replace("cta", "cat"))
+
+
+def unfinish(place: Place) -> None:
+    """Let ``run`` read the trainer state again."""
+    (place.run / "result.json").unlink()
+
+
+def no_file(path: Path, make: Callable[[Path], object] = Path.mkdir) -> None:
+    path.unlink()
+    make(path)
+
+
+class Bomb:
+    """Unpickling it would write a file."""
+
+    def __init__(self, place: Place) -> None:
+        self.target = place.out
+
+    def __reduce__(self) -> Any:
+        return Path.write_text, (self.target, "boom")
+
+
+def change_weights(place: Place, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    weights = safetensors.torch.load_file(place.run / WEIGHTS)
+    name = min(weights)
+    safetensors.torch.save_file({**weights, name: change(weights[name])}, place.run / WEIGHTS)
+
+
+def change_json(path: Path, **changes: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def change_state(place: Place, change: Callable[[Any], object]) -> None:
+    state = torch.load(place.run / STATE, weights_only=True)
+    change(state)
+    torch.save(state, place.run / STATE)
+
+
+def sparse(path: Path, size: int) -> None:
+    with path.open("wb") as file:
+        file.truncate(size)
+
+
+Damage = Callable[[Place], object]
+RUN_AGAIN = "run {config} --out {folder} -q"
+RUN_OUT = "run {config} --out {out} -q"
+CASES: list[tuple[str, Sequence[Damage], Sequence[str]]] = [
+    (
+        "read-only or published experiment",
+        [lambda p: publish_experiment(p.folder, p.out)],
+        [RUN_OUT, "report {out} -q", "plot {out} -q"],
+    ),
+    (
+        "another corpus for a finished experiment",
+        [lambda p: replace(p.corpus / "train.de", "Hund", "Hunde")],
+        ["report {folder} --out {out} --set data.root={corpus} -q"],
+    ),
+    (
+        "damaged .gz",
+        [lambda p: publish_experiment(p.folder, p.out), lambda p: cut(p.out / RUN / "test.hyp.gz")],
+        [f"score {{out}}/{RUN}/test.hyp.gz --ref {{corpus}}/test.de"],
+    ),
+    (
+        "publishing of changed files",
+        [lambda p: (p.run / "test.hyp").write_text("rot\n" * 8)],
+        ["publish {folder} --out {out}"],
+    ),
+    ("vocabulary of another run", [swap_words], ["translate {run}"]),
+    ("vocabulary of another run, resumed", [swap_words, unfinish], [RUN_AGAIN]),
+    ("truncated weights", [lambda p: cut(p.run / WEIGHTS, 0)], ["translate {run}", "plot {folder} -q"]),
+    ("truncated weights", [lambda p: cut(p.run / WEIGHTS, -1)], ["translate {run}"]),
+    ("hostile pickle as weights", [lambda p: torch.save(Bomb(p), p.run / WEIGHTS)], ["translate {run}"]),
+    (
+        "hostile pickle as weights",
+        [lambda p: (p.run / WEIGHTS).write_bytes(pickle.dumps(Bomb(p)))],
+        ["translate {run}"],
+    ),
+    (
+        "hostile pickle as state",
+        [lambda p: torch.save({"progress": Bomb(p)}, p.run / STATE), unfinish],
+        [RUN_AGAIN],
+    ),
+    (
+        "line of 1 GB",
+        [lambda p: sparse(p.corpus / "test.de", 1 << 30)],
+        ["score {corpus}/test.de --ref {corpus}/train.de"],
+    ),
+    ("config of 10 MB", [lambda p: sparse(p.config, 10**7)], [RUN_OUT, "bench {config}"]),
+    ("config nested too deeply", [lambda p: p.config.write_text("a = " + "[" * 100_000)], [RUN_OUT]),
+    (
+        "folder where a text should be",
+        [lambda p: no_file(p.corpus / "train.de")],
+        ["score {corpus}/test.de --ref {corpus}/train.de", RUN_OUT + " --set data.root={corpus}"],
+    ),
+    *(
+        ("folder where a file of a run should be", [lambda p, name=name: no_file(p.run / name)], commands)
+        for name, commands in {
+            "result.json": ["table {folder}", "report {folder} -q", "check {folder} -q", RUN_AGAIN],
+            "config.toml": [RUN_AGAIN],
+            "vocabulary.json": ["translate {run}"],
+            "metrics.jsonl": ["plot {folder} -q"],
+            "../experiment.json": ["table {folder}", RUN_AGAIN],
+        }.items()
+    ),
+    *(
+        (
+            "pipe or device where a file of a run or of a corpus should be",
+            [lambda p, name=name: no_file(p.run / name, os.mkfifo)],
+            [command],
+        )
+        for name, command in {
+            "result.json": "table {folder}",
+            "metrics.jsonl": "plot {folder} -q",
+            WEIGHTS: "translate {run}",
+            "../experiment.json": "table {folder}",
+            "../../corpus/train.en": RUN_OUT + " --set data.root={corpus}",
+        }.items()
+        if hasattr(os, "mkfifo")
+    ),
+    ("weights other than those recorded", [lambda p: change_weights(p, torch.neg)], ["translate {run}"]),
+    *(
+        (
+            "NaN in the weights",
+            [
+                lambda p, value=value: change_weights(p, lambda tensor: tensor * value),
+                lambda p: change_json(p.run / "result.json", files={}),
+            ],
+            ["translate {run}"],
+        )
+        for value in (math.nan, math.inf)
+    ),
+    (
+        "damaged choice of a length penalty",
+        [lambda p: cut(p.run / "selection.json"), unfinish],
+        ["translate {run}", RUN_AGAIN],
+    ),
+    (
+        "model that the memory cannot hold",
+        [],
+        [RUN_OUT + " --set models.luong.hidden_size=1000000" + dry for dry in ("", " --dry-run")],
+    ),
+    *(
+        ("state of another type", [partial(change_state, change=change), unfinish], [RUN_AGAIN])
+        for change in (
+            lambda state: state["progress"].update(update="7"),
+            lambda state: state["optimizer"]["state"][0].update(exp_avg=torch.ones(1)),
+            lambda state: state["running_metrics"].pop("norm"),
+        )
+    ),
+    ("escape sequence in a file name", [], ["table {out}/\x1b[31mred"]),
+    *(
+        (
+            "damaged result, config or log",
+            [lambda p, name=name, text=text: (p.run / name).write_text(text)],
+            commands,
+        )
+        for (name, text), commands in {
+            ("result.json", "{"): ["table {folder}", "translate {run}", RUN_AGAIN],
+            ("result.json", "{}"): ["table {folder}"],
+            ("config.toml", "[data]\nx = 1"): ["translate {run}", RUN_AGAIN],
+            ("metrics.jsonl", '{"kind": "valid", "update": 1, "loss": "x"}\n'): ["plot {folder} -q"],
+            ("metrics.jsonl", "{}\n"): ["plot {folder} -q"],
+            ("../experiment.json", '{"runs":' * 10_000): ["table {folder}", RUN_AGAIN],
+        }.items()
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fault", "damages", "commands"), CASES, ids=[case[0] for case in CASES])
+def test_a_fault_is_one_line_and_costs_nothing(
+    place: Place,
+    fault: str,
+    damages: Sequence[Damage],
+    commands: Sequence[str],
+    capsys: pytest.CaptureFixture[str],
+):
+    for damage in damages:
+        damage(place)
+    before, is_published = set(place.run.rglob("*")), place.out.exists()
+    for command in commands:
+        status = main([word.format(**place._asdict()) for word in command.split()])
+        captured = capsys.readouterr()
+        assert_documented(fault, status, captured.err)
+        assert captured.out == ""
+    assert set(place.run.rglob("*")) == before
+    assert place.out.exists() == is_published
+
+
+OTHERS = {
+    *("full disk", "output to a full disk", "read-only folder", "file changed while it is read"),
+    *("closed pipe", "terminal without Unicode"),
+}
+"""Faults of the tests below."""
+
+
+def test_every_fault_of_the_page_is_made():
+    assert PAGE.keys() == {case[0] for case in CASES} | OTHERS
+    with pytest.raises(AssertionError):
+        assert_documented("closed pipe", 1, "Traceback\n")
+
+
+def test_a_file_that_changes_while_it_is_read(
+    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    """A line is added to one side as soon as the other has been read, by which time it is too late."""
+
+    def read_and_write(path: Path, **options: bool) -> tuple[str, ...]:
+        lines = read_lines(path, **options)
+        with (place.corpus / f"train{path.suffix}").open("a") as file:
+            file.write("Hund\n")
+        return lines
+
+    monkeypatch.setattr(data.corpus, "read_lines", read_and_write)
+    monkeypatch.setattr(compare.scoring.score, "read_lines", read_and_write)
+    for command in (
+        ["run", str(place.config), "--out", str(place.out), "-q", "--set", f"data.root={place.corpus}"],
+        ["score", str(place.corpus / "test.de"), "--ref", str(place.corpus / "train.de")],
+    ):
+        assert_documented("file changed while it is read", main(command), capsys.readouterr().err)
+    assert not place.out.exists()
+
+
+def test_weights_of_another_size_allocate_nothing(
+    place: Place, monkeypatch: pytest.MonkeyPatch, refusal: Refusal
+):
+    replace(place.run / "config.toml", "hidden_size = 16", "hidden_size = 6000")
+    monkeypatch.setattr("compare.results.trained_model.build", None)
+    assert "the weights belong to another size" in refusal("translate", place.run)
+
+
+# Disks that are full or may not be written, in a process with a file system of its own
+
+SANDBOX = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+
+
+def in_sandbox(script: str, folder: Path) -> list[tuple[int, str]]:
+    """Run a shell script where ``disk`` is a tmpfs; returns status and errors of each ``attnbench``."""
+    head = f"""
+        attnbench() {{ '{sys.executable}' -m compare "$@" >out 2>err; echo "$? $(cat err)"; }}
+        mount -t tmpfs tmpfs disk || exit 99
+    """
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    (folder / "disk").mkdir()
+    try:
+        done = subprocess.run(
+            [*SANDBOX, head + script],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        pytest.skip("needs unshare")
+    if done.returncode in (1, 99) and not done.stdout:
+        pytest.skip("needs the right to mount a tmpfs in a namespace of its own")
+    assert done.returncode == 0, done.stderr
+    answers = [line.partition(" ") for line in done.stdout.splitlines()]
+    return [(int(status), f"{text}\n" if text else "") for status, _, text in answers]
+
+
+@pytest.mark.slow
+def test_a_full_disk(tiny_toml: Path, tmp_path: Path):
+    """With more space the same command gets further each time, and in the end gives the same weights.
+
+    The sizes are too small for the encoded corpus, for the vocabulary, for a state; and enough.
+    """
+    short = "--only luong -q --set train.max_updates=16 --set train.valid_every=8 --out"
+    *full, enough, free = in_sandbox(
+        f"""for size in 16 64 128 8192; do
+            mount -o remount,size=${{size}}k disk && attnbench run '{tiny_toml}' {short} disk/run
+            find disk -name '*.tmp' | grep . && exit 3
+        done
+        cp -r disk/run saved && attnbench run '{tiny_toml}' {short} free""",
+        tmp_path,
+    )
+    for status, err in full:
+        assert_documented("full disk", status, err)
+        assert ".tmp" not in err
+    assert len({err for _, err in full}) == 3  # each time at another file
+    assert enough == free == (0, "")
+    assert (tmp_path / "saved" / RUN / WEIGHTS).read_bytes() == (
+        tmp_path / "free" / RUN / WEIGHTS
+    ).read_bytes()
+
+
+@pytest.mark.slow
+def test_a_read_only_folder(tiny_toml: Path, finished: Path, tmp_path: Path):
+    answers = in_sandbox(
+        f"""cp -r '{finished}' disk/copy; mkdir disk/begun; cp -r disk/copy/{RUN} disk/begun/
+        mount -o remount,ro disk
+        attnbench run '{tiny_toml}' --out disk/new -q
+        attnbench run '{tiny_toml}' --out disk/begun -q
+        attnbench plot disk/copy -q
+        attnbench report disk/copy -q
+        attnbench table disk/copy""",
+        tmp_path,
+    )
+    faults = ["read-only folder", *["read-only or published experiment"] * 3]
+    for fault, answer in zip(faults, answers[:-1], strict=True):
+        assert_documented(fault, *answer)
+    assert answers[-1] == (0, "")
+
+
+# Terminals and pipes
+
+
+def attnbench(*arguments: str | Path, stdout: Any, **environment: str) -> tuple[int, str]:
+    """Run a command in a process of its own; returns exit status and standard error."""
+    command = [sys.executable, "-m", "compare", *map(str, arguments)]
+    known = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, env=known, check=False)
+    return done.returncode, done.stderr.decode("ascii")
+
+
+def test_output_that_nobody_takes(finished: Path):
+    """More is written than Python holds back, and less."""
+    read, write = os.pipe()
+    os.close(read)
+    assert_documented("closed pipe", *attnbench("table", "--json", *[finished] * 20, stdout=write))
+    os.close(write)
+    if Path("/dev/full").exists():
+        with open("/dev/full", "w") as full:
+            assert_documented("output to a full disk", *attnbench("table", finished, stdout=full))
+
+
+def test_a_terminal_without_unicode(tmp_path: Path):
+    folder = tmp_path / "experiment" / "größe😀-seed1"
+    folder.mkdir(parents=True)
+    result = Result(label="größe😀", preset="lstm", seed=1, status="failed", reason="±1")
+    (folder / "result.json").write_text(result.to_json())
+    with (tmp_path / "printed").open("wb") as file:
+        answer = attnbench("table", folder.parent, stdout=file, PYTHONIOENCODING="ascii")
+    assert_documented("terminal without Unicode", *answer)
+    line = (tmp_path / "printed").read_text("ascii").splitlines()[2]
+    assert r"gr\u00f6\u00dfe\ud83d\ude00" in line
+    assert line.endswith("failed: +/-1 |")
+
+
+class Echo:
+    """A model that translates every sentence to itself."""
+
+    def translate(self, lines: Sequence[str], beam_size: int | None) -> Sequence[str]:
+        return lines
+
+    def count_unknown(self, lines: Sequence[str]) -> int:
+        return 0
+
+
+def test_translations_are_utf8_on_any_terminal(monkeypatch: pytest.MonkeyPatch, refusal: Refusal):
+    sentences, out = "Das Öl heißt 油.\n😀\n\nx\u2028y\n", io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("compare.results.trained_model.load_model", lambda *_: Echo())
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(sentences.encode()), encoding="ascii"))
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", out)
+        assert main(["translate", "run"]) == 0
+    assert out.buffer.getvalue().decode() == sentences
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\n\xff\n")))
+    assert refusal("translate", "run") == "standard input, line 2: not UTF-8 (invalid start byte)"
+
+
+# Random damage
+
+READERS: dict[str, Callable[[Path], object]] = {
+    f"{RUN}/result.json": lambda path: load_results(path.parents[1]),
+    f"{RUN}/config.toml": lambda path: RunFolder.read(path.parent),
+    f"{RUN}/metrics.jsonl": read_metrics,
+    f"{RUN}/vocabulary.json": lambda path: load_pair(path.parent).src.encode("red dog"),
+    f"{RUN}/test.hyp": read_lines,
+    "experiment.json": lambda path: load_results(path.parent),
+    "../tiny.toml": load_experiment,
+}
+PIECES = st.binary(max_size=6) | st.sampled_from(
+    [
+        b"",
+        b"-1",
+        b"1e999",
+        b"NaN",
+        b"null",
+        b"{}",
+        b"[" * 3000,
+        b'"x"',
+        b"\x00",
+        b"\r",
+        b"\n",
+        b"\xed\xa0\x80",
+    ]
+)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, database=None,
+          suppress_health_check=list(HealthCheck))  # fmt: skip
+@given(data=st.data())
+@pytest.mark.parametrize("name", READERS)
+def test_any_content_is_read_or_refused_by_name(place: Place, name: str, data: st.DataObject):
+    """Something else in the place of up to 40 bytes, or of the rest."""
+    path = place.config if name.startswith("..") else place.folder / name
+    content = path.read_bytes()
+    start = data.draw(st.integers(0, len(content)))
+    end = data.draw(st.sampled_from([start, start + data.draw(st.integers(0, 40)), len(content)]))
+    path.write_bytes(content[:start] + data.draw(PIECES) + content[end:])
+    try:
+        READERS[name](path)
+    except (ValueError, OSError) as error:
+        refused = str(error)
+    else:
+        refused = path.name
+    path.write_bytes(content)
+    assert len(refused) < 1000
+    assert path.name in refused or path.parent.name in refused

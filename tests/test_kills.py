@@ -1,0 +1,227 @@
+"""Commands that are killed at operations on files: nothing is lost, and the same command again ends as ever.
+
+``make kill-test`` kills at every operation of every command (``ATTNBENCH_KILLS=1000``, about an hour).
+"""
+
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+
+from tests.conftest import TINY, write_corpus
+from tests.kits.contents import differences, leftovers, read_contents
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked"),
+]
+KILLS = int(os.environ.get("ATTNBENCH_KILLS", "3"))
+"""Kills of each command by each signal."""
+SIGNALS = [signal.SIGKILL, signal.SIGTERM, signal.SIGINT]
+FILE_EVENTS = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink"}
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(
+    [
+        *("tests.test_kills", "compare.cli", "compare.experiment.run", "compare.experiment.tune"),
+        *("compare.experiment.publish", "compare.benchmark.benchmark", "compare.report.html"),
+        *("compare.report.views", "compare.studies.registry", "compare.studies.distance", "data.prepare"),
+        *("torch._dynamo", "sacrebleu", "matplotlib.backends.backend_svg", "PIL.PngImagePlugin"),
+    ]
+)
+"""Processes are forked from one that has imported what commands import when they need it."""
+
+
+class Command(NamedTuple):
+    """A command line, in which {out} is what it writes, and what has to be there before it."""
+
+    arguments: str
+    resumes: bool = False
+    """Whether a second call continues the work of the first."""
+    set_up: Callable[[Path, Path], object] = lambda finished, out: None
+    """Called with the finished experiment and ``out`` before the first call."""
+
+
+COMMANDS = {
+    "run": Command("run {config} --out {out} -q", resumes=True),
+    "tune": Command("tune {config} --trials 2 --updates 12 --out {out} -q", resumes=True),
+    "prepare": Command("data prepare {corpus}/train.en {corpus}/train.de --out {out} -q"),
+    "prepare into a folder": Command(
+        "data prepare {corpus}/train.en {corpus}/train.de --out {out} -q", set_up=lambda _, out: out.mkdir()
+    ),
+    "report": Command("report {out} -q", set_up=shutil.copytree),
+    "publish": Command("publish {finished} --out {out}"),
+    "study": Command("study distance --out {out} -q"),
+    "bench": Command(
+        "bench {config} --phase train --updates 1 --repeats 1 --batch 2 --out {out}/b.json -q",
+        set_up=lambda _, out: out.mkdir(),
+    ),
+}
+
+
+def run(arguments: list[str], errors: Path, at: int, signum: int) -> None:
+    """Run a command in this new process, which sends itself a signal before its ``at``-th operation on files.
+
+    Operations are: opening for writing, renaming, removing, making and truncating; and before and after
+    fsync. Standard error, and a last line with the number of operations, go to a file.
+    """
+    import compare.studies
+    import data.parallel
+    import data.text
+    from compare.cli import main
+
+    data.parallel.SERIAL_BLOCKS, data.text.BLOCK_BYTES = 0, 256  # several requests to each of two processes
+    data.parallel.available_cores = lambda: 2
+    compare.studies.run_study = partial(compare.studies.registry.run_study, quick=True)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    count, fsync = 0, os.fsync
+
+    def operation() -> None:
+        nonlocal count
+        count += 1
+        if count == at:
+            os.kill(os.getpid(), signum)
+
+    def hook(event: str, details: tuple[Any, ...]) -> None:
+        is_write = event == "open" and isinstance(details[2], int) and details[2] & (os.O_WRONLY | os.O_RDWR)
+        if is_write or event in FILE_EVENTS:
+            operation()
+
+    def counted_fsync(descriptor: int) -> None:
+        operation()
+        fsync(descriptor)
+        operation()
+
+    os.fsync = counted_fsync
+    sys.addaudithook(hook)
+    status = 70
+    try:
+        status = main(arguments)
+        os.write(2, f"{count}\n".encode())
+    except KeyboardInterrupt:  # before or after the command, as when Python starts or ends
+        status = 130
+    except BaseException:
+        os.write(2, traceback.format_exc().encode())
+    finally:
+        os._exit(status)
+
+
+def start(arguments: list[str], errors: Path, at: int = 0, signum: int = 0) -> Any:
+    process = PROCESSES.Process(target=run, args=(arguments, errors, at, signum))
+    process.start()
+    return process
+
+
+def end(process: Any, errors: Path) -> tuple[int, str]:
+    """Wait for a process; returns its exit status and standard error."""
+    process.join(300)
+    assert process.exitcode is not None, "it hangs"
+    text = errors.read_text()
+    assert "Traceback" not in text
+    return process.exitcode, text
+
+
+def saved(folder: Path) -> dict[str, int]:
+    """Read every file; the update of each trainer state, and how many runs have ended."""
+    results = [json.loads(path.read_bytes())["status"] for path in folder.rglob("*-seed*/result.json")]
+    updates = {
+        str(path): torch.load(path, weights_only=True)["progress"]["update"]
+        for path in folder.rglob("trainer.pt")
+    }
+    return {"ended": sum(status != "unfinished" for status in results), **updates}
+
+
+class Inputs(NamedTuple):
+    """The tiny experiment, and what it gives undisturbed."""
+
+    config: Path
+    corpus: Path
+    finished: Path
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
+    folder = tmp_path_factory.mktemp("inputs")
+    corpus = write_corpus(folder / "corpus", {"train": 400, "valid": 8, "test": 8})
+    text = TINY.format(root=corpus.as_posix())
+    for name, new in (("max_updates", 24), ("valid_every", 12), ("checkpoint_every", 3)):
+        before = next(line for line in text.splitlines() if line.startswith(name))
+        text = text.replace(before, f"{name} = {new}", 1)
+    (folder / "tiny.toml").write_text(text)
+    made = Inputs(folder / "tiny.toml", corpus, folder / "finished" / "out")
+    made.finished.parent.mkdir()
+    command = ["run", str(made.config), "--out", str(made.finished), "-q"]
+    assert end(start(command, folder / "errors"), folder / "errors")[0] == 0
+    return made
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_killed_command_loses_and_leaves_nothing(name: str, inputs: Inputs, tmp_path: Path):
+    """One that resumes is killed again and again before it may finish."""
+    command, out, errors = COMMANDS[name], tmp_path / "killed" / "out", tmp_path / "errors"
+
+    def begin(out: Path) -> list[str]:
+        shutil.rmtree(out.parent, ignore_errors=True)
+        out.parent.mkdir()
+        command.set_up(inputs.finished, out)
+        return [word.format(out=out, **inputs._asdict()) for word in command.arguments.split()]
+
+    undisturbed = tmp_path / "undisturbed" / "out"
+    status, text = end(start(begin(undisturbed), errors), errors)
+    assert status == 0, text
+    operations, reference = int(text.split()[-1]), read_contents(undisturbed)
+    kills, within = KILLS * len(SIGNALS), operations // 3 if command.resumes else operations
+    for number in range(kills):
+        if status == 0 or not command.resumes:
+            arguments = begin(out)
+        before = saved(out)
+        process = start(arguments, errors, 1 + number * within // kills, SIGNALS[number % len(SIGNALS)])
+        status, _ = end(process, errors)
+        after = saved(out)
+        assert all(after.get(key, value) >= value for key, value in before.items())
+        if status == 0 or not command.resumes or number == kills - 1:
+            again, text = end(start(arguments, errors), errors)
+            assert again == 0 or "holds something already" in text, text
+            assert differences(read_contents(out), reference) == []
+            assert leftovers(out.parent) == []
+
+
+def test_processes_share_an_experiment_of_which_some_are_killed(inputs: Inputs, tmp_path: Path):
+    """Two at a time, three times, one of them killed; a run that another works on is left out."""
+    arguments = ["run", str(inputs.config), "--out", str(tmp_path / "out"), "-q"]
+    for number, signum in enumerate(SIGNALS):
+        names = [tmp_path / "errors", tmp_path / "other errors"]
+        both = [start(arguments, names[0], 40 * (number + 1), signum), start(arguments, names[1])]
+        statuses = [end(process, errors)[0] for process, errors in zip(both, names, strict=True)]
+        assert statuses[1] in (0, 1)
+    assert end(start(arguments, tmp_path / "errors"), tmp_path / "errors")[0] == 0
+    assert differences(read_contents(tmp_path / "out"), read_contents(inputs.finished)) == []
+    assert leftovers(tmp_path) == []
+
+
+def test_the_comparison_notices_changes_but_not_times(tmp_path: Path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    for folder, seconds in ((one, 1), (other, 2)):
+        folder.mkdir()
+        (folder / "metrics.jsonl").write_text(f'{{"update": 1, "loss": 2.5, "train_s": {seconds}}}\n')
+        (folder / "test.hyp").write_text("ein Hund\n")
+    reference = read_contents(one)
+    assert differences(read_contents(other), reference) == []
+    with (other / "metrics.jsonl").open("a") as file:
+        file.write('{"update": 1, "loss": 2.5, "train_s": 2}\n')  # a line twice
+    (other / "test.hyp").write_text("ein Hun\n")
+    (other / ".x.tmp").mkdir()
+    (other / ".x.tmp" / "y").touch()
+    assert differences(read_contents(other), reference) == ["metrics.jsonl", "test.hyp"]
+    assert sorted(leftovers(other)) == [".x.tmp", ".x.tmp/y"]
