@@ -59,9 +59,8 @@ test: $(STAMP) ## Run the tests but those marked slow (5 minutes on 2 cores)
 test-all: $(STAMP) ## Run all tests (10 minutes on 2 cores)
 	$(PYTEST) $(ARGS)
 
-kill-test: $(STAMP) ## End commands by signals and compare what remains (ARGS="--kills 1000": about 30 minutes)
-	$(PY) -m tests.reliability.kill_test $(ARGS)
-	$(PY) -m tests.reliability.together_kills
+kill-test: $(STAMP) ## End each command by signals at KILLS=300 of its operations on files and compare what remains (about an hour)
+	ATTNBENCH_KILLS=$(or $(KILLS),300) OMP_NUM_THREADS=1 $(PY) -m pytest tests/test_kills.py $(ARGS)
 
 lint: $(STAMP) ## Check style and types
 	$(PY) -m ruff check .

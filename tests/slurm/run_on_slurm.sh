@@ -74,5 +74,5 @@ for _ in $(seq 60); do
 done
 sinfo --noheader --format='partition %P, node %T, %c CPUs' || { tail "$work"/slurm*.log >&2; exit 1; }
 for program in "$@"; do
-    "$python" -m "tests.slurm.$program" "$work/$program"
+    "$python" -m tests.slurm.cluster "$program" "$work/$program"
 done

@@ -1,1 +1,0 @@
-"""A real Slurm on one machine; not part of the suite."""

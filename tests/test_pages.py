@@ -1,0 +1,75 @@
+"""README.md and docs/: tables made from results, links, navigation, commands; README's code."""
+
+import re
+import runpy
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+import typer
+
+from compare.cli import app
+from docs.generator.pages import Pages, navigation
+from tests.kits.paths import ROOT, SHARED
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+COMMAND = re.compile(r"(?:^    |`)(?:[^`\n]*\| )?attnbench ([^\n`|#&<>]+)", re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_tables_are_those_of_the_result_files():
+    """In README.md and in docs/."""
+    made = runpy.run_path(str(ROOT / "benchmarks" / "readme.py"))
+    assert "<!-- table: " in README
+    for page in made["PAGES"]:
+        text = page.read_text(encoding="utf-8")
+        assert made["regenerate"](text, SHARED) == text, page.name
+
+
+def test_the_model_trained_in_readme_learns():
+    (block,) = (b for b in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "cross_entropy" in b)
+    namespace = {}
+    torch.manual_seed(0)
+    exec(block, namespace)  # README's own code
+    assert namespace["loss"].item() < 0.5  # from log 20 = 3.0
+
+
+@pytest.mark.parametrize("target", sorted(set(re.findall(r"^    make (\w+)", README, re.MULTILINE))))
+def test_make_targets_exist(target):
+    run = subprocess.run(["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+
+
+def test_configs_exist():
+    for config in re.findall(r"configs/[\w-]+\.toml", README):
+        assert (ROOT / config).is_file()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Pages:
+    """The pages of the site, written but not built."""
+    written = Pages(tmp_path_factory.mktemp("pages"))
+    written.write()
+    return written
+
+
+def test_every_link_leads_to_a_file_and_every_page_is_in_the_navigation(pages: Pages):
+    assert pages.mistakes == []
+    missing = [page for page in navigation() if not (pages.folder / page).is_file()]
+    assert missing == ["tutorial.md"]  # made by running it
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_of_the_pages_exist(page: Path):
+    """With all options that a page shows."""
+    program = typer.main.get_command(app)
+    for line in COMMAND.findall(page.read_text(encoding="utf-8")):
+        words, command = line.split(), program
+        while words and hasattr(command, "commands") and words[0] in command.commands:
+            command = command.commands[words.pop(0)]
+        known = {name for parameter in command.params for name in parameter.opts} | {"--help", "--version"}
+        options = {word.partition("=")[0] for word in words if word.startswith("--")}
+        assert options <= known, line
+        assert not hasattr(command, "commands") or options or not words, line
