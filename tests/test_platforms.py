@@ -1,97 +1,98 @@
-"""The program without the modules, signals and file operations that Windows or macOS lacks."""
+"""The program without the modules, signals and file operations that Windows or macOS lacks.
 
+This file, run as a program, is ``attnbench`` on such a system, imitated on Linux: our packages cannot import
+modules of Unix; as on Windows, folders cannot be opened, files that are open for reading cannot be synced,
+open files cannot be renamed, and folders are not replaced. Other packages are imported before.
+"""
+
+import builtins
+import errno
 import json
+import os
+import shutil
+import signal
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.kits.cli import ROWS
-from tests.kits.http_server import CONTENT, SHA256, Server, plain
-from tests.kits.paths import ROOT
-
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(sys.platform != "linux", reason="imitates other systems on Linux"),
-]
-
-
-def elsewhere(*arguments: str | Path) -> str:
-    """Run Python in an imitation of another system; returns what it prints."""
-    command = [sys.executable, *map(str, arguments)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def attnbench(*arguments: str | Path) -> str:
-    return elsewhere("-m", "tests.kits.other_platform", *arguments)
-
-
-IMITATION = "from tests.kits.other_platform import become_another_system; become_another_system();"
-
-
-USES = {
-    "exec('import fcntl', {'__name__': 'compare.somewhere'})": "ModuleNotFoundError",
-    "exec('from resource import getrusage', {'__name__': 'data.somewhere'})": "ModuleNotFoundError",
-    "os.open('.', os.O_RDONLY)": "PermissionError",
-    "file = open(sys.executable); os.fsync(file.fileno())": "OSError",
-    "file = open('a', 'w'); os.replace('a', 'b')": "PermissionError",
-    "os.mkdir('c'); os.mkdir('d'); os.replace('c', 'd')": "PermissionError",
-    "signal.SIGPIPE": "AttributeError",
-    "os.sched_getaffinity(0)": "AttributeError",
-    "import fcntl": "nothing",  # others than our packages
+ROOT = Path(__file__).resolve().parent.parent
+OURS = {"compare", "data", "seq2seq", "transformer"}
+OTHERS = "filelock matplotlib.pyplot pandas rich.progress sacrebleu sentencepiece torch torchtext zstandard"
+MISSING = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty", "msvcrt", "winreg"}
+UNIX_NAMES = {
+    os: "O_DIRECTORY fork getloadavg geteuid killpg mkfifo nice sched_getaffinity sched_setaffinity",
+    signal: "SIGALRM SIGHUP SIGKILL SIGPIPE SIGUSR1 SIGUSR2 alarm setitimer",
 }
 
 
-def test_the_imitation_lacks_what_it_should(tmp_path: Path):
-    code = f"""
-import os, signal, sys
-{IMITATION}
-os.chdir(sys.argv[1])
-for use in sys.argv[2:]:
-    try:
-        exec(use)
-        print("nothing")
-    except Exception as error:
-        print(type(error).__name__)
-"""
-    assert elsewhere("-c", code, tmp_path, *USES).split() == list(USES.values())
+def become_another_system() -> None:
+    for name in OTHERS.split():
+        import_module(name)
+    import fcntl
+
+    import_, open_, fsync, replace = builtins.__import__, os.open, os.fsync, os.replace
+
+    def limited_import(name: str, *arguments: Any, **keywords: Any) -> Any:
+        namespace = arguments[0] if arguments else keywords.get("globals")
+        importer = (namespace or {}).get("__name__", "").partition(".")[0]
+        if importer in OURS and name in MISSING:
+            raise ModuleNotFoundError(f"No module named {name!r} on this system", name=name)
+        return import_(name, *arguments, **keywords)
+
+    def limited_open(path: Any, flags: int, *arguments: Any, **keywords: Any) -> int:
+        if os.path.isdir(path):
+            raise PermissionError(errno.EACCES, "this system cannot open folders", str(path))
+        return open_(path, flags, *arguments, **keywords)
+
+    def limited_fsync(descriptor: int) -> None:
+        if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            raise OSError(errno.EBADF, "this system cannot sync what is open for reading")
+        fsync(descriptor)
+
+    def limited_replace(src: Any, dst: Any) -> None:
+        links = [Path("/proc/self/fd") / name for name in os.listdir("/proc/self/fd")]
+        opened = [link.readlink() for link in links if link.is_symlink()]
+        if os.path.isdir(dst) or any(path.is_relative_to(Path(src).resolve()) for path in opened):
+            raise PermissionError(
+                errno.EACCES, "this system replaces neither folders nor open files", str(src)
+            )
+        replace(src, dst)
+
+    builtins.__import__ = limited_import
+    for module, names in UNIX_NAMES.items():
+        for name in names.split():
+            delattr(module, name)
+    shutil._use_fd_functions = False  # type: ignore[attr-defined]  # else rmtree opens folders
+    os.open, os.fsync, os.replace = limited_open, limited_fsync, limited_replace  # type: ignore[assignment]
 
 
-def test_presets_corpora_and_this_machine_are_described():
-    assert "bahdanau" in attnbench("models")
-    assert "multi30k" in attnbench("data", "list")
-    assert "cores" in attnbench("doctor")
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="imitates other systems on Linux")
+def test_experiments_and_corpora_are_made_on_other_systems(tiny_toml: Path, tmp_path: Path):
+    root, run, mine = tiny_toml.parent / "corpus", tmp_path / "run", tmp_path / "mine"
+    mine.mkdir()
+    commands = [
+        ["doctor"],
+        ["run", tiny_toml, "--out", run, "--set", "train.max_updates=4", "--set", "train.valid_every=4"],
+        ["data", "prepare", root / "train.en", root / "train.de", "--out", mine],
+        ["table", run, "--json"],
+    ]
+    for arguments in commands:
+        command = [sys.executable, __file__, *map(str, arguments)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    assert [row["status"] for row in json.loads(done.stdout)] == ["done", "done"]
+    assert (mine / "manifest.json").is_file()
+    assert "validation loss" in next(run.glob("*/log.txt")).read_text()
 
 
-def test_an_experiment_runs(tiny_toml: Path, tmp_path: Path):
-    out = ["--out", tmp_path / "run"]
-    planned = json.loads(attnbench("run", tiny_toml, *out, "--dry-run", "--json"))
-    assert [run["name"] for run in planned] == list(ROWS)
-    assert not (tmp_path / "run").exists()
-    attnbench("run", tiny_toml, *out, "--set", "train.max_updates=4", "--set", "train.valid_every=4")
-    rows = json.loads(attnbench("table", tmp_path / "run", "--json"))
-    assert [row["status"] for row in rows] == ["done", "done"]
-    log = (tmp_path / "run" / ROWS[0] / "log.txt").read_text()
-    assert "validation loss" in log
+if __name__ == "__main__":
+    become_another_system()
+    from compare.cli import main
 
-
-def test_a_corpus_is_prepared_where_an_empty_folder_is(tiny_toml: Path, tmp_path: Path):
-    root, out = tiny_toml.parent / "corpus", tmp_path / "mine"
-    out.mkdir()
-    attnbench("data", "prepare", root / "train.en", root / "train.de", "--out", out)
-    assert (out / "manifest.json").is_file()
-
-
-def test_a_file_is_downloaded(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    code = (
-        f"import sys, pathlib; {IMITATION}"
-        "from data.download import Remote, download;"
-        "download(Remote(name='f', mirrors=(sys.argv[1],), digest=sys.argv[2]), pathlib.Path(sys.argv[3]))"
-    )
-    monkeypatch.setenv("no_proxy", "*")
-    elsewhere("-c", code, server.at("/f", plain), SHA256, tmp_path)
-    assert (tmp_path / "f").read_bytes() == CONTENT
-    assert [path.name for path in tmp_path.iterdir()] == ["f"]
+    sys.exit(main(sys.argv[1:]))

@@ -9,19 +9,7 @@ import torch
 from compare.config.run import resolve_model
 from compare.config.sections import ModelConfig
 from compare.decoding.search import SpecialIds
-from compare.integrations.verify import (
-    ATOL,
-    BOS,
-    EOS,
-    LENGTHS,
-    PAD,
-    V,
-    leaves,
-    sharpen,
-    sources,
-    stepped,
-    targets,
-)
+from compare.integrations.verify import BOS, EOS, PAD, V, leaves, sharpen, sources, targets  # noqa: F401  # for tests
 from compare.models.presets import PRESETS
 from compare.models.registry import ResolvedModel, build
 from seq2seq.scores import SCORES
@@ -29,26 +17,6 @@ from seq2seq.scores import SCORES
 if TYPE_CHECKING:
     from compare.models.registry import Model
 
-__all__ = [
-    "BOS",
-    "EOS",
-    "EXACT",
-    "LENGTHS",
-    "PAD",
-    "SPECIAL",
-    "TINY",
-    "VARIANTS",
-    "V",
-    "float64",
-    "leaves",
-    "make",
-    "sharpen",
-    "sharpened",
-    "sources",
-    "stepped",
-    "targets",
-    "tiny",
-]
 SPECIAL = SpecialIds(pad=PAD, bos=BOS, eos=EOS)
 TINY = {
     "d_model": 6,
@@ -61,7 +29,6 @@ TINY = {
     "dropout": 0.3,
 }
 """Sizes for the presets that have these settings; source and target widths are equal, for tying."""
-EXACT = {"rtol": 0.0, "atol": ATOL}
 TASKS = {name: preset.model.task for name, preset in PRESETS.items()}
 VARIANTS = [
     (name, "all" if number % 2 and TASKS[name] == "translation" else "output")

@@ -134,7 +134,7 @@ def test_bf16_weights_step_close_to_their_own_forward_pass(cell: str) -> None:
 
 
 def test_the_rounds_that_torch_compile_traces_are_the_scan() -> None:
-    """Without the backward pass of their own; tests/test_tracing.py exports and compiles a model."""
+    """Without the backward pass of their own; tests/test_autograd.py compiles a model."""
     decay, added = torch.rand(7, 2, 3), torch.randn(7, 2, 3)
     torch.testing.assert_close(_combine(decay, added), loop(decay, added))
 

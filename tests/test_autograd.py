@@ -1,4 +1,4 @@
-"""Second derivatives: right, or refused; never silently wrong."""
+"""What autograd and torch.compile may ask of models: second derivatives right or refused; one graph."""
 
 import importlib
 import pkgutil
@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._dynamo
 from torch import Tensor, nn
 from torch.autograd import gradcheck, gradgradcheck
 
@@ -14,8 +15,9 @@ import data
 import seq2seq
 import transformer
 from compare.training.cross_entropy import PairWeights, linear_cross_entropy
-from seq2seq.fast import StepwiseLinear, _Tanh
-from tests.kits.contract import float64, make, sources, targets
+from compare.training.loss import TranslationLoss
+from seq2seq.fast import _Tanh
+from tests.kits.contract import float64, make, sharpen, sources, targets
 from transformer.dropout import _MaskAndScale
 
 _float64 = pytest.fixture(autouse=True)(float64)
@@ -41,20 +43,7 @@ def slope(model: nn.Module, direction: list[Tensor], *, create_graph: bool) -> T
     return total
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        "lstm",
-        "gru-context",
-        "transformer",
-        "decoder-only",
-        "rnn-transformer",
-        "min-gru",
-        "min-lstm",
-        "transformer-linear",
-    ],
-    indirect=True,
-)
+@pytest.mark.parametrize("model", ["lstm", "transformer", "min-gru", "transformer-linear"], indirect=True)
 def test_second_derivatives_equal_difference_quotients(model: nn.Module):
     torch.manual_seed(1)
     parameters = list(model.parameters())
@@ -81,26 +70,6 @@ def test_second_derivatives_that_would_be_wrong_are_refused(model: nn.Module):
     loss(model).backward()
 
 
-def test_second_derivatives_through_single_steps_are_refused():
-    model = make("bahdanau")
-    (src, mask), tgt = sources(), targets()
-    memory = model.encode(src, mask)
-    state = model.init_state(memory, 1, 6)
-    for t in range(3):
-        logits, state = model.step(tgt[:, t : t + 1], state, memory)
-    with pytest.raises(RuntimeError, match="step by step has no second derivatives"):
-        torch.autograd.grad(state.c.square().sum(), list(model.encoder.parameters()), create_graph=True)
-    assert logits.requires_grad
-
-
-def test_a_stepwise_linear_layer_refuses_second_derivatives():
-    weight, offsets = torch.randn(3, 2, requires_grad=True), torch.randn(1, 4, 3, requires_grad=True)
-    layer = StepwiseLinear(weight, offsets)
-    y = layer(layer.offsets[0], torch.randn(4, 2)).square().sum()
-    with pytest.raises(RuntimeError, match="no second derivatives"):
-        torch.autograd.grad(y, (weight, offsets), create_graph=True)
-
-
 def test_the_training_loss_refuses_second_derivatives():
     """Of its square too, whose gradient has a graph even though that of the loss has none."""
     parts = [torch.randn(shape, requires_grad=True) for shape in ((5, 3), (7, 3), (7,))]
@@ -120,22 +89,16 @@ def test_the_loss_of_two_passes_refuses_them_too():
         torch.autograd.grad(loss, parts, create_graph=True)
 
 
-def test_dropout_has_right_second_derivatives():
-    x = torch.randn(3, 5, requires_grad=True)
-
+def test_dropout_and_tanh_have_right_second_derivatives():
     def dropped(x: Tensor) -> Tensor:
         torch.manual_seed(1)
         result: Tensor = _MaskAndScale.apply(x.tanh(), 20_000)
         return result
 
-    assert gradcheck(dropped, x)
-    assert gradgradcheck(dropped, x)
-
-
-def test_tanh_has_right_second_derivatives():
     x = torch.randn(3, 5, requires_grad=True)
-    assert gradcheck(lambda x: _Tanh.apply(2 * x), x)
-    assert gradgradcheck(lambda x: _Tanh.apply(2 * x), x)
+    for function in (dropped, lambda x: _Tanh.apply(2 * x)):
+        assert gradcheck(function, x)
+        assert gradgradcheck(function, x)
 
 
 def test_every_custom_function_is_tested_here():
@@ -160,3 +123,27 @@ def test_every_custom_function_is_tested_here():
         "_Tanh",
         "_WeightGradientOfAllSteps",
     }
+
+
+@pytest.mark.filterwarnings("ignore:.*autograd.function.Function.*:DeprecationWarning")  # in torch itself
+@pytest.mark.parametrize(
+    "name",
+    ["lstm", "luong-general", "transformer"]
+    + [pytest.param(name, marks=pytest.mark.slow) for name in ("ladder", "min-lstm")],
+)
+def test_one_graph_gives_loss_and_gradients(name: str):
+    """``fullgraph=True`` refuses any part that torch.compile cannot trace."""
+    model = make(name).eval()
+    sharpen(model)
+    (src, mask), tgt = sources(), targets(4)
+    criterion = TranslationLoss(model, 0.1)
+    found = []
+    with torch._dynamo.config.patch(allow_rnn=True):
+        compiled = torch.compile(criterion, backend="eager", fullgraph=True)
+        for call in (compiled, criterion):
+            total = call(
+                src, mask, tgt[:, :-1], tgt[:, 1:], torch.ones(4, 3, dtype=torch.bool), tgt_tokens=12
+            )
+            found.append([total.minimised, *torch.autograd.grad(total.minimised, list(model.parameters()))])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
