@@ -11,7 +11,7 @@ from compare.models.presets import PRESETS
 from compare.models.registry import build
 from compare.optim import build_optimizer
 from compare.training.checkpoints import RunningMetrics
-from compare.training.loss import TranslationLoss, training_loss
+from compare.training.loss import TranslationLoss
 from compare.training.step import compute_loss, train_step
 from data.batches import make_batch
 from tests.kits.contract import tiny
@@ -30,7 +30,7 @@ def test_an_update_and_a_validation_wait_for_nothing(
     settings, regularization = tiny(name), RegularizationConfig(consistency=consistency)
     torch.manual_seed(1)
     model = build(settings.architecture, 99, 99)
-    criterion = training_loss(model, 0.1, regularization).train()
+    criterion = TranslationLoss(model, 0.1, regularization).train()
     optimizer = build_optimizer(criterion.parameters(), settings.optim)
     metrics = RunningMetrics(torch.device("cpu"))
     with as_on_a_gpu(monkeypatch, [BATCH.src_lengths]) as counted:
