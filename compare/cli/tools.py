@@ -162,9 +162,6 @@ def export(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
     out: Annotated[Path, typer.Option(help="Output folder.")],
     lines: Annotated[int, typer.Option(min=0, help="Compare so many validation sentences; 0: all.")] = 0,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Replace the exported model in the output folder.")
-    ] = False,
     corpus: CorpusFolder = None,
     as_json: AsJson = False,
 ) -> int:
@@ -179,7 +176,7 @@ def export(
     from compare.integrations.export import export_model
 
     root = corpus_folder(corpus)
-    found = export_model(run, out, lines=lines, data_root=root, replace=replace)
+    found = export_model(run, out, lines=lines, data_root=root)
     if as_json:
         print_visible(json.dumps(asdict(found), indent=2))
     else:

@@ -1,9 +1,8 @@
 """Export of a trained Transformer to CTranslate2, compared with the model on its validation set."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 
 from compare.config.sections import EXTRA_TOKENS
@@ -21,8 +20,6 @@ from transformer.config import TransformerConfig
 EXPORT_FILE = "export.json"
 MODEL = "model"
 """Folder of the CTranslate2 model in the folder of the export."""
-Greedy = Callable[[Sequence[list[int]], Sequence[int]], list[list[int]]]
-"""(ids of each source, maximum length of each translation) -> ids, by greedy search of the exported model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +58,6 @@ def export_model(
     *,
     lines: int = 0,
     data_root: str = "",
-    replace: bool = False,
 ) -> Export:
     """Export a Transformer to CTranslate2 (extra ``export``), and count the translations that equal its own.
 
@@ -73,7 +69,6 @@ def export_model(
         folder: the new folder, which appears complete or not at all.
         lines: compare this many sentences of the validation set; 0: all.
         data_root: where the corpus is now; empty: where the run's config.toml says.
-        replace: delete the exported model that ``folder`` holds.
 
     Returns:
         What export.json holds, the numbers of sentences and of equal translations among it.
@@ -84,9 +79,7 @@ def export_model(
             be loaded.
     """
     source, out = run_folder(model), Path(folder)
-    check_vacant(out, replace=replace)
-    if replace and out.is_dir() and any(out.iterdir()) and not (out / EXPORT_FILE).is_file():
-        raise ValueError(f"{out} holds something other than an exported model, which alone can be replaced")
+    check_vacant(out)
     translator = load_model(source)
     translator.model.eval()
     run = RunFolder.read(source, data_root=data_root)
@@ -97,16 +90,15 @@ def export_model(
     library = import_extra("ctranslate2", "export", "attnbench export")
     texts = load_corpus(run.run.data, tests=False).splits["valid"].src[: lines or None]
     src, tgt = map(distinct_pieces, translator.vocabularies)
-    with new_folder(out, replace=replace) as target:
+    with new_folder(out) as target:
         arrays = {name: tensor.numpy() for name, tensor in translator.model.state_dict().items()}
         convert(arrays, numbers, target / MODEL, src, tgt)
         translator.vocabularies.save(target)
-        search = partial(translate_converted, target / MODEL, src, tgt, pad=PAD, bos=BOS, eos=EOS)
         export = Export(
             run=source.name,
             preset=run.run.preset,
             lines=len(texts),
-            equal=_count_equal(translator, list(texts), search),
+            equal=_count_equal(translator, list(texts), target / MODEL, src, tgt),
             max_ratio=translator.decode.max_ratio,
             extra_tokens=EXTRA_TOKENS,
             pad=PAD,
@@ -120,14 +112,16 @@ def export_model(
     return export
 
 
-def _count_equal(translator: Translator, texts: list[str], greedy: Greedy) -> int:
-    """Count the sentences that the exported model translates as the model does."""
+def _count_equal(
+    translator: Translator, texts: list[str], folder: Path, src: Sequence[str], tgt: Sequence[str]
+) -> int:
+    """Count the sentences that the exported model in ``folder`` translates as the model does."""
     sources = translator.vocabularies.src.encode_all(texts)
     limits = [int(translator.decode.max_ratio * len(ids)) + EXTRA_TOKENS for ids in sources]
+    exported = translate_converted(folder, src, tgt, sources, limits, pad=PAD, bos=BOS, eos=EOS)
+    ours = [found.tokens for found in translator.search(texts, beam_size=1)]
     decode = translator.vocabularies.tgt.decode
-    exported = [decode(ids) for ids in greedy(sources, limits)]
-    ours = [decode(found.tokens) for found in translator.search(texts, beam_size=1)]
-    return sum(one == other for one, other in zip(exported, ours, strict=True))
+    return sum(decode(one) == decode(other) for one, other in zip(exported, ours, strict=True))
 
 
 def distinct_pieces(vocabulary: Vocabulary) -> list[str]:

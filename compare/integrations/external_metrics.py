@@ -1,42 +1,42 @@
-"""Metrics of programs outside this environment, such as COMET, and their scores of finished runs."""
+"""Metrics of programs outside this environment, such as COMET: scores of files and of finished runs.
+
+A learned metric has dependencies that ours exclude, so it runs as a program of its own; only its scores come
+back. Those of finished runs are kept there as columns of their results.
+"""
 
 import math
 import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from compare.analysis.finished_experiment import FinishedExperiment, load_finished
+from compare.analysis.finished_experiment import load_finished
 from compare.report.views import refresh_views
-from compare.results.columns import further_tests, list_columns
+from compare.results.columns import list_columns
 from compare.results.records import write_record
 from compare.results.result import Result
 from compare.results.run_folder import RecordedScores, RunFolder, SegmentScores, read_external
 from compare.results.store import is_run, read_result, refuse_writing, save_result
-from compare.scoring.metrics import METRICS, metric_of
+from compare.scoring.metrics import METRICS
 from compare.scoring.score import SystemScores
 from compare.system.messages import abbreviate
 from compare.system.signals import lock_folder
-from data.corpus import Corpus, Pairs
+from data.corpus import Corpus
 from data.files import as_paths, hash_file, parse_json
 from data.text import hash_decompressed, read_lines
-
-# Metrics of programs outside this environment, such as COMET, and files of segment scores.
-#
-# A learned metric has dependencies that ours exclude, so it runs as a program of its own; only its scores
-# come back.
-
 
 COMET_PACKAGE = "unbabel-comet==2.2.6"
 """What uvx installs, for itself alone."""
 COMET_MODEL = "Unbabel/wmt22-comet-da"
 """Rei et al. 2022; it needs the source and a reference."""
+TAKEN = frozenset({field.name for field in fields(Result)} | METRICS.keys() | {"run", "system"})
+"""Columns of tables that no metric from outside can have."""
 
 
 def add_external_scores(
@@ -94,43 +94,45 @@ def score_externally(
     Raises:
         ValueError: see ``add_external_scores``.
     """
-    lengths = [len(read_lines(system, allow_blank=True)) for system in systems]
+    texts = [read_lines(system, allow_blank=True) for system in systems]
     found: dict[str, list[SegmentScores]] = {}
-    for text in metrics:
-        name, _, value = text.partition("=")
-        _check_name(name, text, found)
-        if not value and name != "comet":
-            raise ValueError(
-                f"--external {text}: known is comet; else give NAME=COMMAND with {{hyp}}, or NAME=FILE"
-            )
+    for metric in metrics:
+        name, _, value = metric.partition("=")
+        _check_name(name, found)
         if value and "{hyp}" not in value:
             found[name] = _read_files(name, value, len(systems), runs)
+        elif value or name == "comet":
+            found[name] = _run_program(name, value, texts, [Path(path) for path in references], src)
         else:
-            found[name] = _run_program(name, value, systems, [Path(path) for path in references], src)
-        for system, each, lines in zip(systems, found[name], lengths, strict=True):
-            if len(each.segments) != lines:
-                raise ValueError(f"{name}: {len(each.segments)} scores for {lines} lines of {system}")
+            raise ValueError(
+                f"--external {name}: known is comet; else give NAME=COMMAND with {{hyp}}, or NAME=FILE"
+            )
+        for system, each, lines in zip(systems, found[name], texts, strict=True):
+            if len(each.segments) != len(lines):
+                raise ValueError(f"{name}: {len(each.segments)} scores for {len(lines)} lines of {system}")
     return found
 
 
-def _check_name(name: str, text: str, found: Collection[str]) -> None:
-    """Reject a name that cannot be that of a column, or is one already."""
-    if not re.fullmatch("[a-z][a-z0-9_]*", name) or name in METRICS:
-        raise ValueError(
-            f"--external {text}: the name must be of lower-case letters, digits and underscores, "
-            f"and none of {', '.join(METRICS)}"
-        )
-    if name in found:
-        raise ValueError(f"--external {text}: there is a column {name!r} already: choose another name")
+def _check_name(name: str, found: Mapping[str, object]) -> None:
+    """Reject a name that cannot be that of a column, or is one already.
+
+    An underscore would make it look like a figure of a test set, or like the signature of another metric.
+    """
+    if not re.fullmatch("[a-z][a-z0-9]*", name):
+        raise ValueError(f"--external {name}: the name must be of lower-case letters and digits")
+    columns = {text for column in list_columns([]) for text in (column.name, column.title.casefold())}
+    if name in TAKEN | columns or name in found:
+        raise ValueError(f"--external {name}: there is a column {name!r} already: choose another name")
 
 
 def _read_files(name: str, files: str, systems: int, runs: Sequence[str]) -> list[SegmentScores]:
     """Read one file of scores per system; without a line "# ...", the signature is the names of the files."""
-    texts = files.split(",")
-    paths = [files.replace("{run}", run) for run in runs] if runs and "{run}" in files else texts
+    paths = files.split(",")
+    signature = f"{name}|file:{','.join(map(_last_parts, paths))}"
+    if "{run}" in files:
+        paths = [files.replace("{run}", run) for run in runs]
     if len(paths) != systems:
         raise ValueError(f"--external {name}: {len(paths)} files of scores for {systems} systems")
-    signature = f"{name}|file:{','.join(map(_last_parts, texts))}"
     return [_parse(Path(path).read_text(encoding="utf-8"), path, signature) for path in paths]
 
 
@@ -140,9 +142,13 @@ def _last_parts(path: str) -> str:
 
 
 def _run_program(
-    name: str, command: str, systems: Sequence[Path], references: Sequence[Path], src: str | Path | None
+    name: str,
+    command: str,
+    systems: Sequence[Sequence[str]],
+    references: Sequence[Path],
+    src: str | Path | None,
 ) -> list[SegmentScores]:
-    """Run COMET, or a command, on plain copies of the files."""
+    """Run COMET, or a command, on plain copies of the texts."""
     needs_reference = not command or "{ref}" in command
     if (not command or "{src}" in command) and src is None:
         raise ValueError(f"--external {name} reads the source text: give it with --src")
@@ -150,20 +156,27 @@ def _run_program(
         raise ValueError(f"--external {name} takes one reference, found {len(references)}")
     with TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        texts = {"ref": _copy(references[0], folder / "ref")} if needs_reference else {}
+        paths = {"ref": write_text(folder / "ref", read_lines(references[0]))} if needs_reference else {}
         if src is not None:
-            texts["src"] = _copy(Path(src), folder / "src")
-        hypotheses = [_copy(path, folder / f"hyp{number}") for number, path in enumerate(systems)]
+            paths["src"] = write_text(folder / "src", read_lines(Path(src), allow_blank=True))
+        hypotheses = [write_text(folder / f"hyp{number}", lines) for number, lines in enumerate(systems)]
         if not command:
-            return _run_comet(texts, hypotheses, folder / "scores.json")
-        arguments = shlex.split(command)
+            return _run_comet(paths, hypotheses, folder / "scores.json")
+        program, *arguments = shlex.split(command)
+        signature = f"{name}|program:{Path(program).name}"
         found = []
         for hypothesis in hypotheses:
-            paths = {**texts, "hyp": hypothesis}
-            filled = [_fill(argument, paths) for argument in arguments]
-            signature = f"{name}|program:{Path(arguments[0]).name}"
-            found.append(_parse(_run(name, filled), f"{name}: {arguments[0]}", signature))
+            filled = arguments
+            for key, path in {**paths, "hyp": hypothesis}.items():
+                filled = [argument.replace(f"{{{key}}}", str(path)) for argument in filled]
+            found.append(_parse(_run(name, [program, *filled]), f"{name}: {program}", signature))
         return found
+
+
+def write_text(path: Path, lines: Sequence[str]) -> Path:
+    """Write lines to a plain file."""
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
 
 
 def _run_comet(texts: Mapping[str, Path], hypotheses: Sequence[Path], out: Path) -> list[SegmentScores]:
@@ -179,19 +192,6 @@ def _run_comet(texts: Mapping[str, Path], hypotheses: Sequence[Path], out: Path)
         raise ValueError(f"comet: no scores in the output of comet-score: {error}") from None
     signature = f"comet|model:{COMET_MODEL}|{COMET_PACKAGE.replace('==', ':')}"
     return [SegmentScores(segments=each, signature=signature) for each in segments]
-
-
-def _copy(path: Path, target: Path) -> Path:
-    """Write a text, which may be compressed, as a plain file."""
-    target.write_text("".join(f"{line}\n" for line in read_lines(path, allow_blank=True)), encoding="utf-8")
-    return target
-
-
-def _fill(argument: str, paths: Mapping[str, Path]) -> str:
-    """Replace {hyp}, {ref} and {src} by paths."""
-    for name, path in paths.items():
-        argument = argument.replace(f"{{{name}}}", str(path))
-    return argument
 
 
 def _run(name: str, command: Sequence[str]) -> str:
@@ -230,15 +230,7 @@ def _parse(text: str, context: str, signature: str) -> SegmentScores:
     return SegmentScores(segments=segments, signature=signature)
 
 
-# Scores of finished runs by metrics from outside, kept in the runs as columns of their results.
-
-
-FIELDS = frozenset(field.name for field in fields(Result))
-"""Columns that every result has."""
-ADDED = frozenset({"run", "system"})
-"""Columns that tables of runs and of scores add to those of ``list_columns``."""
-ENDINGS = re.compile("_(signature|ci_low|ci_high|smallest_difference)(_|$)|_sd$")
-"""Ends of names that stand for a property of another column, also followed by a test set."""
+# Scores of finished runs.
 
 
 class _System(NamedTuple):
@@ -281,62 +273,48 @@ def add_run_scores(
     test = test or corpus.tests[0]
     if test not in corpus.tests:
         raise ValueError(f"--test {test}: the corpus has the test sets {', '.join(corpus.tests)}")
-    for metric in metrics:
-        _check_metric_name(metric.partition("=")[0], corpus.tests)
-    with ExitStack() as locks:
+    with ExitStack() as stack:
         for path in paths:  # before the scoring, which may take an hour
-            locks.enter_context(lock_folder(path.resolve()))
+            stack.enter_context(lock_folder(path.resolve()))
         systems = [_open_run(path, test) for path in paths]
-        by_metric = _score(metrics, systems, corpus.splits[test], test)
+        temporary = Path(stack.enter_context(TemporaryDirectory()))
+        src, ref = (
+            write_text(temporary / side, lines)
+            for side, lines in zip(("src", "ref"), corpus.splits[test][:2], strict=True)
+        )
+        outputs = [system.folder.output(test) for system in systems]
+        names = [system.folder.name for system in systems]
+        by_metric = score_externally(metrics, outputs, [ref], src, names)
         scores = [{name: each[number] for name, each in by_metric.items()} for number in range(len(systems))]
-        _record(list(zip(systems, scores, strict=True)), test)
+        experiments = {system.folder.folder.parent for system in systems}
+        columns = {system.folder.folder: _columns(own) for system, own in zip(systems, scores, strict=True)}
+        for experiment in experiments:
+            _refuse_other_signatures(experiment, columns, by_metric, test)
+        for system, own in zip(systems, scores, strict=True):
+            _record(system, own, test)
+        for experiment in experiments:
+            with lock_folder(experiment, wait=True):
+                refresh_views(experiment)
     return {
         str(system.path): SystemScores(scores=_columns(own))
         for system, own in zip(systems, scores, strict=True)
     }
 
 
-def _check_metric_name(name: str, tests: Sequence[str]) -> None:
-    """Reject the name of a metric that tables would take for another column, or for one of another test set.
-
-    Args:
-        name: the name of the metric.
-        tests: all test sets of the corpus.
-
-    Raises:
-        ValueError: it is such a name.
-    """
-    names = {text.casefold() for each in list_columns(tests[1:]) for text in (each.name, each.title)}
-    if metric_of(name) or name in FIELDS | ADDED | names:
-        raise ValueError(f"--external {name}: there is a column {name!r} already: choose another name")
-    if ending := ENDINGS.search(name):
-        raise ValueError(
-            f"--external {name}: {ending[0]!r} marks a property of another column: choose another name"
-        )
-    test = next((test for test in (*tests, *further_tests([name])) if name.endswith(f"_{test}")), "")
-    if test:
-        raise ValueError(
-            f"--external {name}: a column that ends in _{test} is of the test set {test!r}: choose another "
-            f"name; --test {test} scores that test set"
-        )
-
-
 def _finished_runs(folders: Sequence[Path], data_root: str) -> tuple[list[Path], Corpus]:
     """List the given runs and those of the given experiments, and read their corpus."""
     runs: dict[Path, None] = {}
-    experiments: dict[Path, FinishedExperiment] = {}
+    corpora: dict[str, Corpus] = {}
     for folder in folders:
         single = is_run(folder)
         experiment = folder.resolve().parent if single else folder
         refuse_writing(experiment, "add scores to the experiment itself, and publish it again")
-        if experiment not in experiments:
-            experiments[experiment] = load_finished(experiment, data_root=data_root)
-        runs |= dict.fromkeys([folder] if single else [run.folder for run in experiments[experiment].runs])
-    corpora = {each.corpus.content_hash: each.corpus for each in experiments.values()}
+        finished = load_finished(experiment, data_root=data_root)
+        corpora[finished.corpus.content_hash] = finished.corpus
+        runs |= dict.fromkeys([folder] if single else [run.folder for run in finished.runs])
     if len(corpora) != 1:
         raise ValueError("the runs are of different corpora: add scores to each experiment by itself")
-    (corpus,) = corpora.values()
-    return list(runs), corpus
+    return list(runs), next(iter(corpora.values()))
 
 
 def _open_run(path: Path, test: str) -> _System:
@@ -350,61 +328,24 @@ def _open_run(path: Path, test: str) -> _System:
     return _System(path, folder, translations)
 
 
-def _score(
-    metrics: Sequence[str], systems: Sequence[_System], pairs: Pairs, test: str
-) -> dict[str, list[SegmentScores]]:
-    """Score all runs, with source and reference of the corpus as plain files."""
-    with TemporaryDirectory() as temporary:
-        files = [Path(temporary) / f"{test}.{side}" for side in ("src", "ref")]
-        for path, lines in zip(files, (pairs.src, pairs.tgt), strict=True):
-            path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        src, ref = files
-        outputs = [system.folder.output(test) for system in systems]
-        names = [system.folder.name for system in systems]
-        return score_externally(metrics, outputs, [ref], src, names)
-
-
-def _record(scored: Sequence[tuple[_System, Mapping[str, SegmentScores]]], test: str) -> None:
-    """Write the scores of the runs into external.json and result.json; the caller holds the runs' locks."""
-    experiments: dict[Path, dict[Path, Mapping[str, SegmentScores]]] = {}
-    for system, scores in scored:
-        experiments.setdefault(system.folder.folder.parent, {})[system.folder.folder] = scores
-    for experiment, new in experiments.items():
-        _refuse_other_signatures(experiment, new, test)
-    for system, scores in scored:
-        _with_scores(read_result(system.folder.folder), scores, test)  # refused before anything is written
-    for system, scores in scored:
-        folder = system.folder
-        known = read_external(folder.external)
-        added = {
-            name: RecordedScores(**asdict(each), translations=system.translations)
-            for name, each in scores.items()
-        }
-        with lock_folder(folder.folder.parent, wait=True):
-            write_record(folder.external, {**known, test: {**known.get(test, {}), **added}})
-            result = _with_scores(read_result(folder.folder), scores, test)  # as another process left it
-            files = {**result.files, folder.external.name: hash_file(folder.external)}
-            save_result(folder.folder, replace(result, files=files))
-    for experiment in experiments:
-        with lock_folder(experiment, wait=True):
-            refresh_views(experiment)
-
-
 def _refuse_other_signatures(
-    experiment: Path, new: Mapping[Path, Mapping[str, SegmentScores]], test: str
+    experiment: Path, new: Mapping[Path, Mapping[str, object]], metrics: Mapping[str, object], test: str
 ) -> None:
     """Raise ValueError if a column of an experiment would have two signatures, which no table can show.
 
     Args:
         experiment: its folder.
-        new: the new scores of its runs, by folder and metric.
+        new: the new columns of its runs, by folder.
+        metrics: the new metrics, by name.
         test: the test set.
     """
-    results = {path.parent: read_result(path.parent) for path in sorted(experiment.glob("*/result.json"))}
-    shown = {folder: result.tests.get(test, result.scores) for folder, result in results.items()}
-    columns = {**shown, **{folder: _columns(scores) for folder, scores in new.items()}}
-    for name in next(iter(new.values())):
-        found = ((each.get(f"{name}_signature"), folder.name) for folder, each in columns.items())
+    columns: dict[Path, Mapping[str, object]] = {}
+    for path in sorted(experiment.glob("*/result.json")):
+        result = read_result(path.parent)
+        columns[path.parent] = result.tests.get(test, result.scores)
+    columns |= {folder: own for folder, own in new.items() if folder.parent == experiment}
+    for name in metrics:
+        found = ((own.get(f"{name}_signature"), folder.name) for folder, own in columns.items())
         signatures = {signature: run for signature, run in found if signature is not None}
         if len(signatures) > 1:
             (one, first), (other, second), *_ = signatures.items()
@@ -414,18 +355,24 @@ def _refuse_other_signatures(
             )
 
 
-def _with_scores(result: Result, scores: Mapping[str, SegmentScores], test: str) -> Result:
-    """Return a result with the columns of new scores.
-
-    Raises:
-        ValueError: tables cannot have such columns beside the others.
-    """
-    if test in result.tests:
-        new = replace(result, tests={**result.tests, test: {**result.tests[test], **_columns(scores)}})
-    else:
-        new = replace(result, scores={**result.scores, **_columns(scores)})
-    new.flat()
-    return new
+def _record(system: _System, scores: Mapping[str, SegmentScores], test: str) -> None:
+    """Write the scores of a run into external.json and result.json; the caller holds the lock of the run."""
+    folder = system.folder
+    known = read_external(folder.external)
+    added = {
+        name: RecordedScores(**asdict(each), translations=system.translations)
+        for name, each in scores.items()
+    }
+    with lock_folder(folder.folder.parent, wait=True):
+        write_record(folder.external, {**known, test: {**known.get(test, {}), **added}})
+        result = read_result(folder.folder)  # as another process left it
+        files = {**result.files, folder.external.name: hash_file(folder.external)}
+        if test in result.tests:
+            tests = {**result.tests, test: {**result.tests[test], **_columns(scores)}}
+            result = replace(result, tests=tests, files=files)
+        else:
+            result = replace(result, scores={**result.scores, **_columns(scores)}, files=files)
+        save_result(folder.folder, result)
 
 
 def _columns(scores: Mapping[str, SegmentScores]) -> dict[str, float | str]:

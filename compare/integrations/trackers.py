@@ -34,12 +34,7 @@ class TrackedRun(Protocol):
     """One run in a tracker."""
 
     def log(self, values: Mapping[str, float], step: int) -> None:
-        """Send figures of an update.
-
-        Args:
-            values: figures by name, such as "train/loss".
-            step: number of the update.
-        """
+        """Send figures of an update by name, such as "train/loss"."""
 
     def finish(self) -> None:
         """Send what is still held back, and close the run."""
@@ -124,19 +119,19 @@ def track_metrics(folder: str | Path, tracker: str) -> Iterator[None]:
 
 @dataclass
 class _Log:
-    """How far the log of one run has been read and sent."""
+    """How far the log of one run has been sent."""
 
     sent: int = 0
     """Lines that the tracker has, of this call and earlier ones."""
     first: str = ""
     """Hash of the first of them: another one begins another run of the same name."""
-    read: int = 0
-    """Lines read from the present file."""
-    offset: int = 0
-    """Their bytes."""
-    inode: int = 0
-    """The file; a run that continues replaces it by its beginning."""
     run: TrackedRun | None = None
+
+    def finish(self) -> None:
+        """Close the run in the tracker."""
+        if self.run is not None:
+            self.run.finish()
+            self.run = None
 
 
 class _Follower:
@@ -145,12 +140,15 @@ class _Follower:
     def __init__(self, folder: Path, tracker: str) -> None:
         self.folder, self.tracker = folder, tracker
         self._state = folder / FOLDER / f"{tracker}.json"
+        self._noted: dict[str, dict[str, Any]] = {}
         self._logs: dict[str, _Log] = {}
 
     def follow(self, ending: threading.Event) -> None:
         """Send lines until ``ending`` is set and all are sent; a failure is one warning."""
         try:
-            self._read_state()
+            if self._state.is_file():
+                self._noted = parse_json(self._state.read_bytes())
+                self._logs = {name: _Log(**each) for name, each in self._noted.items()}
             while True:
                 last = ending.is_set()
                 self._send_all()
@@ -158,30 +156,29 @@ class _Follower:
                     break
                 ending.wait(POLL_S)
             for log in self._logs.values():
-                _finish(log)
+                log.finish()
         except Exception as error:  # of the tracker's package, of the network, of a full disk
             logger.warning(
                 f"{self.tracker} left out: {type(error).__name__}: {first_line(error)}; "
                 "metrics.jsonl of each run has all figures"
             )
 
-    def _read_state(self) -> None:
-        """Read how many lines of each run earlier calls have sent."""
-        if self._state.is_file():
-            state = parse_json(self._state.read_bytes())
-            self._logs = {name: _Log(sent=each["sent"], first=each["first"]) for name, each in state.items()}
-
     def _send_all(self) -> None:
-        """Send the new lines of all runs, and note how many there are."""
-        new = 0
+        """Send the whole lines of all runs that were not sent yet, and note how many there are.
+
+        A run that continues after a kill repeats the same lines from its last saved state.
+        """
         for path in sorted(self.folder.glob(f"*/{METRICS}")):
             log = self._logs.setdefault(path.parent.name, _Log())
-            for line in _new_lines(path, log):
-                self._send(path.parent, log, line)
-                new += 1
-        if new:
+            *lines, _ = path.read_bytes().split(b"\n")  # the last one is empty, or being written
+            if lines and (first := hashlib.sha256(lines[0]).hexdigest()[:12]) != log.first:
+                log.first, log.sent = first, 0
+            for line in lines[log.sent :]:
+                self._send(path.parent, log, parse_json(line))
+        state = {name: {"sent": log.sent, "first": log.first} for name, log in self._logs.items()}
+        if state != self._noted:
+            self._noted = state
             self._state.parent.mkdir(exist_ok=True)
-            state = {name: {"sent": log.sent, "first": log.first} for name, log in self._logs.items()}
             write_atomically(self._state, json.dumps(state, indent=2) + "\n")
 
     def _send(self, folder: Path, log: _Log, line: Mapping[str, Any]) -> None:
@@ -192,31 +189,4 @@ class _Follower:
         log.run.log({f"{line['kind']}/{name}": float(line[name]) for name in names}, line["update"])
         log.sent += 1
         if line["kind"] == "final":
-            _finish(log)
-
-
-def _finish(log: _Log) -> None:
-    if log.run is not None:
-        log.run.finish()
-        log.run = None
-
-
-def _new_lines(path: Path, log: _Log) -> Iterator[Mapping[str, Any]]:
-    """Yield the whole lines that were appended to a log and not sent yet.
-
-    A run that continues after a kill repeats the same lines from its last saved state.
-    """
-    with path.open("rb") as file:
-        inode = path.stat().st_ino
-        if inode != log.inode or path.stat().st_size < log.offset:
-            log.inode, log.read, log.offset = inode, 0, 0
-        file.seek(log.offset)
-        for content in file:
-            if not content.endswith(b"\n"):
-                return  # it is being written
-            log.offset += len(content)
-            log.read += 1
-            if log.read == 1 and (first := hashlib.sha256(content).hexdigest()[:12]) != log.first:
-                log.first, log.sent = first, 0
-            if log.read > log.sent:
-                yield parse_json(content)
+            log.finish()

@@ -92,8 +92,8 @@ def train(settings: Settings) -> Translations:
     method = (
         f"Three models of one size (embeddings of {hidden // 2}, states of {hidden}), one layer per side, "
         "read the source in one direction: a plain LSTM forward, the same with its source reversed, and "
-        f"forward with additive attention. Each sees the same {updates:,} batches of about {tokens:,} target tokens, "
-        f"in fp32, of the embedded English-German corpus cut to sources of at most {longest} words "
+        f"forward with additive attention. Each sees the same {updates:,} batches of about {tokens:,} target "
+        f"tokens, in fp32, of the embedded English-German corpus cut to sources of at most {longest} words "
         f"({len(task.train):,} pairs, vocabularies of {src:,} and {tgt:,} words), and translates "
         f"{len(task.test.src):,} new sentences by greedy search."
     )

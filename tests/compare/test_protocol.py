@@ -39,8 +39,8 @@ model = pytest.fixture(params=VARIANTS, ids="-".join)(sharpened)
 
 
 @pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS)
-def test_it_holds_to_the_contract(check: "Callable[[Model], None]", model: "Model"):
-    check(model)
+def test_it_holds_to_the_contract(check: "Callable[..., None]", model: "Model"):
+    check(model, *sources(width=7), targets())
 
 
 def test_ties_share_storage():

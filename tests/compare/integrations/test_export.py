@@ -1,7 +1,8 @@
-"""Models exported to CTranslate2 translate as the run does."""
+"""Models exported to CTranslate2 translate as the run does; the recipes of docs/export.md work."""
 
 import json
 import random
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +13,18 @@ import torch
 from compare import export_model
 from compare.cli import main
 from compare.decoding.search import search
-from compare.integrations.ctranslate2_model import Numbers
+from compare.integrations.ctranslate2_model import Numbers, convert, translate_converted
 from compare.integrations.export import distinct_pieces
+from compare.integrations.hub import FILES
 from compare.models.registry import build
 from data.vocabulary import BOS, EOS, PAD, SPECIALS, build_pair
 from tests.kits.cli import Refusal
 from tests.kits.contract import SPECIAL, V, sharpen, tiny
+from tests.kits.paths import ROOT
+from tests.kits.raw_data import made_up
 from transformer.config import TransformerConfig
+
+PAGE = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -26,8 +32,6 @@ from transformer.config import TransformerConfig
     [
         ({"positions": "rotary"}, "with positions 'rotary': only 'sinusoidal' or 'learned'"),
         ({"norm": "none"}, "with norm 'none'"),
-        ({"norm_kind": "rms"}, "with norm_kind 'rms'"),
-        ({"activation": "swiglu"}, "with activation 'swiglu'"),
         ({"attention_kind": "linear"}, "with attention_kind 'linear'"),
         ({"cross_mask": "window:3"}, "with cross_mask 'window:3'"),
         ({"head_size": 8}, "with head_size 8"),
@@ -39,26 +43,24 @@ def test_a_transformer_that_ctranslate2_does_not_have_is_refused(settings: dict,
         Numbers.of(TransformerConfig(**settings), unk=1, bos=2, eos=3)
 
 
-def test_mistakes_are_one_line(finished: Path, tmp_path: Path, refusal: Refusal):
+def test_mistakes_are_one_line(
+    finished: Path, tmp_path: Path, refusal: Refusal, monkeypatch: pytest.MonkeyPatch
+):
     run, out = finished / "transformer-seed1", tmp_path / "out"
     assert "encoder-decoder Transformers alone" in refusal("export", finished / "luong-seed1", "--out", out)
     assert "no config.toml" in refusal("export", finished, "--out", out)
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    assert "pip install 'attnbench[export]'" in refusal("export", run, "--out", out)
+    assert not out.exists()
     out.mkdir()
     (out / "mine").touch()
     assert "holds something" in refusal("export", run, "--out", out)
-    assert "something other than an exported" in refusal("export", run, "--out", out, "--replace")
-    assert [path.name for path in out.iterdir()] == ["mine"]
 
 
 def test_pieces_are_distinct_where_labels_are_not():
     (vocabulary, _) = build_pair((["a .", "a."], ["b", "b"]), kind="words", size=20)
-    pieces = distinct_pieces(vocabulary)
-    assert (
-        len(pieces)
-        == len(set(pieces))
-        == len(vocabulary)
-        > len(set(vocabulary.pieces(range(len(vocabulary)))))
-    )
+    pieces, labels = distinct_pieces(vocabulary), vocabulary.pieces(range(len(vocabulary)))
+    assert len(pieces) == len(set(pieces)) == len(vocabulary) > len(set(labels))
     assert pieces[: len(SPECIALS)] == list(SPECIALS)
 
 
@@ -68,21 +70,18 @@ def test_pieces_are_distinct_where_labels_are_not():
 def test_ctranslate2_searches_as_we_do(settings: dict, tmp_path: Path):
     """Random weights far from their start, on sentences of several lengths, with a unit in every part."""
     pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed (extra export)")
-    from compare.integrations.ctranslate2_model import convert, translate_converted
-
     config = replace(tiny("transformer").architecture, encoder_layers=1, decoder_layers=2, **settings)
     torch.manual_seed(0)
     model = build(config, V, V).eval()
     sharpen(model)
     pieces = [f"p{index}" for index in range(V)]
     arrays = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
-    convert(arrays, Numbers.of(config, unk=1, bos=BOS, eos=EOS), tmp_path / "model", pieces, pieces)
+    folder = tmp_path / "model"
+    convert(arrays, Numbers.of(config, unk=1, bos=BOS, eos=EOS), folder, pieces, pieces)
     rng = random.Random(3)
     sources = [rng.choices(range(4, V), k=rng.randint(1, 9)) for _ in range(30)]
     limits = [len(source) + 3 for source in sources]
-    found = translate_converted(
-        tmp_path / "model", pieces, pieces, sources, limits, pad=PAD, bos=BOS, eos=EOS
-    )
+    found = translate_converted(folder, pieces, pieces, sources, limits, pad=PAD, bos=BOS, eos=EOS)
     for source, longest, ids in zip(sources, limits, found, strict=True):
         src = torch.tensor([[*source, EOS]])
         mask = torch.ones_like(src, dtype=torch.bool)
@@ -100,11 +99,37 @@ def test_export_to_ctranslate2(finished: Path, tmp_path: Path, capsys: pytest.Ca
     assert (out / "model" / "model.bin").is_file()
 
 
-def test_without_ctranslate2_one_line_names_the_extra(
-    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+# docs/export.md
+
+
+def run_block(part: str, **names: object) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    (block,) = (block for block in blocks if part in block)
+    exec(compile(block, "docs/export.md", "exec"), names)
+
+
+def test_a_hugging_face_dataset_becomes_a_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A column of translations, as a list of dicts; one text has a line feed."""
+    monkeypatch.chdir(tmp_path)
+    pairs = [(src, f"{tgt}\n.") for src, tgt in made_up(40)]
+    dataset = {"translation": [{"en": src, "de": tgt} for src, tgt in pairs]}
+    run_block("dataset", dataset=dataset, Path=Path)
+    assert (tmp_path / "corpus.en").read_text().splitlines() == [src for src, _ in pairs]
+    assert (tmp_path / "corpus.de").read_text().splitlines() == [tgt.replace("\n", " ") for _, tgt in pairs]
+    assert main(["data", "prepare", "corpus.de", "corpus.en", "--out", "mine", "-q"]) == 0
+    assert (tmp_path / "mine" / "experiment.toml").is_file()
+
+
+def test_the_search_of_ctranslate2(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    with pytest.raises(ValueError, match=r"pip install 'attnbench\[export\]'") as caught:
-        export_model(finished / "transformer-seed1", tmp_path / "out")
-    assert "\n" not in str(caught.value)
-    assert not (tmp_path / "out").exists()
+    pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed (extra export)")
+    monkeypatch.chdir(tmp_path)
+    export_model(finished / "transformer-seed1", "converted", lines=1)
+    run_block("translate_batch")
+    assert capsys.readouterr().out.endswith("\n")
+
+
+def test_the_table_lists_the_files_of_a_saved_model():
+    table = PAGE.split("| file | content |\n")[1].split("\n\n")[0]
+    assert set(re.findall(r"^\| `([\w.]+)` ", table, re.MULTILINE)) == set(FILES)

@@ -1,0 +1,257 @@
+"""``score --external``: scores of programs and files for texts and finished runs; failures are one line."""
+
+import gzip
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+
+import pandas as pd
+import pytest
+
+from compare import add_run_scores, build_report, check_experiment, load_results, publish_experiment
+from compare.cli import main
+from compare.integrations import external_metrics
+from compare.integrations.external_metrics import COMET_MODEL, COMET_PACKAGE
+from compare.results.store import read_result, save_result
+from tests.kits.cli import Refusal
+from tests.kits.forgery import edit_json
+from tests.kits.runs import ROWS
+
+HYPOTHESES = {"a": ["the cat sat", "hello", "x y"], "b": ["a cat", "hello you", "x"]}
+PROGRAM = """
+import sys
+source, hypothesis = (open(path, encoding="utf-8").read().splitlines() for path in sys.argv[1:3])
+print("# length|version:7")
+for one, two in zip(source, hypothesis, strict=True):
+    print(len(two.split()) / len(one.split()))
+"""
+COMET = """
+import json, sys
+after = lambda name: sys.argv[sys.argv.index(name) + 1]
+options = {name: after(name) for name in ("--from", "--model", "-s", "-r", "--to_json")}
+files = sys.argv[sys.argv.index("-t") + 1 : sys.argv.index("--to_json")]
+read = lambda path: open(path, encoding="utf-8").read().splitlines()
+scores = {}
+for path in files:
+    rows = zip(read(options["-s"]), read(path), read(options["-r"]), strict=True)
+    scores[path] = [{"src": s, "mt": h, "ref": r, "COMET": 0.5 + 0.1 * (h == r)} for s, h, r in rows]
+json.dump(scores, open(options["--to_json"], "w"))
+"""
+
+
+@pytest.fixture
+def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Two systems, one compressed, with a reference and a source, in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a").write_text("".join(f"{line}\n" for line in HYPOTHESES["a"]))
+    (tmp_path / "b.gz").write_bytes(gzip.compress("".join(f"{line}\n" for line in HYPOTHESES["b"]).encode()))
+    (tmp_path / "ref").write_text("the cat sat\nhello you\nx y z\n")
+    (tmp_path / "src").write_text("a b c\na\na b\n")
+    (tmp_path / "length.py").write_text(PROGRAM)
+    return ["score", "a", "b.gz", "--ref", "ref", "-m", "chrf", "--src", "src"]
+
+
+def program(arguments: str) -> str:
+    return f"length='{sys.executable}' {arguments}"
+
+
+# Files of translations
+
+
+def test_programs_and_files_give_columns_with_their_signatures(
+    texts: list[str], capsys: pytest.CaptureFixture[str]
+):
+    Path("a.scores").write_text("# human|raters:3\n80\n90.5\n70\n")
+    Path("b.scores").write_text("# human|raters:3\n1\n2\n3\n")
+    external = ["--external", "human=a.scores,b.scores", "--external", program("length.py {src} {hyp}")]
+    assert main([*texts, *external, "--json"]) == 0
+    one, two = json.loads(capsys.readouterr().out)
+    assert (one["human"], two["human"]) == (pytest.approx(240.5 / 3), 2)
+    assert (one["length"], two["length"]) == (1, pytest.approx((2 / 3 + 2 + 1 / 2) / 3))
+    assert (one["human_signature"], two["length_signature"]) == ("human|raters:3", "length|version:7")
+    assert one["chrf"] != two["chrf"]
+    assert main([*texts, *external]) == 0
+    table = capsys.readouterr().out.replace("\\|", "|")
+    assert "length |" in table
+    assert "- length: length|version:7" in table
+    Path("plain").write_text("1\n2\n3\n")
+    assert main(["score", "a", "--ref", "ref", "--external", "raters=plain"]) == 0
+    assert "raters   2.00  raters|file:plain" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the stand-in for uvx is a script with a #! line")
+def test_comet_is_run_once_for_all_systems(
+    texts: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    Path("bin").mkdir()
+    Path("bin/uvx").write_text(f"#!{sys.executable}\n{COMET}")
+    Path("bin/uvx").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{Path('bin').resolve()}{os.pathsep}{os.environ['PATH']}")
+    assert main([*texts, "--external", "comet", "--json"]) == 0
+    one, two = json.loads(capsys.readouterr().out)
+    assert (one["comet"], two["comet"]) == (pytest.approx(160 / 3), pytest.approx(160 / 3))
+    assert COMET_MODEL in one["comet_signature"]
+    assert COMET_PACKAGE.replace("==", ":") in one["comet_signature"]
+
+
+def test_mistakes_are_one_line(texts: list[str], refusal: Refusal, monkeypatch: pytest.MonkeyPatch):
+    Path("short").write_text("1\n2\n")
+    Path("words").write_text("1\ntwo\nnan\n")
+    Path("fails.py").write_text("import sys\nprint('a\\nno model', file=sys.stderr)\nsys.exit(3)\n")
+    one = ["score", "a", "--ref", "ref", "--external"]
+    assert refusal(*one, "human=short") == "human: 2 scores for 3 lines of a"
+    assert refusal(*one, "human=words") == "words: score 2 is no number: 'two'"
+    assert "known is comet; else give NAME=COMMAND" in refusal(*one, "commet")
+    assert "there is a column 'bleu' already" in refusal(*one, "bleu=short")
+    assert "must be of lower-case letters and digits" in refusal(*one, "my_metric=short")
+    assert refusal(*one, "comet") == "--external comet reads the source text: give it with --src"
+    assert "2 files of scores for 1 systems" in refusal(*one, "human=short,words")
+    assert "no_such_program cannot be started" in refusal(*one, "human=no_such_program {hyp}")
+    assert refusal(*one, program("fails.py {hyp}")).endswith("failed with status 3: no model")
+    both = refusal(*texts, "--ref", "ref", "--external", "comet")
+    assert both == "--external comet takes one reference, found 2"
+    assert refusal(*texts) == "--src has no effect without --external: leave it out"
+    monkeypatch.setenv("PATH", "")
+    assert "install uv (https://docs.astral.sh/uv)" in refusal(*texts, "--external", "comet")
+
+
+def test_chrf_plus_plus_is_named(texts: list[str], capsys: pytest.CaptureFixture[str]):
+    assert main(["score", "a", "--ref", "ref", "-m", "chrf,chrf++"]) == 0
+    one, two = capsys.readouterr().out.splitlines()
+    assert one.startswith("chrF  ")
+    assert "nw:0" in one
+    assert two.startswith("chrF++ ")
+    assert "nw:2" in two
+
+
+# Finished runs
+
+
+@pytest.fixture
+def write_scores(copy: Path, tmp_path: Path) -> Callable[..., str]:
+    """Writes a file of segment scores per run, those of run i from i on; gives NAME=FILE."""
+
+    def write(signature: str = "", lines: int = 8) -> str:
+        for number, row in enumerate(ROWS):
+            scores = "".join(f"{number + line}\n" for line in range(lines))
+            (tmp_path / f"{row}.scores").write_text(signature + scores)
+        return f"human={tmp_path}/{{run}}.scores"
+
+    return write
+
+
+def changes(folder: Path) -> list[str]:
+    """The differences that check finds."""
+    return [f"{each.context}: {each.name}" for each in check_experiment(folder).differences]
+
+
+def test_a_program_gives_a_column_of_every_view(
+    copy: Path, tmp_path: Path, tiny_toml: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "length.py").write_text(PROGRAM)  # of the reference: the corpus is translated word for word
+    assert (
+        main(["score", str(copy), "--external", program(f"{tmp_path}/length.py {{ref}} {{hyp}}"), "--json"])
+        == 0
+    )
+    rows = json.loads(capsys.readouterr().out)
+    reference = (tiny_toml.parent / "corpus" / "test.de").read_text().splitlines()
+    for name, row in zip(ROWS, rows, strict=True):
+        translations = (copy / name / "test.hyp").read_text().splitlines()
+        ratios = [len(a.split()) / len(b.split()) for a, b in zip(translations, reference, strict=True)]
+        assert row["system"] == str(copy / name)
+        assert row["length"] == read_result(copy / name).scores["length"] == pytest.approx(fmean(ratios))
+    assert main(["table", str(copy)]) == 0
+    table = capsys.readouterr().out
+    heading, _, first, *_ = ([cell.strip() for cell in line.split("|")] for line in table.splitlines())
+    assert float(first[heading.index("length")]) == pytest.approx(rows[0]["length"], rel=1e-3)
+    assert "- length: length|version:7" in table.replace("\\|", "|")
+    page = build_report(copy).read_text()
+    assert "length|version:7" in page
+    assert len(re.findall(r"<th[^>]*>(?:<[^>]*>)*length<", page)) == 1
+    found = check_experiment(copy)
+    assert not found.differences
+    assert any("segment scores of length, a metric from outside" in line for line in found.not_checked)
+
+
+def test_files_of_scores_of_one_run_or_all(copy: Path, write_scores: Callable[..., str]):
+    human = write_scores("# human|raters:3\n")
+    add_run_scores(copy / ROWS[1], [human])
+    assert load_results(copy)["human"].isna().tolist() == [True, False]
+    add_run_scores(copy, [human])
+    assert load_results(copy)["human"].tolist() == [3.5, 4.5]
+    assert changes(copy) == []
+
+
+def test_a_timing_that_ends_meanwhile_is_kept(
+    copy: Path, write_scores: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+):
+    """Models are timed under the lock of the experiment, for which the scores wait."""
+    lock = external_metrics.lock_folder
+
+    @contextmanager
+    def wait_for_timing(folder: Path, **options: bool) -> Iterator[None]:
+        if folder == copy:
+            for row in ROWS:
+                save_result(copy / row, replace(read_result(copy / row), train_tokens_per_s=1234.0))
+        with lock(folder, **options):
+            yield
+
+    monkeypatch.setattr(external_metrics, "lock_folder", wait_for_timing)
+    add_run_scores(copy, [write_scores()])
+    rows = load_results(copy)
+    assert rows["train_tokens_per_s"].tolist() == [1234.0] * 2
+    assert rows["human"].notna().all()
+
+
+def test_scores_are_published_and_checked_there(
+    copy: Path, write_scores: Callable[..., str], tmp_path: Path, refusal: Refusal
+):
+    add_run_scores(copy, [write_scores()])
+    published = publish_experiment(copy, tmp_path / "published")
+    pd.testing.assert_series_equal(load_results(published)["human"], load_results(copy)["human"])
+    assert changes(published) == []
+    edit_json(published / ROWS[0] / "external.json", lambda all: all["test"]["human"]["segments"].reverse())
+    assert changes(published) == [f"{ROWS[0]}: external.json"]  # the same mean
+    said = refusal("score", published, "--external", "comet")
+    assert "is published: add scores to the experiment itself" in said
+
+
+def test_scores_of_other_translations_are_noticed(
+    copy: Path, write_scores: Callable[..., str], refusal: Refusal
+):
+    human = write_scores()
+    add_run_scores(copy, [human])
+    text = copy / ROWS[0] / "test.hyp"
+    text.write_text("".join(f"{line}\n" for line in reversed(text.read_text().splitlines())))
+    assert f"{ROWS[0]}: external.json: human of test: translations" in changes(copy)
+    said = refusal("score", copy / ROWS[0], "--external", human)
+    assert "is not what the run's result was computed from" in said
+
+
+def test_mistakes_change_nothing(
+    copy: Path, write_scores: Callable[..., str], tmp_path: Path, refusal: Refusal
+):
+    human = write_scores()
+    add_run_scores(copy / ROWS[0], [human])
+    signature = f"human|file:{tmp_path.name}/{{run}}.scores"  # without the folders of one machine
+    assert read_result(copy / ROWS[0]).scores["human_signature"] == signature
+    before = [(copy / row / "result.json").read_bytes() for row in ROWS]
+    add = ("score", copy, "--external")
+    (tmp_path / "others").mkdir()
+    (tmp_path / "others" / f"{ROWS[1]}.txt").write_text("1\n" * 8)
+    others = f"human={tmp_path}/others/{{run}}.txt"
+    assert "human|file:others/{run}.txt" in refusal("score", copy / ROWS[1], "--external", others)
+    assert "--test other: the corpus has the test sets test" in refusal(*add, human, "--test", "other")
+    for name in ("params", "run", "model", "seeds"):
+        assert f"there is a column '{name}' already" in refusal(*add, human.replace("human", name, 1))
+    assert "there is a column 'human' already" in refusal(*add, human, "--external", human)
+    assert "2 files of scores for 1 systems" in refusal("score", copy / ROWS[0], "--external", "human=a,b")
+    write_scores(lines=7)
+    assert "human: 7 scores for 8 lines" in refusal(*add, human)
+    assert [(copy / row / "result.json").read_bytes() for row in ROWS] == before
