@@ -1,15 +1,21 @@
-"""List of the presets with their cost, and detailed description of one preset."""
+"""List of the presets with their cost, and description of one preset with the formulas that it uses."""
 
 import inspect
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from compare.models.formulas_of import formula_sources
+import seq2seq.formulas
+import transformer.formulas
+from compare.models.hybrid import HybridConfig
+from compare.models.ladder import LadderConfig
 from compare.models.presets import PRESETS, find_preset
 from compare.models.registry import build, forward_flops
+from seq2seq.config import RecurrentLanguageModelConfig, Seq2SeqConfig
+from transformer.config import DecoderOnlyConfig, LayerConfig
 
 SENTENCE_TOKENS = 20
 """Length of both sentences of the pair whose FLOPs are counted."""
@@ -99,7 +105,7 @@ def describe_preset(name: str, vocabulary: int = 8000) -> dict[str, Any]:
         "source": preset.source,
         "settings": {key: value for key, value in resolved.settings().items() if value is not None},
         "departures": departures and [departure._asdict() for departure in departures],
-        "formulas": formula_sources(preset.architecture) | _formulas_from_outside(model),
+        "formulas": formula_sources(preset.architecture),
         "tree": tree,
     }
 
@@ -143,9 +149,11 @@ def render_description(description: dict[str, Any]) -> str:
     sizes = ", ".join(f"{value} {name}" for name, value in EXAMPLE_SIZES.items())
     lines += ["", f"  shapes of what each module hands on, for a batch of {sizes}", "", "  formulas:"]
     for name, source in description["formulas"].items():
-        package, _, function = name.partition(".")
-        context = f"{package}/formulas.py" if function else name
-        lines += ["", f"  # {context}", *(f"  {line}" for line in source.splitlines())]
+        lines += [
+            "",
+            f"  # {name.partition('.')[0]}/formulas.py",
+            *(f"  {line}" for line in source.splitlines()),
+        ]
     return "\n".join(lines)
 
 
@@ -157,17 +165,6 @@ def _render_departures(departures: list[dict[str, str]] | None) -> list[str]:
         f"    {each['part']}: {each['here']}; in the paper: {each['paper']} ({each['source']})"
         for each in departures
     ]
-
-
-def _formulas_from_outside(model: nn.Module) -> dict[str, str]:
-    """Collect the first paragraph of the docstring of each class of a plug-in, by class."""
-    classes = dict.fromkeys(type(module) for module in model.modules())
-    ours = ("torch", "compare", "seq2seq", "transformer")
-    return {
-        cls.__name__: (inspect.getdoc(cls) or "").split("\n\n")[0]
-        for cls in classes
-        if cls.__module__.partition(".")[0] not in ours
-    }
 
 
 def _shapes(model: nn.Module, vocabulary: int) -> dict[str, str]:
@@ -195,3 +192,88 @@ def _first_tensor(output: Any) -> Tensor | None:
     while isinstance(output, tuple) and output:
         output = output[0]
     return output if isinstance(output, Tensor) else None
+
+
+# The formulas of a model: functions of the ``formulas.py`` of both packages that its settings name.
+
+
+FORMULAS = {
+    "concat_score": ["additive_score"],
+    "entmax_1.5": ["entmax15"],
+    "reinforce": ["reinforce", "hard"],
+    "layer_norm_lstm_cell": ["layer_norm_lstm_cell", "standardise"],
+    "sinusoidal_positions": ["sinusoid"],
+    "network_positions": ["sinusoid", "gelu"],
+    "concat_positions": ["sinusoid"],
+    "rotary_positions": ["rotary"],
+    "relative_positions": ["relative_index"],
+    "alibi_positions": ["alibi_slope", "alibi"],
+    "scaled_attention": ["softmax", "scaled_scores", "attention"],
+    "unscaled_attention": ["softmax", "unscaled_scores"],
+    "hard_attention": ["softmax", "scaled_scores", "hard_weights"],
+    "linear_attention": ["linear_weights"],
+    "none_norm": ["no_norm"],
+}
+"""The functions of a mechanism; those of others have its name."""
+
+
+def formula_sources(config: object) -> dict[str, str]:
+    """Return the source text of the formulas of a model, by module and name, such as "seq2seq.lstm_cell".
+
+    Those of mechanisms from outside are not known.
+
+    Args:
+        config: settings of a model of any family.
+    """
+    if isinstance(config, HybridConfig):
+        return formula_sources(config.encoder) | formula_sources(config.decoder)
+    if isinstance(config, RecurrentLanguageModelConfig):
+        return formula_sources(config.decoder)
+    if isinstance(config, Seq2SeqConfig):
+        return _sources(seq2seq.formulas, _recurrent_mechanisms(config))
+    if not isinstance(config, LayerConfig):
+        return {}
+    mixers = {config.encoder_mixer, config.decoder_mixer} if isinstance(config, LadderConfig) else set()
+    cells = [f"{mixer}_cell" for mixer in mixers - {"self-attention"}]
+    recurrent = _sources(seq2seq.formulas, [*cells, "read"]) if cells else {}
+    return recurrent | _sources(transformer.formulas, _transformer_mechanisms(config))
+
+
+def _sources(module: ModuleType, mechanisms: list[str]) -> dict[str, str]:
+    """Return the functions of mechanisms in the order of the module."""
+    names = [name.replace("-", "_") for name in mechanisms]
+    chosen = {function for name in names for function in FORMULAS.get(name, [name])}
+    return {
+        f"{module.__name__.partition('.')[0]}.{name}": inspect.getsource(function).rstrip()
+        for name, function in vars(module).items()
+        if name in chosen
+    }
+
+
+def _recurrent_mechanisms(config: Seq2SeqConfig) -> list[str]:
+    found = [f"{config.cell}_cell", "read", f"{config.readout}_readout"]
+    if config.pre_norm:
+        found += ["residual", "rms_norm", "pre_norm_stack_step"]
+    elif config.num_layers > 1:
+        found += ["residual", "stack_step"]
+    if config.self_attention != "none":
+        found += ["softmax", "self_attention"]
+    if config.start == "bridge":
+        found.append("bridge")
+    if (attention := config.attention) is None:
+        return [*found, "lstm_step"]
+    found += [f"{attention.score}_score", attention.scope, attention.normaliser, "weighted_sum"]
+    if attention.placement == "after":
+        return [*found, "luong_step"]
+    is_gnmt = attention.context_to == "all" and attention.query_layer == 1 and config.num_layers > 1
+    return [*found, "gnmt_step" if is_gnmt else "bahdanau_step"]
+
+
+def _transformer_mechanisms(config: LayerConfig) -> list[str]:
+    found = ["scaled_embedding", f"{config.positions}_positions", f"{config.attention_kind}_attention"]
+    found += ["causal", "multi_head", f"{config.norm}_norm", "encoder_layer"]
+    if config.norm != "none":
+        found.append(f"{config.norm_kind}_norm")
+    if not isinstance(config, LadderConfig) or config.feed_forward:
+        found += [config.activation, "feed_forward"]
+    return found if isinstance(config, DecoderOnlyConfig) else [*found, "decoder_layer"]

@@ -4,6 +4,7 @@ Shapes: B sentences, K hypotheses each, S source and T target positions, H heads
 Masks are bool, True = may be attended.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,23 +60,36 @@ class HybridConfig:
         widths = (embedding_width(self.encoder), embedding_width(self.decoder))
         if self.decoder.tie == "all" and widths[0] != widths[1]:
             raise ValueError(f'tie "all" needs embeddings of one width, got {widths[0]} and {widths[1]}')
-        for role, half in (("encoder", self.encoder), ("decoder", self.decoder)):
-            if isinstance(half, Seq2SeqConfig) and half.self_attention not in ("none", role):
-                raise ValueError(
-                    f'self_attention "{half.self_attention}" is of an RNN that is not there: that of this '
-                    f'hybrid is its {role}: use "{role}" or "none"'
-                )
-        if isinstance(self.decoder, Seq2SeqConfig) and self.decoder.attention is None:
+        role, rnn = ("decoder", self.decoder) if self.decodes_recurrently else ("encoder", self.encoder)
+        assert isinstance(rnn, Seq2SeqConfig)
+        if rnn.self_attention not in ("none", role):
+            raise ValueError(
+                f'self_attention "{rnn.self_attention}" is of an RNN that is not there: that of this '
+                f'hybrid is its {role}: use "{role}" or "none"'
+            )
+        if role == "encoder":
+            return
+        if rnn.attention is None:
             raise ValueError("the decoder needs an attention: a Transformer encoder has no last state")
-        if isinstance(self.decoder, Seq2SeqConfig) and self.decoder.readout == "none":
+        if rnn.readout == "none":
             raise ValueError(
                 'readout "none" needs a recurrent encoder, whose width sets that of the output layer: use '
                 '"tanh" or "maxout"'
             )
-        if isinstance(self.decoder, Seq2SeqConfig) and self.decoder.start == "last":
+        if rnn.start == "last":
             raise ValueError(
                 'decoder_start must be "bridge" or "zeros": a Transformer encoder has no last state'
             )
+
+    @property
+    def decodes_recurrently(self) -> bool:
+        """Whether the decoder is an RNN, and the encoder a Transformer's."""
+        return isinstance(self.decoder, Seq2SeqConfig)
+
+    @property
+    def output_size(self) -> int:
+        """Input width of the output layer."""
+        return self.decoder.output_size if isinstance(self.decoder, Seq2SeqConfig) else self.decoder.d_model
 
 
 def embedding_width(half: HalfConfig) -> int:
@@ -104,7 +118,9 @@ def hybrid_multiply_adds(config: HybridConfig, src_len: float, tgt_len: float) -
     raise AssertionError("a hybrid has one half of each family")
 
 
-def build_hybrid(config: HybridConfig, src_vocabulary: int, tgt_vocabulary: int) -> "Hybrid":
+def build_hybrid(
+    config: HybridConfig, src_vocabulary: int, tgt_vocabulary: int
+) -> "TransformerRNN | RNNTransformer":
     """Build a hybrid with fresh weights, each half initialised as in its own family.
 
     Args:
@@ -120,17 +136,17 @@ def build_hybrid(config: HybridConfig, src_vocabulary: int, tgt_vocabulary: int)
             f'tie "all" needs one vocabulary for both sides, got {src_vocabulary} source and '
             f'{tgt_vocabulary} target entries: use a joint vocabulary, or tie "output"'
         )
-    if isinstance(config.encoder, TransformerConfig):
-        return TransformerRNN(config, src_vocabulary, tgt_vocabulary)
-    return RNNTransformer(config, src_vocabulary, tgt_vocabulary)
+    hybrid = TransformerRNN if config.decodes_recurrently else RNNTransformer
+    return hybrid(config, src_vocabulary, tgt_vocabulary)
 
 
 class Hybrid(nn.Module):
-    """Base class of both hybrids; implements ``compare.protocol.EncoderDecoder``.
+    """Base class of both hybrids, which implement ``compare.protocol.EncoderDecoder``.
 
     ``src_mask`` None means that all source tokens are real; the encoder checks the mask.
     """
 
+    features: Callable[..., Features]
     decoder: Any
     output: nn.Linear
 
@@ -143,20 +159,6 @@ class Hybrid(nn.Module):
         logits: Tensor = self.output(self.features(src, src_mask, tgt_in).hidden)
         return logits
 
-    def features(
-        self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor, src_lengths: Tensor | None = None
-    ) -> Features:
-        """Compute the input of ``output`` for src (B, S), src_mask (B, S) and tgt_in (B, T)."""
-        raise NotImplementedError
-
-    def encode(self, src: Tensor, src_mask: Tensor | None = None) -> Any:
-        """Encode src (B, S) once per sentence; src_mask (B, S) marks real tokens."""
-        raise NotImplementedError
-
-    def init_state(self, memory: Any, beam: int, capacity: int) -> Any:
-        """Build the state before the first token, for ``beam`` hypotheses of at most ``capacity`` tokens."""
-        raise NotImplementedError
-
     def step(self, tokens: Tensor, state: Any, memory: Any) -> tuple[Tensor, Any]:
         """Decode one position: the previous tokens (B, K) give logits (B, K, V) and the next state.
 
@@ -164,10 +166,6 @@ class Hybrid(nn.Module):
         """
         hidden, state = self.decoder.step(tokens, state, memory)  # no dropout: decoding is in eval mode
         return self.output(hidden), state
-
-    def attention(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> dict[str, Tensor]:
-        """Compute attention weights by name; each half names its own."""
-        raise NotImplementedError
 
     def _tie(self, tie: str, src_embedding: nn.Embedding, tgt_embedding: nn.Embedding) -> None:
         """Share the target embedding with the output layer ("output"), and also with the source ("all")."""

@@ -7,10 +7,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from seq2seq.config import RecurrentLanguageModelConfig
 from seq2seq.language_model import RecurrentLanguageModel
 from seq2seq.model import Features
-from transformer.config import LanguageModelConfig
 from transformer.language_model import LanguageModel
 
 
@@ -59,17 +57,3 @@ class WithoutSource(nn.Module):
     def step(self, tokens: Tensor, state: Any, memory: Tensor) -> tuple[Tensor, Any]:
         """Decode one position: from tokens (B, K) the logits of the next ones (B, K, V), and the state."""
         return self.model.step(tokens, state)
-
-
-def build_language_model(
-    config: RecurrentLanguageModelConfig | LanguageModelConfig, vocabulary: int
-) -> WithoutSource:
-    """Build a language model with fresh weights.
-
-    Args:
-        config: of either family.
-        vocabulary: size of the target vocabulary.
-    """
-    if isinstance(config, RecurrentLanguageModelConfig):
-        return WithoutSource(RecurrentLanguageModel(config, vocabulary))
-    return WithoutSource(LanguageModel(config, vocabulary))

@@ -15,7 +15,7 @@ import msgspec
 
 from compare.models.registry import FAMILIES, Architecture, ResolvedModel, family_of
 from compare.optim import OptimConfig
-from compare.system.messages import abbreviate, nearest
+from compare.system.messages import abbreviate, did_you_mean
 from compare.system.plugins import track_registry
 
 FOLDER = Path(__file__).with_name("presets")
@@ -120,13 +120,9 @@ def find_preset(name: str, context: str = "") -> Preset:
     """
     if name in PRESETS:
         return PRESETS[name]
-    near = nearest(name, PRESETS, cutoff=0.7)
-    hint = (
-        f"did you mean {near!r}?"
-        if near is not None
-        else f"known are {', '.join(PRESETS)} (one of your own needs its plug-in: docs/plugins.md)"
-    )
-    raise ValueError(f"{context}unknown preset {abbreviate(name)}; {hint}")
+    hint = did_you_mean(name, PRESETS, cutoff=0.7)
+    own = "" if hint.endswith("?") else " (one of your own needs its plug-in: docs/plugins.md)"
+    raise ValueError(f"{context}unknown preset {abbreviate(name)}; {hint}{own}")
 
 
 def list_presets() -> list[str]:
@@ -142,13 +138,8 @@ def register_preset(name: str, preset: Preset) -> None:
         preset: its config must be of a registered family (see ``register_family``).
 
     Raises:
-        ValueError: the name is empty or taken, or ``preset`` is not a ``Preset``, or its config is
-            of no registered family.
+        ValueError: the name is taken, or the preset's config is of no registered family.
     """
-    if not isinstance(name, str) or not name:
-        raise ValueError(f"the name of a preset must be a non-empty string, found {name!r}")
-    if not isinstance(preset, Preset):
-        raise ValueError(f"the preset {name!r} must be a Preset, found {preset!r:.80}")
     if name in PRESETS:
         raise ValueError(f"the preset {name!r} exists already: choose another name")
     family_of(preset.architecture)

@@ -1,55 +1,48 @@
 """Registry of model families: building, FLOPs, resolved models, and models without weights."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, dataclass
 from math import gcd
-from typing import TYPE_CHECKING as TYPE_CHECKING
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, cast, get_args
 
 import torch
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+from torch import nn
 
 import seq2seq.flops
 import transformer.flops
-from compare.models.hybrid import UNUSED, HybridConfig, hybrid_multiply_adds
-from compare.models.ladder import LadderConfig, ladder_multiply_adds
+from compare.models.hybrid import (
+    UNUSED,
+    HybridConfig,
+    RNNTransformer,
+    TransformerRNN,
+    build_hybrid,
+    hybrid_multiply_adds,
+)
+from compare.models.ladder import Ladder, LadderConfig, ladder_multiply_adds
+from compare.models.language_model import WithoutSource
 from compare.optim import OptimConfig
+from compare.protocol import EncoderDecoder
 from compare.system.measure import physical_memory_bytes
 from compare.system.messages import first_line
 from compare.system.plugins import track_registry
 from seq2seq.config import RecurrentLanguageModelConfig, Seq2SeqConfig
+from seq2seq.language_model import RecurrentLanguageModel
+from seq2seq.model import Seq2Seq
 from seq2seq.scores import SCORES
 from transformer.config import DecoderOnlyConfig, LanguageModelConfig, TransformerConfig
+from transformer.decoder_only import DecoderOnly
+from transformer.language_model import LanguageModel
+from transformer.model import Transformer
 
-if TYPE_CHECKING:
-    from compare.models.hybrid import Hybrid
-    from compare.models.ladder import Ladder
-    from compare.models.language_model import WithoutSource
-    from compare.protocol import EncoderDecoder
-    from seq2seq.model import Seq2Seq
-    from transformer.decoder_only import DecoderOnly
-    from transformer.model import Transformer
-
-
-# Registry of model families.
-#
-# A family is identified by the class of its config. The module that defines the config of a new family calls
-# ``register_family``, so that every config that exists belongs to a registered family.
-
-
-if TYPE_CHECKING:
-    Model = Seq2Seq | Transformer | DecoderOnly | Hybrid
-    """A module that implements ``compare.protocol.EncoderDecoder``. Python has no type for "a module and an
-    ``EncoderDecoder``", so type checkers take every model for one of these; other families need no entry."""
-
-
+Model = Seq2Seq | Transformer | DecoderOnly | TransformerRNN | RNNTransformer
+"""A module that implements ``compare.protocol.EncoderDecoder``. Python has no type for "a module and an
+``EncoderDecoder``", so type checkers take every model for one of these; other families need no entry."""
 TaskName = Literal["translation", "language modelling"]
 """What a model is trained and judged for."""
-
 METHODS = ("forward", "features", "encode", "init_state", "step", "attention")
 """Methods of every model: those of ``compare.protocol.EncoderDecoder``, and ``forward``, for its logits."""
+GIB = 2**30
 
 
 class Architecture(Protocol):
@@ -75,7 +68,7 @@ class Family:
     """Name of the family."""
     config: type
     """Class of its configs; subclasses belong to the family of their nearest registered base class."""
-    build: Callable[[Any, int, int], "EncoderDecoder[Any, Any]"]
+    build: Callable[[Any, int, int], EncoderDecoder[Any, Any]]
     """(config, source vocabulary size, target vocabulary size) -> model with fresh weights."""
     operations: Callable[[Any, float, float], Operations]
     """(config, source tokens, target tokens) -> cost of the forward pass; both lengths may be means."""
@@ -85,92 +78,19 @@ class Family:
     """What its models do; those of one experiment do the same."""
 
 
-def _build_seq2seq(config: Seq2SeqConfig, src_vocabulary: int, tgt_vocabulary: int) -> "Seq2Seq":
-    from seq2seq.model import Seq2Seq
-
-    return Seq2Seq(config, src_vocabulary, tgt_vocabulary)
-
-
-def _build_transformer(config: TransformerConfig, src_vocabulary: int, tgt_vocabulary: int) -> "Transformer":
-    from transformer.model import Transformer
-
-    return Transformer(config, src_vocabulary, tgt_vocabulary)
-
-
-def _build_decoder_only(config: DecoderOnlyConfig, src_vocabulary: int, tgt_vocabulary: int) -> "DecoderOnly":
-    from transformer.decoder_only import DecoderOnly
-
-    return DecoderOnly(config, src_vocabulary, tgt_vocabulary)
-
-
-def _build_hybrid(config: HybridConfig, src_vocabulary: int, tgt_vocabulary: int) -> "Hybrid":
-    from compare.models.hybrid import build_hybrid
-
-    return build_hybrid(config, src_vocabulary, tgt_vocabulary)
-
-
-def _build_ladder(config: LadderConfig, src_vocabulary: int, tgt_vocabulary: int) -> "Ladder":
-    from compare.models.ladder import Ladder
-
-    return Ladder(config, src_vocabulary, tgt_vocabulary)
-
-
-def _build_language_model(
-    config: RecurrentLanguageModelConfig | LanguageModelConfig, src_vocabulary: int, tgt_vocabulary: int
-) -> "WithoutSource":
-    from compare.models.language_model import build_language_model
-
-    return build_language_model(config, tgt_vocabulary)
-
-
-def _seq2seq_operations(config: Seq2SeqConfig, src_len: float, tgt_len: float) -> Operations:
-    return Operations(seq2seq.flops.multiply_adds(config, src_len, tgt_len), config.output_size)
-
-
-def _transformer_operations(
-    config: TransformerConfig | DecoderOnlyConfig, src_len: float, tgt_len: float
-) -> Operations:
-    return Operations(transformer.flops.multiply_adds(config, src_len, tgt_len), config.d_model)
-
-
-def _hybrid_operations(config: HybridConfig, src_len: float, tgt_len: float) -> Operations:
-    decoder = config.decoder
-    width = decoder.output_size if isinstance(decoder, Seq2SeqConfig) else decoder.d_model
-    return Operations(hybrid_multiply_adds(config, src_len, tgt_len), width)
-
-
-def _ladder_operations(config: LadderConfig, src_len: float, tgt_len: float) -> Operations:
-    return Operations(ladder_multiply_adds(config, src_len, tgt_len), config.d_model)
-
-
-def _recurrent_language_model_operations(
-    config: RecurrentLanguageModelConfig, src_len: float, tgt_len: float
-) -> Operations:
-    count = seq2seq.flops.language_model_multiply_adds(config, tgt_len)
-    return Operations(count, config.decoder.output_size)
-
-
-def _transformer_language_model_operations(
-    config: LanguageModelConfig, src_len: float, tgt_len: float
-) -> Operations:
-    return Operations(transformer.flops.multiply_adds(config, 0, tgt_len), config.d_model)
-
-
 FAMILIES: dict[type, Family] = {}
-"""All families by config class."""
+"""All families by config class; one is identified by the class of its config."""
 
 
 def register_family(family: Family) -> None:
-    """Add a family, so that presets with its config class can be registered.
+    """Add a model family, so that presets of it can be registered, built and counted.
 
     Args:
-        family: its config class and functions.
+        family: of a config class that no other family has.
 
     Raises:
-        ValueError: not a ``Family``, or its config class is already registered.
+        ValueError: the config class belongs to another family.
     """
-    if not isinstance(family, Family):
-        raise ValueError(f"a family must be a Family, found {family!r:.80}")
     if family.config in FAMILIES:
         raise ValueError(f"the config class {family.config.__name__} is registered already")
     FAMILIES[family.config] = family
@@ -180,36 +100,46 @@ for _family in (
     Family(
         name="seq2seq",
         config=Seq2SeqConfig,
-        build=_build_seq2seq,
-        operations=_seq2seq_operations,
+        build=Seq2Seq,
+        operations=lambda config, src_len, tgt_len: Operations(
+            seq2seq.flops.multiply_adds(config, src_len, tgt_len), config.output_size
+        ),
         width_fields=("hidden_size", "encoder_size", "attention_size", "embedding_size"),
     ),
     Family(
         name="transformer",
         config=TransformerConfig,
-        build=_build_transformer,
-        operations=_transformer_operations,
+        build=Transformer,
+        operations=lambda config, src_len, tgt_len: Operations(
+            transformer.flops.multiply_adds(config, src_len, tgt_len), config.d_model
+        ),
         width_fields=("d_model", "ffn_size"),
     ),
     Family(
         name="decoder-only",
         config=DecoderOnlyConfig,
-        build=_build_decoder_only,
-        operations=_transformer_operations,
+        build=DecoderOnly,
+        operations=lambda config, src_len, tgt_len: Operations(
+            transformer.flops.multiply_adds(config, src_len, tgt_len), config.d_model
+        ),
         width_fields=("d_model", "ffn_size"),
     ),
     Family(
         name="ladder",
         config=LadderConfig,
-        build=_build_ladder,
-        operations=_ladder_operations,
+        build=Ladder,
+        operations=lambda config, src_len, tgt_len: Operations(
+            ladder_multiply_adds(config, src_len, tgt_len), config.d_model
+        ),
         width_fields=("d_model", "ffn_size"),
     ),
     Family(
         name="hybrid",
         config=HybridConfig,
-        build=_build_hybrid,
-        operations=_hybrid_operations,
+        build=build_hybrid,
+        operations=lambda config, src_len, tgt_len: Operations(
+            hybrid_multiply_adds(config, src_len, tgt_len), config.output_size
+        ),
         width_fields=(
             "d_model",
             "ffn_size",
@@ -222,16 +152,20 @@ for _family in (
     Family(
         name="recurrent-language-model",
         config=RecurrentLanguageModelConfig,
-        build=_build_language_model,
-        operations=_recurrent_language_model_operations,
+        build=lambda config, _, size: WithoutSource(RecurrentLanguageModel(config, size)),
+        operations=lambda config, _, tgt_len: Operations(
+            seq2seq.flops.language_model_multiply_adds(config, tgt_len), config.decoder.output_size
+        ),
         width_fields=("embedding_size", "hidden_size"),
         task="language modelling",
     ),
     Family(
         name="transformer-language-model",
         config=LanguageModelConfig,
-        build=_build_language_model,
-        operations=_transformer_language_model_operations,
+        build=lambda config, _, size: WithoutSource(LanguageModel(config, size)),
+        operations=lambda config, _, tgt_len: Operations(
+            transformer.flops.multiply_adds(config, 0, tgt_len), config.d_model
+        ),
         width_fields=("d_model", "ffn_size"),
         task="language modelling",
     ),
@@ -254,7 +188,7 @@ def family_of(config: Any) -> Family:
     raise ValueError(f"{type(config).__name__} belongs to no registered family of models: known are {names}")
 
 
-def build(config: Architecture, src_vocabulary: int, tgt_vocabulary: int) -> "Model":
+def build(config: Architecture, src_vocabulary: int, tgt_vocabulary: int) -> Model:
     """Build a model with fresh weights, drawn from torch's global generator.
 
     Args:
@@ -270,27 +204,15 @@ def build(config: Architecture, src_vocabulary: int, tgt_vocabulary: int) -> "Mo
             family builds something that lacks what ``compare.protocol`` asks for.
     """
     family = family_of(config)
-    model = family.build(config, src_vocabulary, tgt_vocabulary)
-    _check_interface(model, family.name)
-    return cast("Model", model)
-
-
-def _check_interface(model: Any, family: str) -> None:
-    """Raise ValueError if ``model`` lacks a method or the layer that every model has."""
-    from torch import nn
-
-    if not isinstance(model, nn.Module):
-        raise ValueError(f"family {family!r} builds {type(model).__name__}, which is no torch module")
-    for name in METHODS:
-        if not callable(getattr(model, name, None)):
-            raise ValueError(
-                f"{type(model).__name__} of family {family!r} has no method {name}: see compare/protocol.py"
-            )
+    model: Any = family.build(config, src_vocabulary, tgt_vocabulary)
+    lacking = [name for name in METHODS if not callable(getattr(model, name, None))]
     if not isinstance(getattr(model, "output", None), nn.Linear):
+        lacking.append("output, a torch.nn.Linear from features to logits")
+    if lacking:
         raise ValueError(
-            f"{type(model).__name__} of family {family!r} has no layer output, a torch.nn.Linear from "
-            "features to logits: see compare/protocol.py"
+            f"{type(model).__name__} of family {family.name!r} lacks {lacking[0]}: see compare/protocol.py"
         )
+    return cast("Model", model)
 
 
 # Closed formulas for the floating-point operations (FLOPs) of the models.
@@ -429,46 +351,22 @@ def _fields(config: Any, unused: frozenset[str]) -> Iterator[tuple["dataclasses.
 # Models without storage, on torch's meta device: their shapes and their size in bytes.
 
 
-GIB = 2**30
-FILLS = {
-    *(Tensor.normal_, Tensor.uniform_, Tensor.zero_, Tensor.fill_),
-    *(nn.init.normal_, nn.init.uniform_, nn.init.constant_, nn.init.kaiming_uniform_),
-}
-"""Functions that give a tensor its values and return it."""
-
-
-class SkipInitialisation(TorchFunctionMode):
-    """Leaves out what fills tensors: without storage it has no effect, and takes half of the time."""
-
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        """Return the tensor as it is where ``func`` is one of ``FILLS``; call any other function."""
-        if func in FILLS:
-            return args[0] if args else (kwargs or {})["tensor"]
-        return func(*args, **(kwargs or {}))
-
-
-def build_meta_model(architecture: Architecture, src_vocabulary: int, tgt_vocabulary: int) -> "Model":
+def build_meta_model(architecture: Architecture, src_vocabulary: int, tgt_vocabulary: int) -> Model:
     """Build a model on the meta device, which allocates nothing.
 
     Raises:
         ValueError: a tensor would have more bytes than 64 bits can count.
     """
     try:
-        with torch.device("meta"), SkipInitialisation():
+        with torch.device("meta"):
             return build(architecture, src_vocabulary, tgt_vocabulary)
-    except (RuntimeError, OverflowError, TypeError) as error:
+    except RuntimeError as error:
         raise ValueError(
             f"no machine can hold this model ({first_line(error)}): {_remedy(architecture)}"
         ) from None
 
 
-def training_bytes(model: "Model", *, ema: bool) -> int:
+def training_bytes(model: Model, *, ema: bool) -> int:
     """Count the bytes of weights, gradients, AdamW's two moments and, with ``ema``, a moving average."""
     return sum(parameter.nbytes for parameter in model.parameters()) * (5 if ema else 4)
 
@@ -481,7 +379,7 @@ def ensure_fits_memory(
     training: bool,
     context: str,
     ema: bool = False,
-) -> "Model":
+) -> Model:
     """Refuse a model whose weights this machine's memory cannot hold, before anything is allocated.
 
     Args:
@@ -506,8 +404,7 @@ def ensure_fits_memory(
     needed = training_bytes(model, ema=ema) if training else weights
     memory = physical_memory_bytes()
     if memory is not None and needed > memory:
-        average = ", moving average" if ema else ""
-        parts = f"weights{average}, gradients and optimizer" if training else "weights"
+        parts = "weights, gradients and optimizer" if training else "weights"
         raise ValueError(
             f"{context}: needs {needed / GIB:,.1f} GiB for {parts}, but this machine has "
             f"{memory / GIB:,.1f} GiB: {_remedy(architecture)}"

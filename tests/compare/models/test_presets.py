@@ -6,7 +6,6 @@ from dataclasses import fields
 
 import pytest
 import torch
-from torch import nn
 
 from compare.cli import main
 from compare.models.catalogue import describe_preset
@@ -96,24 +95,6 @@ def test_transformer_tiny_is_tensor2tensors():
     assert (config.dropout, config.attention_dropout, config.activation_dropout) == (0.1, 0.1, 0.1)
     assert config.tie == "all"  # shared_embedding_and_softmax_weights
     assert optim.learning_rate == pytest.approx(2 * 128**-0.5 * 8000**-0.5, rel=0.02)
-
-
-def test_the_gru_is_torchs_and_not_the_papers():
-    """One step from the same weights: r * (U s + b) inside the candidate, not U (r * s)."""
-    torch.manual_seed(1)
-    cell = nn.GRUCell(3, 4).double()
-    x, s = torch.randn(3).double(), torch.randn(4).double()
-    wx = (cell.weight_ih @ x + cell.bias_ih).chunk(3)
-    us = (cell.weight_hh @ s + cell.bias_hh).chunk(3)
-    r, z = (wx[0] + us[0]).sigmoid(), (wx[1] + us[1]).sigmoid()
-    torchs = (wx[2] + r * us[2]).tanh()
-    papers = (wx[2] + cell.weight_hh[8:] @ (r * s) + cell.bias_hh[8:]).tanh()
-    torch.testing.assert_close(cell(x, s), (1 - z) * torchs + z * s)
-    assert (torchs - papers).abs().max() > 1e-2
-    with torch.device("meta"):
-        model = build(PRESETS["bahdanau-rnnsearch"].architecture, 50, 50)
-    assert isinstance(model.decoder.rnn.plain, nn.GRU)
-    assert model.decoder.bridge.in_features == 2000  # the last states of both directions
 
 
 def test_the_command_lists_each_departure(capsys: pytest.CaptureFixture[str]):

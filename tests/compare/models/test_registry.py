@@ -1,4 +1,4 @@
-"""The closed formulas against torch's own counter, under settings where that counts every product."""
+"""FLOPs by closed formulas against torch's own counter, models on the meta device, and settings by name."""
 
 import itertools
 from typing import Any
@@ -9,12 +9,22 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from compare.config.sections import RegularizationConfig
+from compare.models import registry
 from compare.models.hybrid import HybridConfig
 from compare.models.presets import PRESETS
-from compare.models.registry import Architecture, build, forward_flops, train_flops_per_token
+from compare.models.registry import (
+    Architecture,
+    build,
+    build_meta_model,
+    ensure_fits_memory,
+    forward_flops,
+    train_flops_per_token,
+    training_bytes,
+)
 from compare.training.loss import TranslationLoss
 from seq2seq.config import AttentionConfig, RecurrentLanguageModelConfig, Seq2SeqConfig
 from seq2seq.scores import SCORES
+from tests.kits.contract import VARIANTS, tiny
 from transformer.config import DecoderOnlyConfig, LanguageModelConfig, TransformerConfig
 
 pytestmark = pytest.mark.filterwarnings("ignore:TF32 acceleration")  # a warning when oneDNN is switched off
@@ -47,7 +57,6 @@ def transformer(**changes: Any) -> TransformerConfig:
     return TransformerConfig(**{**sizes, **changes})
 
 
-PLACEMENTS: list[dict[str, Any]] = [{}, {"placement": "after"}, {"placement": "after", "input_feeding": True}]
 RECURRENT = [
     recurrent(
         AttentionConfig(score=score, **placement),
@@ -55,8 +64,9 @@ RECURRENT = [
         num_layers=layers,
         direction="both" if layers == 1 else "forward",
     )
-    for (score, cell), layers, placement in itertools.product(
-        zip(SCORES, itertools.cycle(["lstm", "gru"])), [1, 3], PLACEMENTS
+    for (score, cell), (layers, placement) in itertools.product(
+        zip(SCORES, itertools.cycle(["lstm", "gru"])),
+        [(1, {}), (3, {"placement": "after"}), (1, {"placement": "after", "input_feeding": True})],
     )
 ]
 SPECIAL = [
@@ -115,17 +125,6 @@ def test_an_update_is_three_forward_passes(config):
         assert 0.9 * formula < counted(config)[1] <= formula
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_every_preset_has_a_count_that_is_linear_in_a_mean_target_vocabulary(preset):
-    config = PRESETS[preset].architecture
-    small, large = (
-        forward_flops(config, src_len=11.5, tgt_len=12.25, tgt_vocabulary=size) for size in (8_000, 9_000)
-    )
-    with torch.device("meta"):
-        width = build(config, 10, 10).output.in_features
-    assert large - small == pytest.approx(2 * 12.25 * width * 1_000, rel=1e-9)
-
-
 @pytest.mark.parametrize("where", ["encoder", "decoder", "both"])
 def test_looking_back_is_counted_as_the_whole_square(where):
     """Torch counts what the loop does, the triangle: no more than the formula, and more than without it."""
@@ -134,15 +133,6 @@ def test_looking_back_is_counted_as_the_whole_square(where):
     assert plain < counted(config)[0] <= found
     if where == "encoder":
         assert counted(config)[0] == found
-
-
-def test_the_transformers_paper_size_by_hand():
-    """Base model with S = T = 1: each weight of a layer is used once, each of 18 attentions has one pair."""
-    config = TransformerConfig(d_model=512, num_heads=8, encoder_layers=6, decoder_layers=6, ffn_size=2048)
-    weights = 6 * (4 * 512**2 + 2 * 512 * 2048) + 6 * (8 * 512**2 + 2 * 512 * 2048)
-    pairs = 18 * 2 * 512
-    found = forward_flops(config, src_len=1, tgt_len=1, tgt_vocabulary=37_000)
-    assert found == 2 * (weights + pairs + 512 * 37_000)
 
 
 @pytest.mark.parametrize("method", ["r-drop", "simcut"])
@@ -161,3 +151,33 @@ def test_consistency_costs_two_passes(method: str):
         criterion(src, mask, tgt, tgt, tgt_mask).minimised.backward()
     formula = B * (S - 1 + T) * train_flops_per_token(config, **SIZES, passes=settings.passes)
     assert formula == pytest.approx(counter.get_total_flops(), rel=1e-12)
+
+
+def test_a_model_on_the_meta_device_is_that_of_training_but_for_its_values():
+    before = torch.get_rng_state()
+    for name, tie in VARIANTS:
+        architecture = tiny(name, tie).architecture
+        meta, built = build_meta_model(architecture, 13, 13), None
+        assert torch.equal(torch.get_rng_state(), before), name  # nothing is drawn
+        with torch.random.fork_rng():
+            built = build(architecture, 13, 13)
+        found, expected = (
+            {key: (tensor.shape, tensor.dtype) for key, tensor in model.state_dict().items()}
+            for model in (meta, built)
+        )
+        assert found == expected, name
+        assert len(list(meta.parameters())) == len(list(built.parameters())), name  # ties are counted once
+        assert all(parameter.is_meta for parameter in meta.parameters()), name
+
+
+def test_a_model_that_memory_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPatch):
+    architecture = tiny("transformer").architecture
+    model = build_meta_model(architecture, 13, 13)
+    weights = sum(parameter.nbytes for parameter in model.parameters())
+    assert (training_bytes(model, ema=False), training_bytes(model, ema=True)) == (4 * weights, 5 * weights)
+    monkeypatch.setattr(registry, "physical_memory_bytes", lambda: 4 * weights)
+    ensure_fits_memory(architecture, 13, 13, training=True, context="model")
+    with pytest.raises(ValueError, match=r"model: needs .* for weights, gradients and optimizer, but this"):
+        ensure_fits_memory(architecture, 13, 13, training=True, context="model", ema=True)
+    with pytest.raises(ValueError, match=r"no machine can hold this model .*: lower d_model, ffn_size"):
+        build_meta_model(architecture, 10**18, 13)
