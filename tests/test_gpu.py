@@ -15,15 +15,12 @@ from torch import Tensor
 import seq2seq.fast
 from compare.cli import main
 from compare.decoding.length_penalty import NO_PENALTY
-from compare.decoding.sampling import Sampling, draw
 from compare.decoding.search import LOOK_EVERY, Beams, search
 from compare.models.presets import PRESETS
 from compare.models.registry import build
 from compare.optim import build_optimizer
 from compare.protocol import select
-from compare.system.cpu import for_decoding
 from compare.system.device import device_name, set_numerics
-from compare.system.measure import peak_memory_bytes, reset_peak_memory
 from compare.system.signals import Interrupted
 from compare.training.checkpoints import RunningMetrics
 from compare.training.loss import TranslationLoss
@@ -114,14 +111,6 @@ def test_recurrent_layers_of_bf16_run_in_bf16(name: str, monkeypatch: pytest.Mon
     assert seen == {used, "CudnnRnnBackward0"}
 
 
-def test_autocast_of_torch_itself_would_use_float16():
-    """The reason for running layers one by one; if this fails, torch has changed and they need it no more."""
-    layer = torch.nn.LSTM(8, 8).to(DEVICE)
-    with torch.autocast(DEVICE.type, torch.bfloat16):
-        output, _ = layer(torch.randn(3, 2, 8, device=DEVICE))
-    assert output.dtype == torch.float16
-
-
 # --- updates
 
 
@@ -142,16 +131,6 @@ def test_updates_are_finite_and_wait_for_nothing(name: str, precision: str):
     changed = [not torch.equal(*pair) for pair in zip(before, criterion.parameters(), strict=True)]
     assert all(parameter.isfinite().all() for parameter in criterion.parameters())
     assert np.mean(changed) > 0.5  # biases that a softmax ignores stay
-
-
-def test_a_batch_arrives_whole():
-    moved = BATCH.to(DEVICE)
-    for name, part in vars(BATCH).items():
-        if isinstance(part, Tensor):
-            assert getattr(moved, name).device.type == (
-                "cpu" if name in ("rows", "src_lengths") else DEVICE.type
-            )
-            assert torch.equal(getattr(moved, name).cpu(), part)
 
 
 @pytest.mark.parametrize(("dtype", "error"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
@@ -190,15 +169,6 @@ def test_deterministic_updates_are_equal_to_the_bit(name: str, precision: str):
     assert all(torch.equal(*pair) for pair in zip(*weights, strict=True))
 
 
-@pytest.mark.usefixtures("deterministic")
-def test_tokens_are_drawn_with_deterministic_algorithms():
-    """As ``translate --sample`` does for a run of ``train.deterministic``."""
-    logp, uniforms = torch.randn(3, 4, SIZE).log_softmax(dim=2), torch.rand(3, 4)
-    for sampling in (Sampling(), Sampling(top_p=0.9)):
-        drawn = draw(logp.to(DEVICE), uniforms.to(DEVICE), sampling)
-        assert drawn.cpu().equal(draw(logp, uniforms, sampling))
-
-
 # --- runs
 
 
@@ -224,17 +194,6 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
     remaining = bleus(2, 3, 4, 5) if at == 3 else bleus(5)
     trainer(stream, halves, remaining, **settings).run()
     assert same_weights(whole / CHECKPOINTS / FINAL, halves / CHECKPOINTS / FINAL)
-
-
-def test_a_run_of_another_gpu_is_not_continued(
-    stream: BatchStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    first = trainer(stream, tmp_path, bleus(1), device=DEVICE, max_updates=2)
-    first.run()
-    monkeypatch.setattr("compare.training.checkpoints.device_name", lambda device: "NVIDIA Abacus")
-    other = trainer(stream, tmp_path, bleus(1), device=DEVICE, max_updates=4)
-    with pytest.raises(ValueError, match=f"is of .*{device_name(DEVICE)}.*, and this is NVIDIA Abacus"):
-        other.run()
 
 
 def test_an_experiment_runs_and_its_device_is_decided(tiny_toml: Path, tmp_path: Path, refusal: Refusal):
@@ -263,27 +222,6 @@ def test_an_experiment_runs_and_its_device_is_decided(tiny_toml: Path, tmp_path:
     message = refusal(*command, "--set", "train.device=cpu")
     assert 'device = "cuda" there, device = "cpu" here' in message
     assert main(["check", str(tmp_path / "run"), "--decode", "4"]) == 0
-
-
-def test_the_benchmark_times_every_phase(tiny_toml: Path, tmp_path: Path):
-    out = tmp_path / "bench.json"
-    command = ["bench", str(tiny_toml), "--synthetic", "6", "--batch", "4", "--repeats", "1", "--steps", "3"]
-    command += ["--phase", "train,encode,greedy,beam,latency"]
-    command += ["--set", "train.device=cuda", "--set", "train.precision=bf16", "--out", str(out), "-q"]
-    assert main(command) == 0
-    result = json.loads(out.read_text())
-    assert result["conditions"]["device"] == device_name(DEVICE)
-    assert {row["phase"].split()[0] for row in result["rows"]} >= {"train", "encode", "forced"}
-    for row in result["rows"]:  # of the model alone: its weights at least, and not those of a large one
-        assert row["params"] * 2 < row["peak_memory_bytes"] < 1 << 30
-
-
-def test_memory_is_that_of_the_device_that_is_named():
-    for device in {DEVICE, torch.device("cuda", torch.cuda.device_count() - 1)}:
-        reset_peak_memory(device)
-        before = peak_memory_bytes(device)
-        block = torch.empty(1 << 20, dtype=torch.uint8, device=device)
-        assert peak_memory_bytes(device) >= before + len(block)
 
 
 # --- search
@@ -317,24 +255,6 @@ def test_ties_go_to_the_lowest_id_as_on_the_cpu(beam: int, dtype: torch.dtype):
             src = torch.arange(20).unsqueeze(1)
             found.append(search(TableModel(table.to(device)), src, torch.ones_like(src), **arguments))  # type: ignore[arg-type]
     assert [hypothesis.tokens for hypothesis in found[0]] == [hypothesis.tokens for hypothesis in found[1]]
-
-
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("name", PRESETS)
-def test_a_step_of_a_model_waits_for_nothing(name: str, precision: str):
-    model = for_decoding(make(name).to(DEVICE).eval(), precision)
-    src, mask = (part.to(DEVICE) for part in sources())
-    with torch.inference_mode():
-        memory = model.encode(src, mask)
-        state = model.init_state(memory, 3, 4)
-        tokens = torch.full((len(src), 3), SPECIAL.bos, device=DEVICE)
-        logits, state = model.step(tokens, state, memory)
-        with no_wait_for_the_gpu():
-            for _ in range(2):
-                tokens = logits.argmax(2)
-                state = select(state, torch.zeros_like(tokens))
-                logits, state = model.step(tokens, state, memory)
-        assert logits.isfinite().all()
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -374,15 +294,3 @@ def test_an_encoder_in_a_cuda_graph_reads_other_sentences(name: str):
         graph.replay()
         for found, expected in zip(leaves(memory), leaves(model.encode(src, mask)), strict=True):
             torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
-
-
-def test_the_lengths_of_a_batch_spare_the_wait_of_an_encoder():
-    model = make("bahdanau").to(DEVICE).eval()
-    src, mask = (part.to(DEVICE) for part in sources())
-    lengths = mask.sum(1).cpu()
-    with torch.inference_mode():
-        expected = model.encode(src, mask)
-        with no_wait_for_the_gpu():
-            found = model.encode(src, mask, lengths)
-    for one, other in zip(contract.leaves(found), contract.leaves(expected), strict=True):
-        assert torch.equal(one, other)
