@@ -28,6 +28,8 @@ from compare.system.plugins import code_version
 from compare.training.loss import TranslationLoss
 from data.symbols import SPECIALS
 
+logger = logging.getLogger(__name__)
+
 # Conditions of a benchmark: machine, amount of work and versions.
 
 
@@ -46,8 +48,6 @@ def versions() -> dict[str, str]:
     """Collect the versions, in which two comparable results may differ."""
     return {"torch": torch.__version__, "python": platform.python_version(), "code": code_version()}
 
-
-logger = logging.getLogger(__name__)
 
 DEFAULT_PLAN = BenchPlan()
 
@@ -165,15 +165,6 @@ SIZES: dict[Axis, Sequence[int]] = {
     "width": (64, 128, 256, 512),
     "vocabulary": (1000, 2000, 4000, 8000),
 }
-WIDTHS = {
-    "embedding_size": 1,
-    "hidden_size": 1,
-    "encoder_size": 1,
-    "attention_size": 1,
-    "d_model": 1,
-    "ffn_size": 4,
-}
-"""Config keys that are widths, as multiples of the width axis."""
 
 
 def measure_growth(runs: Sequence[Run], sizes: Sizes = SIZES, *, repeats: int = 3) -> Scaling:
@@ -212,10 +203,7 @@ def measure_growth(runs: Sequence[Run], sizes: Sizes = SIZES, *, repeats: int = 
 
 def widened(model: ResolvedModel, width: int) -> ResolvedModel:
     """Set every width of a model to ``width``, and its feed-forward layers to four times that."""
-    settings = model.settings()
-    return model.override(
-        {name: factor * width for name, factor in WIDTHS.items() if settings.get(name) is not None}
-    )
+    return model.override({name: 4 * width if name == "ffn_size" else width for name in model.widths()})
 
 
 def _pass(

@@ -2,8 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -223,47 +222,51 @@ class Task(NamedTuple):
 class Candidate:
     """One model with fresh weights, and its inputs."""
 
-    def __init__(
-        self,
-        run: Run,
-        plan: BenchPlan,
-        inputs: Inputs,
-    ) -> None:
-        self.label, self.settings, self.plan = run.label, run.model, plan
-        self.regularization = run.regularization
-        self.train, self.decode, self.device = run.train, run.decode, torch.device(run.train.device)
-        self.inputs, self.latency_sources = inputs, inputs.sources[: run.bench.latency_sentences]
-        torch.manual_seed(self.train.seed)
+    def __init__(self, run: Run, plan: BenchPlan, inputs: Inputs) -> None:
+        self.run, self.plan, self.inputs = run, plan, inputs
+        self.device = torch.device(run.train.device)
+        torch.manual_seed(run.train.seed)
         self.model: Model = build(run.model.architecture, *inputs.vocabulary_sizes).to(self.device)
         self.params = sum(parameter.numel() for parameter in self.model.parameters())
 
     def tasks(self, phase: Phase) -> list[Task]:
         """Make the tasks of a phase, one per precision."""
-        return [self._task(phase, precision) for precision in precisions(phase, self.train.precision)]
+        return [self._task(phase, precision) for precision in precisions(phase, self.run.train.precision)]
 
     def _task(self, phase: Phase, precision: str) -> Task:
+        beam, sources = self.run.decode.beam_size, self.inputs.sources
         match phase:
             case "train":
                 return self._training(precision)
             case "encode":
                 return self._encoding(precision)
             case "greedy":
-                return self._decoding(precision, 1)
+                return self._searching("forced greedy", "sentences/s", precision, [sources], 1)
             case "beam":
-                return self._decoding(precision, self.decode.beam_size)
+                return self._searching(f"forced beam {beam}", "sentences/s", precision, [sources], beam)
             case "latency":
-                return self._latency(precision)
+                alone = [[ids] for ids in sources[: self.run.bench.latency_sentences]]
+                return self._searching(f"forced latency, beam {beam}", "ms", precision, alone, beam)
 
     def _training(self, precision: str) -> Task:
         """Train on all batches once per repeat."""
-        criterion = TranslationLoss(self.model, self.train.label_smoothing, self.regularization)
-        optimizer = build_optimizer(criterion.parameters(), self.settings.optim)
-        batches = self.inputs.batches
-        whole = [[batch] for batch in batches]
-        work = training_work(criterion, optimizer, whole, precision=precision, clip_norm=self.train.clip_norm)
-        sentences, tokens = sum(map(len, batches)), count_tokens(batches)
-        measurement = self._measurement("train", "tokens/s", precision, sentences, tokens)
-        return Task(measurement, work, (self.model, optimizer))
+        train, batches = self.run.train, self.inputs.batches
+        criterion = TranslationLoss(self.model, train.label_smoothing, self.run.regularization)
+        optimizer = build_optimizer(criterion.parameters(), self.run.model.optim)
+        updates = [[batch] for batch in batches]
+        work = training_work(criterion, optimizer, updates, precision=precision, clip_norm=train.clip_norm)
+        measured = self._measurement(
+            "train", "tokens/s", precision, sum(map(len, batches)), count_tokens(batches)
+        )
+        src_len, tgt_len = self.inputs.mean_lengths
+        flops = train_flops_per_token(
+            self.run.model.architecture,
+            src_len=src_len,
+            tgt_len=tgt_len,
+            tgt_vocabulary=self.inputs.vocabulary_sizes[1],
+            passes=self.run.regularization.passes,
+        )
+        return Task(replace(measured, flops_per_token=flops), work, (self.model, optimizer))
 
     def _encoding(self, precision: str) -> Task:
         """Run only the encoder on the batches' sources."""
@@ -276,73 +279,39 @@ class Candidate:
                 model.encode(batch.src, batch.src_mask)
 
         tokens = sum(batch.src_tokens for batch in batches)
-        measurement = self._measurement("encode", "tokens/s", precision, sum(map(len, batches)), tokens)
-        return Task(measurement, encode, (model,))
+        measured = self._measurement("encode", "tokens/s", precision, sum(map(len, batches)), tokens)
+        return Task(measured, encode, (model,))
 
-    def _decoding(self, precision: str, beam_size: int) -> Task:
-        """Search all sentences as one batch."""
-        model = self._forced(precision)
-        work = self._search(model, self.inputs.sources, beam_size)
-        name = f"forced beam {beam_size}" if beam_size > 1 else "forced greedy"
-        sentences = len(self.inputs.sources)
-        tokens = sentences * self.plan.steps
-        return Task(self._measurement(name, "sentences/s", precision, sentences, tokens), work, (model,))
-
-    def _latency(self, precision: str) -> Task:
-        """Search some sentences one by one, with the beam of the config."""
-        model = self._forced(precision)
-        works = [self._search(model, [ids], self.decode.beam_size) for ids in self.latency_sources]
+    def _searching(
+        self, name: str, unit: Unit, precision: str, batches: Sequence[Sequence[list[int]]], beam_size: int
+    ) -> Task:
+        """Search batches of sources with a forced length."""
+        force_length(self.model)
+        model = for_decoding(self.model, precision)
+        sources = [[part.to(self.device) for part in make_source_batch(batch)] for batch in batches]
 
         def work() -> None:
-            for search_one in works:
-                search_one()
+            for src, mask in sources:
+                search_forced(model, src, mask, steps=self.plan.steps, beam_size=beam_size)
 
-        name = f"forced latency, beam {self.decode.beam_size}"
-        tokens = len(works) * self.plan.steps
-        return Task(self._measurement(name, "ms", precision, len(works), tokens), work, (model,))
-
-    def _forced(self, precision: str) -> "Model":
-        """Prepare the model for search of a forced length."""
-        force_length(self.model)
-        return for_decoding(self.model, precision)
-
-    def _search(self, model: "Model", sources: Sequence[Sequence[int]], beam_size: int) -> Workload:
-        """Make the workload of searching ``sources`` as one batch."""
-        src, src_mask = (part.to(self.device) for part in make_source_batch(sources))
-        return partial(
-            search_forced,
-            model,
-            src,
-            src_mask,
-            steps=self.plan.steps,
-            beam_size=beam_size,
-        )
+        sentences = sum(map(len, batches))
+        measured = self._measurement(name, unit, precision, sentences, sentences * self.plan.steps)
+        return Task(measured, work, (model,))
 
     def _measurement(
         self, phase: str, unit: Unit, precision: str, sentences: int, tokens: int
     ) -> Measurement:
         """Make a measurement without times; sentences and tokens are those of one repeat."""
         return Measurement(
-            model=self.label,
+            model=self.run.label,
             phase=phase,
             precision=precision,
             unit=unit,
             params=self.params,
-            flops_per_token=self._flops_per_token() if phase == "train" else None,
+            flops_per_token=None,
             sentences=sentences,
             tokens=tokens,
             seconds=[],
-        )
-
-    def _flops_per_token(self) -> float:
-        """Compute the training FLOPs per token by the closed formulas at the batches' mean lengths."""
-        src_len, tgt_len = self.inputs.mean_lengths
-        return train_flops_per_token(
-            self.settings.architecture,
-            src_len=src_len,
-            tgt_len=tgt_len,
-            tgt_vocabulary=self.inputs.vocabulary_sizes[1],
-            passes=self.regularization.passes,
         )
 
 

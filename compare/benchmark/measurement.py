@@ -10,9 +10,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from compare.results.records import read_record
 from compare.results.text import format_number, markdown_table
 from compare.system.measure import DISTURBED, Speed, TimedRepeat, describe_share, peak_flops
-from data.files import parse_json, read_bytes
 
 # One measurement of a benchmark: its raw repeats, and the work that was timed.
 
@@ -43,12 +43,17 @@ class Measurement(Speed):
     joules: float | None = None
     """Energy of all repeats; None where it cannot be read."""
     peak_memory_bytes: int | None = None
-    """Peak on a GPU of this model alone; None on a processor (older results: of the process)."""
+    """Peak on a GPU of this model alone; None on a processor."""
 
     @property
     def name(self) -> str:
         """Name that identifies it among the measurements of a benchmark."""
         return f"{self.model} {self.phase} {self.precision}"
+
+    @property
+    def work(self) -> tuple[int, float | None, int, int]:
+        """What was timed; it depends on model size, data and vocabulary."""
+        return self.params, self.flops_per_token, self.sentences, self.tokens
 
     def headline(self, seconds: float) -> float:
         """Compute the figure in ``unit`` of a repeat that took ``seconds``."""
@@ -162,25 +167,18 @@ class Scaling:
     def render(self) -> str:
         """Render one Markdown table per axis."""
         axes = dict.fromkeys(each.axis for each in self.growths)
-        tables = [_table([each for each in self.growths if each.axis == axis]) for axis in axes]
+        tables = [_table(axis, [each for each in self.growths if each.axis == axis]) for axis in axes]
         facts = ", ".join(f"{name} {value}" for name, value in (self.machine | self.versions).items())
         return "\n".join(tables) + f"\n- forward and backward pass, {self.precision}; {facts}\n"
 
 
-def _table(growths: Sequence[Growth]) -> str:
+def _table(axis: Axis, growths: Sequence[Growth]) -> str:
     """Render the growth of all models along one axis."""
-    axis = growths[0].axis
-    rows = [
-        {
-            "model": each.model,
-            **{
-                f"{axis} {size:,}": figure(1e3 * median)
-                for size, median in zip(each.sizes, each.medians, strict=True)
-            },
-            "exponent": f"{each.exponent:.2f}",
-        }
-        for each in growths
-    ]
+    rows = []
+    for each in growths:
+        sizes = zip(each.sizes, each.medians, strict=True)
+        cells = {f"{axis} {size:,}": figure(1e3 * median) for size, median in sizes}
+        rows.append({"model": each.model, **cells, "exponent": f"{each.exponent:.2f}"})
     fixed = ", ".join(f"{name} {size:,}" for name, size in FIXED_SIZES.items() if name != axis)
     return f"{markdown(rows)}\n- ms with {fixed}; time grows as {axis}^exponent\n"
 
@@ -207,6 +205,23 @@ def find_changes(now: Sequence[Measurement], earlier: Sequence[Measurement]) -> 
     return [_change(row, by_name.get(row.name)) for row in now]
 
 
+def _change(now: Measurement, then: Measurement | None) -> Change:
+    """Decide whether the time of the same work changed by more than its spread over the repeats."""
+    if then is None:
+        return Change(row=now.name, ratio=None, verdict="new")
+    if now.work != then.work:
+        return Change(row=now.name, ratio=None, verdict="other work")
+    verdict: Verdict = "within noise"
+    if min(len(now.seconds), len(then.seconds)) < 2:
+        verdict = "one repeat"  # has no spread
+    elif max(now.seconds) < min(then.seconds):
+        verdict = "faster"
+    elif min(now.seconds) > max(then.seconds):
+        verdict = "slower"
+    ratio = statistics.median(then.seconds) / statistics.median(now.seconds)
+    return Change(row=now.name, ratio=ratio, verdict=verdict)
+
+
 def render_changes(changes: Sequence[Change]) -> str:
     """Render the changes as a Markdown table."""
     cells = [
@@ -218,30 +233,6 @@ def render_changes(changes: Sequence[Change]) -> str:
         for change in changes
     ]
     return f"{markdown(cells)}\n- faster, slower: the repeats of now and then, min to max, do not overlap\n"
-
-
-def _change(now: Measurement, then: Measurement | None) -> Change:
-    """Compare a measurement with the earlier one."""
-    if then is None:
-        return Change(row=now.name, ratio=None, verdict="new")
-    if _work(now) != _work(then):
-        return Change(row=now.name, ratio=None, verdict="other work")
-    ratio = statistics.median(then.seconds) / statistics.median(now.seconds)
-    return Change(row=now.name, ratio=ratio, verdict=_verdict(now.seconds, then.seconds))
-
-
-def _verdict(now: Sequence[float], then: Sequence[float]) -> Verdict:
-    """Decide whether the time of the same work changed by more than its spread over the repeats."""
-    if min(len(now), len(then)) < 2:
-        return "one repeat"  # has no spread
-    if max(now) < min(then):
-        return "faster"
-    return "slower" if min(now) > max(then) else "within noise"
-
-
-def _work(row: Measurement) -> tuple[int, float | None, int, int]:
-    """Describe the work that was timed; it depends on model size, data and vocabulary."""
-    return row.params, row.flops_per_token, row.sentences, row.tokens
 
 
 # Result of a benchmark with its conditions, as JSON and as a table; reading of earlier results.
@@ -258,10 +249,6 @@ NOTES = (
     "MFU: FLOPs of training per token (3 times those of the forward pass's matrix products) x tokens/s over "
     "the data sheet's peak of that precision without sparsity; none for processors",
 )
-DROPPED = ("yardstick", "yardstick_flops_per_s")
-"""Keys of earlier versions, which measured the peak."""
-MAX_BYTES = 10_000_000
-"""Size that no result of a benchmark reaches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -306,18 +293,7 @@ def read_benchmark(path: str | Path) -> BenchmarkResult:
     Raises:
         ValueError: the file holds no such result.
     """
-    path = Path(path)
-    try:
-        content = parse_json(read_bytes(path, max_bytes=MAX_BYTES))
-        rows = [Measurement(**row) for row in content["rows"]]
-        changes = [Change(**change) for change in content["changes"]]
-        kept = {name: value for name, value in content.items() if name not in DROPPED}
-        result = BenchmarkResult(**{**kept, "rows": rows, "changes": changes})
-        result.render()  # fails on values of the wrong type
-        find_changes(rows, rows)
-        return result
-    except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError):
-        raise ValueError(f"{path}: not a result of `attnbench bench`, or of another version") from None
+    return read_record(Path(path), BenchmarkResult, "this is no result of `attnbench bench`")
 
 
 def read_earlier(path: Path, conditions: Mapping[str, Any]) -> list[Measurement]:

@@ -29,6 +29,7 @@ TINY = {
     "dropout": 0.3,
 }
 """Sizes for the presets that have these settings; source and target widths are equal, for tying."""
+EXACT = {"rtol": 0.0, "atol": 1e-12}
 TASKS = {name: preset.model.task for name, preset in PRESETS.items()}
 VARIANTS = [
     (name, "all" if number % 2 and TASKS[name] == "translation" else "output")

@@ -1,5 +1,6 @@
-"""Benchmark: order and inputs of the repeats, and counts of the work."""
+"""Benchmark: order and inputs of the repeats, counts of the work, forced lengths, growth along an axis."""
 
+import json
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,20 +9,29 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
-from compare.benchmark.benchmark import planned_timings, run_benchmark
-from compare.benchmark.candidate import PHASES, BenchPlan, make_inputs
-from compare.benchmark.measurement import BenchmarkResult
+from compare.benchmark import benchmark, candidate
+from compare.benchmark.benchmark import SIZES, measure_growth, planned_timings, run_benchmark, widened
+from compare.benchmark.candidate import PHASES, BenchPlan, force_length, make_inputs, search_forced
+from compare.benchmark.measurement import FIXED_SIZES, BenchmarkResult, Growth, Scaling
 from compare.config.parse import load_experiment
 from compare.config.run import resolve_model, resolve_models
 from compare.config.sections import Experiment
+from compare.decoding.search import search
 from compare.experiment.prepare import prepare_data
+from compare.integrations.verify import LENGTHS
+from compare.models.presets import PRESETS
 from compare.models.registry import build, train_flops_per_token
 from compare.system import measure as timing
+from compare.system.cpu import for_decoding
 from compare.training import step as training_timing
+from compare.training.loss import TranslationLoss
 from data.batches import Batch
 from data.symbols import SPECIALS
 from tests.kits.clock import Clock
+from tests.kits.contract import EOS, PAD, VARIANTS, V, make, sharpen
+from transformer.model import Transformer
 
 LABELS = ["luong", "transformer"]
 PEAKS = {"fp32": 1e9, "bf16": None}
@@ -136,15 +146,6 @@ def test_random_sentences_have_the_requested_length(tiny: Experiment):
     assert again.sources == inputs.sources
 
 
-def test_random_ids_are_not_sampled(tiny: Experiment, caplog: pytest.LogCaptureFixture):
-    sampling = replace(tiny.regularization, subword_sampling=0.1)
-    plan = BenchPlan(synthetic=12, updates=1, batch=2)
-    make_inputs(resolve_models(tiny)[0], plan)
-    assert caplog.records == []
-    make_inputs(replace(resolve_models(tiny)[0], regularization=sampling), plan)
-    assert "regularization.subword_sampling is not used" in caplog.text
-
-
 def test_decoding_is_timed_in_fp32_and_in_the_training_precision(tiny: Experiment):
     plan = BenchPlan(phases=("train", "beam"))
     both = [f"{name} beam {precision}" for name in LABELS for precision in ("fp32", "bf16")]
@@ -182,3 +183,153 @@ def test_every_phase_counts_its_work(tiny: Experiment, precision: str, monkeypat
             assert min(row.seconds) > 0
             assert (row.flops_per_token is None) == (phase != "train")
     assert len({row.params for row in report.rows}) == len(LABELS)
+
+
+# Search of a forced length: the given number of steps, whatever the weights, for every preset.
+
+SRC = torch.randint(4, V - 2, (4, 5), generator=torch.Generator().manual_seed(1))
+MASK = torch.arange(5) < torch.tensor(LENGTHS).unsqueeze(1)
+
+
+def likely_to_end(name: str, tie: str) -> Any:
+    """Make a model that prefers EOS, with weights far from their initialisation."""
+    model = make(name, tie)
+    sharpen(model)
+    output = model.output
+    if output.bias is None:
+        output.bias = torch.nn.Parameter(torch.zeros(V))
+    with torch.no_grad():
+        output.bias[EOS] = 50.0
+    return model.train()
+
+
+@pytest.mark.parametrize(("name", "tie"), VARIANTS)
+def test_every_hypothesis_takes_exactly_the_given_steps(name: str, tie: str):
+    model, fed, beam_size = likely_to_end(name, tie), list[tuple[int, ...]](), 3
+    step = model.step
+
+    def counted(tokens: Tensor, *rest: Any) -> Any:
+        fed.append(tuple(tokens.shape))
+        return step(tokens, *rest)
+
+    model.step = counted
+    force_length(model)
+    assert not model.training
+    src = SRC.where(MASK, PAD)
+    for steps in (1, 6):
+        fed.clear()
+        hypotheses = search_forced(model, src, MASK, steps=steps, beam_size=beam_size)
+        assert fed == [(4, beam_size)] * steps
+        assert [len(hypothesis.tokens) for hypothesis in hypotheses] == [steps - 1] * 4
+        assert all(EOS not in hypothesis.tokens for hypothesis in hypotheses)
+
+
+@pytest.mark.parametrize("name", ["luong-general", "transformer", "decoder-only"])
+def test_only_the_logit_of_eos_changes(name: str):
+    """All other logits stay the same, so tokens before the last step are those of the ordinary search."""
+    model = make(name)
+    sharpen(model)
+    model.eval()
+    logits = model(SRC, MASK, SRC)
+    force_length(model)
+    changed = model(SRC, MASK, SRC)
+    others = [token for token in range(V) if token != EOS]
+    torch.testing.assert_close(changed[..., others], logits[..., others])
+    assert (changed[..., EOS] < logits.min() - 1000).all()
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_the_ordinary_search_runs_in_the_given_precision(precision: str, monkeypatch: pytest.MonkeyPatch):
+    model, seen = make("transformer"), list[tuple[Any, ...]]()
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+
+    def spy(searched: Any, *arguments: Any, **named: Any) -> Any:
+        seen.append((searched.output.weight.dtype, named["limits"].tolist()))
+        return search(searched, *arguments, **named)
+
+    monkeypatch.setattr(candidate, "search", spy)
+    force_length(model)
+    search_forced(for_decoding(model, precision), SRC, MASK, steps=3, beam_size=2)
+    assert seen == [(torch.bfloat16 if precision == "bf16" else before["output.weight"].dtype, [2] * 4)]
+    assert all(torch.equal(model.state_dict()[name], weight) for name, weight in before.items())
+
+
+# Growth along an axis: exponents of known laws, and passes of the stated sizes.
+
+
+def growth(power: float, sizes: list[int], model: str = "a") -> Growth:
+    """Make a growth with a median of 3 size^power seconds over three repeats."""
+    seconds = [[3 * size**power, 0.0, 1e9] for size in sizes]
+    return Growth(axis="length", model=model, sizes=sizes, seconds=seconds)
+
+
+def test_the_exponent_is_fitted_by_least_squares():
+    """Logarithms (to base 2) 0, 1, 5 over 0, 1, 2: the slope is (5 - 0) / 2."""
+    for power in (0.0, 1.5, 2.0):
+        assert growth(power, [8, 16, 32, 64]).exponent == pytest.approx(power, abs=1e-12)
+    steps = Growth(axis="batch", model="a", sizes=[1, 2, 4], seconds=[[1.0], [2.0], [32.0]])
+    assert steps.exponent == pytest.approx(2.5)
+
+
+def test_there_is_one_table_per_axis():
+    scaling_result = Scaling(
+        growths=[
+            growth(1, [2, 4]),
+            growth(2, [2, 4], "b"),
+            replace(growth(1, [8]), axis="batch", sizes=[8, 16], seconds=[[1.0], [2.0]]),
+        ],
+        precision="fp32",
+        machine={"device": "abacus"},
+        versions={"torch": "9"},
+    )
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in scaling_result.render().splitlines()
+        if "|" in line
+    ]
+    assert rows[0] == ["model", "length 2", "length 4", "exponent"]
+    assert rows[2:4] == [["a", "6,000", "12,000", "1.00"], ["b", "12,000", "48,000", "2.00"]]
+    assert rows[4] == ["model", "batch 8", "batch 16", "exponent"]
+    assert "batch 16, vocabulary 2,000; time grows as length^exponent" in scaling_result.render()
+    assert [each["exponent"] for each in json.loads(scaling_result.to_json())["growths"]] == pytest.approx(
+        [1, 2, 1]
+    )
+
+
+@pytest.mark.parametrize("axis", SIZES)
+def test_one_size_grows_and_the_others_are_fixed(axis: Any, tiny_toml: Path, monkeypatch: pytest.MonkeyPatch):
+    """The clock advances by the size itself, and by twice the size for one of the models."""
+    runs, clock, seen = resolve_models(load_experiment(tiny_toml)), Clock(), list[dict[str, int]]()
+
+    class Spy(TranslationLoss):
+        def forward(self, src: Any, src_mask: Any, *rest: Any, **known: Any) -> Any:
+            assert self.training
+            assert src_mask.all()
+            assert rest[-1].all()  # the mask of the targets
+            width = self.model.output.in_features
+            sizes = (*src.shape, self.model.output.out_features, width)
+            seen.append(dict(zip(("batch", "length", "vocabulary", "width"), sizes, strict=True)))
+            clock.now += seen[-1][axis] * (2 if isinstance(self.model, Transformer) else 1)
+            return super().forward(src, src_mask, *rest, **known)
+
+    monkeypatch.setattr(benchmark, "TranslationLoss", Spy)
+    monkeypatch.setattr(timing, "time", clock)
+    monkeypatch.setitem(FIXED_SIZES, "vocabulary", 40)
+    sizes = {"width": [8, 16]}.get(axis, [10, 20])
+    growths = measure_growth(runs, {axis: sizes}, repeats=2).growths
+    assert [each.model for each in growths] == ["luong", "transformer"]
+    for factor, each in enumerate(growths, start=1):
+        assert each.seconds == [[factor * float(size)] * 2 for size in sizes]
+        assert each.exponent == pytest.approx(1)
+    assert [pass_[axis] for pass_ in seen] == [*sizes, *sizes] * 3  # once to warm up
+    fixed = {**FIXED_SIZES, "width": 16}
+    assert all(pass_[other] == size for pass_ in seen for other, size in fixed.items() if other != axis)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_can_be_set_to_a_width(preset: str):
+    for width in SIZES["width"]:
+        settings = widened(PRESETS[preset].model, width).settings()
+        widths = {settings[name] for name in ("embedding_size", "hidden_size", "d_model") if name in settings}
+        assert widths == {width}
+        assert settings.get("ffn_size", 4 * width) == 4 * width
