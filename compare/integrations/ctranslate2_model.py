@@ -101,8 +101,9 @@ def convert(
         activation=Activation.GELU if numbers.gelu else Activation.RELU,
     )
     found = _Weights(arrays)
-    found.encoder(spec.encoder)
-    found.decoder(spec.decoder)
+    found.side(spec.encoder, spec.encoder.embeddings[0], "encoder")
+    found.side(spec.decoder, spec.decoder.embeddings, "decoder")
+    found.linear(spec.decoder.projection, "output")
     spec.register_source_vocabulary(list(src_pieces))
     spec.register_target_vocabulary(list(tgt_pieces))
     for name in ("unk", "bos", "eos"):
@@ -175,50 +176,33 @@ class _Weights:
     def __init__(self, arrays: Mapping[str, Floats]) -> None:
         self.arrays = arrays
 
-    def encoder(self, spec: Any) -> None:
-        spec.embeddings[0].weight = self._embedding(spec, "encoder")
-        for number, layer in enumerate(spec.layer):
-            name = f"encoder.layers.{number}"
-            self._linear(layer.self_attention.linear[0], f"{name}.attention.project_in")  # q, k, v
-            self._linear(layer.self_attention.linear[1], f"{name}.attention.project_out")
-            self._norm(layer.self_attention.layer_norm, f"{name}.around_attention")
-            self._feed_forward(layer.ffn, name)
-        if spec.pre_norm:
-            self._norm(spec.layer_norm, "encoder")
-
-    def decoder(self, spec: Any) -> None:
-        spec.embeddings.weight = self._embedding(spec, "decoder")
-        for number, layer in enumerate(spec.layer):
-            name = f"decoder.layers.{number}"
-            self._linear(layer.self_attention.linear[0], f"{name}.attention.project_in")  # q, k, v
-            self._linear(layer.self_attention.linear[1], f"{name}.attention.project_out")
-            self._norm(layer.self_attention.layer_norm, f"{name}.around_attention")
-            self._linear(layer.attention.linear[0], f"{name}.cross.project_query")
-            self._linear(layer.attention.linear[1], f"{name}.cross.project_memory")  # k, v
-            self._linear(layer.attention.linear[2], f"{name}.cross.project_out")
-            self._norm(layer.attention.layer_norm, f"{name}.around_cross")
-            self._feed_forward(layer.ffn, name)
-        if spec.pre_norm:
-            self._norm(spec.layer_norm, "decoder")
-        self._linear(spec.projection, "output")
-
-    def _embedding(self, spec: Any, name: str) -> Floats:
-        """Set the positions of encoder or decoder; return its embedding."""
-        embedding = self.arrays[f"{name}.table.weight"]
+    def side(self, spec: Any, embeddings: Any, name: str) -> None:
+        """Set the weights of the encoder or the decoder."""
+        embeddings.weight = self.arrays[f"{name}.table.weight"]
+        size = embeddings.weight.shape[1]
         learned = self.arrays.get(f"{name}.place.places.weight")
-        size = embedding.shape[1]
         # We scale a learned position vector as we scale an embedding; CTranslate2 does not.
         spec.position_encodings.encodings = (
             sinusoids(size) if learned is None else learned * np.float32(np.sqrt(size))
         )
-        return embedding
+        for number, layer in enumerate(spec.layer):
+            attentions: dict[str, tuple[Any, tuple[str, ...]]] = {
+                "attention": (layer.self_attention, ("project_in", "project_out"))  # in: q, k, v
+            }
+            if name == "decoder":  # memory: k, v
+                cross = ("project_query", "project_memory", "project_out")
+                attentions["cross"] = (layer.attention, cross)
+            for kind, (attention, products) in attentions.items():
+                for linear, product in zip(attention.linear, products, strict=True):
+                    self.linear(linear, f"{name}.layers.{number}.{kind}.{product}")
+                self._norm(attention.layer_norm, f"{name}.layers.{number}.around_{kind}")
+            self.linear(layer.ffn.linear_0, f"{name}.layers.{number}.feed_forward.widen")
+            self.linear(layer.ffn.linear_1, f"{name}.layers.{number}.feed_forward.narrow")
+            self._norm(layer.ffn.layer_norm, f"{name}.layers.{number}.around_feed_forward")
+        if spec.pre_norm:
+            self._norm(spec.layer_norm, name)
 
-    def _feed_forward(self, spec: Any, name: str) -> None:
-        self._linear(spec.linear_0, f"{name}.feed_forward.widen")
-        self._linear(spec.linear_1, f"{name}.feed_forward.narrow")
-        self._norm(spec.layer_norm, f"{name}.around_feed_forward")
-
-    def _linear(self, spec: Any, name: str) -> None:
+    def linear(self, spec: Any, name: str) -> None:
         """Set a matrix, and its bias where it has one."""
         spec.weight = self.arrays[f"{name}.weight"]
         if f"{name}.bias" in self.arrays:

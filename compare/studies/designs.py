@@ -47,13 +47,13 @@ SEEDS = "Hold means with all seeds; undecided: with some."
 class Plan:
     """Training that all designs share; the rate decays linearly to 0."""
 
-    updates: int
-    batch_tokens: int
-    measure_every: int
+    updates: int = 600
+    batch_tokens: int = 512
+    measure_every: int = 20
     """Updates between measurements of the validation loss."""
-    learning_rates: tuple[float, ...]
+    learning_rates: tuple[float, ...] = (1e-3, 3e-3)
     """Peak rates to choose from."""
-    warmup_updates: int
+    warmup_updates: int = 100
     seeds: Sequence[int]
     """Seeds of weights and batches; the first chooses the rate."""
 
@@ -73,26 +73,19 @@ class Plan:
         return f"{self.text}, after {self.warmup_updates} updates of warm-up"
 
 
-def make_plan(
-    settings: Settings,
-    *,
-    updates: int = 600,
-    batch_tokens: int = 512,
-    measure_every: int = 20,
-    learning_rates: tuple[float, ...] = (1e-3, 3e-3),
-) -> Plan:
-    """Make a plan, or a tiny one for a quick run."""
-    if settings.quick:
-        sizes = {"updates": 2, "batch_tokens": 64, "measure_every": 1, "warmup_updates": 1}
-        return Plan(**sizes, learning_rates=(1e-3,), seeds=settings.seeds)
-    return Plan(
-        updates=updates,
-        batch_tokens=batch_tokens,
-        measure_every=measure_every,
-        learning_rates=learning_rates,
-        warmup_updates=100,
-        seeds=settings.seeds,
-    )
+def make_plan(settings: Settings, **changes: Any) -> Plan:
+    """Make the plan of a study, with the fields that differ, or a tiny one for a quick run."""
+    return Plan(seeds=settings.seeds, **(QUICK if settings.quick else changes))
+
+
+QUICK: dict[str, Any] = {
+    "updates": 2,
+    "batch_tokens": 64,
+    "measure_every": 1,
+    "learning_rates": (1e-3,),
+    "warmup_updates": 1,
+}
+"""The plan of a quick run."""
 
 
 class Trained(NamedTuple):

@@ -169,7 +169,7 @@ class TranslationTask(NamedTuple):
         decode = DecodeConfig(beam_size=1, batch_tokens=4_096)
         return Translator(model, self.vocabularies, decode, torch.device("cpu"))
 
-    def translate(self, model: Model) -> list[str]:
+    def translate(self, model: Model) -> Sequence[str]:
         """Translate the test sources by greedy search."""
         return self.translator(model).translate(self.test.src)
 

@@ -231,22 +231,6 @@ def test_pairs_are_counted_per_phenomenon_and_distance(monkeypatch, caplog):
 # Heads
 
 
-def test_one_head_is_within_its_bound_by_exhaustive_search():
-    """Random linear answers, for all pairs of four symbols: the rest of the proof is in the module."""
-    rng = np.random.default_rng(0)
-    n, bound = 4, 0.5 + 4 / 12
-    best = 0.0
-    for _ in range(3_000):
-        p, logits = rng.uniform(0.5, 1), rng.normal(size=(2, n, n))
-        right = 0
-        for a in range(n):
-            for b in set(range(n)) - {a}:
-                first, second = (p * each[:, a] + (1 - p) * each[:, b] for each in logits)
-                right += int(first.argmax() == a and second.argmax() == b)
-        best = max(best, right / (n * (n - 1)))
-    assert 0.3 < best <= bound
-
-
 def test_verdicts_on_one_and_two_heads():
     def verdict(one: float, two: float):
         rows = [{"heads": heads, "ordered": value} for heads, value in ((1, one), (2, two)) for _ in range(2)]
